@@ -1,0 +1,1 @@
+"""Log compaction: which records survive, and the crash-safe rewrite."""

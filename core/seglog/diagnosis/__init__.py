@@ -1,0 +1,1 @@
+"""Looking without owning: dump, verify, repair, statistics."""

@@ -1,0 +1,186 @@
+"""Every error the engine raises. No exit codes and no rendering here: the command line maps classes to codes.
+
+    SeglogError
+    ├── ConfigError                   a key or value that cannot be (names file and line where known)
+    ├── NotALogError                  nothing there is a Kafka log
+    ├── LockedError                   a broker or another seglog holds the directory
+    ├── RefusedError                  a safety gate, or not enough disk or memory
+    ├── UnsupportedError              a format, codec or platform feature seglog does not handle
+    ├── IncompleteError               part of the input could not be read
+    ├── OffsetOutOfRangeError         a read or truncation outside [log start, log end]
+    ├── SegmentOffsetOverflowError    a batch whose relative offset does not fit 31 bits
+    ├── CorruptionError               bytes on disk that break a rule, met while working
+    │   ├── CorruptRecordError        Kafka: CorruptRecordException (batch framing, size, CRC)
+    │   ├── InvalidRecordError        Kafka: InvalidRecordException (contents of a batch)
+    │   ├── CorruptIndexError         Kafka: CorruptIndexException
+    │   ├── CorruptSnapshotError      Kafka: CorruptSnapshotException
+    │   └── CorruptCheckpointError    a text checkpoint, partition.metadata or meta.properties
+    └── AppendError                   records or batches the log does not take
+        ├── RecordTooLargeError       over max.message.bytes
+        ├── RecordBatchTooLargeError  over segment.bytes
+        ├── InvalidTimestampError     outside the accepted range, or negative
+        ├── OffsetsOutOfOrderError    follower append that does not ascend
+        ├── UnexpectedAppendOffsetError  follower append below the log end offset
+        ├── OutOfOrderSequenceError   a gap in a producer's sequence
+        ├── DuplicateSequenceError    older than the batches remembered for the producer
+        ├── ProducerFencedError       an epoch older than the producer's current one
+        └── InvalidTransactionStateError  a batch that contradicts the producer's open transaction
+
+Corruption *found by looking* is data (`seglog.diagnosis.findings.Finding`), not an exception.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class SeglogError(Exception):
+    """Base of every error seglog raises on purpose; `str()` is one complete sentence for an operator."""
+
+
+class ConfigError(SeglogError):
+    """A configuration key or value that cannot be.
+
+    `path` and `line` (from 1) say where it was written, when it came from a file.
+    """
+
+    def __init__(self, reason: str, path: Path | None = None, line: int | None = None) -> None:
+        self.reason, self.path, self.line = reason, path, line
+        where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
+        super().__init__(where + reason)
+
+
+class NotALogError(SeglogError):
+    """`path` holds no Kafka log (missing, or nothing in it has a name that Kafka gives)."""
+
+    def __init__(self, path: Path, reason: str = "no Kafka log there") -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: {reason}")
+
+
+class LockedError(SeglogError):
+    """Another process holds the log directory's `.lock`; `pid` is 0 where the system does not tell."""
+
+    def __init__(self, path: Path, pid: int, holder: str) -> None:
+        self.path, self.pid, self.holder = path, pid, holder
+        by = f"process {pid} ({holder})" if pid else holder
+        super().__init__(f"{path} is locked by {by}; stop it first, or work on a copy")
+
+
+class RefusedError(SeglogError):
+    """A safety gate said no before anything was changed."""
+
+
+class UnsupportedError(SeglogError):
+    """A format, codec or platform feature that seglog does not handle."""
+
+
+class IncompleteError(SeglogError):
+    """The work was done for part of the input; the rest could not be read."""
+
+
+class OffsetOutOfRangeError(SeglogError):
+    """`offset` lies outside the readable range [`log_start_offset`, `log_end_offset`]."""
+
+    def __init__(self, offset: int, log_start_offset: int, log_end_offset: int, what: str = "") -> None:
+        self.offset, self.log_start_offset, self.log_end_offset = offset, log_start_offset, log_end_offset
+        subject = f"{what}: " if what else ""
+        super().__init__(
+            f"{subject}offset {offset} is out of range: the log holds offsets {log_start_offset} to"
+            f" {log_end_offset} (the end is the next offset to be written)"
+        )
+
+
+class SegmentOffsetOverflowError(SeglogError):
+    """A batch whose last offset is not within 2^31-1 of its segment's base offset."""
+
+    def __init__(self, path: Path, base_offset: int, offset: int, position: int) -> None:
+        self.path, self.base_offset, self.offset, self.position = path, base_offset, offset, position
+        super().__init__(
+            f"{path}: position {position}: offset {offset} does not fit a segment that starts at {base_offset}"
+        )
+
+
+class CorruptionError(SeglogError):
+    """Bytes on disk that break a rule.
+
+    `position` is a byte position in `path` (None for text files), `first_offset`/`last_offset` the log
+    offsets affected where they are known.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        reason: str,
+        position: int | None = None,
+        first_offset: int | None = None,
+        last_offset: int | None = None,
+    ) -> None:
+        self.path, self.reason, self.position = path, reason, position
+        self.first_offset, self.last_offset = first_offset, last_offset
+        where = f"{path}: " if position is None else f"{path}: position {position}: "
+        which = ""
+        if first_offset is not None:
+            same = last_offset is None or last_offset == first_offset
+            which = f" (offset {first_offset})" if same else f" (offsets {first_offset} to {last_offset})"
+        super().__init__(f"{where}{reason}{which}")
+
+
+class CorruptRecordError(CorruptionError):
+    """A batch whose framing, size or checksum is wrong."""
+
+
+class InvalidRecordError(CorruptionError):
+    """A batch whose checksum may be right but whose records are not."""
+
+
+class CorruptIndexError(CorruptionError):
+    """An offset, time or transaction index that contradicts itself or its segment."""
+
+
+class CorruptSnapshotError(CorruptionError):
+    """A producer snapshot with a wrong version, size or checksum."""
+
+
+class CorruptCheckpointError(CorruptionError):
+    """A text checkpoint, `partition.metadata` or `meta.properties` that cannot be read."""
+
+
+class AppendError(SeglogError):
+    """Records or batches the log does not take; nothing of them was written."""
+
+
+class RecordTooLargeError(AppendError):
+    """A batch larger than `max.message.bytes`."""
+
+
+class RecordBatchTooLargeError(AppendError):
+    """A batch larger than `segment.bytes`."""
+
+
+class InvalidTimestampError(AppendError):
+    """A record timestamp that is negative or outside what the configuration accepts."""
+
+
+class OffsetsOutOfOrderError(AppendError):
+    """A follower append whose offsets do not ascend."""
+
+
+class UnexpectedAppendOffsetError(AppendError):
+    """A follower append that starts below the log end offset."""
+
+
+class OutOfOrderSequenceError(AppendError):
+    """A producer batch whose first sequence is not the one that must follow."""
+
+
+class DuplicateSequenceError(AppendError):
+    """A producer batch older than the five that are remembered."""
+
+
+class ProducerFencedError(AppendError):
+    """A producer or coordinator epoch older than the current one."""
+
+
+class InvalidTransactionStateError(AppendError):
+    """A batch that contradicts its producer's open transaction, or opens none where one is needed."""

@@ -1,0 +1,1 @@
+"""One partition, and one log directory."""

@@ -1,0 +1,112 @@
+"""The values everything else speaks of: partitions, records, codecs, timestamp types. No behaviour, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+
+class Compression(IntEnum):
+    """Codec ids as bits 0-2 of a batch's attributes hold them (Kafka: CompressionType)."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def label(self) -> str:
+        """Kafka's name of the codec, in lower case."""
+        return self.name.lower()
+
+
+class TimestampType(IntEnum):
+    """Who set a record's timestamp (Kafka: TimestampType). Magic 0 has none."""
+
+    NONE = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+    @property
+    def label(self) -> str:
+        """Kafka's name: NoTimestampType, CreateTime or LogAppendTime."""
+        return _TIMESTAMP_LABELS[self]
+
+
+_TIMESTAMP_LABELS = {
+    TimestampType.NONE: "NoTimestampType",
+    TimestampType.CREATE_TIME: "CreateTime",
+    TimestampType.LOG_APPEND_TIME: "LogAppendTime",
+}
+
+
+class ControlType(IntEnum):
+    """Type of a control record, the second int16 of its key (Kafka: ControlRecordType)."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+    UNKNOWN = -1
+
+
+class Isolation(IntEnum):
+    """How far a read may see (Kafka: FetchIsolation): the log end, or only what transactions settled."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+    @property
+    def label(self) -> str:
+        """Kafka's name: read_uncommitted or read_committed."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """A topic and a partition number; `str()` is the directory name `topic-partition`."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A record header. The key is text in Kafka; bytes that are not UTF-8 are kept by surrogate escape."""
+
+    key: str
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record, for callers who iterate one by one.
+
+    `offset` is None in a record that was not appended yet. `timestamp` is in epoch milliseconds; None lets
+    the log choose. `key` and `value` of None are Kafka's null, which is not the empty string.
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    timestamp: int | None = None
+    headers: tuple[Header, ...] = ()
+    offset: int | None = None
+    sequence: int = NO_SEQUENCE
+
+    @property
+    def is_tombstone(self) -> bool:
+        """A record with a key and a null value: the key's deletion in a compacted topic."""
+        return self.key is not None and self.value is None

@@ -1,0 +1,1 @@
+"""Distributed reading, writing and cleaning with PySpark (extra `spark`)."""
