@@ -1,0 +1,155 @@
+"""Walking log entries of every magic in a buffer, and finding the next one behind damage.
+
+Mirrors what Kafka's FileLogInputStream and RecordBatchIterator take as an entry (specification 2.3): the
+size field decides the framing, magic below 2 (also negative) is read as a message, anything else as a record
+batch. The checksum is not looked at here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog import layout
+from seglog.kernels._jit import kernel, load_byte, load_int8, load_int16, load_int32, load_int64, load_uint32
+
+# Why a walk stopped.
+WALK_COMPLETE = 0  # at `end` exactly
+WALK_FULL = 1  # no room for another row
+WALK_PARTIAL = 2  # what remains is shorter than a header, or than the entry it declares
+WALK_BAD_SIZE = 3  # a size field no entry can have
+WALK_BAD_HEADER = 4  # an entry too small for a record batch's header
+
+_LOG_OVERHEAD = layout.LOG_OVERHEAD
+_LEAST_ENTRY_SIZE = layout.LEAST_ENTRY_SIZE
+_RECORD_BATCH_OVERHEAD = layout.RECORD_BATCH_OVERHEAD
+_HEADER_UP_TO_MAGIC = layout.HEADER_UP_TO_MAGIC
+
+
+@kernel
+def read_batch_row(data: np.ndarray, p: int, size: int, file_position: int, row: np.ndarray) -> None:
+    """Fills `row` (layout.BATCH) from the record batch of `size` bytes at `p`."""
+    base_offset = load_int64(data, p)
+    row["position"] = file_position
+    row["base_offset"] = base_offset
+    row["last_offset"] = base_offset + load_int32(data, p + 23)
+    row["base_timestamp"] = load_int64(data, p + 27)
+    row["max_timestamp"] = load_int64(data, p + 35)
+    row["producer_id"] = load_int64(data, p + 43)
+    row["crc"] = load_uint32(data, p + 17)
+    row["size"] = size
+    row["count"] = load_int32(data, p + 57)
+    row["leader_epoch"] = load_int32(data, p + 12)
+    row["base_sequence"] = load_int32(data, p + 53)
+    row["producer_epoch"] = load_int16(data, p + 51)
+    row["attributes"] = load_byte(data, p + 22)
+    row["magic"] = load_int8(data, p + 16)
+
+
+@kernel
+def read_message_row(data: np.ndarray, p: int, size: int, file_position: int, row: np.ndarray) -> None:
+    """Fills `row` (layout.BATCH) from the magic 0 or 1 log entry of `size` bytes at `p`."""
+    offset = load_int64(data, p)
+    magic = load_int8(data, p + 16)
+    timestamp = np.int64(-1)
+    if magic == 1:
+        timestamp = load_int64(data, p + 18)
+    row["position"] = file_position
+    row["base_offset"] = offset
+    row["last_offset"] = offset
+    row["base_timestamp"] = timestamp
+    row["max_timestamp"] = timestamp
+    row["producer_id"] = -1
+    row["crc"] = load_uint32(data, p + 12)
+    row["size"] = size
+    row["count"] = -1
+    row["leader_epoch"] = -1
+    row["base_sequence"] = -1
+    row["producer_epoch"] = -1
+    row["attributes"] = load_byte(data, p + 17)
+    row["magic"] = magic
+
+
+@kernel
+def walk_batches(
+    data: np.ndarray, start: int, end: int, file_position: int, out: np.ndarray
+) -> tuple[int, int, int]:
+    """Fills `out` (layout.BATCH) with the entries of `data[start:end]`, whose first byte is at `file_position`.
+
+    Returns (rows filled, index in `data` behind the last whole entry, WALK_* status).
+    """
+    rows = 0
+    p = start
+    while p < end:
+        if rows == len(out):
+            return rows, p, WALK_FULL
+        if end - p <= _HEADER_UP_TO_MAGIC:
+            return rows, p, WALK_PARTIAL
+        length = load_int32(data, p + 8)
+        if length < _LEAST_ENTRY_SIZE:
+            return rows, p, WALK_BAD_SIZE
+        size = length + _LOG_OVERHEAD
+        if size > end - p:
+            return rows, p, WALK_PARTIAL
+        row = out[rows]
+        if load_int8(data, p + 16) >= 2:
+            if size < _RECORD_BATCH_OVERHEAD:
+                return rows, p, WALK_BAD_HEADER
+            read_batch_row(data, p, size, file_position + (p - start), row)
+        else:
+            read_message_row(data, p, size, file_position + (p - start), row)
+        rows += 1
+        p += size
+    return rows, p, WALK_COMPLETE
+
+
+@kernel
+def _plausible_batch(data: np.ndarray, p: int, end: int, least_offset: int, most_offset: int) -> bool:
+    """Whether a record batch header at `p` contradicts nothing that can be checked without its checksum."""
+    if end - p < _RECORD_BATCH_OVERHEAD:
+        return False
+    size = load_int32(data, p + 8) + _LOG_OVERHEAD
+    if size < _RECORD_BATCH_OVERHEAD or size > end - p:
+        return False
+    base_offset = load_int64(data, p)
+    delta = load_int32(data, p + 23)
+    count = load_int32(data, p + 57)
+    if base_offset < least_offset or base_offset > most_offset or delta < 0 or delta > most_offset - base_offset:
+        return False
+    return load_byte(data, p + 22) & 0x07 <= 4 and 0 <= count <= delta + 1
+
+
+@kernel
+def _plausible_message(data: np.ndarray, p: int, end: int, least_offset: int, most_offset: int) -> bool:
+    """The same for a message or wrapper of magic 0 or 1."""
+    magic = load_byte(data, p + 16)
+    overhead = 14 if magic == 0 else 22
+    length = load_int32(data, p + 8)
+    if length < overhead or length + _LOG_OVERHEAD > end - p:
+        return False
+    offset = load_int64(data, p)
+    if offset < least_offset or offset > most_offset or load_byte(data, p + 17) & 0x07 > 3:
+        return False
+    key_at = p + 18 if magic == 0 else p + 26
+    key_size = load_int32(data, key_at)
+    if key_size < -1 or key_size > length - overhead:
+        return False
+    value_size = load_int32(data, key_at + 4 + max(key_size, 0))
+    return value_size >= -1 and max(key_size, 0) + max(value_size, 0) + overhead == length
+
+
+@kernel
+def find_batch(data: np.ndarray, start: int, end: int, least_offset: int, most_offset: int) -> int:
+    """The first place at or after `start` where an entry could begin that ends by `end`, or -1.
+
+    Offsets must lie in [`least_offset`, `most_offset`]. Only headers are judged: the caller checks the
+    checksum and searches on behind a candidate that fails it.
+    """
+    for p in range(start, end - _HEADER_UP_TO_MAGIC):
+        magic = load_byte(data, p + 16)
+        if magic == 2:
+            if _plausible_batch(data, p, end, least_offset, most_offset):
+                return p
+        elif magic <= 1 and end - p >= _LOG_OVERHEAD + _LEAST_ENTRY_SIZE:
+            if _plausible_message(data, p, end, least_offset, most_offset):
+                return p
+    return -1

@@ -1,0 +1,162 @@
+"""Decoding the records of v2 batches into rows of `layout.RECORD` (Kafka: DefaultRecord, DefaultRecordBatch).
+
+Takes a table of batches whose records lie uncompressed in one arena, and fills one row a record:
+
+1. the batch's record count is bounded by what its bytes can hold (a record takes at least seven);
+2. each record: length, attributes, timestamp and offset deltas, key, value, headers; the body must be exactly
+   as long as declared, and everything must end where the batch ends;
+3. the first rule broken ends the batch with a status; its rows so far stay, the next batch goes on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog import layout
+from seglog.kernels._jit import kernel
+from seglog.kernels.varint import read_varint, read_varlong
+
+# A batch's outcome. Values below DECOMPRESSION_FAILED come from kernels, the others from the decoder.
+RECORDS_VALID = 0
+COUNT_INVALID = 1  # negative, or more records than the bytes can hold
+LENGTH_INVALID = 2  # a record's length does not fit what remains
+FIELD_INVALID = 3  # a malformed varint, or a key or value that leaves the record
+HEADERS_INVALID = 4  # header count or a header
+BODY_INVALID = 5  # the body is shorter or longer than the record's length
+TRAILING_BYTES = 6  # bytes behind the last record
+ENTRY_INVALID = 7  # legacy: an inner entry that cannot be
+OFFSET_INVALID = 8  # legacy: a relative offset beyond the wrapper's
+COMPRESSED_INSIDE = 9  # legacy: a compressed message inside a compressed one
+DECOMPRESSION_FAILED = 10
+DECOMPRESSION_TOO_LARGE = 11
+CODEC_UNKNOWN = 12
+
+LEAST_RECORD_SIZE = 7
+
+_TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
+
+
+@kernel
+def _skip_headers(data: np.ndarray, p: int, end: int, count: int) -> int:
+    """The index behind `count` headers, or -1."""
+    for _ in range(count):
+        size, p = read_varint(data, p, end)
+        if p < 0 or size < 0 or size > end - p:
+            return -1
+        p += size
+        size, p = read_varint(data, p, end)
+        if p < 0:
+            return -1
+        if size > 0:
+            if size > end - p:
+                return -1
+            p += size
+    return p
+
+
+@kernel
+def _decode_record(data: np.ndarray, p: int, end: int, row: np.ndarray) -> int:
+    """Fills the spans and deltas of `row` from the record body in `data[p:end]`; returns a status.
+
+    `offset` and `timestamp` hold the deltas afterwards.
+    """
+    p += 1  # attributes, unused
+    timestamp_delta, p = read_varlong(data, p, end)
+    if p < 0:
+        return FIELD_INVALID
+    offset_delta, p = read_varint(data, p, end)
+    if p < 0:
+        return FIELD_INVALID
+    row["timestamp"] = timestamp_delta
+    row["offset"] = offset_delta
+    key_size, p = read_varint(data, p, end)
+    if p < 0 or key_size > end - p:
+        return FIELD_INVALID
+    row["key_position"] = p
+    row["key_size"] = max(key_size, -1)
+    p += max(key_size, 0)
+    value_size, p = read_varint(data, p, end)
+    if p < 0 or value_size > end - p:
+        return FIELD_INVALID
+    row["value_position"] = p
+    row["value_size"] = max(value_size, -1)
+    p += max(value_size, 0)
+    header_count, p = read_varint(data, p, end)
+    if p < 0 or header_count < 0 or header_count > end - p:
+        return HEADERS_INVALID
+    row["headers_position"] = p
+    row["header_count"] = header_count
+    if header_count > 0:
+        p = _skip_headers(data, p, end, header_count)
+        if p < 0:
+            return HEADERS_INVALID
+    return RECORDS_VALID if p == end else BODY_INVALID
+
+
+@kernel
+def decode_batch(
+    data: np.ndarray, start: int, end: int, batch: np.ndarray, number: int, out: np.ndarray, n: int
+) -> tuple[int, int]:
+    """Decodes the records of one batch in `data[start:end]` into `out[n:]`; `number` goes into column `batch`.
+
+    Returns (n behind the last row, status). `out` must have room for `rows_needed`.
+    """
+    count = np.int64(batch["count"])
+    if count < 0 or count * LEAST_RECORD_SIZE > end - start:
+        return n, COUNT_INVALID
+    base_offset = np.int64(batch["base_offset"])
+    base_timestamp = np.int64(batch["base_timestamp"])
+    max_timestamp = np.int64(batch["max_timestamp"])
+    append_time = np.int64(batch["attributes"]) & _TIMESTAMP_TYPE_MASK != 0
+    base_sequence = np.int64(batch["base_sequence"])
+    p = start
+    for _ in range(count):
+        length, body = read_varint(data, p, end)
+        if body < 0 or length < LEAST_RECORD_SIZE - 1 or length > end - body:
+            return n, LENGTH_INVALID
+        row = out[n]
+        status = _decode_record(data, body, body + length, row)
+        if status != RECORDS_VALID:
+            return n, status
+        delta = np.int64(row["offset"])
+        row["offset"] = base_offset + delta
+        row["timestamp"] = max_timestamp if append_time else base_timestamp + np.int64(row["timestamp"])
+        row["position"] = p
+        row["size"] = body + length - p
+        row["batch"] = number
+        row["sequence"] = -1 if base_sequence < 0 else (base_sequence + delta) & 0x7FFFFFFF
+        n += 1
+        p = body + length
+    if count > 0 and p != end:
+        return n, TRAILING_BYTES
+    return n, RECORDS_VALID
+
+
+@kernel
+def rows_needed(batches: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> int:
+    """An upper bound of the rows that `decode_batches` can fill, whatever the counts claim."""
+    total = 0
+    for i in range(len(batches)):
+        count = np.int64(batches[i]["count"])
+        total += max(0, min(count, (ends[i] - starts[i]) // LEAST_RECORD_SIZE))
+    return total
+
+
+@kernel
+def decode_batches(
+    data: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    batches: np.ndarray,
+    out: np.ndarray,
+    status: np.ndarray,
+) -> int:
+    """Decodes every v2 batch whose records are `data[starts[i]:ends[i]]`; returns the rows filled.
+
+    Batches with a status already set (the decoder's own findings) or of magic below 2 are passed over.
+    """
+    n = 0
+    for i in range(len(batches)):
+        if status[i] == RECORDS_VALID and batches[i]["magic"] >= 2:
+            n, status[i] = decode_batch(data, starts[i], ends[i], batches[i], i, out, n)
+    return n

@@ -1,0 +1,92 @@
+"""Zig-zag varints as protocol buffers and Kafka's ByteUtils have them.
+
+A decoder returns (value, index behind it); an index of -1 means the bytes end too soon or go on too long.
+Over-long forms and overflowing high bits are accepted as Kafka accepts them: bits beyond the type are dropped.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog.kernels._jit import kernel, load_byte, store_byte
+
+
+@kernel
+def read_unsigned_varint(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
+    """The unsigned LEB128 of at most 5 bytes at `p`, as 32 bits; (0, -1) if it does not end before `end`."""
+    value = np.int64(0)
+    shift = 0
+    while p < end:
+        byte = load_byte(data, p)
+        p += 1
+        if shift == 28:
+            # Kafka: "varint is too long" as soon as the fifth byte asks for a sixth
+            if byte >= 128:
+                return 0, -1
+            return (value | (byte << 28)) & 0xFFFFFFFF, p
+        value |= (byte & 0x7F) << shift
+        if byte < 128:
+            return value, p
+        shift += 7
+    return 0, -1
+
+
+@kernel
+def read_varint(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
+    """The zig-zag varint (int32) at `p`; (0, -1) if it is malformed or does not end before `end`."""
+    if p < end:
+        byte = load_byte(data, p)
+        if byte < 128:
+            return (byte >> 1) ^ -(byte & 1), p + 1
+    raw, p = read_unsigned_varint(data, p, end)
+    return (raw >> 1) ^ -(raw & 1), p
+
+
+@kernel
+def read_varlong(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
+    """The zig-zag varlong (int64) at `p`; (0, -1) if it is malformed or does not end before `end`."""
+    low = np.int64(0)  # bits 0 to 62 of the raw value
+    top = np.int64(0)  # bit 63
+    shift = 0
+    while p < end:
+        byte = load_byte(data, p)
+        p += 1
+        if shift == 63:
+            if byte >= 128:
+                return 0, -1
+            top = byte & 1
+            return (low >> 1 | top << 62) ^ -(low & 1), p
+        low |= (byte & 0x7F) << shift
+        if byte < 128:
+            return (low >> 1) ^ -(low & 1), p
+        shift += 7
+    return 0, -1
+
+
+@kernel
+def varint_size(value: int) -> int:
+    """Bytes that the zig-zag varint of an int64 takes in its shortest form."""
+    negative = value < 0
+    magnitude = ~value if negative else value  # zig-zag is 2 * magnitude (+ 1): one more bit
+    size = 1
+    magnitude >>= 6
+    while magnitude > 0:
+        magnitude >>= 7
+        size += 1
+    return size
+
+
+@kernel
+def write_varint(data: np.ndarray, p: int, value: int) -> int:
+    """Writes the shortest zig-zag varint of an int64 at `p`; returns the index behind it."""
+    sign = 1 if value < 0 else 0
+    magnitude = ~value if value < 0 else value
+    low = (magnitude & 0x3F) << 1 | sign
+    magnitude >>= 6
+    while magnitude > 0:
+        store_byte(data, p, low | 0x80)
+        p += 1
+        low = magnitude & 0x7F
+        magnitude >>= 7
+    store_byte(data, p, low)
+    return p + 1
