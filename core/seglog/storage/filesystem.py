@@ -1,0 +1,354 @@
+"""The only door to files: a small `FileSystem` protocol and the operating system's implementation of it.
+
+Everything the engine reads, writes, renames or syncs goes through here, so that tests can cut the power at any
+call, fill the disk or return short reads (`tests/support/crash_filesystem.py`). Reads are positional (`pread`),
+never mapped: a broker that truncates a file under a mapping kills the process that mapped it (SIGBUS).
+
+Kafka: FileRecords, FileChannel, Utils.atomicMoveWithFallback, Utils.flushDir.
+
+Errors of the operating system stay `OSError`, with their errno and file name; nothing is retried or hidden,
+except that an interrupted call is continued (PEP 475 repeats it, the loops below finish short reads and writes).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, Self
+
+from seglog.errors import RefusedError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+OpenMode = Literal["r", "r+", "create", "create_new"]
+
+READ_BYTES_LIMIT = 256 * 1024 * 1024
+_UNCHECKED_READ_SIZE = 1024 * 1024
+
+_CREATE = os.O_RDWR | os.O_CREAT
+_OPEN_FLAGS: dict[OpenMode, int] = {
+    "r": os.O_RDONLY,
+    "r+": os.O_RDWR,
+    "create": _CREATE | os.O_TRUNC,
+    "create_new": _CREATE | os.O_EXCL,
+}
+# Opening a named pipe that lies among the segments would wait for ever; regular files ignore O_NONBLOCK.
+_ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK
+_NO_ACCESS_TIME: int = getattr(os, "O_NOATIME", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """What the operating system says about a path.
+
+    `size` and `allocated` (blocks really taken, less than `size` in a sparse file) are in bytes; `modified_ms` is
+    the modification time rounded down to milliseconds, as Java's `File.lastModified` gives it.
+    """
+
+    size: int
+    modified_ms: int
+    modified_ns: int
+    inode: int
+    device: int
+    mode: int
+    owner: int
+    group: int
+    allocated: int
+    is_directory: bool
+
+
+class File(Protocol):
+    """An open file. All access is positional, so one file may be read by many threads at once."""
+
+    path: Path
+
+    def size(self) -> int:
+        """Bytes in the file now."""
+        ...
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """`size` bytes from `position`; fewer only at the end. Never allocates more than the file holds."""
+        ...
+
+    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
+        """Fills a contiguous buffer from `position`; returns the bytes read, fewer only at the end of the file."""
+        ...
+
+    def write_at(self, position: int, data: ReadableBuffer) -> None:
+        """Writes all of a contiguous buffer at `position`; a gap before it reads as zeros."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cuts the file to `size` bytes, or grows it with zeros that take no disk space."""
+        ...
+
+    def sync(self) -> None:
+        """Returns when contents, size and times are on stable storage."""
+        ...
+
+    def advise_dropped(self, position: int, size: int) -> None:
+        """Tells the page cache that these bytes are not needed again: a hint, where the system takes one."""
+        ...
+
+    def fileno(self) -> int:
+        """The file descriptor, for calls such as `sendfile`."""
+        ...
+
+    def close(self) -> None:
+        """Closes the file; a second call does nothing."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+class FileSystem(Protocol):
+    """What the engine needs of a file system. Every error is the operating system's `OSError`."""
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        """Opens a regular file: `r` reads, `r+` changes, `create` empties or creates, `create_new` must create."""
+        ...
+
+    def status(self, path: Path) -> FileStatus | None:
+        """Follows symbolic links; None when nothing is there."""
+        ...
+
+    def list(self, directory: Path) -> list[str]:
+        """Names in `directory`, sorted."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Moves a file or directory within one file system, replacing a file at `target` in one step."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Removes a file."""
+        ...
+
+    def make_directory(self, path: Path, parents: bool = False) -> None:
+        """Creates a directory; with `parents` also those above it, and an existing one is no error."""
+        ...
+
+    def remove_directory(self, path: Path) -> None:
+        """Removes an empty directory."""
+        ...
+
+    def sync_directory(self, path: Path) -> None:
+        """Returns when creations, renames and removals in `path` are on stable storage (Utils.flushDir)."""
+        ...
+
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        """Sets the modification time (epoch milliseconds)."""
+        ...
+
+    def copy_attributes(self, source: Path, target: Path) -> None:
+        """Gives `target` the mode, modification time and, where the system allows it, the owner of `source`."""
+        ...
+
+    def free_bytes(self, path: Path) -> int:
+        """Bytes that this user may still write to the file system of `path`."""
+        ...
+
+    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
+        """A whole small file. RefusedError when it is larger than `limit` bytes."""
+        ...
+
+    def link(self, source: Path, target: Path) -> None:
+        """Makes `target` a second name of the file `source` (a hard link)."""
+        ...
+
+
+class LocalFile:
+    """A file of the operating system, opened by `LocalFileSystem.open`."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read_at(self, position: int, size: int) -> bytes:
+        if size > _UNCHECKED_READ_SIZE:
+            size = max(0, min(size, self.size() - position))
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size or not data:
+            return data
+        buffer = bytearray(size)
+        buffer[: len(data)] = data
+        filled = len(data) + self.read_into(position + len(data), memoryview(buffer)[len(data) :])
+        return bytes(memoryview(buffer)[:filled])
+
+    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
+        view = _as_bytes(buffer)
+        filled = 0
+        while filled < view.nbytes:
+            count = os.preadv(self._descriptor, [view[filled:]], position + filled)
+            if count == 0:
+                break
+            filled += count
+        return filled
+
+    def write_at(self, position: int, data: ReadableBuffer) -> None:
+        view = _as_bytes(data)
+        written = 0
+        while written < view.nbytes:
+            written += os.pwrite(self._descriptor, view[written:], position + written)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        _sync(self._descriptor)
+
+    def advise_dropped(self, position: int, size: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_DONTNEED)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # A file that an error left behind must not cost a descriptor until the process ends.
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"LocalFile({str(self.path)!r}{', closed' if self._descriptor < 0 else ''})"
+
+
+class LocalFileSystem:
+    """The operating system's files; holds no state."""
+
+    def open(self, path: Path, mode: OpenMode) -> LocalFile:
+        descriptor = _open(path, mode)
+        try:
+            kind = os.fstat(descriptor).st_mode
+            if stat.S_ISDIR(kind):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            if not stat.S_ISREG(kind):
+                raise OSError(errno.EINVAL, "Not a regular file", str(path))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return LocalFile(path, descriptor)
+
+    def status(self, path: Path) -> FileStatus | None:
+        try:
+            found = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return FileStatus(
+            size=found.st_size,
+            modified_ms=found.st_mtime_ns // 1_000_000,
+            modified_ns=found.st_mtime_ns,
+            inode=found.st_ino,
+            device=found.st_dev,
+            mode=stat.S_IMODE(found.st_mode),
+            owner=found.st_uid,
+            group=found.st_gid,
+            allocated=found.st_blocks * 512,
+            is_directory=stat.S_ISDIR(found.st_mode),
+        )
+
+    def list(self, directory: Path) -> list[str]:
+        return sorted(entry.name for entry in directory.iterdir())
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
+
+    def make_directory(self, path: Path, parents: bool = False) -> None:
+        path.mkdir(parents=parents, exist_ok=parents)
+
+    def remove_directory(self, path: Path) -> None:
+        path.rmdir()
+
+    def sync_directory(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _sync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        os.utime(path, ns=(path.stat().st_atime_ns, modified_ms * 1_000_000))
+
+    def copy_attributes(self, source: Path, target: Path) -> None:
+        wanted, found = source.stat(), target.stat()
+        # Owner before mode: changing the owner clears the set-user-id bits. Only root may give a file away, a
+        # member of the group may change the group; who may neither keeps what the new file got.
+        if wanted.st_uid != found.st_uid:
+            with contextlib.suppress(PermissionError):
+                os.chown(target, wanted.st_uid, -1)
+        if wanted.st_gid != found.st_gid:
+            with contextlib.suppress(PermissionError):
+                os.chown(target, -1, wanted.st_gid)
+        target.chmod(stat.S_IMODE(wanted.st_mode))
+        os.utime(target, ns=(found.st_atime_ns, wanted.st_mtime_ns))
+
+    def free_bytes(self, path: Path) -> int:
+        return shutil.disk_usage(path).free
+
+    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
+        with self.open(path, "r") as file:
+            size = file.size()
+            if size > limit:
+                raise RefusedError(f"{path}: {size} bytes, more than the {limit} bytes such a file may have")
+            return file.read_at(0, size)
+
+    def link(self, source: Path, target: Path) -> None:
+        target.hardlink_to(source)
+
+
+def _as_bytes(buffer: ReadableBuffer) -> memoryview:
+    """A flat view of a contiguous buffer's bytes; TypeError when it is not contiguous."""
+    view = memoryview(buffer)
+    return view.cast("B") if view.nbytes else memoryview(bytearray())
+
+
+def _open(path: Path, mode: OpenMode) -> int:
+    """Opens without disturbing the access time where the system permits it (the file's owner, or root)."""
+    flags = _OPEN_FLAGS[mode] | _ALWAYS
+    if mode == "r" and _NO_ACCESS_TIME:
+        try:
+            return os.open(path, flags | _NO_ACCESS_TIME)
+        except PermissionError as error:
+            if error.errno != errno.EPERM:
+                raise
+    return os.open(path, flags, 0o666)
+
+
+def _sync(descriptor: int) -> None:
+    """`fsync`; on macOS the call that also empties the drive's cache."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(descriptor)
