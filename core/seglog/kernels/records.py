@@ -1,6 +1,6 @@
-"""Decoding the records of v2 batches into rows of `layout.RECORD` (Kafka: DefaultRecord, DefaultRecordBatch).
+"""Decoding the records of a v2 batch into rows of `layout.RECORD` (Kafka: DefaultRecord, DefaultRecordBatch).
 
-Takes a table of batches whose records lie uncompressed in one arena, and fills one row a record:
+Takes a batch whose records lie uncompressed in an arena, and fills one row a record:
 
 1. the batch's record count is bounded by what its bytes can hold (a record takes at least seven);
 2. each record: length, attributes, timestamp and offset deltas, key, value, headers; the body must be exactly
@@ -130,33 +130,3 @@ def decode_batch(
     if count > 0 and p != end:
         return n, TRAILING_BYTES
     return n, RECORDS_VALID
-
-
-@kernel
-def rows_needed(batches: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> int:
-    """An upper bound of the rows that `decode_batches` can fill, whatever the counts claim."""
-    total = 0
-    for i in range(len(batches)):
-        count = np.int64(batches[i]["count"])
-        total += max(0, min(count, (ends[i] - starts[i]) // LEAST_RECORD_SIZE))
-    return total
-
-
-@kernel
-def decode_batches(
-    data: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    batches: np.ndarray,
-    out: np.ndarray,
-    status: np.ndarray,
-) -> int:
-    """Decodes every v2 batch whose records are `data[starts[i]:ends[i]]`; returns the rows filled.
-
-    Batches with a status already set (the decoder's own findings) or of magic below 2 are passed over.
-    """
-    n = 0
-    for i in range(len(batches)):
-        if status[i] == RECORDS_VALID and batches[i]["magic"] >= 2:
-            n, status[i] = decode_batch(data, starts[i], ends[i], batches[i], i, out, n)
-    return n

@@ -1,0 +1,180 @@
+"""Decoding messages of magic 0 and 1 into rows of `layout.RECORD`, and their CRC-32.
+
+Mirrors Kafka's LegacyRecord and AbstractLegacyRecordBatch. A log entry holds one message, or one whose value is
+a compressed run of entries (a *wrapper*). Inner offsets of a magic 1 wrapper count from its first inner
+message: the wrapper's own offset is that of the last one, which gives the base.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog import layout
+from seglog.kernels._jit import kernel, load_byte, load_int8, load_int32, load_int64
+from seglog.kernels.records import (
+    COMPRESSED_INSIDE,
+    ENTRY_INVALID,
+    OFFSET_INVALID,
+    RECORDS_VALID,
+)
+
+LEAST_ENTRY = layout.LOG_OVERHEAD + layout.LEAST_ENTRY_SIZE
+
+_LOG_OVERHEAD = layout.LOG_OVERHEAD
+_CODEC_MASK = layout.CODEC_MASK
+_TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
+
+
+def _crc32_tables() -> np.ndarray:
+    """(8, 256) int64: the register after a byte and k zero bytes, for eight bytes at a time."""
+    tables = np.zeros((8, 256), dtype=np.int64)
+    tables[0] = np.arange(256)
+    for _ in range(8):
+        tables[0] = (tables[0] >> 1) ^ np.where(tables[0] & 1, 0xEDB88320, 0)
+    for k in range(1, 8):
+        tables[k] = (tables[k - 1] >> 8) ^ tables[0][tables[k - 1] & 0xFF]
+    return tables
+
+
+_CRC32 = _crc32_tables()
+
+
+@kernel
+def crc32(data: np.ndarray, start: int, end: int) -> int:
+    """CRC-32 (zlib's) of `data[start:end]`, eight bytes a step. The caller checks the bounds."""
+    crc = np.int64(0xFFFFFFFF)
+    p = start
+    while end - p >= 8:
+        crc = (
+            _CRC32[7, (crc ^ load_byte(data, p)) & 0xFF]
+            ^ _CRC32[6, ((crc >> 8) ^ load_byte(data, p + 1)) & 0xFF]
+            ^ _CRC32[5, ((crc >> 16) ^ load_byte(data, p + 2)) & 0xFF]
+            ^ _CRC32[4, ((crc >> 24) ^ load_byte(data, p + 3)) & 0xFF]
+            ^ _CRC32[3, load_byte(data, p + 4)]
+            ^ _CRC32[2, load_byte(data, p + 5)]
+            ^ _CRC32[1, load_byte(data, p + 6)]
+            ^ _CRC32[0, load_byte(data, p + 7)]
+        )
+        p += 8
+    while p < end:
+        crc = (crc >> 8) ^ _CRC32[0, (crc ^ load_byte(data, p)) & 0xFF]
+        p += 1
+    return crc ^ 0xFFFFFFFF
+
+
+@kernel
+def message_checksums(data: np.ndarray, batches: np.ndarray, file_position: int, out: np.ndarray) -> None:
+    """Fills `out` (int64) with the CRC-32 of each legacy entry; other rows are left alone.
+
+    Rows whose bytes are not all in `data` get -1. `data[0]` is at `file_position`.
+    """
+    for i in range(len(batches)):
+        if batches[i]["magic"] < 2:
+            start = batches[i]["position"] - file_position
+            end = start + batches[i]["size"]
+            if start < 0 or end > len(data) or end - start < LEAST_ENTRY:
+                out[i] = -1
+            else:
+                out[i] = crc32(data, start + 16, end)
+
+
+@kernel
+def value_span(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
+    """(position, size) of the value of the entry `data[p:end]`; size -1 is null, -2 a field out of bounds."""
+    key_at = p + 18 if load_int8(data, p + 16) < 1 else p + 26
+    if end - key_at < 8:
+        return 0, -2
+    key_size = load_int32(data, key_at)
+    if key_size > end - key_at - 8:
+        return 0, -2
+    value_at = key_at + 4 + max(key_size, 0)
+    value_size = load_int32(data, value_at)
+    if value_size > end - value_at - 4:
+        return 0, -2
+    return value_at + 4, max(value_size, -1)
+
+
+@kernel
+def _decode_message(data: np.ndarray, p: int, end: int, row: np.ndarray) -> int:
+    """Fills the spans, offset and stored timestamp of `row` from the entry `data[p:end]`; returns a status."""
+    value_position, value_size = value_span(data, p, end)
+    if value_size == -2:
+        return ENTRY_INVALID
+    magic = load_int8(data, p + 16)
+    key_at = p + 18 if magic < 1 else p + 26
+    row["offset"] = load_int64(data, p)
+    row["timestamp"] = load_int64(data, p + 18) if magic == 1 else -1
+    row["position"] = p
+    row["size"] = end - p
+    row["key_position"] = key_at + 4
+    row["key_size"] = max(load_int32(data, key_at), -1)
+    row["value_position"] = value_position
+    row["value_size"] = value_size
+    row["headers_position"] = end
+    row["header_count"] = 0
+    row["sequence"] = -1
+    return RECORDS_VALID
+
+
+@kernel
+def _decode_inner(
+    data: np.ndarray, start: int, end: int, append_time: int, number: int, out: np.ndarray, n: int
+) -> tuple[int, int]:
+    """Decodes the entries in `data[start:end]`; `append_time` above -1 replaces the timestamps of magic 1."""
+    p = start
+    while end - p >= LEAST_ENTRY:
+        length = load_int32(data, p + 8)
+        if length < layout.LEAST_ENTRY_SIZE:
+            return n, ENTRY_INVALID
+        if length > end - p - _LOG_OVERHEAD:
+            return n, RECORDS_VALID  # Kafka drops a truncated last entry in silence
+        if load_byte(data, p + 17) & _CODEC_MASK != 0:
+            return n, COMPRESSED_INSIDE
+        row = out[n]
+        status = _decode_message(data, p, p + _LOG_OVERHEAD + length, row)
+        if status != RECORDS_VALID:
+            return n, status
+        if append_time > -1 and load_int8(data, p + 16) == 1:
+            row["timestamp"] = append_time
+        row["batch"] = number
+        n += 1
+        p += _LOG_OVERHEAD + length
+    return n, RECORDS_VALID
+
+
+@kernel
+def decode_entry(
+    data: np.ndarray, start: int, end: int, batch: np.ndarray, number: int, out: np.ndarray, n: int
+) -> tuple[int, int]:
+    """Decodes one log entry: the entry itself when it is not compressed, else its decompressed value.
+
+    `data[start:end]` is the one or the other. Returns (n behind the last row, status).
+    """
+    attributes = np.int64(batch["attributes"])
+    magic = np.int64(batch["magic"])
+    if attributes & _CODEC_MASK == 0:
+        status = _decode_message(data, start, end, out[n])
+        if status != RECORDS_VALID:
+            return n, status
+        out[n]["batch"] = number
+        return n + 1, RECORDS_VALID
+    append_time = np.int64(-1)
+    if magic == 1 and attributes & _TIMESTAMP_TYPE_MASK != 0:
+        append_time = np.int64(batch["max_timestamp"])
+    first = n
+    n, status = _decode_inner(data, start, end, append_time, number, out, n)
+    if status != RECORDS_VALID:
+        return n, status
+    if n == first:
+        return n, ENTRY_INVALID
+    if magic == 1:
+        wrapper_offset = np.int64(batch["last_offset"])
+        last = np.int64(out[n - 1]["offset"])
+        base = wrapper_offset - last
+        if wrapper_offset == 0:
+            base = np.int64(0)  # an old librdkafka left the wrapper's offset at 0
+        elif wrapper_offset < last:
+            return first, OFFSET_INVALID
+        for k in range(first, n):
+            out[k]["offset"] += base
+    return n, RECORDS_VALID
