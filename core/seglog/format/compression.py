@@ -1,0 +1,319 @@
+"""Compressed record sets: the framings that Kafka writes, and everything that Kafka reads.
+
+Kafka: Compression, Lz4BlockInputStream, Lz4BlockOutputStream; snappy-java's SnappyInputStream. The raw codecs
+are cramjam's and zlib's, which release the GIL; the xerial and LZ4 framings are here.
+
+Output is bounded by the caller's buffer or `limit`: a stream that expands without end stops there with
+`DecompressionError.too_large`, and never makes memory grow beyond that.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import cramjam
+import numpy as np
+import numpy.typing as npt
+
+from seglog.format.buffers import byte_view
+from seglog.kernels.xxhash import xxh32
+from seglog.model import Compression
+
+if TYPE_CHECKING:
+    from seglog.format.buffers import ByteSource
+
+_BIG_INT32 = struct.Struct(">i")
+_LITTLE_UINT32 = struct.Struct("<I")
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_MAGIC_AS_LENGTH = _BIG_INT32.unpack(_XERIAL_MAGIC[:4])[0]
+_XERIAL_CHUNK_BYTES = 32 * 1024
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_DESCRIPTOR = b"\x60\x40"  # version 1, independent blocks, no checksums; blocks of 64 KiB
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_STORED = 0x80000000
+_LZ4_FAST_LEVEL = 9  # Kafka: level 9 names the fast compressor, the others the high-compression one
+
+_GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
+_GZIP_FORMAT = 16 + zlib.MAX_WBITS
+_ZSTD_LEVEL = 3
+
+_OUTPUT_FULL = "failed to write whole buffer"  # how cramjam's streams report an output that ended
+
+
+class DecompressionError(ValueError):
+    """A compressed record set that cannot be decompressed; `too_large` when only its output did not fit."""
+
+    def __init__(self, reason: str, *, too_large: bool = False) -> None:
+        self.reason, self.too_large = reason, too_large
+        super().__init__(reason)
+
+
+class _DoesNotFitError(Exception):
+    """The room that a part of the stream was given is too small for it."""
+
+
+def decompress_into(
+    codec: int, data: ByteSource, out: npt.NDArray[np.uint8], position: int = 0, *, magic: int = 2
+) -> int:
+    """Decompresses `data` into `out[position:]` and returns how many bytes that gave.
+
+    `magic` is that of the batch: magic 0 writers computed a wrong LZ4 header checksum, so it is not checked.
+    Bytes of `out` before `position` are never touched; those behind the result hold anything. Raises
+    `DecompressionError`, with `too_large` when the room is too small.
+    """
+    view = byte_view(data)
+    room = byte_view(out)[position:]
+    try:
+        if codec == Compression.LZ4:
+            return _lz4_into(view, room, magic)
+        if codec == Compression.ZSTD:
+            return int(cramjam.zstd.decompress_into(view, room))
+        if codec == Compression.SNAPPY:
+            return _snappy_into(view, room)
+        if codec == Compression.GZIP:
+            return _gzip_into(view, room)
+    except cramjam.DecompressionError as error:
+        raise _translated(codec, error, len(room)) from error
+    except _DoesNotFitError:
+        raise _too_large(len(room)) from None
+    if codec != Compression.NONE:
+        raise DecompressionError(f"unknown compression codec {codec}")
+    if len(view) > len(room):
+        raise _too_large(len(room))
+    room[: len(view)] = view
+    return len(view)
+
+
+def decompress(codec: int, data: ByteSource, *, magic: int = 2, limit: int) -> memoryview:
+    """The decompressed bytes of `data`, at most `limit` of them; a larger result raises with `too_large`."""
+    view = byte_view(data)
+    if codec == Compression.NONE and len(view) <= limit:
+        return view
+    capacity = min(limit, max(256, 4 * len(view)))
+    while True:
+        out = np.empty(capacity, dtype=np.uint8)
+        try:
+            size = decompress_into(codec, view, out, magic=magic)
+        except DecompressionError as error:
+            if not error.too_large or capacity >= limit:
+                raise
+            capacity = min(limit, capacity * 4)
+        else:
+            return byte_view(out)[:size]
+
+
+def compress(codec: int, data: ByteSource, *, magic: int = 2, level: int | None = None) -> bytes:
+    """`data` as one compressed stream in Kafka's framing; `level` of None is Kafka's default for the codec.
+
+    Levels: gzip 1 to 9 (or -1), lz4 1 to 17, zstd as the library has them; snappy has none. `magic` 0 gives
+    LZ4 the header checksum that brokers before 0.10 wrote. Raises `ValueError` for an unknown codec.
+    """
+    view = byte_view(data)
+    if codec == Compression.LZ4:
+        return _lz4_frame(view, magic, _LZ4_FAST_LEVEL if level is None else level)
+    if codec == Compression.ZSTD:
+        # The streaming compressor leaves the content size out of the frame, as Kafka's does.
+        compressor = cramjam.zstd.Compressor(_ZSTD_LEVEL if level is None else level)
+        compressor.compress(bytes(view))
+        return bytes(compressor.finish())
+    if codec == Compression.SNAPPY:
+        return _xerial_stream(view)
+    if codec == Compression.GZIP:
+        return _gzip_member(view, -1 if level is None else level)
+    if codec == Compression.NONE:
+        return bytes(view)
+    raise ValueError(f"unknown compression codec {codec}")
+
+
+def _too_large(limit: int) -> DecompressionError:
+    return DecompressionError(f"the decompressed data is larger than {limit} bytes", too_large=True)
+
+
+def _translated(codec: int, error: Exception, room: int) -> DecompressionError:
+    if str(error) == _OUTPUT_FULL:
+        return _too_large(room)
+    return DecompressionError(f"{Compression(codec).label}: {error}")
+
+
+# --- gzip -----------------------------------------------------------------------------------------------
+
+
+def _gzip_member(data: memoryview, level: int) -> bytes:
+    compressor = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    trailer = struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
+    return b"".join((_GZIP_HEADER, compressor.compress(data), compressor.flush(), trailer))
+
+
+def _gzip_into(data: memoryview, out: memoryview) -> int:
+    try:
+        return int(cramjam.gzip.decompress_into(data, out))
+    except cramjam.DecompressionError as error:
+        if str(error) == _OUTPUT_FULL:
+            raise
+    return _gzip_members_into(data, out)
+
+
+def _gzip_members_into(data: memoryview, out: memoryview) -> int:
+    """Member by member; bytes behind a member that start no other one are ignored, as in GZIPInputStream."""
+    size = 0
+    rest: memoryview | bytes = data
+    while True:
+        member = zlib.decompressobj(_GZIP_FORMAT)
+        try:
+            # One byte more than fits tells a member that goes on from one that ends here.
+            piece = member.decompress(rest, len(out) - size + 1)
+        except zlib.error as error:
+            raise DecompressionError(f"gzip: {error}") from error
+        if len(piece) > len(out) - size:
+            raise _DoesNotFitError
+        if not member.eof:
+            raise DecompressionError("gzip: the stream ends too soon")
+        out[size : size + len(piece)] = piece
+        size += len(piece)
+        rest = member.unused_data
+        if rest[:3] != _GZIP_HEADER[:3]:
+            return size
+
+
+# --- snappy ---------------------------------------------------------------------------------------------
+
+
+def _xerial_stream(data: memoryview) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_CHUNK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_CHUNK_BYTES]))
+        parts += (_BIG_INT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _snappy_into(data: memoryview, out: memoryview) -> int:
+    """A xerial stream, or several in a row; data without its magic is one raw block."""
+    if len(data) < len(_XERIAL_HEADER) or data[:8] != _XERIAL_MAGIC:
+        return _snappy_block_into(data, out)
+    _check_xerial_version(data)
+    position, size = len(_XERIAL_HEADER), 0
+    while len(data) - position >= 4:  # SnappyInputStream ends quietly within a length
+        length = _BIG_INT32.unpack_from(data, position)[0]
+        if length == _XERIAL_MAGIC_AS_LENGTH:
+            header = data[position : position + len(_XERIAL_HEADER)]
+            if len(header) < len(_XERIAL_HEADER) or header[:8] != _XERIAL_MAGIC:
+                raise DecompressionError("snappy: a second stream starts with an incomplete header")
+            _check_xerial_version(header)
+            position += len(_XERIAL_HEADER)
+            continue
+        position += 4
+        if length < 0 or length > len(data) - position:
+            raise DecompressionError(f"snappy: a chunk of {length} bytes with {len(data) - position} left")
+        size += _snappy_block_into(data[position : position + length], out[size:])
+        position += length
+    return size
+
+
+def _check_xerial_version(header: memoryview) -> None:
+    version = _BIG_INT32.unpack_from(header, 8)[0]
+    if version < 1:
+        raise DecompressionError(f"snappy: xerial stream of version {version}")
+
+
+def _snappy_block_into(block: memoryview, out: memoryview) -> int:
+    if cramjam.snappy.decompress_raw_len(block) > len(out):
+        raise _DoesNotFitError
+    return int(cramjam.snappy.decompress_raw_into(block, out))
+
+
+# --- lz4 ------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _lz4_header_checksum(hashed: bytes) -> int:
+    return xxh32(np.frombuffer(hashed, dtype=np.uint8), 0, len(hashed)) >> 8 & 0xFF
+
+
+def _lz4_frame(data: memoryview, magic: int, level: int) -> bytes:
+    # Kafka: KAFKA-3160, writers of magic 0 hashed the frame's magic number too.
+    hashed = _LZ4_MAGIC + _LZ4_DESCRIPTOR if magic == 0 else _LZ4_DESCRIPTOR
+    parts = [_LZ4_MAGIC, _LZ4_DESCRIPTOR, bytes([_lz4_header_checksum(hashed)])]
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        source = data[start : start + _LZ4_BLOCK_BYTES]
+        block = _lz4_block(source, level)
+        if len(block) < len(source):
+            parts += (_LITTLE_UINT32.pack(len(block)), block)
+        else:
+            parts += (_LITTLE_UINT32.pack(len(source) | _LZ4_STORED), bytes(source))
+    parts.append(_LITTLE_UINT32.pack(0))
+    return b"".join(parts)
+
+
+def _lz4_block(source: memoryview, level: int) -> bytes:
+    if level == _LZ4_FAST_LEVEL:
+        return bytes(cramjam.lz4.compress_block(source, store_size=False))
+    return bytes(
+        cramjam.lz4.compress_block(source, mode="high_compression", compression=level, store_size=False)
+    )
+
+
+def _lz4_header(data: memoryview, magic: int) -> tuple[int, int, int]:
+    """(position of the first block, most bytes a block gives, bytes of checksum behind each block)."""
+    if len(data) < 7:
+        raise DecompressionError("lz4: the frame header ends too soon")
+    if data[:4] != _LZ4_MAGIC:
+        raise DecompressionError("lz4: the frame has no magic number")
+    flags, block_code = data[4], data[5]
+    if flags >> 6 != 1 or flags & 0x03:
+        raise DecompressionError(f"lz4: frame flags 0x{flags:02x} of another version, or with a dictionary")
+    if not flags & 0x20:
+        raise DecompressionError("lz4: linked blocks, which Kafka does not read")
+    if block_code & 0x8F or block_code >> 4 < 4:
+        raise DecompressionError(f"lz4: block descriptor 0x{block_code:02x} is not valid")
+    end = 6 + (8 if flags & 0x08 else 0)  # the content size is not needed
+    if len(data) <= end:
+        raise DecompressionError("lz4: the frame header ends too soon")
+    if magic > 0 and data[end] != _lz4_header_checksum(bytes(data[4:end])):
+        raise DecompressionError("lz4: the frame header's checksum is wrong")
+    return end + 1, 1 << (2 * (block_code >> 4) + 8), 4 if flags & 0x10 else 0
+
+
+def _lz4_into(data: memoryview, out: memoryview, magic: int) -> int:
+    """One frame; whatever follows its end mark is ignored, and so is its content checksum (as in Kafka)."""
+    position, block_bytes, checksum_bytes = _lz4_header(data, magic)
+    size = 0
+    while True:
+        if len(data) - position < 4:
+            raise DecompressionError("lz4: the frame ends without its end mark")
+        field = _LITTLE_UINT32.unpack_from(data, position)[0]
+        position += 4
+        if field == 0:
+            return size
+        length = field & ~_LZ4_STORED
+        if length > block_bytes or length + checksum_bytes > len(data) - position:
+            raise DecompressionError(f"lz4: a block of {length} bytes with {len(data) - position} left")
+        block = data[position : position + length]
+        position += length
+        if checksum_bytes:
+            stored = _LITTLE_UINT32.unpack_from(data, position)[0]
+            if stored != xxh32(np.frombuffer(block, dtype=np.uint8), 0, length):
+                raise DecompressionError("lz4: a block's checksum is wrong")
+            position += checksum_bytes
+        size += _lz4_block_into(block, out[size : size + block_bytes], block_bytes, bool(field & _LZ4_STORED))
+
+
+def _lz4_block_into(block: memoryview, out: memoryview, block_bytes: int, stored: bool) -> int:
+    if stored:
+        if len(block) > len(out):
+            raise _DoesNotFitError
+        out[: len(block)] = block
+        return len(block)
+    try:
+        return int(cramjam.lz4.decompress_block_into(block, out, output_len=len(out)))
+    except cramjam.DecompressionError:
+        # The library gives one reason for bad data and for a lack of room.
+        if len(out) >= block_bytes:
+            raise
+        cramjam.lz4.decompress_block_into(block, bytearray(block_bytes), output_len=block_bytes)
+        raise _DoesNotFitError from None
