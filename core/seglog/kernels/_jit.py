@@ -64,12 +64,8 @@ _CACHE = _writable_cache() if COMPILED else None
 
 
 def kernel(function: F) -> F:
-    """Compiles `function` without the GIL and without Python objects, or returns it when kernels are interpreted.
-
-    `kernel(...)` results carry the Python source as `.py_func` in both modes, so tests can compare.
-    """
+    """Compiles `function` to run without the GIL and without Python objects, or returns it when interpreted."""
     if not COMPILED:
-        function.py_func = function  # type: ignore[attr-defined]
         return function
     if _CACHE is None:
         return cast(F, numba.njit(nogil=True)(function))
