@@ -1,13 +1,15 @@
 """The only door to files: a small `FileSystem` protocol and the operating system's implementation of it.
 
-Everything the engine reads, writes, renames or syncs goes through here, so that tests can cut the power at any
-call, fill the disk or return short reads (`tests/support/crash_filesystem.py`). Reads are positional (`pread`),
-never mapped: a broker that truncates a file under a mapping kills the process that mapped it (SIGBUS).
+Everything the engine reads, writes, renames or syncs goes through here, so that tests can cut the power at
+any call, fill the disk or return short reads (`tests/support/crash_filesystem.py`). Reads are positional
+(`pread`), never mapped: a broker that truncates a file under a mapping kills the process that mapped it
+(SIGBUS).
 
 Kafka: FileRecords, FileChannel, Utils.atomicMoveWithFallback, Utils.flushDir.
 
 Errors of the operating system stay `OSError`, with their errno and file name; nothing is retried or hidden,
-except that an interrupted call is continued (PEP 475 repeats it, the loops below finish short reads and writes).
+except that an interrupted call is continued (PEP 475 repeats it, the loops below finish short reads and
+writes).
 """
 
 from __future__ import annotations
@@ -51,8 +53,9 @@ _NO_ACCESS_TIME: int = getattr(os, "O_NOATIME", 0)
 class FileStatus:
     """What the operating system says about a path.
 
-    `size` and `allocated` (blocks really taken, less than `size` in a sparse file) are in bytes; `modified_ms` is
-    the modification time rounded down to milliseconds, as Java's `File.lastModified` gives it.
+    `size` and `allocated` (blocks really taken, less than `size` in a sparse file) are in bytes;
+    `modified_ms` is the modification time rounded down to milliseconds, as Java's `File.lastModified` gives
+    it.
     """
 
     size: int
@@ -81,7 +84,7 @@ class File(Protocol):
         ...
 
     def read_into(self, position: int, buffer: WriteableBuffer) -> int:
-        """Fills a contiguous buffer from `position`; returns the bytes read, fewer only at the end of the file."""
+        """Fills a contiguous buffer from `position`; returns the bytes read, fewer only at the end."""
         ...
 
     def write_at(self, position: int, data: ReadableBuffer) -> None:
@@ -119,7 +122,7 @@ class FileSystem(Protocol):
     """What the engine needs of a file system. Every error is the operating system's `OSError`."""
 
     def open(self, path: Path, mode: OpenMode) -> File:
-        """Opens a regular file: `r` reads, `r+` changes, `create` empties or creates, `create_new` must create."""
+        """Opens a regular file: `r` reads, `r+` changes, `create` empties or makes, `create_new` makes."""
         ...
 
     def status(self, path: Path) -> FileStatus | None:
@@ -155,7 +158,7 @@ class FileSystem(Protocol):
         ...
 
     def copy_attributes(self, source: Path, target: Path) -> None:
-        """Gives `target` the mode, modification time and, where the system allows it, the owner of `source`."""
+        """Gives `target` the mode, the modification time and, where allowed, the owner of `source`."""
         ...
 
     def free_bytes(self, path: Path) -> int:
@@ -184,19 +187,19 @@ class LocalFile:
     def read_at(self, position: int, size: int) -> bytes:
         if size > _UNCHECKED_READ_SIZE:
             size = max(0, min(size, self.size() - position))
-        data = os.pread(self._descriptor, size, position)
-        if len(data) == size or not data:
-            return data
-        buffer = bytearray(size)
-        buffer[: len(data)] = data
-        filled = len(data) + self.read_into(position + len(data), memoryview(buffer)[len(data) :])
-        return bytes(memoryview(buffer)[:filled])
+        data = self._read_once(position, size)
+        while 0 < len(data) < size:
+            more = self._read_once(position + len(data), size - len(data))
+            if not more:
+                break
+            data += more
+        return data
 
     def read_into(self, position: int, buffer: WriteableBuffer) -> int:
         view = _as_bytes(buffer)
         filled = 0
         while filled < view.nbytes:
-            count = os.preadv(self._descriptor, [view[filled:]], position + filled)
+            count = self._read_into_once(position + filled, view[filled:])
             if count == 0:
                 break
             filled += count
@@ -207,6 +210,12 @@ class LocalFile:
         written = 0
         while written < view.nbytes:
             written += os.pwrite(self._descriptor, view[written:], position + written)
+
+    def _read_once(self, position: int, size: int) -> bytes:
+        return os.pread(self._descriptor, size, position)
+
+    def _read_into_once(self, position: int, view: memoryview) -> int:
+        return os.preadv(self._descriptor, [view], position)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)

@@ -1,0 +1,214 @@
+"""The `.lock` of a log directory, held exactly as a broker holds it.
+
+Kafka: org.apache.kafka.server.util.FileLock (`FileChannel.tryLock`), which on POSIX systems is a record lock
+over the whole file; `flock(2)` locks do not conflict with it. This module talks to the kernel itself instead
+of through `FileSystem`: a lock belongs to a process and an inode, not to a file's contents.
+
+POSIX record locks have two traps, and the registry below is the answer to both:
+
+- closing *any* descriptor of the file drops the process's lock on it, so every use of one file within the
+process
+  shares one descriptor, and probing never opens a file that this process has locked;
+- a process never conflicts with itself, so a second owner within the process is refused here.
+
+A forked child inherits the registry but not the locks: entries carry the process id that took them.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from seglog.errors import LockedError
+
+LOCK_FILE = ".lock"
+_COMMAND_WIDTH = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lock. `pid` is 0 and `command` empty where the system does not tell (another container)."""
+
+    pid: int
+    command: str
+
+    def describe(self) -> str:
+        """The command line, shortened in the middle: a broker's class path runs to thousands of bytes."""
+        if not self.command:
+            return "another process"
+        if len(self.command) <= _COMMAND_WIDTH:
+            return self.command
+        program, _, arguments = self.command.partition(" ")
+        tail = arguments[-(_COMMAND_WIDTH - 40) :].partition(" ")[2] or arguments[-40:]
+        return f"{Path(program).name[:32]} … {tail}"
+
+
+@dataclass(slots=True)
+class _Held:
+    """A lock of this process: its descriptors (closing one would drop it) and how often it was taken."""
+
+    pid: int
+    descriptors: list[int] = field(default_factory=list)
+    count: int = 0
+
+
+_registry: dict[tuple[int, int], _Held] = {}
+_registry_guard = threading.Lock()
+
+
+class DirectoryLock:
+    """Exclusive use of a log directory, from `acquire` (or entering the context) to `release`.
+
+    With `reentrant` a process that holds the directory already may take it again; the kernel's lock goes with
+    the last release. The file is created when it is missing and never deleted, as a broker does.
+    """
+
+    def __init__(self, log_directory: Path, *, reentrant: bool = False) -> None:
+        self.path = log_directory / LOCK_FILE
+        self._reentrant = reentrant
+        self._key: tuple[int, int] | None = None
+        self._pid = 0
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the lock now."""
+        return self._key is not None and self._pid == os.getpid()
+
+    def acquire(self) -> None:
+        """Takes the lock without waiting.
+
+        LockedError when a broker, another seglog or another owner in this process has it; OSError when the
+        directory is missing or may not be written.
+        """
+        if self.held:
+            raise LockedError(self.path.parent, os.getpid(), "this very lock is held already")
+        with _registry_guard:
+            key = _key_of(self.path)
+            held = _own(key)
+            if held is None:
+                key, held = self._lock_file()
+            elif not self._reentrant:
+                raise LockedError(self.path.parent, held.pid, "another part of this process")
+            held.count += 1
+            self._key, self._pid = key, held.pid
+
+    def release(self) -> None:
+        """Gives the lock back; does nothing when it is not held or was taken before a fork."""
+        if not self.held:
+            return
+        with _registry_guard:
+            key, self._key = self._key, None
+            held = _own(key)
+            if key is None or held is None:
+                return
+            held.count -= 1
+            if held.count == 0:
+                del _registry[key]
+                for descriptor in held.descriptors:
+                    os.close(descriptor)
+
+    def _lock_file(self) -> tuple[tuple[int, int], _Held]:
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+        found = os.fstat(descriptor)
+        key = (found.st_dev, found.st_ino)
+        held = _own(key)
+        if held is not None:
+            # The name came to mean a file we hold between looking and opening. Closing would drop that lock.
+            held.descriptors.append(descriptor)
+            if not self._reentrant:
+                raise LockedError(self.path.parent, held.pid, "another part of this process")
+            return key, held
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = _holder_by_kernel(descriptor) if error.errno in (errno.EACCES, errno.EAGAIN) else None
+            os.close(descriptor)
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            # The holder may have let go between the two calls; it was there when we asked.
+            holder = holder or Holder(0, "")
+            raise LockedError(self.path.parent, holder.pid, holder.describe()) from error
+        _registry[key] = _Held(os.getpid(), [descriptor])
+        return key, _registry[key]
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def holder_of(log_directory: Path) -> Holder | None:
+    """Who holds the directory's lock now, this process included; None when nobody does.
+
+    Only looks: creates nothing, takes nothing, works where the directory may not be written. OSError when the
+    lock file exists and may not be read.
+    """
+    path = log_directory / LOCK_FILE
+    with _registry_guard:
+        held = _own(_key_of(path))
+        if held is not None:
+            return Holder(held.pid, _command_of(held.pid))
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            return _holder_by_kernel(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _key_of(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _own(key: tuple[int, int] | None) -> _Held | None:
+    """This process's lock on a file; forgets one that was the parent's before a fork."""
+    held = _registry.get(key) if key is not None else None
+    if held is not None and key is not None and held.pid != os.getpid():
+        del _registry[key]
+        return None
+    return held
+
+
+# `struct flock`: Linux has type, whence, start, length, pid; macOS and the BSDs start, length, pid, type,
+# whence.
+_LINUX = sys.platform == "linux"
+_FLOCK = struct.Struct("hhqqi4x" if _LINUX else "qqihh")
+
+
+def _holder_by_kernel(descriptor: int) -> Holder | None:
+    """`F_GETLK`: the process whose lock would be in the way of an exclusive one over the whole file."""
+    kind, whence = fcntl.F_WRLCK, os.SEEK_SET
+    asked = _FLOCK.pack(kind, whence, 0, 0, 0) if _LINUX else _FLOCK.pack(0, 0, 0, kind, whence)
+    answer = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    kind, pid = (answer[0], answer[4]) if _LINUX else (answer[3], answer[2])
+    if kind == fcntl.F_UNLCK:
+        return None
+    # -1: a lock of an open file description; 0: a process outside this one's namespace.
+    pid = max(pid, 0)
+    return Holder(pid, _command_of(pid))
+
+
+def _command_of(pid: int) -> str:
+    """The command line from /proc, arguments joined by spaces; empty where there is none to read."""
+    if pid <= 0:
+        return ""
+    try:
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return ""
+    return " ".join(part.decode("utf-8", "replace") for part in raw.rstrip(b"\0").split(b"\0"))
