@@ -1,9 +1,47 @@
-"""What every test shares."""
+"""Fixtures and rules for all tests.
+
+Tests marked `kafka` or `spark` need Java: without it they skip with the reason, or fail under
+SEGLOG_REQUIRE_JAVA=1.
+Under pytest-xdist's `--dist loadgroup` each of the two kinds runs in one worker, so there is one JVM of each.
+"""
 
 from __future__ import annotations
 
-from hypothesis import settings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-# The first call of a kernel compiles it: time is no failure anywhere in these tests.
-settings.register_profile("seglog", deadline=None)
-settings.load_profile("seglog")
+import pytest
+
+from tests.support.requirements import require_java, require_kafka
+
+if TYPE_CHECKING:
+    from tests.support.kafka import KafkaHarness
+
+JVM_MARKERS = ("kafka", "spark")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        for marker in JVM_MARKERS:
+            if item.get_closest_marker(marker) and not item.get_closest_marker("xdist_group"):
+                item.add_marker(pytest.mark.xdist_group(marker))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("spark"):
+        require_java()
+    if item.get_closest_marker("kafka"):
+        require_kafka()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaHarness]:
+    """Kafka 4.3.0's own classes in one JVM for the whole run; only for tests marked `kafka`."""
+    require_kafka()
+    from tests.support.kafka import KafkaHarness
+
+    with KafkaHarness() as harness:
+        yield harness

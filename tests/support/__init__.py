@@ -1,0 +1,1 @@
+"""What tests share: real Kafka, fixtures, and checks that Java is there."""

@@ -1,0 +1,178 @@
+"""`Broker`: a real single-node KRaft broker 4.3.0 on the loopback interface; its log directory stays.
+
+1. Format the log directory with Kafka's StorageTool unless a broker has left its meta.properties there.
+2. Start on two free ports; ready when a client sees the broker.
+3. `stop()` shuts down in order (clean-shutdown marker written); `kill()` ends the process as SIGKILL does.
+
+A KRaft broker sets aside partitions whose topic its metadata log does not know: let it create the topics,
+stop it, change the partitions, and start it again on the same directory.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from tests.support.kafka.java import find_java, kafka_classpath
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+START_LIMIT_SECONDS = 120
+STOP_LIMIT_SECONDS = 60
+CLUSTER_ID = "c2VnbG9nLXRlc3RzLS0tLQ"  # any 16 bytes; fixed, so that directories of several runs fit together
+
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.backoff.ms": "1000",
+    "log.cleaner.dedupe.buffer.size": str(16 << 20),
+    "log.initial.task.delay.ms": "500",
+    "num.network.threads": "2",
+    "num.io.threads": "2",
+}
+
+
+class Broker:
+    """Starts when made (RuntimeError with the broker's own log when it cannot); a context manager stops it.
+
+    `log_directory` may hold partitions already. `settings` are added to server.properties. The working files
+    (configuration and log) go to `work_directory`, default beside the log directory.
+    """
+
+    def __init__(
+        self,
+        log_directory: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        work_directory: Path | None = None,
+        heap: str = "512m",
+    ) -> None:
+        self.log_directory = log_directory
+        self._heap = heap
+        work = work_directory or log_directory.with_name(log_directory.name + ".broker")
+        work.mkdir(parents=True, exist_ok=True)
+        self.log_file = work / "broker.log"
+        self._properties = work / "server.properties"
+        port, controller_port = _free_ports(2)
+        self.bootstrap = f"127.0.0.1:{port}"
+        addresses = {
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": str(log_directory),
+        }
+        lines = (f"{name}={value}\n" for name, value in {**SETTINGS, **addresses, **(settings or {})}.items())
+        self._properties.write_text("".join(lines))
+        self._format()
+        self.process = self._start()
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.stop()
+
+    def stop(self) -> None:
+        """Shuts down in order and waits for it; RuntimeError when the broker does not end by itself."""
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=STOP_LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"the broker did not stop in order:\n{self.log_text()}") from None
+
+    def kill(self) -> None:
+        """Ends the process at once, as a power cut ends it for the log directory's users."""
+        self.process.kill()
+        self.process.wait()
+
+    def admin(self) -> AdminClient:
+        """A new confluent-kafka AdminClient for this broker."""
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def create_topic(self, topic: str, partitions: int = 1, **config: object) -> None:
+        """Creates a topic; configuration names with underscores for dots (`cleanup_policy="compact"`)."""
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+        settings = {name.replace("_", "."): str(value) for name, value in config.items()}
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=settings)
+        admin = self.admin()  # must outlive the request: its end cancels what is under way
+        admin.create_topics([new])[topic].result(30)
+
+    def log_text(self) -> str:
+        """The end of what the broker said (warnings and errors)."""
+        return self.log_file.read_text(errors="replace")[-6000:] if self.log_file.exists() else ""
+
+    def _java(self, *arguments: str | Path) -> list[str | Path]:
+        return [find_java(), f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-Djava.awt.headless=true",
+                "-Dseglogkafka.echo=2", "-cp", kafka_classpath(), *arguments]  # fmt: skip
+
+    def _format(self) -> None:
+        if (self.log_directory / "meta.properties").exists():
+            return
+        self.log_directory.mkdir(parents=True, exist_ok=True)
+        command = self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._properties)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode != 0:
+            said = done.stdout + done.stderr
+            raise RuntimeError(f"StorageTool could not format {self.log_directory}:\n{said}")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self.log_file.open("ab") as log:
+            command = self._java("kafka.Kafka", self._properties)
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        deadline = time.monotonic() + START_LIMIT_SECONDS
+        while not self._answers():
+            if process.poll() is not None or time.monotonic() > deadline:
+                process.kill()
+                process.wait()
+                raise RuntimeError(f"the broker did not start on {self.log_directory}:\n{self.log_text()}")
+            time.sleep(0.2)
+        return process
+
+    def _answers(self) -> bool:
+        """A client can talk to the broker: the port is open, and metadata names it."""
+        host, port = self.bootstrap.split(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+        except OSError:
+            return False
+        from confluent_kafka import KafkaException
+
+        try:
+            return bool(self.admin().list_topics(timeout=5).brokers)
+        except KafkaException:
+            return False
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

@@ -1,0 +1,118 @@
+"""Finds Java, fetches Kafka's jars through Maven and compiles the harness, once a machine.
+
+Everything made here lies under `$SEGLOG_TEST_CACHE`, or `seglog-tests` in the user's cache directory. A file
+lock lets several pytest workers ask at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.0"
+OLDEST_JAVA = 17
+MAVEN_LIMIT_SECONDS = 600
+COMPILE_LIMIT_SECONDS = 120
+
+SOURCES = Path(__file__).parent / "java"
+
+POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>seglogkafka</groupId><artifactId>jars</artifactId><version>1</version>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+DEPENDENCY = (
+    "<dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId>"
+    "<version>{version}</version></dependency>"
+)
+
+
+class JavaMissing(Exception):
+    """Java, its compiler or Maven is not installed or too old: says which."""
+
+
+def cache_directory() -> Path:
+    """Where jars and compiled classes are kept between runs."""
+    named = os.environ.get("SEGLOG_TEST_CACHE")
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    base = Path(named) if named else user / "seglog-tests"
+    base.mkdir(parents=True, exist_ok=True)
+    return base
+
+
+def find_java(program: str = "java") -> Path:
+    """Path of `java` or `javac` (JAVA_HOME, else PATH); JavaMissing when absent or older than 17."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(str(Path(home) / "bin" / program) if home else program)
+    if found is None:
+        raise JavaMissing(f"{program} is not installed ({'in JAVA_HOME' if home else 'on PATH'})")
+    said = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    number = re.search(r"(?:version \"|javac )(\d+)", said.stderr + said.stdout)
+    if number is None or int(number[1]) < OLDEST_JAVA:
+        raise JavaMissing(f"{found} is not Java {OLDEST_JAVA} or later")
+    return Path(found)
+
+
+def kafka_jars(
+    version: str = KAFKA_VERSION, artifacts: tuple[str, ...] = ("kafka_2.13", "kafka-tools")
+) -> Path:
+    """Directory with all jars of a Kafka version; fetched through Maven when not there yet."""
+    directory = cache_directory() / f"kafka-{version}"
+    done = directory / "jars.complete"
+    with _locked(f"kafka-{version}"):
+        if done.exists():
+            return directory / "jars"
+        maven = shutil.which("mvn")
+        if maven is None:
+            raise JavaMissing("Maven (mvn) is not on PATH, and Kafka's jars have not been fetched yet")
+        directory.mkdir(parents=True, exist_ok=True)
+        dependencies = "".join(DEPENDENCY.format(artifact=name, version=version) for name in artifacts)
+        (directory / "pom.xml").write_text(POM.format(dependencies=dependencies))
+        _run([maven, "-q", "-B", "-f", directory / "pom.xml", "dependency:copy-dependencies",
+              f"-DoutputDirectory={directory / 'jars'}"], MAVEN_LIMIT_SECONDS)  # fmt: skip
+        done.touch()
+    return directory / "jars"
+
+
+def kafka_classpath() -> str:
+    """Class path of the compiled harness and Kafka's jars; both are made when missing."""
+    jars = kafka_jars()
+    return f"{compiled(SOURCES, jars)}{os.pathsep}{jars}/*"
+
+
+def compiled(sources: Path, jars: Path) -> Path:
+    """Directory with the classes of every .java below `sources`; compiled anew when a source changes."""
+    files = sorted(sources.rglob("*.java"))
+    state = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    classes = cache_directory() / "classes" / state
+    done = classes.with_suffix(".complete")
+    with _locked(f"classes-{state}"):
+        if not done.exists():
+            classes.mkdir(parents=True, exist_ok=True)
+            _run([find_java("javac"), "--release", str(OLDEST_JAVA), "-nowarn", "-Xlint:-options",
+                  "-cp", f"{jars}/*", "-d", classes, *files], COMPILE_LIMIT_SECONDS)  # fmt: skip
+            done.touch()
+    return classes
+
+
+def _run(command: list[str | Path], limit_seconds: int) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit_seconds, check=False)
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr)[-4000:]
+        raise RuntimeError(f"{Path(command[0]).name} failed ({done.returncode}):\n{said}")
+
+
+@contextmanager
+def _locked(name: str) -> Iterator[None]:
+    with (cache_directory() / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
