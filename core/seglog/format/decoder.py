@@ -14,13 +14,14 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from seglog import layout
 from seglog.format import checksum
 from seglog.format.columns import Records
-from seglog.format.compression import DecompressionError, decompress
+from seglog.format.compression import DecompressionError, decompress_into
 from seglog.kernels import crc32c, legacy
 from seglog.kernels import decode as kernels
 from seglog.kernels.batches import walk_batches
@@ -30,7 +31,9 @@ from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED, DECOMPRE
 DECOMPRESSED_BATCH_LIMIT = 128 << 20
 ARENA_BYTES = 16 << 20
 
-_NOTHING = np.zeros(0, dtype=np.uint8)
+# A task for a thread: enough that handing it over costs nothing beside it.
+_GROUP_BYTES = 128 << 10
+_GROUPS_AHEAD = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,89 +96,109 @@ def decode_records(
     """Decodes `batches`, whose bytes are in `data` (first byte at `file_position`), in order.
 
     Yields one `Records` where nothing is compressed, else one for every run of batches that expands to about
-    `arena_bytes`. `limit` bounds a single batch; `pool` decompresses ahead under threads.
+    `arena_bytes`. `limit` bounds a single batch. With a `pool`, runs are decompressed and decoded ahead under
+    its threads; `data` and `batches` must stay as they are until the iteration ends.
     """
-    count = len(batches)
-    starts, ends = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    status = np.empty(count, dtype=np.int8)
-    kernels.payload_spans(data, batches, file_position, starts, ends, status)
-    codecs = batches["attributes"] & layout.CODEC_MASK
-    if not codecs.any():
-        if count:
-            yield _decoded(data, starts, ends, batches, status, 0)
+    run = _Run(data, batches, file_position, limit, arena_bytes)
+    if len(batches) == 0:
         return
-    first, pieces, total = 0, [], 0
-    for i, piece in enumerate(_payloads(data, batches, codecs, starts, ends, status, pool, limit)):
-        pieces.append(piece)
-        total += len(piece)
-        if total >= arena_bytes or i == count - 1:
-            yield _joined(pieces, batches[first : i + 1], status[first : i + 1], first)
-            first, pieces, total = i + 1, [], 0
-
-
-def _joined(pieces: list[np.ndarray], batches: np.ndarray, status: np.ndarray, first: int) -> Records:
-    lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
-    ends = np.cumsum(lengths)
-    arena = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-    return _decoded(arena, ends - lengths, ends, batches, status, first)
-
-
-def _decoded(
-    arena: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    batches: np.ndarray,
-    status: np.ndarray,
-    first: int,
-) -> Records:
-    rows = np.empty(kernels.rows_needed(batches, starts, ends), dtype=layout.RECORD)
-    filled = kernels.decode_batches(arena, starts, ends, batches, rows, status)
-    return Records(arena, rows[:filled], batches, status, first)
-
-
-def _payloads(
-    data: np.ndarray,
-    batches: np.ndarray,
-    codecs: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    status: np.ndarray,
-    pool: Executor | None,
-    limit: int,
-) -> Iterator[np.ndarray]:
-    """Each batch's uncompressed payload (uint8), in order; sets `status` where there is none."""
-
-    def payload(i: int) -> tuple[np.ndarray, int]:
-        piece = data[starts[i] : ends[i]]
-        if codecs[i] == 0 or batches[i]["count"] == 0 or status[i] != RECORDS_VALID:
-            return piece, int(status[i])
-        return _decompressed(piece, int(codecs[i]), int(batches[i]["magic"]), limit)
-
-    if pool is None:
-        results: Iterator[tuple[np.ndarray, int]] = map(payload, range(len(batches)))
+    if not run.codecs.any():
+        yield run.in_place()
+    elif pool is None:
+        yield from run.between(0, len(batches))
     else:
-        results = _ahead(pool, payload, len(batches))
-    for i, (piece, outcome) in enumerate(results):
-        status[i] = outcome
-        yield piece
+        yield from _ahead(pool, run)
 
 
-def _ahead(pool: Executor, payload: object, count: int, window: int = 16) -> Iterator[tuple[np.ndarray, int]]:
-    """The results of `payload(0…count-1)` in order, at most `window` of them computed ahead of the reader."""
-    waiting: deque[Future[tuple[np.ndarray, int]]] = deque()
-    for i in range(count):
-        waiting.append(pool.submit(payload, i))  # type: ignore[arg-type]
-        if len(waiting) == window:
-            yield waiting.popleft().result()
+def _ahead(pool: Executor, run: _Run) -> Iterator[Records]:
+    """The parts of `run` in order, with a few groups of batches decoded ahead of the reader."""
+    groups = iter(run.groups())
+    waiting: deque[tuple[Future[tuple[Records, int]], int]] = deque()
+    for first, last in islice(groups, _GROUPS_AHEAD):
+        waiting.append((pool.submit(run.part, first, last), last))
     while waiting:
-        yield waiting.popleft().result()
+        future, last = waiting.popleft()
+        records, behind = future.result()
+        for first, end in islice(groups, 1):
+            waiting.append((pool.submit(run.part, first, end), end))
+        yield records
+        yield from run.between(behind, last)
 
 
-def _decompressed(piece: np.ndarray, codec: int, magic: int, limit: int) -> tuple[np.ndarray, int]:
-    if codec > 4 or (codec == 4 and magic < 2):
-        return _NOTHING, CODEC_UNKNOWN
-    try:
-        raw = decompress(codec, memoryview(piece), magic=magic, limit=limit)
-    except DecompressionError as error:
-        return _NOTHING, DECOMPRESSION_TOO_LARGE if error.too_large else DECOMPRESSION_FAILED
-    return np.frombuffer(raw, dtype=np.uint8), RECORDS_VALID
+class _Run:
+    """Batches to decode: where their payloads lie, and how a part of them becomes `Records`."""
+
+    def __init__(
+        self, data: np.ndarray, batches: np.ndarray, file_position: int, limit: int, arena_bytes: int
+    ) -> None:
+        count = len(batches)
+        self.data, self.batches = data, batches
+        self.limit, self.arena_bytes = limit, arena_bytes
+        self.starts, self.ends = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+        self.status = np.empty(count, dtype=np.int8)
+        kernels.payload_spans(data, batches, file_position, self.starts, self.ends, self.status)
+        self.codecs = batches["attributes"] & layout.CODEC_MASK
+
+    def in_place(self) -> Records:
+        """All records, decoded where they lie."""
+        return self._decoded(self.data, self.starts, self.ends, 0, len(self.batches))
+
+    def groups(self) -> Iterator[tuple[int, int]]:
+        """Runs of batches worth a task each: (first, behind the last)."""
+        number = np.cumsum(self.ends - self.starts) // _GROUP_BYTES
+        cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
+        return zip(cuts, cuts[1:], strict=False)
+
+    def between(self, first: int, last: int) -> Iterator[Records]:
+        """Batches `first` to `last` (exclusive) in parts of about `arena_bytes`."""
+        while first < last:
+            records, first = self.part(first, last)
+            yield records
+
+    def part(self, first: int, last: int) -> tuple[Records, int]:
+        """Decompresses batches from `first` on into one arena until it is full; returns them and where to go on."""
+        arena = np.empty(self._expected_bytes(first, last), dtype=np.uint8)
+        bounds = [0]
+        behind = first
+        while behind < last and (behind == first or bounds[-1] < self.arena_bytes):
+            arena, end = self._expand(behind, arena, bounds[-1])
+            bounds.append(end)
+            behind += 1
+        edges = np.array(bounds, dtype=np.int64)
+        return self._decoded(arena[: bounds[-1]], edges[:-1], edges[1:], first, behind), behind
+
+    def _expected_bytes(self, first: int, last: int) -> int:
+        compressed = int((self.ends[first:last] - self.starts[first:last]).sum())
+        return max(4096, min(4 * compressed, self.arena_bytes + 4 * (compressed // (last - first))))
+
+    def _expand(self, i: int, arena: np.ndarray, position: int) -> tuple[np.ndarray, int]:
+        """Puts the payload of batch `i` at `position` of the arena, which grows as needed; sets its status."""
+        piece = self.data[self.starts[i] : self.ends[i]]
+        codec, magic = int(self.codecs[i]), int(self.batches[i]["magic"])
+        if self.batches[i]["count"] == 0 or self.status[i] != RECORDS_VALID:
+            return arena, position
+        if codec > 4 or (codec == 4 and magic < 2):
+            self.status[i] = CODEC_UNKNOWN
+            return arena, position
+        while True:
+            try:
+                room = arena[: position + self.limit]
+                return arena, position + decompress_into(codec, piece, room, position, magic=magic)
+            except DecompressionError as error:
+                if not error.too_large:
+                    self.status[i] = DECOMPRESSION_FAILED
+                    return arena, position
+            if len(arena) - position >= self.limit:
+                self.status[i] = DECOMPRESSION_TOO_LARGE
+                return arena, position
+            larger = np.empty(min(2 * len(arena) + 4 * len(piece), position + self.limit), dtype=np.uint8)
+            larger[:position] = arena[:position]
+            arena = larger
+
+    def _decoded(
+        self, arena: np.ndarray, starts: np.ndarray, ends: np.ndarray, first: int, behind: int
+    ) -> Records:
+        batches, status = self.batches[first:behind], self.status[first:behind]
+        rows = np.empty(kernels.rows_needed(batches, starts, ends), dtype=layout.RECORD)
+        filled = kernels.decode_batches(arena, starts, ends, batches, rows, status)
+        return Records(arena, rows[:filled], batches, status, first)
