@@ -1,0 +1,187 @@
+"""Names of the files and directories that make up a log, in both directions.
+
+Kafka: LogFileUtils, UnifiedLog.parseTopicPartitionName, Topic, Snapshots (raft), LogManager.
+
+A name that Kafka never gives parses to None. Parsing and formatting are exact inverses for file names; a
+directory name may have a cut topic (`-delete`, `-stray`) or leading zeros in its partition number.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from seglog.layout import INT32_MAX, INT64_MAX
+from seglog.model import TopicPartition
+
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+LOCK_FILE = ".lock"
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+QUORUM_STATE = "quorum-state"
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+REMOTE_INDEX_CACHE = "remote-log-index-cache"
+
+MAX_TOPIC_CHARACTERS = 249
+MAX_DIRECTORY_CHARACTERS = 255
+OFFSET_DIGITS = 20
+EPOCH_DIGITS = 10
+
+
+class FileKind(Enum):
+    """What a file named after an offset holds; the value is its suffix."""
+
+    LOG = ".log"
+    LOG_07 = ".kafka"
+    OFFSET_INDEX = ".index"
+    TIME_INDEX = ".timeindex"
+    TRANSACTION_INDEX = ".txnindex"
+    PRODUCER_SNAPSHOT = ".snapshot"
+    METADATA_SNAPSHOT = ".checkpoint"  # `<offset>-<epoch>.checkpoint` of the KRaft metadata log
+
+
+class FileState(Enum):
+    """How far a file is from being live; the value is what stands behind its suffix."""
+
+    LIVE = ""
+    DELETED = ".deleted"  # renamed, waits for its deletion
+    CLEANED = ".cleaned"  # output of the cleaner or the splitter, incomplete
+    SWAP = ".swap"  # complete output, about to replace live segments
+    TEMPORARY = ".tmp"  # half written
+    PARTIAL = ".part"  # a metadata snapshot being written or fetched
+
+
+class PartitionState(Enum):
+    """Whether a partition directory is in use; the value is its suffix."""
+
+    LIVE = ""
+    DELETED = "-delete"
+    STRAY = "-stray"
+    FUTURE = "-future"
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """The parts of a name such as `00000000000000000042.log.deleted`.
+
+    `offset` is the base offset of a segment or the end offset (exclusive) of a snapshot; for `.kafka` files a
+    byte position. `epoch` is there for metadata snapshots alone.
+    """
+
+    offset: int
+    kind: FileKind
+    state: FileState = FileState.LIVE
+    epoch: int | None = None
+
+    def __str__(self) -> str:
+        return format_file_name(self)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDirectoryName:
+    """The parts of `<topic>-<partition>[.<unique><state>]`; `unique` is empty in a live directory's name."""
+
+    topic_partition: TopicPartition
+    state: PartitionState = PartitionState.LIVE
+    unique: str = ""
+
+    def __str__(self) -> str:
+        return format_partition_directory(self)
+
+
+_KINDS = "|".join(re.escape(kind.value) for kind in FileKind if kind is not FileKind.METADATA_SNAPSHOT)
+_STATES = "|".join(re.escape(state.value) for state in FileState)
+_SEGMENT_FILE = re.compile(rf"([0-9]{{{OFFSET_DIGITS}}})({_KINDS})({_STATES})")
+_METADATA_SNAPSHOT = re.compile(
+    rf"([0-9]{{{OFFSET_DIGITS}}})-([0-9]{{{EPOCH_DIGITS}}})\.checkpoint({_STATES})"
+)
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+_TOPIC_PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-([0-9]{1,10})")
+_SUFFIXED_DIRECTORY = re.compile(r"(\S+-\S+)\.([^\s.]+)(-delete|-stray|-future)")
+
+
+def format_file_name(name: FileName) -> str:
+    """The file's name, as Kafka gives it. Raises `ValueError` for a negative or too large number."""
+    if not 0 <= name.offset <= INT64_MAX:
+        raise ValueError(f"offset {name.offset} cannot be part of a file name")
+    if name.kind is not FileKind.METADATA_SNAPSHOT:
+        return f"{name.offset:0{OFFSET_DIGITS}d}{name.kind.value}{name.state.value}"
+    if name.epoch is None or not 0 <= name.epoch <= INT32_MAX:
+        raise ValueError(f"epoch {name.epoch} cannot be part of a snapshot's name")
+    stem = f"{name.offset:0{OFFSET_DIGITS}d}-{name.epoch:0{EPOCH_DIGITS}d}"
+    return f"{stem}{name.kind.value}{name.state.value}"
+
+
+def segment_file_name(
+    base_offset: int, kind: FileKind = FileKind.LOG, state: FileState = FileState.LIVE
+) -> str:
+    """The name of one of a segment's files, or of a producer snapshot."""
+    return format_file_name(FileName(base_offset, kind, state))
+
+
+def parse_file_name(name: str) -> FileName | None:
+    """The parts of a file name that starts with an offset; None for every other name."""
+    match = _SEGMENT_FILE.fullmatch(name)
+    epoch = None
+    if match is not None:
+        kind = FileKind(match[2])
+    else:
+        match = _METADATA_SNAPSHOT.fullmatch(name)
+        if match is None or int(match[2]) > INT32_MAX:
+            return None
+        kind, epoch = FileKind.METADATA_SNAPSHOT, int(match[2])
+    offset = int(match[1])
+    return FileName(offset, kind, FileState(match[3]), epoch) if offset <= INT64_MAX else None
+
+
+def topic_name_problem(topic: str) -> str | None:
+    """Why Kafka would refuse a topic of this name, as part of a sentence; None when it would not."""
+    if not topic:
+        return "a topic name cannot be empty"
+    if topic in (".", ".."):
+        return f"a topic cannot be named '{topic}'"
+    if len(topic) > MAX_TOPIC_CHARACTERS:
+        return f"a topic name has at most {MAX_TOPIC_CHARACTERS} characters, this one has {len(topic)}"
+    if _TOPIC.fullmatch(topic) is None:
+        return f"topic name {topic!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+    return None
+
+
+def parse_topic_partition(name: str) -> TopicPartition | None:
+    """`topic-partition`, split at the last `-`; None when it is not of that form."""
+    match = _TOPIC_PARTITION.fullmatch(name)
+    if match is None or int(match[2]) > INT32_MAX or topic_name_problem(match[1]) is not None:
+        return None
+    return TopicPartition(match[1], int(match[2]))
+
+
+def parse_partition_directory(name: str) -> PartitionDirectoryName | None:
+    """The parts of a partition directory's name; None for every other name.
+
+    The topic of a deleted or stray directory may have been cut to keep the name within 255 characters.
+    """
+    state, unique = PartitionState.LIVE, ""
+    match = _SUFFIXED_DIRECTORY.fullmatch(name)
+    if match is not None:
+        name, unique, state = match[1], match[2], PartitionState(match[3])
+    topic_partition = parse_topic_partition(name)
+    return None if topic_partition is None else PartitionDirectoryName(topic_partition, state, unique)
+
+
+def format_partition_directory(name: PartitionDirectoryName) -> str:
+    """The directory's name; the topic of a deleted or stray one is cut to keep to 255 characters."""
+    if name.state is PartitionState.LIVE:
+        return str(name.topic_partition)
+    tail = f"-{name.topic_partition.partition}.{name.unique}{name.state.value}"
+    topic = name.topic_partition.topic
+    if name.state is not PartitionState.FUTURE:
+        topic = topic[: MAX_DIRECTORY_CHARACTERS - len(tail)]
+    return topic + tail
