@@ -1,0 +1,127 @@
+"""Where index entries go: the one rule that append, recovery, reindexing and the cleaner share.
+
+Mirrors LogSegment.append and LogSegment.recover of Kafka 4.3 (specification 5.1 and 5.2). For each batch, in
+order:
+
+1. A maximum timestamp above the largest so far replaces it, with the batch's last offset.
+2. When more bytes than the interval lie between the last entry and this batch, an offset entry (last offset,
+   position) is added, and a time entry (largest timestamp so far, its offset) unless it repeats a timestamp.
+3. Only then do the batch's own bytes count: the first batch of a segment never gets an entry.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog.kernels._jit import kernel
+
+# Slots of the state (int64) that goes from one call to the next.
+BYTES_SINCE_LAST_ENTRY = 0
+MAX_TIMESTAMP = 1
+OFFSET_OF_MAX_TIMESTAMP = 2
+OFFSET_ENTRIES = 3  # entries in the offset index, those of this call included
+LAST_ENTRY_OFFSET = 4  # offset of its last entry
+TIME_ENTRIES = 5
+LAST_TIME_ENTRY_TIMESTAMP = 6
+LAST_TIME_ENTRY_OFFSET = 7
+STATE_SLOTS = 8
+
+ENTRIES_VALID = 0
+ENTRIES_OFFSET_NOT_ASCENDING = 1  # Kafka: InvalidOffsetException
+ENTRIES_TIMESTAMP_NOT_ASCENDING = 2  # Kafka: IllegalStateException
+
+
+@kernel
+def _time_entry_status(timestamp: int, offset: int, state: np.ndarray) -> int:
+    """Whether (timestamp, offset) may follow the last time entry (Kafka: TimeIndex.maybeAppend)."""
+    if state[5] > 0 and offset < state[7]:
+        return 1
+    if state[5] > 0 and timestamp < state[6]:
+        return 2
+    return 0
+
+
+@kernel
+def fill_index_entries(
+    batches: np.ndarray,
+    index_interval_bytes: int,
+    state: np.ndarray,
+    offset_entries: np.ndarray,
+    time_entries: np.ndarray,
+) -> tuple[int, int, int, int]:
+    """Appends the entries that `batches` (layout.BATCH) call for and updates `state`.
+
+    `offset_entries` and `time_entries` are int64 arrays of shape (rows, 2) with at least as many rows as
+    there are batches: (offset, position) and (timestamp, offset), offsets absolute. Returns (offset entries,
+    time entries, batches done, ENTRIES_* status); a batch that breaks the order ends the work and is not
+    counted as done.
+    """
+    offsets = 0
+    times = 0
+    for i in range(len(batches)):
+        row = batches[i]
+        last_offset = row["last_offset"]
+        if row["max_timestamp"] > state[1]:
+            state[1] = row["max_timestamp"]
+            state[2] = last_offset
+        if state[0] > index_interval_bytes:
+            if state[3] > 0 and last_offset <= state[4]:
+                return offsets, times, i, ENTRIES_OFFSET_NOT_ASCENDING
+            offset_entries[offsets, 0] = last_offset
+            offset_entries[offsets, 1] = row["position"]
+            offsets += 1
+            state[3] += 1
+            state[4] = last_offset
+            status = _time_entry_status(state[1], state[2], state)
+            if status != 0:
+                return offsets, times, i, status
+            if state[1] > state[6]:
+                time_entries[times, 0] = state[1]
+                time_entries[times, 1] = state[2]
+                times += 1
+                state[5] += 1
+                state[6] = state[1]
+                state[7] = state[2]
+            state[0] = 0
+        state[0] += row["size"]
+    return offsets, times, len(batches), ENTRIES_VALID
+
+
+def new_state() -> np.ndarray:
+    """The state (int64) at the start of an empty segment: no timestamp, no entries."""
+    state = np.zeros(STATE_SLOTS, dtype=np.int64)
+    state[MAX_TIMESTAMP] = state[OFFSET_OF_MAX_TIMESTAMP] = state[LAST_TIME_ENTRY_TIMESTAMP] = -1
+    return state
+
+
+def index_entries_for(
+    batches: np.ndarray, index_interval_bytes: int, state: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, int, int]:
+    """The entries that `batches` (layout.BATCH rows, `position` = byte position in the segment) add to the
+    indexes.
+
+    Returns (offset entries, time entries, batches done, ENTRIES_* status): int64 arrays of shape (n, 2)
+    holding (absolute offset, position) and (timestamp, absolute offset). `state` (see `new_state`) is
+    updated. When the status is not ENTRIES_VALID, `batches[done]` is the one whose offsets go backwards.
+    """
+    offset_entries = np.empty((len(batches), 2), dtype=np.int64)
+    time_entries = np.empty((len(batches), 2), dtype=np.int64)
+    offsets, times, done, status = fill_index_entries(
+        batches, index_interval_bytes, state, offset_entries, time_entries
+    )
+    return offset_entries[:offsets], time_entries[:times], int(done), int(status)
+
+
+def closing_time_entry(state: np.ndarray) -> tuple[int, int, int]:
+    """The time entry that rolling, closing, recovery or cleaning adds last, as (status, timestamp, offset).
+
+    The largest timestamp of the segment; a timestamp of -1 stands for no entry: it is there already, or there
+    is none. The state is updated as if the entry had been written.
+    """
+    timestamp, offset = int(state[MAX_TIMESTAMP]), int(state[OFFSET_OF_MAX_TIMESTAMP])
+    status = int(_time_entry_status(timestamp, offset, state))
+    if status != ENTRIES_VALID or timestamp <= state[LAST_TIME_ENTRY_TIMESTAMP]:
+        return status, -1, -1
+    state[TIME_ENTRIES] += 1
+    state[LAST_TIME_ENTRY_TIMESTAMP], state[LAST_TIME_ENTRY_OFFSET] = timestamp, offset
+    return status, timestamp, offset

@@ -1,0 +1,138 @@
+"""What the offset and the time index have in common: a file of fixed-size entries (Kafka: AbstractIndex).
+
+The file is read as a whole at first use (at most `segment.index.bytes`, 10 MiB by default) into two native
+int64 columns. Appended entries go to the columns and to the file at once. The bytes of an index are hints,
+not data: nothing here is fsynced but by `flush`, and recovery rebuilds what a crash tore.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from seglog.storage.filesystem import File, FileSystem
+
+# An index larger than this is no index: its entries would point behind 2^31 bytes of log.
+_MAX_INDEX_BYTES = 1 << 30
+
+
+class IndexFile:
+    """Fixed-size entries of a segment. Reading never creates or changes the file; a missing file has no
+    entries.
+    """
+
+    def __init__(
+        self, fs: FileSystem, path: Path, base_offset: int, entry: np.dtype[np.void], names: tuple[str, str]
+    ) -> None:
+        self.path, self.base_offset = path, base_offset
+        self._fs, self._entry, self._names = fs, entry, names
+        self._loaded: tuple[np.ndarray, np.ndarray] | None = None
+        self._capacity: tuple[np.ndarray, np.ndarray] | None = None
+        self._file: File | None = None
+
+    @property
+    def entries(self) -> int:
+        """How many entries the index has, padding not counted."""
+        return len(self.columns()[0])
+
+    @property
+    def size(self) -> int:
+        """Bytes that the entries take."""
+        return self.entries * self._entry.itemsize
+
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        return self._fs.status(self.path) is not None
+
+    def columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """The two columns as stored (int64, relative offsets), without padding."""
+        if self._loaded is None:
+            raw = self._read()
+            first, second = (raw[name].astype(np.int64) for name in self._names)
+            real = _unpadded(first, second)
+            self._loaded = first[:real], second[:real]
+        return self._loaded
+
+    def create(self) -> None:
+        """Makes an empty file, or empties the one that is there."""
+        self.close_file()
+        self._file = self._fs.open(self.path, "create")
+        self._set(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+    def append_columns(self, first: np.ndarray, second: np.ndarray) -> None:
+        """Adds entries, given as the two columns that are stored."""
+        count, old = len(first), self.entries
+        if not count:
+            return
+        rows = np.empty(count, dtype=self._entry)
+        rows[self._names[0]], rows[self._names[1]] = first, second
+        self._writable().write_at(old * self._entry.itemsize, rows.tobytes())
+        self._grow(old + count)
+        columns = self._capacity
+        assert columns is not None
+        columns[0][old : old + count], columns[1][old : old + count] = first, second
+        self._loaded = columns[0][: old + count], columns[1][: old + count]
+
+    def truncate_to_entries(self, count: int) -> None:
+        """Keeps the first `count` entries."""
+        if count >= self.entries:
+            return
+        first, second = self.columns()
+        self._set(first[:count].copy(), second[:count].copy())
+        self._writable().truncate(count * self._entry.itemsize)
+
+    def trim(self) -> None:
+        """Cuts the file to its entries: padding goes."""
+        status = self._fs.status(self.path)
+        if status is not None and status.size != self.size:
+            self._writable().truncate(self.size)
+
+    def flush(self) -> None:
+        """Returns when the file is on stable storage."""
+        if self.exists():
+            self._writable().sync()
+
+    def close_file(self) -> None:
+        """Gives the file descriptor back; the index opens it again when it must."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def renamed(self, path: Path) -> None:
+        """Tells the index that its file has another name now."""
+        self.close_file()
+        self.path = path
+
+    def _read(self) -> np.ndarray:
+        if not self.exists():
+            return np.empty(0, dtype=self._entry)
+        data = self._fs.read_bytes(self.path, _MAX_INDEX_BYTES)
+        whole = len(data) // self._entry.itemsize * self._entry.itemsize
+        return np.frombuffer(data[:whole], dtype=self._entry)
+
+    def _writable(self) -> File:
+        if self._file is None:
+            self._file = self._fs.open(self.path, "r+" if self.exists() else "create")
+        return self._file
+
+    def _set(self, first: np.ndarray, second: np.ndarray) -> None:
+        self._loaded, self._capacity = (first, second), None
+
+    def _grow(self, needed: int) -> None:
+        """Makes room for `needed` entries; capacity doubles, so that appending stays linear."""
+        if self._capacity is not None and len(self._capacity[0]) >= needed:
+            return
+        first, second = self.columns()
+        room = max(needed, 2 * len(first), 64)
+        grown = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+        grown[0][: len(first)], grown[1][: len(second)] = first, second
+        self._capacity = grown
+
+
+def _unpadded(first: np.ndarray, second: np.ndarray) -> int:
+    """How many entries remain without the zeros at the end; a single entry is never padding."""
+    if len(first) <= 1:
+        return len(first)
+    used = np.flatnonzero((first != 0) | (second != 0))
+    return int(used[-1]) + 1 if len(used) else 0

@@ -1,0 +1,143 @@
+"""The transaction index (`.txnindex`): the aborted transactions whose marker lies in a segment (Kafka:
+TransactionIndex).
+
+Entries of 34 bytes in the order of the ABORT markers. The file exists only when there was something to write,
+and a missing one means none: whoever suspects otherwise rebuilds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import CorruptIndexError
+from seglog.storage.filesystem import File, FileSystem
+
+_ENTRY = layout.TRANSACTION_INDEX_ENTRY
+_MAX_INDEX_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """`first_offset`: the first data; `last_offset`: the ABORT marker; `last_stable_offset`: behind it
+    (Kafka: AbortedTxn).
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """One `.txnindex` file. Reading never creates it."""
+
+    def __init__(self, fs: FileSystem, path: Path, base_offset: int) -> None:
+        self.path, self.base_offset = path, base_offset
+        self._fs = fs
+        self._loaded: list[AbortedTransaction] | None = None
+        self._file: File | None = None
+
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        return self._fs.status(self.path) is not None
+
+    @property
+    def entries(self) -> list[AbortedTransaction]:
+        """All entries. CorruptIndexError for an entry whose version is not 0."""
+        if self._loaded is None:
+            self._loaded = self._read()
+        return self._loaded
+
+    @property
+    def size(self) -> int:
+        """Bytes that the entries take."""
+        return len(self.entries) * _ENTRY.itemsize
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Adds an entry. CorruptIndexError when its marker is not behind the last one's."""
+        last = self.entries[-1].last_offset if self.entries else -1
+        if entry.last_offset <= last:
+            reason = f"the marker at offset {entry.last_offset} does not follow the last entry's, {last}"
+            raise CorruptIndexError(self.path, reason, self.size)
+        row = np.array(
+            [(0, entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset)],
+            dtype=_ENTRY,
+        )
+        self._writable().write_at(self.size, row.tobytes())
+        self.entries.append(entry)
+
+    def sanity_check(self) -> None:
+        """CorruptIndexError when an entry's marker lies before the segment (the one check Kafka makes when
+        it loads).
+        """
+        for i, entry in enumerate(self.entries):
+            if entry.last_offset < self.base_offset:
+                reason = f"an entry's last offset {entry.last_offset} is below the segment's base {self.base_offset}"
+                raise CorruptIndexError(self.path, reason, i * _ENTRY.itemsize)
+
+    def collect(self, first_offset: int, upper_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """The entries that a read of [`first_offset`, `upper_offset`) must know of, and whether that is all
+        of them.
+
+        False asks for the next segment's index as well (Kafka: collectAbortedTxns).
+        """
+        found: list[AbortedTransaction] = []
+        for entry in self.entries:
+            if entry.last_offset >= first_offset and entry.first_offset < upper_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_offset:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the entries from the first one whose marker is at `offset` or behind it."""
+        kept = next(
+            (i for i, entry in enumerate(self.entries) if entry.last_offset >= offset), len(self.entries)
+        )
+        if kept < len(self.entries):
+            del self.entries[kept:]
+            self._writable().truncate(kept * _ENTRY.itemsize)
+
+    def reset(self) -> None:
+        """Empties the file if it is there; it stays, as in Kafka."""
+        self._loaded = []
+        if self.exists():
+            self._writable().truncate(0)
+
+    def flush(self) -> None:
+        """Returns when the file, if there is one, is on stable storage."""
+        if self.exists():
+            self._writable().sync()
+
+    def close_file(self) -> None:
+        """Gives the file descriptor back; the index opens it again when it must."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def renamed(self, path: Path) -> None:
+        """Tells the index that its file has another name now."""
+        self.close_file()
+        self.path = path
+
+    def _read(self) -> list[AbortedTransaction]:
+        if not self.exists():
+            return []
+        data = self._fs.read_bytes(self.path, _MAX_INDEX_BYTES)
+        rows = np.frombuffer(data[: len(data) // _ENTRY.itemsize * _ENTRY.itemsize], dtype=_ENTRY)
+        # Kafka looks at the version's first byte only.
+        wrong = np.flatnonzero(rows["version"] >> 8 > 0)
+        if len(wrong):
+            at = int(wrong[0])
+            version = int(rows["version"][at])
+            raise CorruptIndexError(self.path, f"unknown version {version}", at * _ENTRY.itemsize)
+        return [AbortedTransaction(*(int(value) for value in row.tolist()[1:])) for row in rows]
+
+    def _writable(self) -> File:
+        if self._file is None:
+            self._file = self._fs.open(self.path, "r+" if self.exists() else "create")
+        return self._file
