@@ -1,0 +1,302 @@
+"""Building v2 batches out of columns, split by record count and bytes (Kafka: MemoryRecordsBuilder).
+
+1. `columns_of` turns records into columns once: one arena, one row a record, headers already encoded.
+2. `encode_columns` writes batches in pieces of bounded size: uncompressed ones come out of the kernel finished;
+   for a codec the kernel writes the records uncompressed, payloads are compressed under threads (the codecs
+   release the GIL), and headers and checksums are written around them.
+
+Messages of magic 0 and 1 are built in `message_set`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import AppendError, InvalidTimestampError
+from seglog.format import checksum
+from seglog.format.columns import Records
+from seglog.format.compression import compress
+from seglog.kernels import crc32c as crc32c_kernel
+from seglog.kernels import encode as kernels
+from seglog.model import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Compression,
+    Header,
+    Record,
+)
+
+DEFAULT_BATCH_BYTES = 16384  # the producer's batch.size
+PIECE_BYTES = 4 << 20
+
+_MOST_RECORDS = layout.INT32_MAX
+_HEADER_BYTES = layout.RECORD_BATCH_OVERHEAD
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """What all batches of one build have in common.
+
+    `batch_bytes` limits a batch before compression, header included; a record that is larger gets a batch of its
+    own. `append_time_ms` is the max timestamp of LogAppendTime batches and None for CreateTime.
+    """
+
+    codec: Compression = Compression.NONE
+    batch_records: int = _MOST_RECORDS
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+    leader_epoch: int = NO_LEADER_EPOCH
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    transactional: bool = False
+    append_time_ms: int | None = None
+    level: int | None = None
+
+    def template(self, base_offset: int, records_before: int) -> np.ndarray:
+        """One row of `layout.BATCH` for the kernel; `records_before` moves the sequence on."""
+        row = np.zeros(1, dtype=layout.BATCH)
+        row["base_offset"] = base_offset
+        row["leader_epoch"] = self.leader_epoch
+        row["producer_id"] = self.producer_id
+        row["producer_epoch"] = self.producer_epoch
+        sequence = self.base_sequence
+        row["base_sequence"] = -1 if sequence < 0 else (sequence + records_before) & layout.INT32_MAX
+        attributes = int(self.codec) | (layout.TRANSACTIONAL_MASK if self.transactional else 0)
+        if self.append_time_ms is not None:
+            attributes |= layout.TIMESTAMP_TYPE_MASK
+            row["max_timestamp"] = self.append_time_ms
+        row["attributes"] = attributes
+        row["magic"] = 2
+        return row
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatches:
+    """Finished batches: `data` (uint8) back to back, `batches` (layout.BATCH) with positions in `data`.
+
+    Valid until the next step of the iterator that gave it.
+    """
+
+    data: np.ndarray
+    batches: np.ndarray
+
+
+# --- columns --------------------------------------------------------------------------------------------
+
+
+def columns_of(records: Iterable[Record]) -> Records:
+    """Records as columns. A timestamp of None becomes -1; offsets are kept (-1 for None), sequences too.
+
+    Raises AppendError when keys, values and headers together take 2 GiB or more.
+    """
+    pieces: list[bytes] = []
+    table: list[tuple[int, ...]] = []
+    at = 0
+    for record in records:
+        key, value = record.key, record.value
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        start, value_at = at, at + max(key_size, 0)
+        at = headers_at = value_at + max(value_size, 0)
+        pieces += (key or b"", value or b"")
+        if record.headers:
+            encoded = b"".join(_encoded_header(header) for header in record.headers)
+            pieces.append(encoded)
+            at += len(encoded)
+        if at > layout.INT32_MAX:
+            raise AppendError("the records of one append take 2 GiB or more; append them in parts")
+        offset = -1 if record.offset is None else record.offset
+        timestamp = NO_TIMESTAMP if record.timestamp is None else record.timestamp
+        spans = (start, at - start, start, key_size, value_at, value_size, headers_at, len(record.headers))
+        table.append((offset, timestamp, *spans, 0, record.sequence))
+    rows = np.array(table, dtype=layout.RECORD) if table else np.zeros(0, dtype=layout.RECORD)
+    return columns(np.frombuffer(bytearray().join(pieces), dtype=np.uint8), rows)
+
+
+def columns(arena: np.ndarray, rows: np.ndarray) -> Records:
+    """Columns that belong to no batch yet, for building: `arena` uint8, `rows` of `layout.RECORD`.
+
+    Where `header_count` is not 0, the encoded headers go from `headers_position` to `position + size`.
+    """
+    return Records(arena, rows, np.zeros(0, dtype=layout.BATCH), np.zeros(0, dtype=np.int8))
+
+
+def columns_of_arrays(
+    values: np.ndarray,
+    value_offsets: np.ndarray,
+    timestamps: np.ndarray,
+    *,
+    keys: np.ndarray | None = None,
+    key_offsets: np.ndarray | None = None,
+    null_values: np.ndarray | None = None,
+    null_keys: np.ndarray | None = None,
+) -> Records:
+    """Columns out of Arrow-like buffers: all values back to back (uint8) and n + 1 offsets into them; keys alike.
+
+    `timestamps` are epoch milliseconds (-1: the log's choice); masks are True for null. Without `keys` every key
+    is null. Raises AppendError when keys and values together take 2 GiB or more.
+    """
+    count = len(timestamps)
+    arena = values if keys is None else np.concatenate([values, keys])
+    if len(arena) > layout.INT32_MAX:
+        raise AppendError("the records of one append take 2 GiB or more; append them in parts")
+    rows = np.zeros(count, dtype=layout.RECORD)
+    rows["timestamp"] = timestamps
+    rows["offset"] = NO_TIMESTAMP
+    rows["sequence"] = NO_SEQUENCE
+    rows["key_size"] = -1
+    rows["value_position"] = value_offsets[:count]
+    rows["value_size"] = np.diff(value_offsets)
+    if keys is not None and key_offsets is not None:
+        rows["key_position"] = key_offsets[:count] + len(values)
+        rows["key_size"] = np.diff(key_offsets)
+    if null_values is not None:
+        rows["value_size"][null_values] = -1
+    if null_keys is not None:
+        rows["key_size"][null_keys] = -1
+    return columns(arena, rows)
+
+
+def _encoded_header(header: Header) -> bytes:
+    name = header.key.encode("utf-8", "surrogateescape")
+    if header.value is None:
+        return _varint(len(name)) + name + _varint(-1)
+    return _varint(len(name)) + name + _varint(len(header.value)) + header.value
+
+
+def _varint(value: int) -> bytes:
+    raw = value << 1 if value >= 0 else (~value << 1) | 1
+    encoded = bytearray()
+    while raw >= 0x80:
+        encoded.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    encoded.append(raw)
+    return bytes(encoded)
+
+
+# --- batches --------------------------------------------------------------------------------------------
+
+
+def encode_columns(
+    records: Records,
+    base_offset: int,
+    options: BatchOptions,
+    *,
+    keep_offsets: bool = False,
+    pool: Executor | None = None,
+    piece_bytes: int = PIECE_BYTES,
+) -> Iterator[EncodedBatches]:
+    """Encodes `records` into batches that start at `base_offset`, in pieces of about `piece_bytes`.
+
+    Records are numbered one by one, or with `keep_offsets` keep their own ascending offsets (at least
+    `base_offset`). `pool` compresses batches side by side. Raises InvalidTimestampError for a timestamp below -1
+    and AppendError for a row that leaves its arena or an offset that does not fit; earlier pieces were yielded by then.
+    """
+    # writable, although nothing writes it: kernels are compiled for writable buffers once, not for both kinds
+    arena, rows = np.require(records.arena, np.uint8, ["C", "W"]), records.rows
+    first = 0
+    out = np.empty(piece_bytes, dtype=np.uint8)
+    table = np.empty(max(16, piece_bytes // 1024), dtype=layout.BATCH)
+    sealed = options.codec == Compression.NONE and crc32c_kernel.HARDWARE
+    while first < len(rows):
+        start = int(rows["offset"][first]) if keep_offsets and first else base_offset + first
+        template = options.template(base_offset if not first else start, first)
+        last, size, count, status = kernels.encode_batches(
+            arena,
+            rows,
+            first,
+            template,
+            options.batch_records,
+            options.batch_bytes,
+            not keep_offsets,
+            sealed,
+            out,
+            table,
+        )
+        if status not in (kernels.ENCODE_COMPLETE, kernels.ENCODE_FULL):
+            _refuse(status, last, rows, table[count])
+        if count == 0:
+            # not even one batch fits: it is bounded by the records and by what they take
+            out = np.empty(_room_needed(rows, first, options, len(out)), dtype=np.uint8)
+            continue
+        first = last
+        yield _finished(out[:size], table[:count], options, pool, sealed)
+
+
+def encode_all(records: Records, base_offset: int, options: BatchOptions, *, keep_offsets: bool = False) -> bytes:
+    """The batches of `encode_columns` as one bytes object, for small inputs."""
+    pieces = encode_columns(records, base_offset, options, keep_offsets=keep_offsets)
+    return b"".join(piece.data.tobytes() for piece in pieces)
+
+
+def _room_needed(rows: np.ndarray, first: int, options: BatchOptions, room: int) -> int:
+    """More room than `room`, enough for the batch that begins at `first`."""
+    one = _HEADER_BYTES + int(kernels.encoded_bound(rows, first, first + 1))
+    return max(2 * room, one, min(options.batch_bytes, 64 << 20) + _HEADER_BYTES)
+
+
+def _refuse(status: int, row: int, rows: np.ndarray, batch: np.void) -> None:
+    bad = row + int(batch["count"])  # the batch was open when the record was met
+    if status == kernels.TIMESTAMP_INVALID:
+        bad = row + int(np.argmax(rows["timestamp"][row:] < NO_TIMESTAMP))
+        stamp = int(rows["timestamp"][bad])
+        raise InvalidTimestampError(f"record {bad}: timestamp {stamp} is negative; the cleaner cannot handle it")
+    if status == kernels.OFFSET_INVALID:
+        raise AppendError(f"record {bad}: offset {int(rows['offset'][bad])} does not follow the one before it")
+    raise AppendError(f"record {bad}: its key, value or headers lie outside the buffer they came with")
+
+
+def _finished(
+    data: np.ndarray, batches: np.ndarray, options: BatchOptions, pool: Executor | None, sealed: bool
+) -> EncodedBatches:
+    if sealed:
+        return EncodedBatches(data, batches)
+    if options.codec == Compression.NONE:
+        return EncodedBatches(_with_checksums(data, batches), batches)
+    return _compressed(data, batches, options, pool)
+
+
+def _with_checksums(data: np.ndarray, batches: np.ndarray) -> np.ndarray:
+    """Fills in the checksums by the library, where the processor has no instruction for them."""
+    view = memoryview(data)
+    for row in batches:
+        start = int(row["position"])
+        crc = checksum.crc32c(view[start + layout.ATTRIBUTES_OFFSET : start + int(row["size"])])
+        row["crc"] = crc
+        view[start + layout.CRC_OFFSET : start + layout.CRC_OFFSET + 4] = crc.to_bytes(4, "big")
+    return data
+
+
+def _compressed(
+    data: np.ndarray, batches: np.ndarray, options: BatchOptions, pool: Executor | None
+) -> EncodedBatches:
+    starts = batches["position"] + _HEADER_BYTES
+    ends = batches["position"] + batches["size"]
+    view = memoryview(data)
+    spans = list(zip(starts.tolist(), ends.tolist(), strict=True))
+
+    def payload(span: tuple[int, int]) -> bytes:
+        return compress(options.codec, view[span[0] : span[1]], level=options.level)
+
+    payloads: Sequence[bytes] = list(map(payload, spans) if pool is None else pool.map(payload, spans))
+    sizes = np.array([len(piece) for piece in payloads], dtype=np.int64) + _HEADER_BYTES
+    table = batches.copy()
+    table["size"] = sizes
+    table["position"] = np.cumsum(sizes) - sizes
+    out = np.empty(int(sizes.sum()), dtype=np.uint8)
+    target = memoryview(out)
+    for i, piece in enumerate(payloads):
+        at = int(table["position"][i]) + _HEADER_BYTES
+        target[at : at + len(piece)] = piece
+    kernels.seal_batches(out, table, crc32c_kernel.HARDWARE)
+    return EncodedBatches(out if crc32c_kernel.HARDWARE else _with_checksums(out, table), table)
+
+

@@ -1,0 +1,96 @@
+"""Building messages and wrappers of magic 0 and 1 (Kafka: LegacyRecord, MemoryRecordsBuilder before 0.11).
+
+A log entry is an offset, a size and a message. A wrapper is a message whose value is a compressed run of
+entries: it has the offset of its last inner message; inner offsets are absolute for magic 0 and count from the
+first inner message for magic 1. Kafka 4 does not write these any more: conversion and tests do.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+
+from seglog import layout
+from seglog.errors import AppendError, InvalidTimestampError
+from seglog.format.compression import compress
+from seglog.model import NO_TIMESTAMP, Compression, Record
+
+_ENTRY = struct.Struct(">qi")
+_SIZE = struct.Struct(">i")
+
+
+def encode_message(
+    record: Record,
+    offset: int,
+    magic: int,
+    *,
+    codec: Compression = Compression.NONE,
+    append_time_ms: int | None = None,
+) -> bytes:
+    """One log entry of `magic` 0 or 1; `codec` goes into the attributes, the value is taken as it is.
+
+    With `append_time_ms` the message carries that timestamp and the LogAppendTime bit (magic 1). Headers cannot
+    be told in these formats: AppendError. A timestamp below -1 raises InvalidTimestampError.
+    """
+    if record.headers:
+        raise AppendError(f"messages of magic {magic} have no headers")
+    attributes = int(codec)
+    stamp = b""
+    if magic == 1:
+        timestamp = NO_TIMESTAMP if record.timestamp is None else record.timestamp
+        if append_time_ms is not None:
+            attributes |= layout.TIMESTAMP_TYPE_MASK
+            timestamp = append_time_ms
+        if timestamp < NO_TIMESTAMP:
+            raise InvalidTimestampError(f"timestamp {timestamp} is negative")
+        stamp = struct.pack(">q", timestamp)
+    body = bytes((magic, attributes)) + stamp + _sized(record.key) + _sized(record.value)
+    message = zlib.crc32(body).to_bytes(4, "big") + body
+    return _ENTRY.pack(offset, len(message)) + message
+
+
+def encode_wrapper(
+    records: Sequence[Record],
+    base_offset: int,
+    magic: int,
+    codec: Compression,
+    *,
+    append_time_ms: int | None = None,
+) -> bytes:
+    """One compressed log entry holding `records`, numbered from `base_offset` on.
+
+    Inner messages keep their own timestamps; the wrapper has the largest of them, or the append time.
+    """
+    if not records or codec == Compression.NONE or codec == Compression.ZSTD:
+        raise AppendError(f"magic {magic} cannot wrap {len(records)} records with codec {Compression(codec).label}")
+    first_inner = base_offset if magic == 0 else 0
+    inner = b"".join(
+        encode_message(record, first_inner + i, magic, append_time_ms=append_time_ms)
+        for i, record in enumerate(records)
+    )
+    largest = max(NO_TIMESTAMP if record.timestamp is None else record.timestamp for record in records)
+    wrapper = Record(value=compress(codec, inner, magic=magic), timestamp=largest)
+    last_offset = base_offset + len(records) - 1
+    return encode_message(wrapper, last_offset, magic, codec=codec, append_time_ms=append_time_ms)
+
+
+def encode_message_set(
+    records: Sequence[Record],
+    base_offset: int,
+    magic: int,
+    codec: Compression = Compression.NONE,
+    *,
+    append_time_ms: int | None = None,
+) -> bytes:
+    """`records` as log entries back to back, or as one wrapper when there is a codec."""
+    if codec != Compression.NONE:
+        return encode_wrapper(records, base_offset, magic, codec, append_time_ms=append_time_ms)
+    return b"".join(
+        encode_message(record, base_offset + i, magic, append_time_ms=append_time_ms)
+        for i, record in enumerate(records)
+    )
+
+
+def _sized(data: bytes | None) -> bytes:
+    return _SIZE.pack(-1) if data is None else _SIZE.pack(len(data)) + data

@@ -1,0 +1,152 @@
+"""The 61-byte header of one v2 batch as a value: read it, change it, write it (Kafka: DefaultRecordBatch).
+
+For single batches (validation, markers, repair); bulk work uses rows of `layout.BATCH`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import CorruptRecordError
+from seglog.format.checksum import crc32c
+from seglog.model import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TimestampType,
+)
+
+_HEADER = struct.Struct(
+    ">"
+    "q"  # base offset
+    "i"  # size of what follows this field
+    "i"  # partition leader epoch
+    "b"  # magic
+    "I"  # CRC-32C of everything from the attributes on
+    "h"  # attributes
+    "i"  # last offset delta
+    "q"  # base timestamp, or delete horizon
+    "q"  # max timestamp
+    "q"  # producer id
+    "h"  # producer epoch
+    "i"  # base sequence
+    "i"  # count of records
+)
+assert _HEADER.size == layout.RECORD_BATCH_OVERHEAD
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatchHeader:
+    """Header fields of a v2 batch. `size` is the whole batch in bytes; timestamps are epoch milliseconds."""
+
+    base_offset: int = 0
+    size: int = layout.RECORD_BATCH_OVERHEAD
+    leader_epoch: int = NO_LEADER_EPOCH
+    magic: int = 2
+    crc: int = 0
+    attributes: int = 0
+    last_offset_delta: int = 0
+    base_timestamp: int = NO_TIMESTAMP
+    max_timestamp: int = NO_TIMESTAMP
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    count: int = 0
+
+    @classmethod
+    def read(cls, data: bytes | bytearray | memoryview | np.ndarray, position: int = 0) -> RecordBatchHeader:
+        """The header at `position`; raises CorruptRecordError when fewer than 61 bytes are there."""
+        view = memoryview(data)
+        if position < 0 or len(view) - position < _HEADER.size:
+            raise CorruptRecordError("buffer", "too short for a record batch header", position)
+        base_offset, length, *rest = _HEADER.unpack_from(view, position)
+        return cls(base_offset, length + layout.LOG_OVERHEAD, *rest)
+
+    @classmethod
+    def of_row(cls, row: np.void) -> RecordBatchHeader:
+        """The same from a row of `layout.BATCH` (which holds only the low byte of the attributes)."""
+        return cls(
+            base_offset=int(row["base_offset"]),
+            size=int(row["size"]),
+            leader_epoch=int(row["leader_epoch"]),
+            magic=int(row["magic"]),
+            crc=int(row["crc"]),
+            attributes=int(row["attributes"]),
+            last_offset_delta=int(row["last_offset"]) - int(row["base_offset"]),
+            base_timestamp=int(row["base_timestamp"]),
+            max_timestamp=int(row["max_timestamp"]),
+            producer_id=int(row["producer_id"]),
+            producer_epoch=int(row["producer_epoch"]),
+            base_sequence=int(row["base_sequence"]),
+            count=int(row["count"]),
+        )
+
+    def write(self, buffer: bytearray | memoryview | np.ndarray, position: int = 0) -> None:
+        """Writes the 61 bytes at `position`; size and checksum are taken as they are."""
+        _HEADER.pack_into(
+            memoryview(buffer),
+            position,
+            self.base_offset,
+            self.size - layout.LOG_OVERHEAD,
+            self.leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        )
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def codec(self) -> int:
+        """Codec id, 0 to 7; above 4 there is none (see `seglog.model.Compression`)."""
+        return self.attributes & layout.CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType(self.attributes >> 3 & 1)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & layout.TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & layout.CONTROL_MASK)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When tombstones and markers in the batch may go (KIP-534), or None when it was not stamped."""
+        return self.base_timestamp if self.attributes & layout.DELETE_HORIZON_MASK else None
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, wrapping from 2147483647 to 0; -1 without a producer."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & layout.INT32_MAX
+
+
+def encode_batch(header: RecordBatchHeader, payload: bytes | bytearray | memoryview) -> bytes:
+    """The batch of `header` with `payload` (encoded, perhaps compressed records); size and CRC are computed."""
+    batch = bytearray(layout.RECORD_BATCH_OVERHEAD + len(payload))
+    batch[layout.RECORD_BATCH_OVERHEAD :] = payload
+    header = replace(header, size=len(batch), crc=0)
+    header.write(batch)
+    crc = crc32c(memoryview(batch)[layout.ATTRIBUTES_OFFSET :])
+    replace(header, crc=crc).write(batch)
+    return bytes(batch)

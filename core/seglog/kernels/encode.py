@@ -1,0 +1,246 @@
+"""Encoding record rows into v2 batches (Kafka: DefaultRecord.writeTo, MemoryRecordsBuilder).
+
+One pass over the rows: each record is measured (varints in their shortest form), the batch is closed when the
+next record would not fit its limits, and the 61-byte header is written behind the records it describes.
+
+1. measure the record; check its spans against the arena and its offset and timestamp against Kafka's rules;
+2. close the batch if it is full (records, bytes) and begin another, or stop when `out` is;
+3. write length, deltas and spans; headers are copied as they stand, from `headers_position` to the record's end;
+4. at the end of a batch: header, checksum if asked for, and a row of `layout.BATCH`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog import layout
+from seglog.kernels._jit import copy_bytes, kernel, store_byte, store_int16, store_int32, store_int64
+from seglog.kernels.crc32c import crc32c
+from seglog.kernels.varint import varint_size, write_varint
+
+# Why encoding stopped.
+ENCODE_COMPLETE = 0
+ENCODE_FULL = 1  # no room in `out` or `batches` for what comes next
+SPAN_INVALID = 2  # a key, value or header span that leaves the arena
+TIMESTAMP_INVALID = 3  # a negative timestamp other than -1
+OFFSET_INVALID = 4  # offsets that do not ascend, or lie too far from the base offset
+
+_OVERHEAD = layout.RECORD_BATCH_OVERHEAD
+_LOG_OVERHEAD = layout.LOG_OVERHEAD
+_TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
+_ATTRIBUTES = layout.ATTRIBUTES_OFFSET
+_INT32_MAX = layout.INT32_MAX
+_MOST_LENGTH_BYTES = layout.MAX_VARINT_BYTES
+
+
+@kernel
+def _span_valid(position: int, size: int, end: int) -> bool:
+    return size <= 0 or (position >= 0 and position <= end and size <= end - position)
+
+
+@kernel
+def _headers_size(row: np.ndarray) -> int:
+    """Bytes of the encoded headers, which end where the record does; negative when that cannot be."""
+    if row["header_count"] <= 0:
+        return 0
+    return np.int64(row["position"]) + np.int64(row["size"]) - np.int64(row["headers_position"])
+
+
+@kernel
+def _body_size(row: np.ndarray, timestamp_delta: int, offset_delta: int, end: int) -> int:
+    """Bytes of the record behind its length varint, or -1 when a span leaves the arena of `end` bytes."""
+    key_size = np.int64(row["key_size"])
+    value_size = np.int64(row["value_size"])
+    header_count = np.int64(row["header_count"])
+    headers_size = _headers_size(row)
+    if headers_size < 2 * header_count or header_count < 0 or key_size < -1 or value_size < -1:
+        return -1
+    if not (
+        _span_valid(np.int64(row["key_position"]), key_size, end)
+        and _span_valid(np.int64(row["value_position"]), value_size, end)
+        and _span_valid(np.int64(row["headers_position"]), headers_size, end)
+    ):
+        return -1
+    sizes = varint_size(key_size) + varint_size(value_size) + varint_size(header_count)
+    deltas = varint_size(timestamp_delta) + varint_size(offset_delta)
+    return 1 + deltas + sizes + max(key_size, 0) + max(value_size, 0) + headers_size
+
+
+@kernel
+def _write_record(
+    arena: np.ndarray,
+    row: np.ndarray,
+    timestamp_delta: int,
+    offset_delta: int,
+    body_size: int,
+    out: np.ndarray,
+    p: int,
+) -> int:
+    """Writes one measured record at `p`; returns the index behind it."""
+    p = write_varint(out, p, body_size)
+    store_byte(out, p, 0)  # attributes: unused
+    p = write_varint(out, p + 1, timestamp_delta)
+    p = write_varint(out, p, offset_delta)
+    key_size = np.int64(row["key_size"])
+    p = write_varint(out, p, key_size)
+    if key_size > 0:
+        copy_bytes(arena, np.int64(row["key_position"]), out, p, key_size)
+        p += key_size
+    value_size = np.int64(row["value_size"])
+    p = write_varint(out, p, value_size)
+    if value_size > 0:
+        copy_bytes(arena, np.int64(row["value_position"]), out, p, value_size)
+        p += value_size
+    p = write_varint(out, p, np.int64(row["header_count"]))
+    headers_size = _headers_size(row)
+    if headers_size > 0:
+        copy_bytes(arena, np.int64(row["headers_position"]), out, p, headers_size)
+        p += headers_size
+    return p
+
+
+@kernel
+def write_batch_header(out: np.ndarray, p: int, row: np.ndarray) -> None:
+    """Writes the 61 bytes that `row` (layout.BATCH, magic 2) describes at `p`; the caller checked the bounds."""
+    store_int64(out, p, row["base_offset"])
+    store_int32(out, p + 8, np.int64(row["size"]) - _LOG_OVERHEAD)
+    store_int32(out, p + 12, np.int64(row["leader_epoch"]))
+    store_byte(out, p + 16, 2)
+    store_int32(out, p + 17, row["crc"])
+    store_int16(out, p + 21, np.int64(row["attributes"]))
+    store_int32(out, p + 23, row["last_offset"] - row["base_offset"])
+    store_int64(out, p + 27, row["base_timestamp"])
+    store_int64(out, p + 35, row["max_timestamp"])
+    store_int64(out, p + 43, row["producer_id"])
+    store_int16(out, p + 51, np.int64(row["producer_epoch"]))
+    store_int32(out, p + 53, np.int64(row["base_sequence"]))
+    store_int32(out, p + 57, np.int64(row["count"]))
+
+
+@kernel
+def seal_batch(out: np.ndarray, p: int, row: np.ndarray, checksum: bool) -> None:
+    """Writes the header of the batch whose records already lie behind it; with `checksum` also its CRC-32C."""
+    row["crc"] = 0
+    write_batch_header(out, p, row)
+    if checksum:
+        crc = crc32c(out, p + _ATTRIBUTES, p + np.int64(row["size"]))
+        row["crc"] = crc
+        store_int32(out, p + 17, crc)
+
+
+@kernel
+def seal_batches(out: np.ndarray, batches: np.ndarray, checksum: bool) -> None:
+    """`seal_batch` for every row; positions are indexes in `out`, which the caller made large enough."""
+    for i in range(len(batches)):
+        seal_batch(out, batches[i]["position"], batches[i], checksum)
+
+
+@kernel
+def _begin_batch(row: np.ndarray, template: np.ndarray, position: int, done: int, base_offset: int) -> None:
+    """Opens a batch row; `done` records of this append came before it, which moves the sequence on."""
+    row["position"] = position
+    row["base_offset"] = base_offset
+    row["last_offset"] = base_offset
+    row["base_timestamp"] = -1
+    row["max_timestamp"] = -1
+    row["producer_id"] = template["producer_id"]
+    row["crc"] = 0
+    row["size"] = _OVERHEAD
+    row["count"] = 0
+    row["leader_epoch"] = template["leader_epoch"]
+    sequence = np.int64(template["base_sequence"])
+    row["base_sequence"] = -1 if sequence < 0 else (sequence + done) & _INT32_MAX
+    row["producer_epoch"] = template["producer_epoch"]
+    row["attributes"] = template["attributes"]
+    row["magic"] = 2
+
+
+@kernel
+def _end_batch(out: np.ndarray, row: np.ndarray, template: np.ndarray, end: int, checksum: bool) -> None:
+    row["size"] = end - row["position"]
+    if np.int64(row["attributes"]) & _TIMESTAMP_TYPE_MASK != 0:
+        row["max_timestamp"] = template["max_timestamp"]
+    seal_batch(out, row["position"], row, checksum)
+
+
+@kernel
+def encode_batches(
+    arena: np.ndarray,
+    rows: np.ndarray,
+    first: int,
+    template: np.ndarray,
+    most_records: int,
+    most_bytes: int,
+    consecutive: bool,
+    checksum: bool,
+    out: np.ndarray,
+    batches: np.ndarray,
+) -> tuple[int, int, int, int]:
+    """Encodes `rows[first:]` into as many batches as fit `out` (uint8) and `batches` (layout.BATCH).
+
+    `template` (one row) gives base offset, leader epoch, producer, sequence, attributes and, for append time,
+    the max timestamp. `consecutive` numbers records from the template's base offset on; otherwise the rows'
+    own offsets count, and the first batch starts at the template's base offset, each later one at its first record.
+    `most_bytes` limits a batch as it is here, uncompressed and with its header; one record always fits.
+    Positions in `batches` are indexes in `out`. A batch that `out` cannot hold whole is left for the next call.
+    Returns (row behind the last one encoded, bytes, batches, status).
+    """
+    end = len(arena)
+    head = template[0]
+    count_done = 0  # batches closed
+    p = 0  # index behind the last closed batch
+    done = first  # row behind the last closed batch
+    at = 0
+    open_batch = False
+    i = first
+    while i < len(rows):
+        row = rows[i]
+        timestamp = np.int64(row["timestamp"])
+        offset = np.int64(head["base_offset"]) + (i - first) if consecutive else np.int64(row["offset"])
+        if timestamp < -1:
+            return done, p, count_done, TIMESTAMP_INVALID
+        if not open_batch:
+            if count_done == len(batches) or len(out) - p < _OVERHEAD:
+                return done, p, count_done, ENCODE_FULL
+            base_offset = offset if i > first else np.int64(head["base_offset"])
+            _begin_batch(batches[count_done], head, p, i - first, base_offset)
+            batches[count_done]["base_timestamp"] = timestamp
+            at = p + _OVERHEAD
+            open_batch = True
+        batch = batches[count_done]
+        delta = offset - np.int64(batch["base_offset"])
+        started = batch["count"] > 0
+        if delta < 0 or delta > _INT32_MAX or (started and offset <= batch["last_offset"]):
+            return done, p, count_done, OFFSET_INVALID
+        timestamp_delta = timestamp - np.int64(batch["base_timestamp"])
+        body_size = _body_size(row, timestamp_delta, delta, end)
+        if body_size < 0:
+            return done, p, count_done, SPAN_INVALID
+        size = varint_size(body_size) + body_size
+        if started and (batch["count"] >= most_records or at + size - p > most_bytes):
+            _end_batch(out, batch, head, at, checksum)
+            p, done, open_batch = at, i, False
+            count_done += 1
+            continue
+        if size > len(out) - at:
+            return done, p, count_done, ENCODE_FULL
+        at = _write_record(arena, row, timestamp_delta, delta, body_size, out, at)
+        batch["count"] += 1
+        batch["last_offset"] = offset
+        batch["max_timestamp"] = max(np.int64(batch["max_timestamp"]), timestamp)
+        i += 1
+    if open_batch:
+        _end_batch(out, batches[count_done], head, at, checksum)
+        return i, at, count_done + 1, ENCODE_COMPLETE
+    return i, p, count_done, ENCODE_COMPLETE
+
+
+@kernel
+def encoded_bound(rows: np.ndarray, first: int, last: int) -> int:
+    """An upper bound of the bytes that `rows[first:last]` take encoded, without batch headers."""
+    total = np.int64(0)
+    for i in range(first, last):
+        row = rows[i]
+        spans = max(np.int64(row["key_size"]), 0) + max(np.int64(row["value_size"]), 0) + max(_headers_size(row), 0)
+        total += spans + 31  # length 5, attributes 1, deltas 10 + 5, sizes 5 + 5
+    return total + 5 * (last - first)  # header count

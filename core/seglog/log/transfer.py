@@ -1,0 +1,155 @@
+"""Sending fetched bytes to a socket without copying them through Python (Kafka: FileRecords.writeTo, MessageSetSend).
+
+A send is a header that tells its size and error code, then the segment's bytes by `sendfile` where the platform
+has it, by read and send elsewhere. It remembers how far it got, so a non-blocking socket may take any part of
+it a call.
+
+    +-------------------+-----------------------+----------------------------------+
+    | size (int32)      | error code (int16)    | bytes of the segment             |
+    | of what follows   | 0 = none              | `size - 2` of them               |
+    +-------------------+-----------------------+----------------------------------+
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Protocol
+
+from seglog.errors import IncompleteError
+from seglog.storage.filesystem import File
+
+ERROR_NONE = 0
+ERROR_UNKNOWN = -1
+ERROR_OFFSET_OUT_OF_RANGE = 1
+ERROR_CORRUPT_MESSAGE = 2
+
+_HEADER = struct.Struct(">ih")
+_CODE_BYTES = 2
+_COPY_BYTES = 64 << 10
+# where sendfile cannot take this kind of descriptor, although the platform has the call
+_NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSOCK, errno.EOPNOTSUPP})
+
+
+class FileRange(Protocol):
+    """Bytes of an open file: what a fetch found (`seglog.log.reader.FetchResult` is one)."""
+
+    @property
+    def file(self) -> File | None: ...
+
+    @property
+    def position(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+class MessageSetSend:
+    """Sends one fetch result; an error is sent as its code and no bytes."""
+
+    def __init__(self, result: FileRange | None, error_code: int = ERROR_NONE, *, use_sendfile: bool = True) -> None:
+        self._file = None if result is None or error_code else result.file
+        self._position = 0 if result is None else result.position
+        self._size = 0 if result is None or self._file is None else result.size
+        self._header = _HEADER.pack(_CODE_BYTES + self._size, error_code)
+        self._sent = 0
+        self._use_sendfile = use_sendfile and hasattr(os, "sendfile")
+        self.error_code = error_code
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole send, header included."""
+        return len(self._header) + self._size
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was handed to the socket."""
+        return self._sent == self.size
+
+    def write_to(self, target: socket.socket) -> int:
+        """Writes as much as `target` takes now and returns the bytes written, 0 when it takes none.
+
+        A blocking socket gets everything in one call. Raises OSError as the socket does, IncompleteError when
+        the file has become shorter than what was promised to the receiver.
+        """
+        written = 0
+        try:
+            while not self.complete:
+                written += self._step(target)
+        except (BlockingIOError, InterruptedError):
+            return written
+        return written
+
+    def _step(self, target: socket.socket) -> int:
+        if self._sent < len(self._header):
+            count = target.send(self._header[self._sent :])
+        else:
+            count = self._send_file(target)
+        self._sent += count
+        return count
+
+    def _send_file(self, target: socket.socket) -> int:
+        assert self._file is not None
+        done = self._sent - len(self._header)
+        position, remaining = self._position + done, self._size - done
+        count = -1
+        if self._use_sendfile:
+            count = self._by_sendfile(target, position, remaining)
+        if count < 0:
+            piece = self._file.read_at(position, min(remaining, _COPY_BYTES))
+            count = target.send(piece) if piece else 0
+        if count == 0:
+            raise IncompleteError(f"{self._file.path}: {remaining} bytes promised at position {position} are gone")
+        return count
+
+    def _by_sendfile(self, target: socket.socket, position: int, remaining: int) -> int:
+        """Bytes that sendfile took, or -1 when it does not work here and never will."""
+        assert self._file is not None
+        try:
+            return os.sendfile(target.fileno(), self._file.fileno(), position, remaining)
+        except OSError as error:
+            if error.errno not in _NO_SENDFILE:
+                raise
+        self._use_sendfile = False
+        return -1
+
+
+class MultiMessageSetSend:
+    """Several sends behind one size (int32) that covers them all, as one answer for several partitions."""
+
+    def __init__(self, sends: Sequence[MessageSetSend]) -> None:
+        self._sends = list(sends)
+        self._header = struct.pack(">i", sum(send.size for send in self._sends))
+        self._header_sent = 0
+        self._current = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole send, its own header included."""
+        return len(self._header) + sum(send.size for send in self._sends)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was handed to the socket."""
+        return self._header_sent == len(self._header) and self._current == len(self._sends)
+
+    def write_to(self, target: socket.socket) -> int:
+        """Writes as much as `target` takes now, over as many parts as it takes; returns the bytes written."""
+        written = 0
+        try:
+            while self._header_sent < len(self._header):
+                count = target.send(self._header[self._header_sent :])
+                self._header_sent += count
+                written += count
+        except (BlockingIOError, InterruptedError):
+            return written
+        while self._current < len(self._sends):
+            send = self._sends[self._current]
+            written += send.write_to(target)
+            if not send.complete:
+                break
+            self._current += 1
+        return written

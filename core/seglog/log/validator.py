@@ -1,0 +1,328 @@
+"""What a leader or a follower does to batches before they are written (Kafka: UnifiedLog.analyze…, LogValidator).
+
+1. `analyze`: framing, magic, size limit and checksum of every batch; a trailing partial batch is trimmed.
+2. `validate_for_leader`: one batch if it is v2 or compressed; counts, control bits and sequences of clients;
+   keys where the topic is compacted; timestamps. Then offsets, leader epoch, timestamp type and codec:
+   in place when the payload can stay as it is, otherwise rebuilt (magic 0 and 1, another codec, other deltas).
+3. `validate_for_follower`: offsets ascend and start at or behind the log end; batches of a later leader's epoch go.
+
+Nothing is written here, and the caller's bytes are never changed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    OffsetsOutOfOrderError,
+    RecordTooLargeError,
+    UnexpectedAppendOffsetError,
+)
+from seglog.format.builder import BatchOptions, columns, encode_columns
+from seglog.format.checksum import crc32c
+from seglog.format.columns import STATUS_REASONS, Records
+from seglog.format.decoder import checksums_valid, decode_records, scan_batches
+from seglog.format.record_batch import RecordBatchHeader
+from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
+from seglog.model import NO_TIMESTAMP, Compression, TimestampType
+
+_WHERE = "appended data"
+
+
+class AppendOrigin(Enum):
+    """Who hands batches to the log (Kafka: AppendOrigin)."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRules:
+    """What the topic's configuration says about appended batches. Times and differences in milliseconds.
+
+    `compression` of None keeps the codec that the batch came with (`compression.type=producer`).
+    """
+
+    max_message_bytes: int
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_before_max_ms: int = layout.INT64_MAX
+    timestamp_after_max_ms: int = layout.INT64_MAX
+    compression: Compression | None = None
+    compression_level: int | None = None
+    key_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzedBatches:
+    """Whole batches with right checksums: `data` (uint8) and their rows, positions counting from `data[0]`."""
+
+    data: np.ndarray
+    batches: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+def analyze(data: bytes | bytearray | memoryview | np.ndarray, most_bytes: int | None) -> AnalyzedBatches:
+    """Splits `data` into batches and checks framing and checksums; `most_bytes` of None checks no size.
+
+    Raises CorruptRecordError or RecordTooLargeError. A trailing partial batch is left out. The result is a copy.
+    """
+    buffer = np.frombuffer(data, dtype=np.uint8).copy()
+    scan = scan_batches(buffer, 0, len(buffer), 0)
+    batches = scan.batches
+    if scan.status in (WALK_BAD_SIZE, WALK_BAD_HEADER):
+        raise CorruptRecordError(_WHERE, "a batch is smaller than its header", scan.consumed)
+    for row in batches[(batches["magic"] < 0) | (batches["magic"] > 2)]:
+        raise CorruptRecordError(_WHERE, f"unknown magic {int(row['magic'])}", int(row["position"]))
+    if most_bytes is not None:
+        for row in batches[batches["size"] > most_bytes]:
+            raise RecordTooLargeError(
+                f"a batch of {int(row['size'])} bytes is larger than max.message.bytes ({most_bytes})"
+            )
+    for row in batches[~checksums_valid(buffer, batches, 0)]:
+        reason = "the checksum is wrong"
+        raise CorruptRecordError(
+            _WHERE, reason, int(row["position"]), int(row["base_offset"]), int(row["last_offset"])
+        )
+    return AnalyzedBatches(buffer[: scan.consumed], batches)
+
+
+# --- leader ---------------------------------------------------------------------------------------------
+
+
+def validate_for_leader(
+    analyzed: AnalyzedBatches,
+    rules: AppendRules,
+    *,
+    origin: AppendOrigin,
+    base_offset: int,
+    leader_epoch: int,
+    append_time_ms: int,
+) -> AnalyzedBatches:
+    """The batch to write for client or coordinator batches, with offsets from `base_offset` on.
+
+    `append_time_ms` is now for timestamp checks and the timestamp of LogAppendTime. Raises InvalidRecordError,
+    InvalidTimestampError or RecordTooLargeError; then nothing must be written.
+    """
+    batches = analyzed.batches
+    codecs = batches["attributes"] & layout.CODEC_MASK
+    if len(batches) > 1 and (batches["magic"].max() >= 2 or codecs.any()):
+        raise InvalidRecordError(_WHERE, f"{len(batches)} batches in one append; a v2 or compressed append has one")
+    if batches["magic"].min() != batches["magic"].max():
+        raise InvalidRecordError(_WHERE, "the batches have different magic values")
+    header = RecordBatchHeader.of_row(batches[0])
+    if origin == AppendOrigin.CLIENT and header.magic == 2:
+        _check_client_batch(header)
+    records = _decoded(analyzed)
+    _check_records(records, header, rules, append_time_ms)
+    if header.magic < 2:
+        _check_inner_checksums(records, bool(codecs.any()))
+    target = _target_codec(header, codecs, rules)
+    if header.magic == 2 and target == header.codec and _consecutive(records, header):
+        return _in_place(analyzed, header, records, rules, base_offset, leader_epoch, append_time_ms)
+    return _rebuilt(records, header, target, rules, base_offset, leader_epoch, append_time_ms)
+
+
+def _check_client_batch(header: RecordBatchHeader) -> None:
+    if header.base_offset != 0:
+        raise InvalidRecordError(_WHERE, f"a client's batch starts at offset 0, this one at {header.base_offset}")
+    if header.count <= 0 or header.last_offset_delta + 1 != header.count:
+        raise InvalidRecordError(
+            _WHERE, f"{header.count} records, but offsets for {header.last_offset_delta + 1} of them"
+        )
+    if header.is_control:
+        raise InvalidRecordError(_WHERE, "clients do not write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise InvalidRecordError(_WHERE, f"producer {header.producer_id} without a sequence")
+
+
+def _decoded(analyzed: AnalyzedBatches) -> Records:
+    """All records of the append in one table; InvalidRecordError when a batch cannot be decoded."""
+    parts = list(decode_records(analyzed.data, analyzed.batches, 0))
+    for part in parts:
+        for i in np.flatnonzero(part.status):
+            row = part.batches[i]
+            raise InvalidRecordError(_WHERE, STATUS_REASONS[int(part.status[i])], int(row["position"]))
+    if len(parts) == 1:
+        return parts[0]
+    lengths = np.array([len(part.arena) for part in parts])
+    rows = [part.rows.copy() for part in parts]
+    for shift, table in zip((np.cumsum(lengths) - lengths).tolist(), rows, strict=True):
+        for name in ("position", "key_position", "value_position", "headers_position"):
+            table[name] += shift
+    arena = np.concatenate([part.arena for part in parts])
+    return Records(arena, np.concatenate(rows), analyzed.batches, np.zeros(len(analyzed), dtype=np.int8))
+
+
+def _check_records(records: Records, header: RecordBatchHeader, rules: AppendRules, now_ms: int) -> None:
+    rows = records.rows
+    if len(rows) == 0:
+        raise InvalidRecordError(_WHERE, "the append holds no records")
+    if rules.key_required and not header.is_control and (rows["key_size"] < 0).any():
+        missing = int(np.argmax(rows["key_size"] < 0))
+        raise InvalidRecordError(_WHERE, f"record {missing} has no key, which a compacted topic requires")
+    stamps = rows["timestamp"]
+    if (stamps < NO_TIMESTAMP).any():
+        raise InvalidTimestampError(f"timestamp {int(stamps.min())} is negative")
+    check_timestamps(stamps, rules, now_ms)
+    carries_append_time = header.magic > 0 and header.timestamp_type == TimestampType.LOG_APPEND_TIME
+    if carries_append_time and (rules.timestamp_type != TimestampType.CREATE_TIME or (stamps == -1).any()):
+        raise InvalidTimestampError("a producer's batch must not carry the log's append time")
+
+
+def check_timestamps(stamps: np.ndarray, rules: AppendRules, now_ms: int) -> None:
+    """InvalidTimestampError unless every timestamp (int64) lies within the accepted distance from now.
+
+    Only for CreateTime; -1 is always accepted. Kafka: message.timestamp.before.max.ms, …after.max.ms (KIP-937).
+    """
+    if rules.timestamp_type != TimestampType.CREATE_TIME or len(stamps) == 0:
+        return
+    newest = int(stamps.max())
+    if newest - now_ms > rules.timestamp_after_max_ms:
+        raise InvalidTimestampError(
+            f"timestamp {newest} is more than {rules.timestamp_after_max_ms} ms after now ({now_ms})"
+        )
+    if rules.timestamp_before_max_ms >= now_ms + 1:
+        return
+    old = stamps[(stamps != NO_TIMESTAMP) & (stamps < now_ms - rules.timestamp_before_max_ms)]
+    if len(old):
+        raise InvalidTimestampError(
+            f"timestamp {int(old.min())} is more than {rules.timestamp_before_max_ms} ms before now ({now_ms})"
+        )
+
+
+def _check_inner_checksums(records: Records, compressed: bool) -> None:
+    """Messages inside a wrapper have checksums of their own, which the wrapper's does not replace."""
+    if not compressed:
+        return
+    view = memoryview(records.arena)
+    for position, size in zip(records.rows["position"].tolist(), records.rows["size"].tolist(), strict=True):
+        stored = int.from_bytes(view[position + 12 : position + 16], "big")
+        if zlib.crc32(view[position + layout.MESSAGE_MAGIC_OFFSET : position + size]) != stored:
+            raise CorruptRecordError(_WHERE, "the checksum of a message inside a wrapper is wrong")
+
+
+def _target_codec(header: RecordBatchHeader, codecs: np.ndarray, rules: AppendRules) -> Compression:
+    own = Compression(int(codecs.max()))
+    # control batches stay as they are: the broker never compresses them
+    return own if rules.compression is None or (header.is_control and own == 0) else rules.compression
+
+
+def _consecutive(records: Records, header: RecordBatchHeader) -> bool:
+    expected = np.arange(len(records), dtype=np.int64) + header.base_offset
+    return header.last_offset_delta + 1 == len(records) and bool((records.rows["offset"] == expected).all())
+
+
+def _in_place(
+    analyzed: AnalyzedBatches,
+    header: RecordBatchHeader,
+    records: Records,
+    rules: AppendRules,
+    base_offset: int,
+    leader_epoch: int,
+    append_time_ms: int,
+) -> AnalyzedBatches:
+    """The same payload under a changed header; the checksum is computed again only where its range changed."""
+    if rules.timestamp_type == TimestampType.LOG_APPEND_TIME:
+        attributes, max_timestamp = header.attributes | layout.TIMESTAMP_TYPE_MASK, append_time_ms
+    else:
+        attributes = header.attributes & ~layout.TIMESTAMP_TYPE_MASK
+        max_timestamp = int(records.rows["timestamp"].max())
+    written = replace(
+        header,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+        max_timestamp=max_timestamp,
+    )
+    data = analyzed.data
+    written.write(data)
+    if (attributes, max_timestamp) != (header.attributes, header.max_timestamp):
+        crc = crc32c(memoryview(data)[layout.ATTRIBUTES_OFFSET :])
+        replace(written, crc=crc).write(data)
+    return AnalyzedBatches(data, scan_batches(data, 0, len(data), 0).batches)
+
+
+def _rebuilt(
+    records: Records,
+    header: RecordBatchHeader,
+    codec: Compression,
+    rules: AppendRules,
+    base_offset: int,
+    leader_epoch: int,
+    append_time_ms: int,
+) -> AnalyzedBatches:
+    """One new v2 batch of the same records."""
+    if header.is_control:
+        raise InvalidRecordError(_WHERE, "a control batch cannot be rebuilt")
+    append_time = append_time_ms if rules.timestamp_type == TimestampType.LOG_APPEND_TIME else None
+    options = BatchOptions(
+        codec=codec,
+        batch_bytes=layout.INT32_MAX,
+        leader_epoch=leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.magic == 2 and header.is_transactional,
+        append_time_ms=append_time,
+        level=rules.compression_level,
+    )
+    source = columns(records.arena, records.rows)
+    (built,) = encode_columns(source, base_offset, options, piece_bytes=len(records.arena) + 64 * len(records) + 128)
+    if len(built.data) > rules.max_message_bytes:
+        raise RecordTooLargeError(
+            f"the rebuilt batch of {len(built.data)} bytes is larger than max.message.bytes"
+            f" ({rules.max_message_bytes})"
+        )
+    return AnalyzedBatches(built.data, built.batches)
+
+
+# --- follower -------------------------------------------------------------------------------------------
+
+
+def validate_for_follower(
+    analyzed: AnalyzedBatches, log_end_offset: int, leader_epoch: int
+) -> AnalyzedBatches:
+    """The batches a follower writes as they are: up to the first one of an epoch above `leader_epoch`.
+
+    Raises OffsetsOutOfOrderError when last offsets do not ascend, UnexpectedAppendOffsetError when the first
+    offset lies below `log_end_offset`.
+    """
+    batches = analyzed.batches
+    later = np.flatnonzero(batches["leader_epoch"] > leader_epoch)
+    if len(later):
+        batches = batches[: later[0]]
+    if len(batches) == 0:
+        return AnalyzedBatches(analyzed.data[:0], batches)
+    disordered = np.flatnonzero(np.diff(batches["last_offset"]) <= 0)
+    if len(disordered):
+        row = batches[disordered[0] + 1]
+        raise OffsetsOutOfOrderError(
+            f"offsets {int(row['base_offset'])} to {int(row['last_offset'])} do not follow the batch before them"
+        )
+    first = first_offset_of(analyzed, int(batches["base_offset"][0]))
+    if first < log_end_offset:
+        raise UnexpectedAppendOffsetError(
+            f"the append starts at offset {first}, below the log end offset {log_end_offset}"
+        )
+    end = int(batches["position"][-1]) + int(batches["size"][-1])
+    return AnalyzedBatches(analyzed.data[:end], batches)
+
+
+def first_offset_of(analyzed: AnalyzedBatches, unknown: int) -> int:
+    """Offset of the first record of the first batch; a compressed wrapper must be decoded to tell it."""
+    row = analyzed.batches[:1]
+    if row["magic"][0] >= 2 or not row["attributes"][0] & layout.CODEC_MASK:
+        return int(row["base_offset"][0])
+    records = next(decode_records(analyzed.data, row, 0))
+    return int(records.rows["offset"][0]) if len(records) else unknown
