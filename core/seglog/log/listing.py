@@ -1,77 +1,38 @@
 """What lies in a partition directory or a log directory, without opening or touching anything.
- Names, and what `stat` says of them: no file is opened, created, locked or changed, so this works on a live
+
+Names, and what `stat` says of them: no file is opened, created, locked or changed, so this works on a live
 broker's directory. Dumps, verification, statistics, Spark and dry runs build on it; the loader does too.
 Kafka: the directory walks of LogLoader and LogManager, LogFileUtils, UnifiedLog.parseTopicPartitionName.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Literal
 
-from seglog import layout
 from seglog.errors import NotALogError
+from seglog.format import filenames
+from seglog.format.filenames import FileKind, FileName, FileState, PartitionState
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileStatus, FileSystem
 
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-REMOTE_INDEX_CACHE = "remote-log-index-cache"
-
-RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
-LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
-HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
-CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 OFFSET_CHECKPOINTS = (
-    RECOVERY_POINT_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
+    filenames.RECOVERY_POINT_CHECKPOINT,
+    filenames.LOG_START_OFFSET_CHECKPOINT,
+    filenames.HIGH_WATERMARK_CHECKPOINT,
+    filenames.CLEANER_OFFSET_CHECKPOINT,
 )
-CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-LOCK_FILE = ".lock"
-META_PROPERTIES = "meta.properties"
-LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
-PARTITION_METADATA = "partition.metadata"
-
-LOG_SUFFIX = ".log"
-LOG_07_SUFFIX = ".kafka"
-OFFSET_INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TRANSACTION_INDEX_SUFFIX = ".txnindex"
-SNAPSHOT_SUFFIX = ".snapshot"
-DELETED_SUFFIX = ".deleted"
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
 
 # Kafka renames and deletes a segment's files in this order.
-SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-INDEX_SUFFIXES = SEGMENT_SUFFIXES[1:]
+SEGMENT_KINDS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+INDEX_KINDS = SEGMENT_KINDS[1:]
 
-_OFFSET_FILE = re.compile(
-    r"(?P<offset>[0-9]{20,})(?P<suffix>\.log|\.kafka|\.index|\.timeindex|\.txnindex|\.snapshot)"
-    r"(?P<state>\.deleted|\.cleaned|\.swap)?",
-)
-_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
-_SUFFIXED_DIRECTORY = re.compile(r"(?P<name>\S+-\S+)\.\S+-(?P<state>delete|stray|future)")
-# Beside segments: what Kafka puts into a partition directory (quorum-state and *.checkpoint in the KRaft
-# log).
-_OTHER_FILES = re.compile(
-    r"leader-epoch-checkpoint|partition\.metadata|quorum-state|[0-9]{20}-[0-9]{10}\.checkpoint(\.part)?"
-)
-_KAFKA_NAMES = (*OFFSET_CHECKPOINTS, META_PROPERTIES, CLEAN_SHUTDOWN_FILE)
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetFileName:
-    """A name of the form `<20 digits><suffix>[<state>]`; `state` is "", ".deleted", ".cleaned" or ".swap"."""
-
-    offset: int
-    suffix: str
-    state: str
+_UNFINISHED = (".deleted", ".cleaned", ".swap", ".tmp", ".part")
+_OTHER_FILES = (filenames.LEADER_EPOCH_CHECKPOINT, filenames.PARTITION_METADATA, filenames.QUORUM_STATE)
+_LOG_DIRECTORY_FILES = (*OFFSET_CHECKPOINTS, filenames.META_PROPERTIES, filenames.CLEAN_SHUTDOWN_FILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +58,12 @@ class SegmentFiles:
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A file whose name holds an offset; `suffix` and `state` as in `OffsetFileName`, `size` in bytes."""
+    """A file whose name starts with an offset. `size` is in bytes."""
 
     path: Path
     offset: int
-    suffix: str
-    state: str
+    kind: FileKind
+    state: FileState
     size: int
     modified_ms: int
 
@@ -135,15 +96,6 @@ class PartitionListing:
         return sum(segment.size for segment in self.segments)
 
 
-class PartitionState(Enum):
-    """What a partition directory's name says of it (Kafka: LogManager)."""
-
-    LIVE = "live"
-    DELETE = "delete"  # scheduled for deletion
-    STRAY = "stray"  # not owned by the broker any more, kept aside
-    FUTURE = "future"  # target of a move between log directories
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionDirectory:
     """A sub-directory of a log directory that is a partition."""
@@ -155,7 +107,7 @@ class PartitionDirectory:
     @property
     def is_cluster_metadata(self) -> bool:
         """The KRaft controller's own log, which no LogManager loads."""
-        return self.topic_partition.topic == CLUSTER_METADATA_TOPIC
+        return self.topic_partition.topic == filenames.CLUSTER_METADATA_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,76 +157,28 @@ class Target:
         return self.path.parent if self.kind is TargetKind.FILE else self.path
 
 
-def file_name(offset: int, suffix: str, state: str = "") -> str:
-    """A segment file's name: at least 20 digits, then the suffix (Kafka:
-    LogFileUtils.filenamePrefixFromOffset).
-    """
-    return f"{offset:020d}{suffix}{state}"
-
-
-def parse_file_name(name: str) -> OffsetFileName | None:
-    """The parts of a segment file's name, or None when Kafka gives no such name."""
-    match = _OFFSET_FILE.fullmatch(name)
-    if match is None or int(match["offset"]) > layout.INT64_MAX:
-        return None
-    return OffsetFileName(int(match["offset"]), match["suffix"], match["state"] or "")
-
-
-def parse_directory_name(name: str) -> tuple[TopicPartition, PartitionState] | None:
-    """The partition that a directory's name says, or None: `topic-3`, or
-    `topic-3.<id>-delete|-stray|-future`.
-
-    The partition number stands behind the last `-`; the topic part of a suffixed name may have been cut by
-    Kafka.
-    """
-    state = PartitionState.LIVE
-    suffixed = _SUFFIXED_DIRECTORY.fullmatch(name)
-    if suffixed is not None:
-        name, state = suffixed["name"], PartitionState(suffixed["state"])
-    match = _DIRECTORY.fullmatch(name)
-    if match is None or int(match["partition"]) > layout.INT32_MAX or match["topic"] in (".", ".."):
-        return None
-    return TopicPartition(match["topic"], int(match["partition"])), state
-
-
 def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
     """Names what is in a partition directory. NotALogError when there is no such directory."""
     _require_directory(fs, directory)
-    found: dict[str, dict[int, NamedFile]] = {}
+    found: dict[FileKind, dict[int, NamedFile]] = {}
     leftovers: list[Path] = []
     strangers: list[Path] = []
     others: set[str] = set()
     for name in fs.list(directory):
-        path, parsed = directory / name, parse_file_name(name)
-        status = fs.status(path)
+        path, parsed, status = directory / name, filenames.parse_file_name(name), fs.status(directory / name)
         if status is None:
             continue  # removed since the directory was read: a broker may be at work
-        if parsed is not None and not status.is_directory and not parsed.state:
-            found.setdefault(parsed.suffix, {})[parsed.offset] = _named(path, parsed, status)
-        elif not status.is_directory and name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")):
+        if status.is_directory:
+            strangers.append(path)
+        elif parsed is not None and parsed.state is FileState.LIVE:
+            found.setdefault(parsed.kind, {})[parsed.offset] = _named(path, parsed, status)
+        elif name.endswith(_UNFINISHED):
             leftovers.append(path)
-        elif not status.is_directory and _OTHER_FILES.fullmatch(name):
+        elif name in _OTHER_FILES:
             others.add(name)
         else:
             strangers.append(path)
-    is_07 = LOG_07_SUFFIX in found and LOG_SUFFIX not in found
-    logs = found.get(LOG_07_SUFFIX if is_07 else LOG_SUFFIX, {})
-    strays = [] if is_07 else found.get(LOG_07_SUFFIX, {}).values()
-    parsed_directory = parse_directory_name(directory.resolve().name)
-    return PartitionListing(
-        directory=directory,
-        topic_partition=None if parsed_directory is None else parsed_directory[0],
-        format="0.7" if is_07 else "kafka",
-        segments=tuple(_segment_files(logs[offset], found) for offset in sorted(logs)),
-        snapshots=_ascending(found.get(SNAPSHOT_SUFFIX, {}).values()),
-        orphans=_ascending(f for s in INDEX_SUFFIXES for o, f in found.get(s, {}).items() if o not in logs),
-        leftovers=tuple(leftovers),
-        strangers=(*strangers, *(stray.path for stray in strays)),
-        leader_epoch_checkpoint=directory / LEADER_EPOCH_CHECKPOINT
-        if LEADER_EPOCH_CHECKPOINT in others
-        else None,
-        partition_metadata=directory / PARTITION_METADATA if PARTITION_METADATA in others else None,
-    )
+    return _assembled(directory, found, tuple(leftovers), strangers, others)
 
 
 def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
@@ -287,20 +191,20 @@ def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
         status = fs.status(path / name)
         if status is None:
             continue
-        parsed = parse_directory_name(name)
+        parsed = filenames.parse_partition_directory(name)
         if not status.is_directory:
             files.add(name)
         elif parsed is not None:
-            partitions.append(PartitionDirectory(path / name, *parsed))
-        elif name != REMOTE_INDEX_CACHE:
+            partitions.append(PartitionDirectory(path / name, parsed.topic_partition, parsed.state))
+        elif name != filenames.REMOTE_INDEX_CACHE:
             strangers.append(path / name)
     return LogDirectoryListing(
         path=path,
         partitions=tuple(sorted(partitions, key=lambda found: (found.topic_partition, found.path.name))),
         checkpoints={name: path / name for name in OFFSET_CHECKPOINTS if name in files},
-        clean_shutdown=CLEAN_SHUTDOWN_FILE in files,
-        meta_properties=path / META_PROPERTIES if META_PROPERTIES in files else None,
-        lock=path / LOCK_FILE if LOCK_FILE in files else None,
+        clean_shutdown=filenames.CLEAN_SHUTDOWN_FILE in files,
+        meta_properties=path / filenames.META_PROPERTIES if filenames.META_PROPERTIES in files else None,
+        lock=path / filenames.LOCK_FILE if filenames.LOCK_FILE in files else None,
         strangers=tuple(strangers),
     )
 
@@ -318,13 +222,12 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
     if not status.is_directory:
         return Target(path, TargetKind.FILE)
     names = fs.list(path)
-    if any(parse_file_name(name) is not None for name in names):
+    if any(filenames.parse_file_name(name) is not None for name in names):
         return Target(path, TargetKind.PARTITION)
-    if any(name in _KAFKA_NAMES for name in names) or _has_partition(fs, path, names):
+    if any(name in _LOG_DIRECTORY_FILES for name in names) or _has_partition(fs, path, names):
         return Target(path, TargetKind.LOG_DIRECTORY)
-    if any(_OTHER_FILES.fullmatch(name) for name in names) or (
-        not names and parse_directory_name(path.resolve().name)
-    ):
+    is_named_so = filenames.parse_partition_directory(path.resolve().name) is not None
+    if any(name in _OTHER_FILES for name in names) or (not names and is_named_so):
         return Target(path, TargetKind.PARTITION)
     raise NotALogError(path)
 
@@ -340,7 +243,7 @@ def partitions_of(fs: FileSystem, target: Target) -> tuple[PartitionListing, ...
 
 def _has_partition(fs: FileSystem, path: Path, names: Iterable[str]) -> bool:
     for name in names:
-        status = fs.status(path / name) if parse_directory_name(name) is not None else None
+        status = fs.status(path / name) if filenames.parse_partition_directory(name) is not None else None
         if status is not None and status.is_directory:
             return True
     return False
@@ -354,15 +257,42 @@ def _require_directory(fs: FileSystem, path: Path) -> None:
         raise NotALogError(path, "not a directory")
 
 
-def _named(path: Path, parsed: OffsetFileName, status: FileStatus) -> NamedFile:
-    return NamedFile(path, parsed.offset, parsed.suffix, parsed.state, status.size, status.modified_ms)
+def _assembled(
+    directory: Path,
+    found: dict[FileKind, dict[int, NamedFile]],
+    leftovers: tuple[Path, ...],
+    strangers: list[Path],
+    others: set[str],
+) -> PartitionListing:
+    is_07 = FileKind.LOG_07 in found and FileKind.LOG not in found
+    logs = found.get(FileKind.LOG_07 if is_07 else FileKind.LOG, {})
+    strays = {} if is_07 else found.get(FileKind.LOG_07, {})
+    name = filenames.parse_partition_directory(directory.resolve().name)
+    indexes = [file for kind in INDEX_KINDS for file in found.get(kind, {}).values()]
+    epochs, metadata = filenames.LEADER_EPOCH_CHECKPOINT, filenames.PARTITION_METADATA
+    return PartitionListing(
+        directory=directory,
+        topic_partition=None if name is None else name.topic_partition,
+        format="0.7" if is_07 else "kafka",
+        segments=tuple(_segment_files(logs[offset], found) for offset in sorted(logs)),
+        snapshots=_ascending(found.get(FileKind.PRODUCER_SNAPSHOT, {}).values()),
+        orphans=_ascending(index for index in indexes if index.offset not in logs),
+        leftovers=leftovers,
+        strangers=(*strangers, *(stray.path for stray in strays.values())),
+        leader_epoch_checkpoint=directory / epochs if epochs in others else None,
+        partition_metadata=directory / metadata if metadata in others else None,
+    )
 
 
-def _segment_files(log: NamedFile, found: dict[str, dict[int, NamedFile]]) -> SegmentFiles:
-    indexes = [found.get(suffix, {}).get(log.offset) for suffix in INDEX_SUFFIXES]
+def _named(path: Path, name: FileName, status: FileStatus) -> NamedFile:
+    return NamedFile(path, name.offset, name.kind, name.state, status.size, status.modified_ms)
+
+
+def _segment_files(log: NamedFile, found: dict[FileKind, dict[int, NamedFile]]) -> SegmentFiles:
+    indexes = [found.get(kind, {}).get(log.offset) for kind in INDEX_KINDS]
     paths = [None if index is None else index.path for index in indexes]
     return SegmentFiles(log.offset, log.path, log.size, log.modified_ms, *paths)
 
 
 def _ascending(files: Iterable[NamedFile]) -> tuple[NamedFile, ...]:
-    return tuple(sorted(files, key=lambda file: (file.offset, file.suffix)))
+    return tuple(sorted(files, key=lambda file: (file.offset, file.kind.value)))
