@@ -1,0 +1,251 @@
+"""Kafka's small text files: checkpoints, partition.metadata, meta.properties, the clean-shutdown marker.
+
+Kafka: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile, MetaProperties,
+CleanShutdownFileHandler. `path` is for messages alone. Parsers accept what Kafka's accept, and raise
+`CorruptCheckpointError` with the line for the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+from seglog.errors import CorruptCheckpointError
+from seglog.format.properties import format_properties, parse_properties
+from seglog.format.uuids import ZERO_UUID, format_uuid, parse_uuid
+from seglog.layout import INT32_MAX, INT64_MAX
+from seglog.model import TopicPartition
+
+CHECKPOINT_VERSION = 0
+NO_BROKER_EPOCH = -1
+
+_NATURAL_LINES = re.compile(r"\r\n|\r|\n")
+_BLANKS = re.compile(r"[ \t\n\x0b\f\r]+")
+_METADATA_SEPARATOR = re.compile(r":[ \t\n\x0b\f\r]+")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,40}")
+
+T = TypeVar("T")
+
+
+class CheckpointNumberError(CorruptCheckpointError):
+    """An entry whose partition, offset or epoch is no number.
+
+    Kafka starts with such an offset checkpoint as if it were empty (NumberFormatException), whereas any other
+    damage takes the log directory offline (IOException).
+    """
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class EpochEntry:
+    """A leader epoch and the offset of its first record."""
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """Contents of `partition.metadata`."""
+
+    topic_id: UUID
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """Contents of a log directory's `meta.properties`; version 0 calls the node id `broker.id`."""
+
+    version: int
+    cluster_id: str | None = None
+    node_id: int | None = None
+    directory_id: UUID | None = None
+
+
+# --- checkpoints of offsets and epochs --------------------------------------------------------------------
+
+
+def parse_offset_checkpoint(data: bytes, path: Path | str) -> dict[TopicPartition, int]:
+    """Offsets by partition; an empty file gives none, of a partition listed twice the last holds."""
+    return dict(_entries(data, path, _offset_entry))
+
+
+def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """The file's bytes, ordered by topic and partition (Kafka's order is that of a hash map)."""
+    return _checkpoint(f"{key.topic} {key.partition} {offsets[key]}" for key in sorted(offsets))
+
+
+def parse_leader_epochs(data: bytes, path: Path | str) -> tuple[EpochEntry, ...]:
+    """The entries of `leader-epoch-checkpoint` in the file's order; an empty file gives none."""
+    return tuple(_entries(data, path, _epoch_entry))
+
+
+def format_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
+    """The bytes of `leader-epoch-checkpoint`."""
+    return _checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in entries)
+
+
+def _checkpoint(lines: Iterable[str]) -> bytes:
+    body = list(lines)
+    return "".join(f"{line}\n" for line in (CHECKPOINT_VERSION, len(body), *body)).encode()
+
+
+def _entries(data: bytes, path: Path | str, parse: Callable[[list[str]], T | None]) -> list[T]:
+    lines = _lines(data)
+    if not lines:
+        return []
+    version = _header_number(lines, 0, "version", path)
+    if version != CHECKPOINT_VERSION:
+        raise CorruptCheckpointError(path, f"line 1: version {version} is not {CHECKPOINT_VERSION}")
+    count = _header_number(lines, 1, "number of entries", path)
+    entries = []
+    for number, line in enumerate(lines[2:], start=3):
+        try:
+            entry = parse(_fields(line))
+        except ValueError as error:
+            raise CheckpointNumberError(path, f"line {number}: {error} in {line[:300]!r}") from error
+        if entry is None:
+            raise CorruptCheckpointError(path, f"line {number}: wrong number of fields in {line[:300]!r}")
+        entries.append(entry)
+    if len(entries) != count:
+        raise CorruptCheckpointError(path, f"line 2: {count} entries are announced, {len(entries)} follow")
+    return entries
+
+
+def _offset_entry(fields: list[str]) -> tuple[TopicPartition, int] | None:
+    if len(fields) != 3:
+        return None
+    partition, offset = _number(fields[1], INT32_MAX), _number(fields[2], INT64_MAX)
+    return TopicPartition(fields[0], partition), offset
+
+
+def _epoch_entry(fields: list[str]) -> EpochEntry | None:
+    if len(fields) != 2:
+        return None
+    return EpochEntry(_number(fields[0], INT32_MAX), _number(fields[1], INT64_MAX))
+
+
+def _lines(data: bytes) -> list[str]:
+    """Lines as Java's BufferedReader gives them; nothing behind the last terminator is no line."""
+    lines = _NATURAL_LINES.split(data.decode("utf-8", "replace"))
+    if lines[-1] == "":
+        del lines[-1]
+    return lines
+
+
+def _fields(line: str) -> list[str]:
+    """Java's split: a blank at the start makes an empty first field, those at the end make none."""
+    fields = _BLANKS.split(line)
+    if fields[-1] == "" and len(fields) > 1:
+        del fields[-1]
+    return fields
+
+
+def _number(text: str, most: int) -> int:
+    """Java's Integer.parseInt or Long.parseLong, for ASCII digits."""
+    value = int(text) if _NUMBER.fullmatch(text) else None
+    if value is None or not -most - 1 <= value <= most:
+        raise ValueError(f"{text[:40]!r} is not a number of {32 if most == INT32_MAX else 64} bits")
+    return value
+
+
+def _header_number(lines: list[str], index: int, what: str, path: Path | str) -> int:
+    if index >= len(lines):
+        raise CorruptCheckpointError(path, f"line {index + 1}: the {what} is missing")
+    try:
+        return _number(lines[index], INT32_MAX)
+    except ValueError as error:
+        raise CorruptCheckpointError(path, f"line {index + 1}: the {what}: {error}") from error
+
+
+# --- partition.metadata -----------------------------------------------------------------------------------
+
+
+def parse_partition_metadata(data: bytes, path: Path | str) -> PartitionMetadata:
+    """Version and topic id. The names of the fields are not looked at, as in Kafka."""
+    lines = [_METADATA_SEPARATOR.split(line) for line in _lines(data)]
+    for number, fields in enumerate(lines[:2], start=1):
+        if len(fields) != 2:
+            raise CorruptCheckpointError(path, f"line {number}: not of the form 'name: value'")
+    if len(lines) < 2:
+        raise CorruptCheckpointError(path, f"line {len(lines) + 1}: missing")
+    try:
+        version, topic_id = _number(lines[0][1], INT32_MAX), parse_uuid(lines[1][1])
+    except ValueError as error:
+        raise CorruptCheckpointError(path, str(error)) from error
+    if version < 0:
+        raise CorruptCheckpointError(path, f"line 1: version {version} is negative")
+    if topic_id == ZERO_UUID:
+        raise CorruptCheckpointError(path, "line 2: the topic id is zero")
+    return PartitionMetadata(topic_id, version)
+
+
+def format_partition_metadata(metadata: PartitionMetadata) -> bytes:
+    """The file's bytes; Kafka writes no newline at the end."""
+    return f"version: {metadata.version}\ntopic_id: {format_uuid(metadata.topic_id)}".encode("ascii")
+
+
+# --- meta.properties --------------------------------------------------------------------------------------
+
+
+def parse_meta_properties(data: bytes, path: Path | str) -> MetaProperties:
+    """Identity of a log directory. Without a version it is of version 0, where every field may be missing."""
+    try:
+        properties = parse_properties(data)
+        version = _number(properties.get("version", "0"), INT32_MAX)
+        if version not in (0, 1):
+            raise ValueError(f"unknown version {version}")
+        node, directory = (
+            properties.get("node.id" if version else "broker.id"),
+            properties.get("directory.id"),
+        )
+        found = MetaProperties(
+            version,
+            properties.get("cluster.id"),
+            None if node is None else _number(node, INT32_MAX),
+            None if directory is None else parse_uuid(directory),
+        )
+    except ValueError as error:
+        raise CorruptCheckpointError(path, str(error)) from error
+    if version and (found.cluster_id is None or found.node_id is None):
+        raise CorruptCheckpointError(path, "cluster.id or node.id is missing")
+    return found
+
+
+def format_meta_properties(meta: MetaProperties, now_ms: int) -> bytes:
+    """The file's bytes, dated `now_ms` (epoch milliseconds) in UTC."""
+    properties: dict[str, str] = {"version": str(meta.version)}
+    if meta.cluster_id is not None:
+        properties["cluster.id"] = meta.cluster_id
+    if meta.node_id is not None:
+        properties["node.id" if meta.version else "broker.id"] = str(meta.node_id)
+    if meta.directory_id is not None:
+        properties["directory.id"] = format_uuid(meta.directory_id)
+    date = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+    return format_properties(properties, ("", date))
+
+
+# --- .kafka_cleanshutdown ---------------------------------------------------------------------------------
+
+
+def parse_clean_shutdown(data: bytes) -> int | None:
+    """The broker epoch in the marker; None where it tells none (older brokers leave it empty).
+
+    Only the marker's existence matters for recovery, so that no contents are an error.
+    """
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
+    return epoch if type(epoch) is int and -1 <= epoch <= INT64_MAX else None
+
+
+def format_clean_shutdown(broker_epoch: int = NO_BROKER_EPOCH) -> bytes:
+    """The marker's bytes, as Kafka 4.x writes them."""
+    return f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode("ascii")

@@ -1,0 +1,30 @@
+"""Kafka's text form of the UUIDs that name topics and log directories: base64url, no padding, 22 characters.
+
+Kafka: org.apache.kafka.common.Uuid.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from uuid import UUID
+
+ZERO_UUID = UUID(int=0)
+
+_TEXT = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
+
+
+def format_uuid(value: UUID) -> str:
+    """The 22 characters Kafka prints for `value`."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
+
+
+def parse_uuid(text: str) -> UUID:
+    """The UUID of Kafka's text form, with or without padding. Raises `ValueError` for anything else."""
+    if _TEXT.fullmatch(text) is None:
+        raise ValueError(f"{text[:40]!r} is not a UUID in Kafka's text form")
+    try:
+        return UUID(bytes=base64.urlsafe_b64decode(text[:22] + "=="))
+    except binascii.Error as error:
+        raise ValueError(f"{text!r} is not a UUID in Kafka's text form") from error
