@@ -65,17 +65,29 @@ _CACHE = _writable_cache() if COMPILED else None
 
 def kernel(function: F) -> F:
     """Compiles `function` to run without the GIL and without Python objects, or returns it when interpreted."""
+    return _compiled(function, nogil=True)
+
+
+def inlined(function: F) -> F:
+    """A kernel that other kernels call in their innermost loop: compiled into each caller.
+
+    Without it LLVM leaves a call whose array arguments travel as seven words each; it costs more than a varint.
+    """
+    return _compiled(function, nogil=True, forceinline=True)
+
+
+def _compiled(function: F, **options: bool) -> F:
     if not COMPILED:
         return function
     if _CACHE is None:
-        return cast(F, numba.njit(nogil=True)(function))
+        return cast(F, numba.njit(**options)(function))
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = _CACHE
     try:
-        return cast(F, numba.njit(nogil=True, cache=True)(function))
+        return cast(F, numba.njit(cache=True, **options)(function))
     except (OSError, RuntimeError) as error:
         _logger.info("kernel %s compiles in memory: %s", function.__name__, error)
-        return cast(F, numba.njit(nogil=True)(function))
+        return cast(F, numba.njit(**options)(function))
     finally:
         numba.config.CACHE_DIR = before
 

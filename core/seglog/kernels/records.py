@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from seglog import layout
-from seglog.kernels._jit import kernel
+from seglog.kernels._jit import inlined, kernel
 from seglog.kernels.varint import read_varint, read_varlong
 
 # A batch's outcome. Values below DECOMPRESSION_FAILED come from kernels, the others from the decoder.
@@ -54,43 +54,38 @@ def _skip_headers(data: np.ndarray, p: int, end: int, count: int) -> int:
     return p
 
 
-@kernel
-def _decode_record(data: np.ndarray, p: int, end: int, row: np.ndarray) -> int:
-    """Fills the spans and deltas of `row` from the record body in `data[p:end]`; returns a status.
-
-    `offset` and `timestamp` hold the deltas afterwards.
-    """
+@inlined
+def _decode_record(data: np.ndarray, p: int, end: int, row: np.ndarray) -> tuple[int, int, int]:
+    """Fills the spans of `row` from the record body in `data[p:end]`; returns (status, timestamp and offset delta)."""
     p += 1  # attributes, unused
     timestamp_delta, p = read_varlong(data, p, end)
     if p < 0:
-        return FIELD_INVALID
+        return FIELD_INVALID, 0, 0
     offset_delta, p = read_varint(data, p, end)
     if p < 0:
-        return FIELD_INVALID
-    row["timestamp"] = timestamp_delta
-    row["offset"] = offset_delta
+        return FIELD_INVALID, 0, 0
     key_size, p = read_varint(data, p, end)
     if p < 0 or key_size > end - p:
-        return FIELD_INVALID
+        return FIELD_INVALID, 0, 0
     row["key_position"] = p
     row["key_size"] = max(key_size, -1)
     p += max(key_size, 0)
     value_size, p = read_varint(data, p, end)
     if p < 0 or value_size > end - p:
-        return FIELD_INVALID
+        return FIELD_INVALID, 0, 0
     row["value_position"] = p
     row["value_size"] = max(value_size, -1)
     p += max(value_size, 0)
     header_count, p = read_varint(data, p, end)
     if p < 0 or header_count < 0 or header_count > end - p:
-        return HEADERS_INVALID
+        return HEADERS_INVALID, 0, 0
     row["headers_position"] = p
     row["header_count"] = header_count
     if header_count > 0:
         p = _skip_headers(data, p, end, header_count)
         if p < 0:
-            return HEADERS_INVALID
-    return RECORDS_VALID if p == end else BODY_INVALID
+            return HEADERS_INVALID, 0, 0
+    return (RECORDS_VALID if p == end else BODY_INVALID), timestamp_delta, offset_delta
 
 
 @kernel
@@ -115,12 +110,11 @@ def decode_batch(
         if body < 0 or length < LEAST_RECORD_SIZE - 1 or length > end - body:
             return n, LENGTH_INVALID
         row = out[n]
-        status = _decode_record(data, body, body + length, row)
+        status, timestamp_delta, delta = _decode_record(data, body, body + length, row)
         if status != RECORDS_VALID:
             return n, status
-        delta = np.int64(row["offset"])
         row["offset"] = base_offset + delta
-        row["timestamp"] = max_timestamp if append_time else base_timestamp + np.int64(row["timestamp"])
+        row["timestamp"] = max_timestamp if append_time else base_timestamp + timestamp_delta
         row["position"] = p
         row["size"] = body + length - p
         row["batch"] = number

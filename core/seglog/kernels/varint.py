@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from seglog.kernels._jit import kernel, load_byte, store_byte
+from seglog.kernels._jit import inlined, kernel, load_byte, store_byte
 
 
-@kernel
+@inlined
 def read_unsigned_varint(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
     """The unsigned LEB128 of at most 5 bytes at `p`, as 32 bits; (0, -1) if it does not end before `end`."""
     value = np.int64(0)
@@ -31,7 +31,7 @@ def read_unsigned_varint(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
     return 0, -1
 
 
-@kernel
+@inlined
 def read_varint(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
     """The zig-zag varint (int32) at `p`; (0, -1) if it is malformed or does not end before `end`."""
     if p < end:
@@ -42,7 +42,7 @@ def read_varint(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
     return (raw >> 1) ^ -(raw & 1), p
 
 
-@kernel
+@inlined
 def read_varlong(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
     """The zig-zag varlong (int64) at `p`; (0, -1) if it is malformed or does not end before `end`."""
     low = np.int64(0)  # bits 0 to 62 of the raw value
