@@ -11,11 +11,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests.support.requirements import require_java, require_kafka
 
 if TYPE_CHECKING:
     from tests.support.kafka import KafkaHarness
+
+# The first call of a kernel compiles it: time is no failure anywhere in these tests.
+settings.register_profile("seglog", deadline=None)
+settings.load_profile("seglog")
 
 JVM_MARKERS = ("kafka", "spark")
 
