@@ -1,9 +1,9 @@
 """Building v2 batches out of columns, split by record count and bytes (Kafka: MemoryRecordsBuilder).
 
 1. `columns_of` turns records into columns once: one arena, one row a record, headers already encoded.
-2. `encode_columns` writes batches in pieces of bounded size: uncompressed ones come out of the kernel finished;
-   for a codec the kernel writes the records uncompressed, payloads are compressed under threads (the codecs
-   release the GIL), and headers and checksums are written around them.
+2. `encode_columns` writes batches in pieces of bounded size: uncompressed ones come out of the kernel
+   finished; for a codec the kernel writes the records uncompressed, payloads are compressed under threads
+   (the codecs release the GIL), and headers and checksums are written around them.
 
 Messages of magic 0 and 1 are built in `message_set`.
 """
@@ -19,6 +19,7 @@ import numpy as np
 from seglog import layout
 from seglog.errors import AppendError, InvalidTimestampError
 from seglog.format import checksum
+from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.format.compression import compress
 from seglog.kernels import crc32c as crc32c_kernel
@@ -45,8 +46,8 @@ _HEADER_BYTES = layout.RECORD_BATCH_OVERHEAD
 class BatchOptions:
     """What all batches of one build have in common.
 
-    `batch_bytes` limits a batch before compression, header included; a record that is larger gets a batch of its
-    own. `append_time_ms` is the max timestamp of LogAppendTime batches and None for CreateTime.
+    `batch_bytes` limits a batch before compression, header included; a record that is larger gets a batch of
+    its own. `append_time_ms` is the max timestamp of LogAppendTime batches and None for CreateTime.
     """
 
     codec: Compression = Compression.NONE
@@ -139,10 +140,11 @@ def columns_of_arrays(
     null_values: np.ndarray | None = None,
     null_keys: np.ndarray | None = None,
 ) -> Records:
-    """Columns out of Arrow-like buffers: all values back to back (uint8) and n + 1 offsets into them; keys alike.
+    """Columns out of Arrow-like buffers: all values back to back (uint8) and n + 1 offsets into them; keys
+    alike.
 
-    `timestamps` are epoch milliseconds (-1: the log's choice); masks are True for null. Without `keys` every key
-    is null. Raises AppendError when keys and values together take 2 GiB or more.
+    `timestamps` are epoch milliseconds (-1: the log's choice); masks are True for null. Without `keys` every
+    key is null. Raises AppendError when keys and values together take 2 GiB or more.
     """
     count = len(timestamps)
     arena = values if keys is None else np.concatenate([values, keys])
@@ -197,8 +199,9 @@ def encode_columns(
     """Encodes `records` into batches that start at `base_offset`, in pieces of about `piece_bytes`.
 
     Records are numbered one by one, or with `keep_offsets` keep their own ascending offsets (at least
-    `base_offset`). `pool` compresses batches side by side. Raises InvalidTimestampError for a timestamp below -1
-    and AppendError for a row that leaves its arena or an offset that does not fit; earlier pieces were yielded by then.
+    `base_offset`). `pool` compresses batches side by side. Raises InvalidTimestampError for a timestamp
+    below -1 and AppendError for a row that leaves its arena or an offset that does not fit; earlier pieces
+    were yielded by then.
     """
     # writable, although nothing writes it: kernels are compiled for writable buffers once, not for both kinds
     arena, rows = np.require(records.arena, np.uint8, ["C", "W"]), records.rows
@@ -231,7 +234,9 @@ def encode_columns(
         yield _finished(out[:size], table[:count], options, pool, sealed)
 
 
-def encode_all(records: Records, base_offset: int, options: BatchOptions, *, keep_offsets: bool = False) -> bytes:
+def encode_all(
+    records: Records, base_offset: int, options: BatchOptions, *, keep_offsets: bool = False
+) -> bytes:
     """The batches of `encode_columns` as one bytes object, for small inputs."""
     pieces = encode_columns(records, base_offset, options, keep_offsets=keep_offsets)
     return b"".join(piece.data.tobytes() for piece in pieces)
@@ -248,9 +253,13 @@ def _refuse(status: int, row: int, rows: np.ndarray, batch: np.void) -> None:
     if status == kernels.TIMESTAMP_INVALID:
         bad = row + int(np.argmax(rows["timestamp"][row:] < NO_TIMESTAMP))
         stamp = int(rows["timestamp"][bad])
-        raise InvalidTimestampError(f"record {bad}: timestamp {stamp} is negative; the cleaner cannot handle it")
+        raise InvalidTimestampError(
+            f"record {bad}: timestamp {stamp} is negative; the cleaner cannot handle it"
+        )
     if status == kernels.OFFSET_INVALID:
-        raise AppendError(f"record {bad}: offset {int(rows['offset'][bad])} does not follow the one before it")
+        raise AppendError(
+            f"record {bad}: offset {int(rows['offset'][bad])} does not follow the one before it"
+        )
     raise AppendError(f"record {bad}: its key, value or headers lie outside the buffer they came with")
 
 
@@ -266,7 +275,7 @@ def _finished(
 
 def _with_checksums(data: np.ndarray, batches: np.ndarray) -> np.ndarray:
     """Fills in the checksums by the library, where the processor has no instruction for them."""
-    view = memoryview(data)
+    view = byte_view(data)
     for row in batches:
         start = int(row["position"])
         crc = checksum.crc32c(view[start + layout.ATTRIBUTES_OFFSET : start + int(row["size"])])
@@ -280,7 +289,7 @@ def _compressed(
 ) -> EncodedBatches:
     starts = batches["position"] + _HEADER_BYTES
     ends = batches["position"] + batches["size"]
-    view = memoryview(data)
+    view = byte_view(data)
     spans = list(zip(starts.tolist(), ends.tolist(), strict=True))
 
     def payload(span: tuple[int, int]) -> bytes:
@@ -292,11 +301,9 @@ def _compressed(
     table["size"] = sizes
     table["position"] = np.cumsum(sizes) - sizes
     out = np.empty(int(sizes.sum()), dtype=np.uint8)
-    target = memoryview(out)
+    target = byte_view(out)
     for i, piece in enumerate(payloads):
         at = int(table["position"][i]) + _HEADER_BYTES
         target[at : at + len(piece)] = piece
     kernels.seal_batches(out, table, crc32c_kernel.HARDWARE)
     return EncodedBatches(out if crc32c_kernel.HARDWARE else _with_checksums(out, table), table)
-
-

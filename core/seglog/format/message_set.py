@@ -1,8 +1,8 @@
 """Building messages and wrappers of magic 0 and 1 (Kafka: LegacyRecord, MemoryRecordsBuilder before 0.11).
 
 A log entry is an offset, a size and a message. A wrapper is a message whose value is a compressed run of
-entries: it has the offset of its last inner message; inner offsets are absolute for magic 0 and count from the
-first inner message for magic 1. Kafka 4 does not write these any more: conversion and tests do.
+entries: it has the offset of its last inner message; inner offsets are absolute for magic 0 and count from
+the first inner message for magic 1. Kafka 4 does not write these any more: conversion and tests do.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def encode_message(
 ) -> bytes:
     """One log entry of `magic` 0 or 1; `codec` goes into the attributes, the value is taken as it is.
 
-    With `append_time_ms` the message carries that timestamp and the LogAppendTime bit (magic 1). Headers cannot
-    be told in these formats: AppendError. A timestamp below -1 raises InvalidTimestampError.
+    With `append_time_ms` the message carries that timestamp and the LogAppendTime bit (magic 1). Headers
+    cannot be told in these formats: AppendError. A timestamp below -1 raises InvalidTimestampError.
     """
     if record.headers:
         raise AppendError(f"messages of magic {magic} have no headers")
@@ -63,7 +63,9 @@ def encode_wrapper(
     Inner messages keep their own timestamps; the wrapper has the largest of them, or the append time.
     """
     if not records or codec == Compression.NONE or codec == Compression.ZSTD:
-        raise AppendError(f"magic {magic} cannot wrap {len(records)} records with codec {Compression(codec).label}")
+        raise AppendError(
+            f"magic {magic} cannot wrap {len(records)} records with codec {Compression(codec).label}"
+        )
     first_inner = base_offset if magic == 0 else 0
     inner = b"".join(
         encode_message(record, first_inner + i, magic, append_time_ms=append_time_ms)

@@ -12,6 +12,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptRecordError
+from seglog.format.buffers import byte_view
 from seglog.format.checksum import crc32c
 from seglog.model import (
     NO_LEADER_EPOCH,
@@ -62,7 +63,7 @@ class RecordBatchHeader:
     @classmethod
     def read(cls, data: bytes | bytearray | memoryview | np.ndarray, position: int = 0) -> RecordBatchHeader:
         """The header at `position`; raises CorruptRecordError when fewer than 61 bytes are there."""
-        view = memoryview(data)
+        view = byte_view(data)
         if position < 0 or len(view) - position < _HEADER.size:
             raise CorruptRecordError("buffer", "too short for a record batch header", position)
         base_offset, length, *rest = _HEADER.unpack_from(view, position)
@@ -90,7 +91,7 @@ class RecordBatchHeader:
     def write(self, buffer: bytearray | memoryview | np.ndarray, position: int = 0) -> None:
         """Writes the 61 bytes at `position`; size and checksum are taken as they are."""
         _HEADER.pack_into(
-            memoryview(buffer),
+            byte_view(buffer),
             position,
             self.base_offset,
             self.size - layout.LOG_OVERHEAD,
@@ -142,7 +143,9 @@ class RecordBatchHeader:
 
 
 def encode_batch(header: RecordBatchHeader, payload: bytes | bytearray | memoryview) -> bytes:
-    """The batch of `header` with `payload` (encoded, perhaps compressed records); size and CRC are computed."""
+    """The batch of `header` with `payload` (encoded, perhaps compressed records); size and CRC are
+    computed.
+    """
     batch = bytearray(layout.RECORD_BATCH_OVERHEAD + len(payload))
     batch[layout.RECORD_BATCH_OVERHEAD :] = payload
     header = replace(header, size=len(batch), crc=0)

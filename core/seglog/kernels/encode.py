@@ -5,7 +5,8 @@ next record would not fit its limits, and the 61-byte header is written behind t
 
 1. measure the record; check its spans against the arena and its offset and timestamp against Kafka's rules;
 2. close the batch if it is full (records, bytes) and begin another, or stop when `out` is;
-3. write length, deltas and spans; headers are copied as they stand, from `headers_position` to the record's end;
+3. write length, deltas and spans; headers are copied as they stand, from `headers_position` to the record's
+   end;
 4. at the end of a batch: header, checksum if asked for, and a row of `layout.BATCH`.
 """
 
@@ -43,22 +44,22 @@ def _headers_size(row: np.ndarray) -> int:
     """Bytes of the encoded headers, which end where the record does; negative when that cannot be."""
     if row["header_count"] <= 0:
         return 0
-    return np.int64(row["position"]) + np.int64(row["size"]) - np.int64(row["headers_position"])
+    return int(row["position"]) + int(row["size"]) - int(row["headers_position"])
 
 
 @kernel
 def _body_size(row: np.ndarray, timestamp_delta: int, offset_delta: int, end: int) -> int:
     """Bytes of the record behind its length varint, or -1 when a span leaves the arena of `end` bytes."""
-    key_size = np.int64(row["key_size"])
-    value_size = np.int64(row["value_size"])
-    header_count = np.int64(row["header_count"])
+    key_size = int(row["key_size"])
+    value_size = int(row["value_size"])
+    header_count = int(row["header_count"])
     headers_size = _headers_size(row)
     if headers_size < 2 * header_count or header_count < 0 or key_size < -1 or value_size < -1:
         return -1
     if not (
-        _span_valid(np.int64(row["key_position"]), key_size, end)
-        and _span_valid(np.int64(row["value_position"]), value_size, end)
-        and _span_valid(np.int64(row["headers_position"]), headers_size, end)
+        _span_valid(int(row["key_position"]), key_size, end)
+        and _span_valid(int(row["value_position"]), value_size, end)
+        and _span_valid(int(row["headers_position"]), headers_size, end)
     ):
         return -1
     sizes = varint_size(key_size) + varint_size(value_size) + varint_size(header_count)
@@ -81,49 +82,53 @@ def _write_record(
     store_byte(out, p, 0)  # attributes: unused
     p = write_varint(out, p + 1, timestamp_delta)
     p = write_varint(out, p, offset_delta)
-    key_size = np.int64(row["key_size"])
+    key_size = int(row["key_size"])
     p = write_varint(out, p, key_size)
     if key_size > 0:
-        copy_bytes(arena, np.int64(row["key_position"]), out, p, key_size)
+        copy_bytes(arena, int(row["key_position"]), out, p, key_size)
         p += key_size
-    value_size = np.int64(row["value_size"])
+    value_size = int(row["value_size"])
     p = write_varint(out, p, value_size)
     if value_size > 0:
-        copy_bytes(arena, np.int64(row["value_position"]), out, p, value_size)
+        copy_bytes(arena, int(row["value_position"]), out, p, value_size)
         p += value_size
-    p = write_varint(out, p, np.int64(row["header_count"]))
+    p = write_varint(out, p, int(row["header_count"]))
     headers_size = _headers_size(row)
     if headers_size > 0:
-        copy_bytes(arena, np.int64(row["headers_position"]), out, p, headers_size)
+        copy_bytes(arena, int(row["headers_position"]), out, p, headers_size)
         p += headers_size
     return p
 
 
 @kernel
 def write_batch_header(out: np.ndarray, p: int, row: np.ndarray) -> None:
-    """Writes the 61 bytes that `row` (layout.BATCH, magic 2) describes at `p`; the caller checked the bounds."""
+    """Writes the 61 bytes that `row` (layout.BATCH, magic 2) describes at `p`; the caller checked the
+    bounds.
+    """
     store_int64(out, p, row["base_offset"])
-    store_int32(out, p + 8, np.int64(row["size"]) - _LOG_OVERHEAD)
-    store_int32(out, p + 12, np.int64(row["leader_epoch"]))
+    store_int32(out, p + 8, int(row["size"]) - _LOG_OVERHEAD)
+    store_int32(out, p + 12, int(row["leader_epoch"]))
     store_byte(out, p + 16, 2)
     store_int32(out, p + 17, row["crc"])
-    store_int16(out, p + 21, np.int64(row["attributes"]))
+    store_int16(out, p + 21, int(row["attributes"]))
     store_int32(out, p + 23, row["last_offset"] - row["base_offset"])
     store_int64(out, p + 27, row["base_timestamp"])
     store_int64(out, p + 35, row["max_timestamp"])
     store_int64(out, p + 43, row["producer_id"])
-    store_int16(out, p + 51, np.int64(row["producer_epoch"]))
-    store_int32(out, p + 53, np.int64(row["base_sequence"]))
-    store_int32(out, p + 57, np.int64(row["count"]))
+    store_int16(out, p + 51, int(row["producer_epoch"]))
+    store_int32(out, p + 53, int(row["base_sequence"]))
+    store_int32(out, p + 57, int(row["count"]))
 
 
 @kernel
 def seal_batch(out: np.ndarray, p: int, row: np.ndarray, checksum: bool) -> None:
-    """Writes the header of the batch whose records already lie behind it; with `checksum` also its CRC-32C."""
+    """Writes the header of the batch whose records already lie behind it; with `checksum` also its
+    CRC-32C.
+    """
     row["crc"] = 0
     write_batch_header(out, p, row)
     if checksum:
-        crc = crc32c(out, p + _ATTRIBUTES, p + np.int64(row["size"]))
+        crc = crc32c(out, p + _ATTRIBUTES, p + int(row["size"]))
         row["crc"] = crc
         store_int32(out, p + 17, crc)
 
@@ -132,7 +137,7 @@ def seal_batch(out: np.ndarray, p: int, row: np.ndarray, checksum: bool) -> None
 def seal_batches(out: np.ndarray, batches: np.ndarray, checksum: bool) -> None:
     """`seal_batch` for every row; positions are indexes in `out`, which the caller made large enough."""
     for i in range(len(batches)):
-        seal_batch(out, batches[i]["position"], batches[i], checksum)
+        seal_batch(out, int(batches[i]["position"]), batches[i], checksum)
 
 
 @kernel
@@ -148,7 +153,7 @@ def _begin_batch(row: np.ndarray, template: np.ndarray, position: int, done: int
     row["size"] = _OVERHEAD
     row["count"] = 0
     row["leader_epoch"] = template["leader_epoch"]
-    sequence = np.int64(template["base_sequence"])
+    sequence = int(template["base_sequence"])
     row["base_sequence"] = -1 if sequence < 0 else (sequence + done) & _INT32_MAX
     row["producer_epoch"] = template["producer_epoch"]
     row["attributes"] = template["attributes"]
@@ -158,9 +163,9 @@ def _begin_batch(row: np.ndarray, template: np.ndarray, position: int, done: int
 @kernel
 def _end_batch(out: np.ndarray, row: np.ndarray, template: np.ndarray, end: int, checksum: bool) -> None:
     row["size"] = end - row["position"]
-    if np.int64(row["attributes"]) & _TIMESTAMP_TYPE_MASK != 0:
+    if int(row["attributes"]) & _TIMESTAMP_TYPE_MASK != 0:
         row["max_timestamp"] = template["max_timestamp"]
-    seal_batch(out, row["position"], row, checksum)
+    seal_batch(out, int(row["position"]), row, checksum)
 
 
 @kernel
@@ -180,10 +185,10 @@ def encode_batches(
 
     `template` (one row) gives base offset, leader epoch, producer, sequence, attributes and, for append time,
     the max timestamp. `consecutive` numbers records from the template's base offset on; otherwise the rows'
-    own offsets count, and the first batch starts at the template's base offset, each later one at its first record.
-    `most_bytes` limits a batch as it is here, uncompressed and with its header; one record always fits.
-    Positions in `batches` are indexes in `out`. A batch that `out` cannot hold whole is left for the next call.
-    Returns (row behind the last one encoded, bytes, batches, status).
+    own offsets count, and the first batch starts at the template's base offset, each later one at its first
+    record. `most_bytes` limits a batch as it is here, uncompressed and with its header; one record always
+    fits. Positions in `batches` are indexes in `out`. A batch that `out` cannot hold whole is left for the
+    next call. Returns (row behind the last one encoded, bytes, batches, status).
     """
     end = len(arena)
     head = template[0]
@@ -195,24 +200,24 @@ def encode_batches(
     i = first
     while i < len(rows):
         row = rows[i]
-        timestamp = np.int64(row["timestamp"])
-        offset = np.int64(head["base_offset"]) + (i - first) if consecutive else np.int64(row["offset"])
+        timestamp = int(row["timestamp"])
+        offset = int(head["base_offset"]) + (i - first) if consecutive else int(row["offset"])
         if timestamp < -1:
             return done, p, count_done, TIMESTAMP_INVALID
         if not open_batch:
             if count_done == len(batches) or len(out) - p < _OVERHEAD:
                 return done, p, count_done, ENCODE_FULL
-            base_offset = offset if i > first else np.int64(head["base_offset"])
+            base_offset = offset if i > first else int(head["base_offset"])
             _begin_batch(batches[count_done], head, p, i - first, base_offset)
             batches[count_done]["base_timestamp"] = timestamp
             at = p + _OVERHEAD
             open_batch = True
         batch = batches[count_done]
-        delta = offset - np.int64(batch["base_offset"])
+        delta = offset - int(batch["base_offset"])
         started = batch["count"] > 0
         if delta < 0 or delta > _INT32_MAX or (started and offset <= batch["last_offset"]):
             return done, p, count_done, OFFSET_INVALID
-        timestamp_delta = timestamp - np.int64(batch["base_timestamp"])
+        timestamp_delta = timestamp - int(batch["base_timestamp"])
         body_size = _body_size(row, timestamp_delta, delta, end)
         if body_size < 0:
             return done, p, count_done, SPAN_INVALID
@@ -227,7 +232,7 @@ def encode_batches(
         at = _write_record(arena, row, timestamp_delta, delta, body_size, out, at)
         batch["count"] += 1
         batch["last_offset"] = offset
-        batch["max_timestamp"] = max(np.int64(batch["max_timestamp"]), timestamp)
+        batch["max_timestamp"] = max(int(batch["max_timestamp"]), timestamp)
         i += 1
     if open_batch:
         _end_batch(out, batches[count_done], head, at, checksum)
@@ -238,9 +243,9 @@ def encode_batches(
 @kernel
 def encoded_bound(rows: np.ndarray, first: int, last: int) -> int:
     """An upper bound of the bytes that `rows[first:last]` take encoded, without batch headers."""
-    total = np.int64(0)
+    total = 0
     for i in range(first, last):
         row = rows[i]
-        spans = max(np.int64(row["key_size"]), 0) + max(np.int64(row["value_size"]), 0) + max(_headers_size(row), 0)
+        spans = max(int(row["key_size"]), 0) + max(int(row["value_size"]), 0) + max(_headers_size(row), 0)
         total += spans + 31  # length 5, attributes 1, deltas 10 + 5, sizes 5 + 5
     return total + 5 * (last - first)  # header count

@@ -38,8 +38,8 @@ class RollLimits:
 class SegmentState:
     """The active segment as rolling sees it.
 
-    `first_timestamp` is the max timestamp of its first batch, negative when it has none; `created_ms` when it was
-    opened; `index_room` the entries that both indexes still take (the time index keeps one back).
+    `first_timestamp` is the max timestamp of its first batch, negative when it has none; `created_ms` when
+    it was opened; `index_room` the entries that both indexes still take (the time index keeps one back).
     """
 
     base_offset: int
@@ -93,7 +93,9 @@ def batches_before_roll(state: SegmentState, limits: RollLimits, batches: np.nda
 
 
 def _too_old(state: SegmentState, limits: RollLimits, run: np.ndarray, now_ms: int) -> np.ndarray:
-    """Which batches of a run, once the ones before them are written, come too long after the segment's first."""
+    """Which batches of a run, once the ones before them are written, come too long after the segment's
+    first.
+    """
     first_timestamp = state.first_timestamp if state.size > 0 else int(run["max_timestamp"][0])
     if first_timestamp >= 0:
         old: np.ndarray = run["max_timestamp"] - first_timestamp > limits.age_ms
@@ -103,14 +105,18 @@ def _too_old(state: SegmentState, limits: RollLimits, run: np.ndarray, now_ms: i
 
 @dataclass(slots=True)
 class FlushPolicy:
-    """Counts what was appended since the last flush; `messages` and `interval_ms` are flush.messages and flush.ms."""
+    """Counts what was appended since the last flush; `messages` and `interval_ms` are flush.messages and
+    flush.ms.
+    """
 
     messages: int
     interval_ms: int
     last_flush_ms: int
 
     def due(self, unflushed_messages: int, now_ms: int) -> bool:
-        """Whether the log must be flushed now: enough messages, or long enough ago with something unflushed."""
+        """Whether the log must be flushed now: enough messages, or long enough ago with something
+        unflushed.
+        """
         if unflushed_messages <= 0:
             return False
         return unflushed_messages >= self.messages or now_ms - self.last_flush_ms >= self.interval_ms

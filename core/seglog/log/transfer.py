@@ -1,8 +1,9 @@
-"""Sending fetched bytes to a socket without copying them through Python (Kafka: FileRecords.writeTo, MessageSetSend).
+"""Sending fetched bytes to a socket without copying them through Python (Kafka: FileRecords.writeTo,
+MessageSetSend).
 
-A send is a header that tells its size and error code, then the segment's bytes by `sendfile` where the platform
-has it, by read and send elsewhere. It remembers how far it got, so a non-blocking socket may take any part of
-it a call.
+A send is a header that tells its size and error code, then the segment's bytes by `sendfile` where the
+platform has it, by read and send elsewhere. It remembers how far it got, so a non-blocking socket may take
+any part of it a call.
 
     +-------------------+-----------------------+----------------------------------+
     | size (int32)      | error code (int16)    | bytes of the segment             |
@@ -50,7 +51,9 @@ class FileRange(Protocol):
 class MessageSetSend:
     """Sends one fetch result; an error is sent as its code and no bytes."""
 
-    def __init__(self, result: FileRange | None, error_code: int = ERROR_NONE, *, use_sendfile: bool = True) -> None:
+    def __init__(
+        self, result: FileRange | None, error_code: int = ERROR_NONE, *, use_sendfile: bool = True
+    ) -> None:
         self._file = None if result is None or error_code else result.file
         self._position = 0 if result is None else result.position
         self._size = 0 if result is None or self._file is None else result.size
@@ -102,7 +105,9 @@ class MessageSetSend:
             piece = self._file.read_at(position, min(remaining, _COPY_BYTES))
             count = target.send(piece) if piece else 0
         if count == 0:
-            raise IncompleteError(f"{self._file.path}: {remaining} bytes promised at position {position} are gone")
+            raise IncompleteError(
+                f"{self._file.path}: {remaining} bytes promised at position {position} are gone"
+            )
         return count
 
     def _by_sendfile(self, target: socket.socket, position: int, remaining: int) -> int:

@@ -1,10 +1,13 @@
-"""What a leader or a follower does to batches before they are written (Kafka: UnifiedLog.analyze…, LogValidator).
+"""What a leader or a follower does to batches before they are written (Kafka: UnifiedLog.analyze…,
+LogValidator).
 
 1. `analyze`: framing, magic, size limit and checksum of every batch; a trailing partial batch is trimmed.
 2. `validate_for_leader`: one batch if it is v2 or compressed; counts, control bits and sequences of clients;
    keys where the topic is compacted; timestamps. Then offsets, leader epoch, timestamp type and codec:
-   in place when the payload can stay as it is, otherwise rebuilt (magic 0 and 1, another codec, other deltas).
-3. `validate_for_follower`: offsets ascend and start at or behind the log end; batches of a later leader's epoch go.
+   in place when the payload can stay as it is, otherwise rebuilt (magic 0 and 1, another codec, other
+   deltas).
+3. `validate_for_follower`: offsets ascend and start at or behind the log end; batches of a later leader's
+   epoch go.
 
 Nothing is written here, and the caller's bytes are never changed.
 """
@@ -26,6 +29,7 @@ from seglog.errors import (
     RecordTooLargeError,
     UnexpectedAppendOffsetError,
 )
+from seglog.format.buffers import byte_view
 from seglog.format.builder import BatchOptions, columns, encode_columns
 from seglog.format.checksum import crc32c
 from seglog.format.columns import STATUS_REASONS, Records
@@ -63,7 +67,9 @@ class AppendRules:
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedBatches:
-    """Whole batches with right checksums: `data` (uint8) and their rows, positions counting from `data[0]`."""
+    """Whole batches with right checksums: `data` (uint8) and their rows, positions counting from
+    `data[0]`.
+    """
 
     data: np.ndarray
     batches: np.ndarray
@@ -75,7 +81,8 @@ class AnalyzedBatches:
 def analyze(data: bytes | bytearray | memoryview | np.ndarray, most_bytes: int | None) -> AnalyzedBatches:
     """Splits `data` into batches and checks framing and checksums; `most_bytes` of None checks no size.
 
-    Raises CorruptRecordError or RecordTooLargeError. A trailing partial batch is left out. The result is a copy.
+    Raises CorruptRecordError or RecordTooLargeError. A trailing partial batch is left out. The result is a
+    copy.
     """
     buffer = np.frombuffer(data, dtype=np.uint8).copy()
     scan = scan_batches(buffer, 0, len(buffer), 0)
@@ -111,13 +118,15 @@ def validate_for_leader(
 ) -> AnalyzedBatches:
     """The batch to write for client or coordinator batches, with offsets from `base_offset` on.
 
-    `append_time_ms` is now for timestamp checks and the timestamp of LogAppendTime. Raises InvalidRecordError,
-    InvalidTimestampError or RecordTooLargeError; then nothing must be written.
+    `append_time_ms` is now for timestamp checks and the timestamp of LogAppendTime. Raises
+    InvalidRecordError, InvalidTimestampError or RecordTooLargeError; then nothing must be written.
     """
     batches = analyzed.batches
     codecs = batches["attributes"] & layout.CODEC_MASK
     if len(batches) > 1 and (batches["magic"].max() >= 2 or codecs.any()):
-        raise InvalidRecordError(_WHERE, f"{len(batches)} batches in one append; a v2 or compressed append has one")
+        raise InvalidRecordError(
+            _WHERE, f"{len(batches)} batches in one append; a v2 or compressed append has one"
+        )
     if batches["magic"].min() != batches["magic"].max():
         raise InvalidRecordError(_WHERE, "the batches have different magic values")
     header = RecordBatchHeader.of_row(batches[0])
@@ -135,7 +144,9 @@ def validate_for_leader(
 
 def _check_client_batch(header: RecordBatchHeader) -> None:
     if header.base_offset != 0:
-        raise InvalidRecordError(_WHERE, f"a client's batch starts at offset 0, this one at {header.base_offset}")
+        raise InvalidRecordError(
+            _WHERE, f"a client's batch starts at offset 0, this one at {header.base_offset}"
+        )
     if header.count <= 0 or header.last_offset_delta + 1 != header.count:
         raise InvalidRecordError(
             _WHERE, f"{header.count} records, but offsets for {header.last_offset_delta + 1} of them"
@@ -183,7 +194,8 @@ def _check_records(records: Records, header: RecordBatchHeader, rules: AppendRul
 def check_timestamps(stamps: np.ndarray, rules: AppendRules, now_ms: int) -> None:
     """InvalidTimestampError unless every timestamp (int64) lies within the accepted distance from now.
 
-    Only for CreateTime; -1 is always accepted. Kafka: message.timestamp.before.max.ms, …after.max.ms (KIP-937).
+    Only for CreateTime; -1 is always accepted. Kafka: message.timestamp.before.max.ms, …after.max.ms
+    (KIP-937).
     """
     if rules.timestamp_type != TimestampType.CREATE_TIME or len(stamps) == 0:
         return
@@ -197,7 +209,8 @@ def check_timestamps(stamps: np.ndarray, rules: AppendRules, now_ms: int) -> Non
     old = stamps[(stamps != NO_TIMESTAMP) & (stamps < now_ms - rules.timestamp_before_max_ms)]
     if len(old):
         raise InvalidTimestampError(
-            f"timestamp {int(old.min())} is more than {rules.timestamp_before_max_ms} ms before now ({now_ms})"
+            f"timestamp {int(old.min())} is more than {rules.timestamp_before_max_ms} ms before now"
+            f" ({now_ms})"
         )
 
 
@@ -205,7 +218,7 @@ def _check_inner_checksums(records: Records, compressed: bool) -> None:
     """Messages inside a wrapper have checksums of their own, which the wrapper's does not replace."""
     if not compressed:
         return
-    view = memoryview(records.arena)
+    view = byte_view(records.arena)
     for position, size in zip(records.rows["position"].tolist(), records.rows["size"].tolist(), strict=True):
         stored = int.from_bytes(view[position + 12 : position + 16], "big")
         if zlib.crc32(view[position + layout.MESSAGE_MAGIC_OFFSET : position + size]) != stored:
@@ -232,7 +245,9 @@ def _in_place(
     leader_epoch: int,
     append_time_ms: int,
 ) -> AnalyzedBatches:
-    """The same payload under a changed header; the checksum is computed again only where its range changed."""
+    """The same payload under a changed header; the checksum is computed again only where its range
+    changed.
+    """
     if rules.timestamp_type == TimestampType.LOG_APPEND_TIME:
         attributes, max_timestamp = header.attributes | layout.TIMESTAMP_TYPE_MASK, append_time_ms
     else:
@@ -248,7 +263,7 @@ def _in_place(
     data = analyzed.data
     written.write(data)
     if (attributes, max_timestamp) != (header.attributes, header.max_timestamp):
-        crc = crc32c(memoryview(data)[layout.ATTRIBUTES_OFFSET :])
+        crc = crc32c(byte_view(data)[layout.ATTRIBUTES_OFFSET :])
         replace(written, crc=crc).write(data)
     return AnalyzedBatches(data, scan_batches(data, 0, len(data), 0).batches)
 
@@ -278,7 +293,9 @@ def _rebuilt(
         level=rules.compression_level,
     )
     source = columns(records.arena, records.rows)
-    (built,) = encode_columns(source, base_offset, options, piece_bytes=len(records.arena) + 64 * len(records) + 128)
+    (built,) = encode_columns(
+        source, base_offset, options, piece_bytes=len(records.arena) + 64 * len(records) + 128
+    )
     if len(built.data) > rules.max_message_bytes:
         raise RecordTooLargeError(
             f"the rebuilt batch of {len(built.data)} bytes is larger than max.message.bytes"
@@ -308,7 +325,7 @@ def validate_for_follower(
     if len(disordered):
         row = batches[disordered[0] + 1]
         raise OffsetsOutOfOrderError(
-            f"offsets {int(row['base_offset'])} to {int(row['last_offset'])} do not follow the batch before them"
+            f"offsets {int(row['base_offset'])} to {int(row['last_offset'])} do not follow the batch before"
         )
     first = first_offset_of(analyzed, int(batches["base_offset"][0]))
     if first < log_end_offset:
