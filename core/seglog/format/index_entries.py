@@ -1,0 +1,136 @@
+"""Entries of the three index files: bytes to native columns with absolute offsets, and back.
+
+Kafka: OffsetIndex, TimeIndex, AbortedTxn. Nothing is validated here: offsets may descend, positions may be
+negative; the index classes and the verifier judge.
+
+A broker preallocates offset and time indexes with zeros and trims them when it closes them. When Kafka opens
+an existing file, every whole entry in it counts, zeros of a preallocated file included; `used_entries` tells
+how many were really written. Bytes behind the last whole entry belong to no entry.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from seglog import layout
+from seglog.format.buffers import byte_view
+
+if TYPE_CHECKING:
+    from seglog.format.buffers import ByteSource
+
+# Columns in native byte order.
+OFFSET_POSITION = np.dtype([("offset", np.int64), ("position", np.int32)], align=True)
+TIMESTAMP_OFFSET = np.dtype([("timestamp", np.int64), ("offset", np.int64)], align=True)
+ABORTED_TRANSACTION = np.dtype(
+    [
+        ("producer_id", np.int64),
+        ("first_offset", np.int64),
+        ("last_offset", np.int64),
+        ("last_stable_offset", np.int64),
+        ("version", np.int16),
+    ],
+    align=True,
+)
+
+Int64Array = npt.NDArray[np.int64]
+
+
+def decode_offset_index(data: ByteSource, base_offset: int) -> np.ndarray:
+    """OFFSET_POSITION rows (absolute offset, byte position in the `.log`), one a whole entry of `data`."""
+    entries = _whole_entries(data, layout.OFFSET_INDEX_ENTRY)
+    rows = np.empty(len(entries), dtype=OFFSET_POSITION)
+    rows["offset"] = entries["relative_offset"]
+    rows["offset"] += np.int64(base_offset)
+    rows["position"] = entries["position"]
+    return rows
+
+
+def decode_time_index(data: ByteSource, base_offset: int) -> np.ndarray:
+    """TIMESTAMP_OFFSET rows (epoch milliseconds, absolute offset), one a whole entry of `data`."""
+    entries = _whole_entries(data, layout.TIME_INDEX_ENTRY)
+    rows = np.empty(len(entries), dtype=TIMESTAMP_OFFSET)
+    rows["timestamp"] = entries["timestamp"]
+    rows["offset"] = entries["relative_offset"]
+    rows["offset"] += np.int64(base_offset)
+    return rows
+
+
+def decode_transaction_index(data: ByteSource) -> np.ndarray:
+    """ABORTED_TRANSACTION rows, one a whole entry of `data`; its offsets are absolute on disk already."""
+    entries = _whole_entries(data, layout.TRANSACTION_INDEX_ENTRY)
+    rows = np.empty(len(entries), dtype=ABORTED_TRANSACTION)
+    for name in ABORTED_TRANSACTION.names or ():
+        rows[name] = entries[name]
+    return rows
+
+
+def encode_offset_index(offsets: npt.ArrayLike, positions: npt.ArrayLike, base_offset: int) -> bytes:
+    """The bytes of an offset index from absolute offsets and byte positions.
+
+    Raises `ValueError` for an offset outside [base_offset, base_offset + 2^31-1], or a position that does not
+    fit an int32.
+    """
+    position = np.asarray(positions, dtype=np.int64)
+    relative = _relative(offsets, base_offset)
+    if len(position) and not 0 <= position.min() <= position.max() <= layout.INT32_MAX:
+        raise ValueError("a position does not fit an offset index")
+    entries = np.empty(len(relative), dtype=layout.OFFSET_INDEX_ENTRY)
+    entries["relative_offset"], entries["position"] = relative, position
+    return entries.tobytes()
+
+
+def encode_time_index(timestamps: npt.ArrayLike, offsets: npt.ArrayLike, base_offset: int) -> bytes:
+    """The bytes of a time index from epoch milliseconds and absolute offsets; `ValueError` as above."""
+    relative = _relative(offsets, base_offset)
+    entries = np.empty(len(relative), dtype=layout.TIME_INDEX_ENTRY)
+    entries["timestamp"], entries["relative_offset"] = np.asarray(timestamps, dtype=np.int64), relative
+    return entries.tobytes()
+
+
+def encode_transaction_index(rows: np.ndarray) -> bytes:
+    """The bytes of a transaction index from ABORTED_TRANSACTION rows."""
+    entries = np.empty(len(rows), dtype=layout.TRANSACTION_INDEX_ENTRY)
+    for name in ABORTED_TRANSACTION.names or ():
+        entries[name] = rows[name]
+    return entries.tobytes()
+
+
+def aborted_transaction(
+    producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int
+) -> np.ndarray:
+    """One ABORTED_TRANSACTION row (shape (1,)) of the version Kafka writes."""
+    return np.array(
+        [(producer_id, first_offset, last_offset, last_stable_offset, 0)], dtype=ABORTED_TRANSACTION
+    )
+
+
+def used_entries(rows: np.ndarray, base_offset: int) -> int:
+    """How many of the rows of an offset or time index were written; the rest is a zeroed tail.
+
+    A zero entry reads (base offset, position 0) or (timestamp 0, base offset). The first entry of an offset
+    index never has position 0, so that a zero entry is always padding there. In a time index the very first
+    entry may be genuine (a batch of one record at timestamp 0), which cannot be told from padding; being
+    counted as padding does no harm, as it says nothing that an empty index would not.
+    """
+    if rows.dtype == OFFSET_POSITION:
+        padding = (rows["offset"] == base_offset) & (rows["position"] == 0)
+    else:
+        padding = (rows["timestamp"] == 0) & (rows["offset"] == base_offset)
+    written = np.flatnonzero(~padding)
+    return int(written[-1]) + 1 if len(written) else 0
+
+
+def _whole_entries(data: ByteSource, dtype: np.dtype[np.void]) -> np.ndarray:
+    view = byte_view(data)
+    return np.frombuffer(view[: len(view) // dtype.itemsize * dtype.itemsize], dtype=dtype)
+
+
+def _relative(offsets: npt.ArrayLike, base_offset: int) -> Int64Array:
+    absolute = np.asarray(offsets, dtype=np.int64)
+    least, most = base_offset, base_offset + layout.INT32_MAX
+    if len(absolute) and not least <= int(absolute.min()) <= int(absolute.max()) <= most:
+        raise ValueError(f"an offset does not fit an index that starts at {base_offset}")
+    return absolute - np.int64(base_offset)
