@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.support.kafka.java import JavaMissing, find_java, kafka_classpath
+from tests.support.kafka.jvm import JavaMissing, find_java, kafka_classpath
 
 
 def require_java() -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tests.support.kafka.java import find_java, kafka_classpath
+from tests.support.kafka.jvm import find_java, kafka_classpath
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from tests.support.kafka.java import find_java, kafka_classpath
+from tests.support.kafka.jvm import find_java, kafka_classpath
 
 Answer = dict[str, Any]
 Rows = list[dict[str, Any]]
@@ -86,7 +86,7 @@ class KafkaHarness:
         return [json.loads(line) for line in self.list_lines(path, **options)]
 
     def list_lines(self, path: Path, **options: Any) -> Lines:
-        """The same as canonical JSON text: what `digest` is the SHA-256 of, with a newline after every line."""
+        """The same as canonical JSON text; `digest` is the SHA-256 of these with a newline after each."""
         lines: Lines = []
         self._ask("list", lines, path=path, **options)
         return lines
