@@ -1,7 +1,9 @@
 """Compressed record sets: the framings that Kafka writes, and everything that Kafka reads.
 
 Kafka: Compression, Lz4BlockInputStream, Lz4BlockOutputStream; snappy-java's SnappyInputStream. The raw codecs
-are cramjam's and zlib's, which release the GIL; the xerial and LZ4 framings are here.
+are cramjam's, zlib's and zstandard's, which release the GIL; the xerial and LZ4 framings are here. zstandard
+serves the zstd batches of ordinary size, because it keeps its context from batch to batch: measured on 16 KiB
+batches it takes half the time that a fresh context takes each.
 
 Output is bounded by the caller's buffer or `limit`: a stream that expands without end stops there with
 `DecompressionError.too_large`, and never makes memory grow beyond that.
@@ -10,6 +12,7 @@ Output is bounded by the caller's buffer or `limit`: a stream that expands witho
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -17,6 +20,7 @@ from typing import TYPE_CHECKING
 import cramjam
 import numpy as np
 import numpy.typing as npt
+import zstandard
 
 from seglog.format.buffers import byte_view
 from seglog.kernels.xxhash import xxh32
@@ -42,6 +46,8 @@ _LZ4_FAST_LEVEL = 9  # Kafka: level 9 names the fast compressor, the others the 
 _GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _ZSTD_LEVEL = 3
+_ZSTD_ORDINARY_RATIO = 16
+_ZSTD_ORDINARY_BYTES = 4096
 
 _OUTPUT_FULL = "failed to write whole buffer"  # how cramjam's streams report an output that ended
 
@@ -73,7 +79,7 @@ def decompress_into(
         if codec == Compression.LZ4:
             return _lz4_into(view, room, magic)
         if codec == Compression.ZSTD:
-            return int(cramjam.zstd.decompress_into(view, room))
+            return _zstd_into(view, room)
         if codec == Compression.SNAPPY:
             return _snappy_into(view, room)
         if codec == Compression.GZIP:
@@ -118,10 +124,7 @@ def compress(codec: int, data: ByteSource, *, magic: int = 2, level: int | None 
     if codec == Compression.LZ4:
         return _lz4_frame(view, magic, _LZ4_FAST_LEVEL if level is None else level)
     if codec == Compression.ZSTD:
-        # The streaming compressor leaves the content size out of the frame, as Kafka's does.
-        compressor = cramjam.zstd.Compressor(_ZSTD_LEVEL if level is None else level)
-        compressor.compress(bytes(view))
-        return bytes(compressor.finish())
+        return _zstd.compressor(_ZSTD_LEVEL if level is None else level).compress(view)
     if codec == Compression.SNAPPY:
         return _xerial_stream(view)
     if codec == Compression.GZIP:
@@ -225,6 +228,41 @@ def _snappy_block_into(block: memoryview, out: memoryview) -> int:
     if cramjam.snappy.decompress_raw_len(block) > len(out):
         raise _DoesNotFitError
     return int(cramjam.snappy.decompress_raw_into(block, out))
+
+
+# --- zstd -----------------------------------------------------------------------------------------------
+
+class _ZstdContexts(threading.local):
+    """A thread's own contexts: one serves one thread at a time."""
+
+    def __init__(self) -> None:
+        self.decompressor = zstandard.ZstdDecompressor()
+        self.compressors: dict[int, zstandard.ZstdCompressor] = {}
+
+    def compressor(self, level: int) -> zstandard.ZstdCompressor:
+        """The compressor of a level; as Kafka's, its frames tell neither content size nor checksum."""
+        if level not in self.compressors:
+            self.compressors[level] = zstandard.ZstdCompressor(
+                level=level, write_content_size=False, write_checksum=False
+            )
+        return self.compressors[level]
+
+
+_zstd = _ZstdContexts()
+
+
+def _zstd_into(data: memoryview, room: memoryview) -> int:
+    """One frame of ordinary expansion goes through the kept context, anything else through the stream decoder."""
+    expected = min(len(room), _ZSTD_ORDINARY_RATIO * len(data) + _ZSTD_ORDINARY_BYTES)
+    try:
+        if zstandard.frame_content_size(data) > expected:
+            return int(cramjam.zstd.decompress_into(data, room))
+        out = _zstd.decompressor.decompress(data, max_output_size=expected, allow_extra_data=False)
+    except zstandard.ZstdError:
+        # Several frames, more output than expected, or damage: the stream decoder tells them apart.
+        return int(cramjam.zstd.decompress_into(data, room))
+    room[: len(out)] = out
+    return len(out)
 
 
 # --- lz4 ------------------------------------------------------------------------------------------------
