@@ -123,6 +123,19 @@ def _prefetch_interpreted(array: Any, index: int) -> None:
     """A hint to the processor's cache, which interpreted code cannot give."""
 
 
+def _multiply_high_interpreted(a: int, b: int) -> int:
+    """The upper 64 bits of the product of two unsigned words, as int64."""
+    word = ((int(a) & 0xFFFFFFFFFFFFFFFF) * (int(b) & 0xFFFFFFFFFFFFFFFF)) >> 64
+    return word - (1 << 64) if word >> 63 else word
+
+
+def _multiply_fold_interpreted(a: int, b: int) -> int:
+    """Both halves of the 128-bit product of two unsigned words, XORed, as int64."""
+    product = (int(a) & 0xFFFFFFFFFFFFFFFF) * (int(b) & 0xFFFFFFFFFFFFFFFF)
+    word = (product ^ product >> 64) & 0xFFFFFFFFFFFFFFFF
+    return word - (1 << 64) if word >> 63 else word
+
+
 def _check(data: Any, i: int, size: int) -> None:
     """Interpreted loads and stores check what compiled ones trust, so tests without the JIT find a missing bound."""
     if i < 0 or size < 0 or i + size > len(data):
@@ -223,6 +236,19 @@ if COMPILED:
 
         return _types.void(source, _types.int64, target, _types.int64, _types.int64), generate
 
+    def _make_multiply(fold: bool) -> Any:
+        @_intrinsic
+        def multiply(typing_context: Any, a: Any, b: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                i64, i128 = _ir.IntType(64), _ir.IntType(128)
+                product = builder.mul(*(builder.zext(argument, i128) for argument in arguments))
+                high = builder.trunc(builder.lshr(product, _ir.Constant(i128, 64)), i64)
+                return builder.xor(high, builder.trunc(product, i64)) if fold else high
+
+            return _types.int64(_types.int64, _types.int64), generate
+
+        return multiply
+
     def _make_crc32c_word() -> Any:
         @_intrinsic
         def crc32c_word_compiled(typing_context: Any, crc: Any, word: Any) -> Any:
@@ -246,6 +272,11 @@ crc32c_word: Any = _make_crc32c_word() if HAS_CRC32C_INSTRUCTION else _crc32c_wo
 
 # Asks the processor to fetch `array[index]`, which a probe will write soon.
 prefetch: Any = _prefetch_compiled if COMPILED else _prefetch_interpreted
+
+# The 128-bit product of two unsigned words: its upper half (which maps a hash to a range), and both halves XORed
+# (which mixes, as in wyhash). Arguments and results are int64.
+multiply_high: Any = _make_multiply(fold=False) if COMPILED else _multiply_high_interpreted
+multiply_fold: Any = _make_multiply(fold=True) if COMPILED else _multiply_fold_interpreted
 
 _make_load = _make_compiled_load if COMPILED else _make_interpreted_load
 
