@@ -1,0 +1,83 @@
+"""Producer snapshots: bytes to entries and back (`<offset>.snapshot`).
+
+Kafka: ProducerStateManager.readSnapshot and writeSnapshot. A snapshot holds one entry a producer, with the
+last batch alone of those that memory keeps, in no order.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import CorruptSnapshotError
+from seglog.format.buffers import byte_view
+from seglog.format.checksum import crc32c
+from seglog.model import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from seglog.format.buffers import ByteSource
+
+NO_OFFSET = -1
+NO_COORDINATOR_EPOCH = -1
+
+_VERSION = struct.Struct(">h")
+_HEADER = struct.Struct(">hIi")  # version, checksum of what follows it, number of entries
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerEntry:
+    """One producer, in the file's order of fields.
+
+    `last_offset` is that of its last data record (-1 for none), `offset_delta` counts back from it to the
+    first record of that batch. `timestamp` is in epoch milliseconds. `current_txn_first_offset` is -1 outside
+    a transaction.
+    """
+
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    last_sequence: int = NO_SEQUENCE
+    last_offset: int = NO_OFFSET
+    offset_delta: int = 0
+    timestamp: int = NO_TIMESTAMP
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    current_txn_first_offset: int = NO_OFFSET
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """The file's bytes; without entries, the ten of the header. `OverflowError` for a number out of range."""
+    fields = layout.SNAPSHOT_ENTRY.names or ()
+    rows = np.array(
+        [tuple(getattr(entry, name) for name in fields) for entry in entries], dtype=layout.SNAPSHOT_ENTRY
+    )
+    body = struct.pack(">i", len(rows)) + rows.tobytes()
+    return struct.pack(">hI", layout.SNAPSHOT_VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(data: ByteSource, path: Path | str) -> tuple[ProducerEntry, ...]:
+    """The entries in the file's order.
+
+    Raises `CorruptSnapshotError` (with `path` and the byte position) for an unknown version, a wrong
+    checksum, or a number of entries that is not the one the size allows. The checksum covers the whole file,
+    so that a file with bytes behind its entries is corrupt too.
+    """
+    view = byte_view(data)
+    if len(view) >= _VERSION.size and _VERSION.unpack_from(view)[0] != layout.SNAPSHOT_VERSION:
+        raise CorruptSnapshotError(path, f"unknown version {_VERSION.unpack_from(view)[0]}", 0)
+    if len(view) < layout.SNAPSHOT_HEADER:
+        raise CorruptSnapshotError(path, f"{len(view)} bytes are too few for a header", 0)
+    _, stored, count = _HEADER.unpack_from(view)
+    computed = crc32c(view[layout.SNAPSHOT_COUNT_OFFSET :])
+    if stored != computed:
+        reason = f"the checksum is {stored}, the contents give {computed}"
+        raise CorruptSnapshotError(path, reason, layout.SNAPSHOT_CRC_OFFSET)
+    body = view[layout.SNAPSHOT_HEADER :]
+    if count < 0 or count * layout.SNAPSHOT_ENTRY.itemsize != len(body):
+        reason = f"{count} entries are announced, {len(body)} bytes follow"
+        raise CorruptSnapshotError(path, reason, layout.SNAPSHOT_COUNT_OFFSET)
+    return tuple(ProducerEntry(*row) for row in np.frombuffer(body, dtype=layout.SNAPSHOT_ENTRY).tolist())
