@@ -1,0 +1,259 @@
+"""Topic and broker configuration as the KRaft controller wrote it: `__cluster_metadata-0` of a log directory.
+
+1. The newest complete snapshot (`<offset>-<epoch>.checkpoint`) is replayed, then the log from its offset on.
+2. Of the metadata records only five kinds matter: TOPIC_RECORD, CONFIG_RECORD, REMOVE_TOPIC_RECORD, and the
+   markers of metadata transactions (KIP-868), which hold records back until they end or drop them on abort.
+3. A batch that is damaged ends the replay, and `problems` says so: what came before still counts.
+
+Kafka: MetadataLoader, ConfigurationsDelta, TopicsDelta; generated messages ConfigRecord, TopicRecord,
+RemoveTopicRecord; framing by MetadataRecordSerde (unsigned varints: frame version, api key, version).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.format.columns import Records
+from seglog.format.decoder import checksums_valid, decode_records
+from seglog.format.filenames import CLUSTER_METADATA_TOPIC
+from seglog.log.listing import list_partition
+from seglog.log.scan import Chunk, EndReason, SegmentScan
+from seglog.storage.filesystem import FileSystem
+
+TOPIC_RECORD = 2
+CONFIG_RECORD = 4
+REMOVE_TOPIC_RECORD = 9
+BEGIN_TRANSACTION_RECORD = 23
+END_TRANSACTION_RECORD = 24
+ABORT_TRANSACTION_RECORD = 25
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+CLUSTER_DEFAULT = ""  # the name of the broker resource that every broker inherits
+
+_KINDS = (
+    TOPIC_RECORD,
+    CONFIG_RECORD,
+    REMOVE_TOPIC_RECORD,
+    BEGIN_TRANSACTION_RECORD,
+    END_TRANSACTION_RECORD,
+    ABORT_TRANSACTION_RECORD,
+)
+_FRAME_VERSION = 1
+_TOPIC_ID_BYTES = 16
+_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredValue:
+    """A configuration value, and the record that set it: a file and an offset in the metadata log."""
+
+    value: str
+    path: Path
+    offset: int
+
+
+@dataclass(slots=True)
+class ClusterMetadata:
+    """What the controller's log says of configuration.
+
+    `topics` maps a topic to its own values by Kafka's key, `brokers` a broker id as text (CLUSTER_DEFAULT:
+    all brokers) to its dynamic values. `topic_ids` maps names of existing topics to their 16-byte ids.
+    `end_offset` is the offset after the last record taken, `problems` are sentences about what could not be
+    read.
+    """
+
+    directory: Path
+    topics: dict[str, dict[str, StoredValue]] = field(default_factory=dict)
+    brokers: dict[str, dict[str, StoredValue]] = field(default_factory=dict)
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
+    end_offset: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def topic_values(self, topic: str) -> dict[str, StoredValue]:
+        """The topic's own values; empty when it has none."""
+        return self.topics.get(topic, {})
+
+    def broker_values(self, node_id: int | None = None) -> dict[str, StoredValue]:
+        """Dynamic broker values: the cluster's defaults, overlaid by those of `node_id`."""
+        own = {} if node_id is None else self.brokers.get(str(node_id), {})
+        return {**self.brokers.get(CLUSTER_DEFAULT, {}), **own}
+
+
+@dataclass(frozen=True, slots=True)
+class _MetadataRecord:
+    kind: int
+    body: bytes
+    offset: int
+    path: Path
+
+
+def read_cluster_metadata(fs: FileSystem, log_directory: Path) -> ClusterMetadata | None:
+    """The configuration in `log_directory`'s own metadata log; None when it has no such log.
+
+    Nothing is created or locked. Damage is told in `problems`, never raised.
+    """
+    directory = log_directory / f"{CLUSTER_METADATA_TOPIC}-0"
+    status = fs.status(directory)
+    if status is None or not status.is_directory:
+        return None
+    replay = _Replay(ClusterMetadata(directory))
+    snapshot = _newest_snapshot(fs, directory)
+    if snapshot is not None:
+        path, offset = snapshot
+        replay.read(fs, path, 0)
+        replay.metadata.end_offset = offset
+    start = replay.metadata.end_offset
+    segments = list_partition(fs, directory).segments
+    for segment, following in zip(segments, (*segments[1:], None), strict=True):
+        ends_before = following is not None and following.base_offset <= start
+        if not ends_before and not replay.read(fs, segment.log, start):
+            break
+    return replay.metadata
+
+
+def _newest_snapshot(fs: FileSystem, directory: Path) -> tuple[Path, int] | None:
+    """The newest finished snapshot and the offset it stands for (`.part` files are unfinished)."""
+    found = [
+        (match[1], match[2], name) for name in fs.list(directory) if (match := _SNAPSHOT.fullmatch(name))
+    ]
+    if not found:
+        return None
+    offset, _, name = max(found)
+    return directory / name, int(offset)
+
+
+class _Replay:
+    """Applies metadata records in order; holds those of an open transaction back."""
+
+    def __init__(self, metadata: ClusterMetadata) -> None:
+        self.metadata = metadata
+        self._held: list[_MetadataRecord] | None = None
+
+    def read(self, fs: FileSystem, path: Path, start: int) -> bool:
+        """Replays the records of `path` from offset `start` on; False where damage ended it."""
+        scan = SegmentScan(fs, path)
+        for chunk in scan:
+            for record in self._records(chunk, start):
+                self._take(record)
+            if not self._whole(chunk):
+                return False
+        if scan.end is not None and scan.end.reason is not EndReason.COMPLETE:
+            self._problem(path, scan.end.position, scan.end.reason.value)
+            return False
+        return True
+
+    def _whole(self, chunk: Chunk) -> bool:
+        """False, and a problem noted, when a batch of the chunk fails its checksum."""
+        valid = checksums_valid(chunk.data, chunk.batches, chunk.position)
+        if valid.all():
+            return True
+        position = int(chunk.batches["position"][np.argmin(valid)])
+        self._problem(chunk.path, position, "the batch fails its checksum")
+        return False
+
+    def _records(self, chunk: Chunk, start: int) -> Iterator[_MetadataRecord]:
+        valid = checksums_valid(chunk.data, chunk.batches, chunk.position)
+        good = len(valid) if valid.all() else int(np.argmin(valid))
+        batches = chunk.batches[:good]
+        if good:
+            self.metadata.end_offset = max(self.metadata.end_offset, int(batches["last_offset"][-1]) + 1)
+        data_batches = batches[(batches["attributes"] & layout.CONTROL_MASK) == 0]
+        for records in decode_records(chunk.data, data_batches, chunk.position):
+            if records.status.any():
+                position = int(records.batches["position"][np.argmax(records.status != 0)])
+                self._problem(chunk.path, position, "the records of the batch cannot be decoded")
+            yield from _of_interest(records, chunk.path, start)
+
+    def _take(self, record: _MetadataRecord) -> None:
+        if record.kind == BEGIN_TRANSACTION_RECORD:
+            self._held = []
+        elif record.kind == ABORT_TRANSACTION_RECORD:
+            self._held = None
+        elif record.kind == END_TRANSACTION_RECORD:
+            held, self._held = self._held or [], None
+            for each in held:
+                self._apply(each)
+        elif self._held is not None:
+            self._held.append(record)
+        else:
+            self._apply(record)
+
+    def _apply(self, record: _MetadataRecord) -> None:
+        try:
+            if record.kind == CONFIG_RECORD:
+                self._configure(record)
+            elif record.kind == TOPIC_RECORD:
+                name, at = _compact_string(record.body, 0)
+                self.metadata.topic_ids[name or ""] = _exactly(record.body, at, _TOPIC_ID_BYTES)
+            else:
+                self._remove_topic(_exactly(record.body, 0, _TOPIC_ID_BYTES))
+        except ValueError as error:
+            self.metadata.problems.append(f"{record.path}: offset {record.offset}: {error}")
+
+    def _configure(self, record: _MetadataRecord) -> None:
+        """A null value takes the key back."""
+        resource = _exactly(record.body, 0, 1)[0]
+        resource_name, at = _compact_string(record.body, 1)
+        key, at = _compact_string(record.body, at)
+        value, _ = _compact_string(record.body, at)
+        owners = {TOPIC_RESOURCE: self.metadata.topics, BROKER_RESOURCE: self.metadata.brokers}.get(resource)
+        if owners is None or key is None:
+            return  # another kind of resource: nothing here asks for it
+        values = owners.setdefault(resource_name or CLUSTER_DEFAULT, {})
+        if value is None:
+            values.pop(key, None)
+        else:
+            values[key] = StoredValue(value, record.path, record.offset)
+
+    def _remove_topic(self, topic_id: bytes) -> None:
+        for name in [name for name, known in self.metadata.topic_ids.items() if known == topic_id]:
+            del self.metadata.topic_ids[name]
+            self.metadata.topics.pop(name, None)
+
+    def _problem(self, path: Path, position: int, reason: str) -> None:
+        self.metadata.problems.append(f"{path}: position {position}: {reason}; what follows was not read")
+
+
+def _of_interest(records: Records, path: Path, start: int) -> Iterator[_MetadataRecord]:
+    """The records that `_Replay` knows, from offset `start` on; api keys below 128 take one byte."""
+    rows, arena = records.rows, records.arena
+    long_enough = rows["value_size"] >= 3
+    at = np.where(long_enough, rows["value_position"], 0).astype(np.int64)
+    wanted = long_enough & (rows["offset"] >= start)
+    if len(arena):
+        wanted &= (arena[at] == _FRAME_VERSION) & np.isin(arena[np.minimum(at + 1, len(arena) - 1)], _KINDS)
+    for i in np.flatnonzero(wanted).tolist():
+        value = records.value(i) or b""
+        yield _MetadataRecord(value[1], value[3:], int(rows["offset"][i]), path)
+
+
+def _compact_string(body: bytes, at: int) -> tuple[str | None, int]:
+    """A compact nullable string and the position behind it (KIP-482: varint of length + 1, 0 for null)."""
+    length, at = _unsigned_varint(body, at)
+    if length == 0:
+        return None, at
+    return _exactly(body, at, length - 1).decode("utf-8", "surrogateescape"), at + length - 1
+
+
+def _unsigned_varint(body: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 7 * layout.MAX_VARINT_BYTES, 7):
+        byte = _exactly(body, at, 1)[0]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a metadata record holds a malformed number")
+
+
+def _exactly(body: bytes, at: int, size: int) -> bytes:
+    if at + size > len(body):
+        raise ValueError("a metadata record is cut short")
+    return body[at : at + size]

@@ -1,0 +1,5 @@
+"""`python -m seglog_cli`: the same as `seglog`."""
+
+from seglog_cli.app import main
+
+main()

@@ -1,0 +1,105 @@
+"""The command `seglog`: its commands in the order of a working day, and the frame around them.
+
+A command is one line in COMMANDS and one module in `commands/` whose `run` (or, for a group, `app`) is
+registered. Only the modules that an invocation needs are imported: the named command's, or all of them for
+the list that `seglog --help` shows; none imports the engine before it runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from seglog_cli.console import Console
+from seglog_cli.failures import UsageError, report, signals_raise
+from seglog_cli.help import HelpOption
+from seglog_cli.options import CONTEXT
+
+COMMANDS = (
+    "ls",
+    "append",
+    "read",
+    "dump",
+    "verify",
+    "truncate",
+    "recover",
+    "reindex",
+    "dump-log",
+    "config",
+)
+
+SUMMARY = """Apache Kafka's log engine outside the broker.
+
+Appends to, reads, dumps, verifies, repairs, recovers, retains and cleans partition logs on disk.
+PATH is a segment or any other log file, a partition directory, or a log directory.
+
+`seglog COMMAND --help` tells more, and `man seglog` about exit codes, configuration and files.
+"""
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"seglog {version('seglog')}")
+        raise typer.Exit
+
+
+def build(names: Sequence[str] = COMMANDS) -> typer.Typer:
+    """The application with the named commands."""
+    app = typer.Typer(
+        name="seglog",
+        help=SUMMARY,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings=CONTEXT,
+    )
+    app.callback()(_root)
+    for name in names:
+        module = importlib.import_module(f"seglog_cli.commands.{name.replace('-', '_')}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name, context_settings=CONTEXT)(module.run)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line and ends the process with the exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    with signals_raise():
+        code = run(given)
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs the command line; returns the exit code."""
+    given = list(arguments) or ["--help"]
+    try:
+        app = build(given[:1] if given[0] in COMMANDS else COMMANDS)
+        code = app(args=given, prog_name="seglog", standalone_mode=False)
+        sys.stdout.flush()
+    except typer.TyperException as error:
+        command = f"seglog {given[0]}" if given[0] in COMMANDS else "seglog"
+        return _report(given, UsageError(f"{error.format_message()} (see {command} --help)"))
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (nothing leaves the process as a
+    traceback) return _report(given, error) return code if isinstance(code, int) else 0
+
+
+def _report(arguments: Sequence[str], error: BaseException) -> int:
+    """For what goes wrong outside a command, where no option has been parsed."""
+    return report(Console(as_json="--json" in arguments, verbose=int("-v" in arguments)), error)
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
+    ] = False,
+    show_help: HelpOption = False,
+) -> None:
+    """Holds the options that stand before a command."""

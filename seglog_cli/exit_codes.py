@@ -1,0 +1,49 @@
+"""Exit codes: a contract with scripts (design: the command line). One name a code, its meaning beside it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process ends with; `meaning` is the sentence that the manual prints."""
+
+    DONE = 0
+    FOUND = 1
+    USAGE = 2
+    INCOMPLETE = 3
+    REPAIRED = 4
+    REPAIRED_IN_PART = 5
+    NOT_A_LOG = 10
+    LOCKED = 11
+    REFUSED = 12
+    UNSUPPORTED = 13
+    INTERNAL = 70
+    IO_ERROR = 74
+    INTERRUPTED = 130
+    PIPE_CLOSED = 141
+    TERMINATED = 143
+
+    @property
+    def meaning(self) -> str:
+        """One line for the manual."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    ExitCode.DONE: "done, and nothing is wrong",
+    ExitCode.FOUND: "something was found: damage, a difference, or with --check a plan that is not empty",
+    ExitCode.USAGE: "wrong usage: an option, a configuration key or an input line",
+    ExitCode.INCOMPLETE: "incomplete: some of the input could not be read",
+    ExitCode.REPAIRED: "damage was found and all of it repaired",
+    ExitCode.REPAIRED_IN_PART: "damage was found and repaired in part",
+    ExitCode.NOT_A_LOG: "no Kafka log there",
+    ExitCode.LOCKED: "locked by a broker or by another seglog",
+    ExitCode.REFUSED: "refused: not enough disk or memory, a safety gate, or records the log does not take",
+    ExitCode.UNSUPPORTED: "an unsupported format, codec or feature, or an extra that is not installed",
+    ExitCode.INTERNAL: "an internal error: a defect of seglog",
+    ExitCode.IO_ERROR: "an error of the operating system while reading or writing",
+    ExitCode.INTERRUPTED: "interrupted (SIGINT); what is on disk is consistent",
+    ExitCode.PIPE_CLOSED: "the reader of the output closed the pipe",
+    ExitCode.TERMINATED: "terminated (SIGTERM); what is on disk is consistent",
+}

@@ -1,0 +1,155 @@
+"""The one place where an error becomes a message and an exit code.
+
+Commands let errors pass. `guard` runs a command, catches what it raises and says it as one sentence on
+stderr; with `--json` the last line of stderr is `{"type":"exit_error",…}`. What is not expected is a defect
+of seglog: exit code 70, and the traceback only with `-v`. A closed pipe ends quietly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+from seglog import errors
+from seglog_cli.console import Console, json_line
+from seglog_cli.exit_codes import ExitCode
+
+# The first class that fits decides.
+CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
+    (errors.ConfigError, ExitCode.USAGE),
+    (errors.OffsetOutOfRangeError, ExitCode.USAGE),
+    (errors.NotALogError, ExitCode.NOT_A_LOG),
+    (errors.LockedError, ExitCode.LOCKED),
+    (errors.RefusedError, ExitCode.REFUSED),
+    (errors.AppendError, ExitCode.REFUSED),
+    (errors.UnsupportedError, ExitCode.UNSUPPORTED),
+    (errors.IncompleteError, ExitCode.INCOMPLETE),
+    (errors.CorruptionError, ExitCode.FOUND),
+    (errors.SegmentOffsetOverflowError, ExitCode.FOUND),
+    (errors.SeglogError, ExitCode.REFUSED),
+    (MemoryError, ExitCode.REFUSED),
+    (BrokenPipeError, ExitCode.PIPE_CLOSED),
+    (OSError, ExitCode.IO_ERROR),
+    (KeyboardInterrupt, ExitCode.INTERRUPTED),
+)
+
+# Packages of extras: what is missing says what to install.
+EXTRAS = {"pyspark": "spark", "pandas": "spark", "pyarrow": "arrow"}
+
+
+class UsageError(errors.SeglogError):
+    """Options that do not go together, or an argument that cannot be; exit code 2."""
+
+
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM, raised in the main thread so that every `with` and `finally` on the way out runs."""
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """The exit code of an error that left a command."""
+    if isinstance(error, UsageError):
+        return ExitCode.USAGE
+    if isinstance(error, TerminatedError):
+        return ExitCode.TERMINATED
+    if missing_extra(error) is not None:
+        return ExitCode.UNSUPPORTED
+    return next((code for kind, code in CODES if isinstance(error, kind)), ExitCode.INTERNAL)
+
+
+def message_of(error: BaseException) -> str:
+    """One sentence for an operator."""
+    extra = missing_extra(error)
+    if extra is not None:
+        return f"this needs an extra that is not installed: pip install 'seglog[{extra}]'"
+    if isinstance(error, errors.SeglogError):
+        return str(error)
+    if isinstance(error, TerminatedError):
+        return "terminated; what is on disk is consistent"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; what is on disk is consistent"
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {error}" if str(error) else "not enough memory"
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        return f"{error.filename}: {reason}" if error.filename is not None else reason
+    what = f"{type(error).__name__}: {error}"
+    return f"internal error: {what} (run again with -v for the traceback, and please report it)"
+
+
+def missing_extra(error: BaseException) -> str | None:
+    """The extra that would bring the package that could not be imported, or None."""
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    return EXTRAS.get(error.name.partition(".")[0])
+
+
+def guard(console: Console, run: Callable[[], int | None]) -> int:
+    """Runs a command; returns its exit code, or that of the error that left it."""
+    try:
+        code = run() or ExitCode.DONE
+        console.flush()
+    except (Exception, KeyboardInterrupt) as error:
+        if _is_frame_exit(error):
+            raise
+        return report(console, error)
+    return int(code)
+
+
+def report(console: Console, error: BaseException) -> int:
+    """Says on stderr what went wrong; returns the exit code."""
+    code = exit_code_of(error)
+    if code is ExitCode.PIPE_CLOSED:
+        discard_stdout()
+        return int(code)
+    with contextlib.suppress(BrokenPipeError):
+        if console.verbose and code in (ExitCode.INTERNAL, ExitCode.IO_ERROR):
+            sys.stderr.write("".join(traceback.format_exception(error)))
+        console.error(message_of(error))
+        if console.as_json:
+            sys.stderr.write(json_line(exit_error(code, error)) + "\n")
+    return int(code)
+
+
+def exit_error(code: ExitCode, error: BaseException) -> dict[str, object]:
+    """The last line of stderr under `--json`: the code, the error's class and what it knows."""
+    record: dict[str, object] = {"type": "exit_error", "code": int(code), "error": type(error).__name__}
+    record["message"] = message_of(error)
+    for name in ("path", "position", "first_offset", "last_offset", "offset", "pid"):
+        value = getattr(error, name, None)
+        if value is not None:
+            record[name] = value if isinstance(value, int) else str(value)
+    return record
+
+
+def discard_stdout() -> None:
+    """Lets what is still buffered go nowhere, so that the interpreter's own flush at exit stays silent."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+@contextlib.contextmanager
+def signals_raise() -> Iterator[None]:
+    """While open, SIGTERM raises TerminatedError as SIGINT raises KeyboardInterrupt."""
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise TerminatedError(number, frame)
+
+
+def _is_frame_exit(error: BaseException) -> bool:
+    """Exits and usage errors that Typer raises belong to the frame above."""
+    import typer
+
+    return isinstance(error, typer.Exit | typer.Abort | typer.TyperException)

@@ -1,0 +1,149 @@
+"""What `--help` and the manual pages say of a command, from one description of it.
+
+`describe` takes a command of Typer's tree apart: synopsis, arguments, options and the docstring's prose and
+examples. `--help` shows it on a terminal, `manual.py` writes it as a page: they cannot differ. The first
+paragraph of a docstring is the summary; a paragraph that begins with `Examples:` ends it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+_WIDEST = 100
+_NAMES_WIDTH = 26
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """An argument or option: how it is written (`-n, --dry-run`), and what it does."""
+
+    names: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A command as its documentation shows it. `common` are the options that every command has."""
+
+    path: str
+    synopsis: str
+    summary: str
+    paragraphs: tuple[str, ...]
+    examples: tuple[str, ...]
+    arguments: tuple[Term, ...]
+    options: tuple[Term, ...]
+    common: tuple[Term, ...]
+    commands: tuple[Term, ...]
+
+
+def describe(command: Any, path: str, common: Sequence[str] = ()) -> Description:
+    """Takes a command of Typer's tree apart.
+
+    `path` is how it is called; `common` names the options to set apart.
+    """
+    summary, paragraphs, examples = split_docstring(command.help or "")
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
+    children = getattr(command, "commands", {})
+    pieces = [
+        path,
+        *(["COMMAND"] if children else []),
+        "[OPTION]...",
+        *(_written(p, True) for p in arguments),
+    ]
+    return Description(
+        path=path,
+        synopsis=" ".join(pieces),
+        summary=summary,
+        paragraphs=paragraphs,
+        examples=examples,
+        arguments=tuple(Term(_written(p), p.help or "") for p in arguments),
+        options=tuple(_option(p) for p in options if p.name not in common),
+        common=tuple(_option(p) for p in options if p.name in common),
+        commands=tuple(Term(name, split_docstring(c.help or "")[0]) for name, c in children.items()),
+    )
+
+
+def split_docstring(docstring: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Summary, further paragraphs and the lines of the examples."""
+    paragraphs = inspect.cleandoc(docstring).split("\n\n")
+    examples: tuple[str, ...] = ()
+    if paragraphs[-1].startswith("Examples:"):
+        examples = tuple(line.strip() for line in paragraphs.pop().splitlines()[1:])
+    summary = " ".join(paragraphs[0].split())
+    return summary, tuple(paragraphs[1:]), examples
+
+
+def render(description: Description, width: int | None = None) -> str:
+    """The text of `--help`."""
+    columns = min(shutil.get_terminal_size().columns, _WIDEST) if width is None else width
+    blocks = [f"Usage: {description.synopsis}", _prose(description.summary, columns)]
+    blocks += [_prose(paragraph, columns) for paragraph in description.paragraphs]
+    sections = (
+        ("Commands", description.commands),
+        ("Arguments", description.arguments),
+        ("Options", description.options),
+        ("Options everywhere", description.common),
+    )
+    blocks += ["\n".join([f"{title}:", *_terms(terms, columns)]) for title, terms in sections if terms]
+    if description.examples:
+        blocks.append("\n".join(["Examples:", *(f"  {line}" for line in description.examples)]))
+    return "\n\n".join(blocks)
+
+
+def _prose(paragraph: str, columns: int) -> str:
+    if any(line[:1].isspace() for line in paragraph.splitlines()):
+        return textwrap.indent(paragraph, "  ")
+    return textwrap.fill(" ".join(paragraph.split()), columns, initial_indent="  ", subsequent_indent="  ")
+
+
+def _terms(terms: Sequence[Term], columns: int) -> Iterator[str]:
+    indent = " " * _NAMES_WIDTH
+    for term in terms:
+        text = textwrap.wrap(term.text, max(columns - _NAMES_WIDTH, 30)) or [""]
+        head = f"  {term.names}"
+        if len(head) > _NAMES_WIDTH - 2:
+            yield head
+            yield indent + text[0]
+        else:
+            yield f"{head:<{_NAMES_WIDTH}}{text[0]}".rstrip()
+        yield from (indent + line for line in text[1:])
+
+
+def _written(argument: Any, in_synopsis: bool = False) -> str:
+    name = (argument.metavar or argument.name.upper()).removesuffix("...")
+    name += "..." if argument.nargs != 1 else ""
+    return name if argument.required or not in_synopsis else f"[{name}]"
+
+
+def _option(option: Any) -> Term:
+    names = sorted((*option.opts, *option.secondary_opts), key=lambda name: name.startswith("--"))
+    written = ", ".join(names)
+    if option.metavar:
+        written += f" {option.metavar}"
+    default = option.default
+    shown = option.metavar and default not in (None, "") and not callable(default) and default != []
+    return Term(written, f"{option.help or ''} [default: {default}]" if shown else option.help or "")
+
+
+def _show(context: typer.Context, asked: bool) -> None:
+    if asked:
+        from seglog_cli.options import COMMON_OPTIONS
+
+        typer.echo(render(describe(context.command, context.command_path, COMMON_OPTIONS)))
+        raise typer.Exit
+
+
+HelpOption = Annotated[
+    bool,
+    typer.Option(
+        "--help", "-h", help="Show this and exit.", callback=_show, is_eager=True, show_default=False
+    ),
+]

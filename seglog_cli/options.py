@@ -1,0 +1,131 @@
+"""The options that every command takes, and the decorator that adds them.
+
+    @command
+    def ls(session: Session, paths: Paths) -> int: …
+
+A command names its own parameters; `command` adds the common ones behind them, builds the `Session`, runs the
+function under `failures.guard` and leaves with its exit code. Everything else here is a shared parameter
+type. Every option that takes a value has a metavar, which the help and the manual show.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seglog_cli.console import ColorChoice
+from seglog_cli.failures import guard
+from seglog_cli.help import HelpOption
+from seglog_cli.progress import ProgressChoice
+from seglog_cli.session import open_session
+
+Paths = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="PATH",
+        help="Segment or other log files, partition directories, log directories.",
+        show_default=False,
+    ),
+]
+OnePath = Annotated[
+    Path,
+    typer.Argument(metavar="PATH", help="A partition directory or a log directory.", show_default=False),
+]
+Partition = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PARTITION",
+        help="A partition directory: TOPIC-NUMBER in a log directory.",
+        show_default=False,
+    ),
+]
+LogDirectoryPath = Annotated[
+    Path,
+    typer.Argument(metavar="LOGDIR", help="A log directory: one of a broker's log.dirs.", show_default=False),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", "-n", help="Show what would be done; change nothing.", show_default=False)
+]
+Check = Annotated[
+    bool, typer.Option("--check", help="Exit with 1 when the plan is not empty.", show_default=False)
+]
+
+
+def _common(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON lines on standard output.", show_default=False)
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No messages, only data and errors.", show_default=False)
+    ] = False,
+    verbose: Annotated[
+        int,
+        typer.Option("--verbose", "-v", count=True, help="More messages.", show_default=False),
+    ] = 0,
+    color: Annotated[
+        ColorChoice,
+        typer.Option("--color", metavar="auto|always|never", help="When to colour; NO_COLOR is honoured."),
+    ] = "auto",
+    progress: Annotated[
+        ProgressChoice,
+        typer.Option("--progress", metavar="auto|plain|none", help="Progress on standard error."),
+    ] = "auto",
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Threads (default: all cores).")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="YAML configuration (default: SEGLOG_CONFIG, ./seglog.yaml, …)."
+        ),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A configuration value, by Kafka's key; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    now: Annotated[
+        str | None,
+        typer.Option("--now", metavar="TIME", help="The time to go by: RFC 3339 or epoch milliseconds."),
+    ] = None,
+    show_help: HelpOption = False,
+) -> None:
+    """Never called: its signature is the list of common options."""
+
+
+_COMMON = inspect.signature(_common, eval_str=True).parameters
+COMMON_OPTIONS = tuple(_COMMON)
+CONTEXT: dict[str, Any] = {
+    "help_option_names": []
+}  # `--help` is an option like the others, so that its text is ours
+
+
+def command(function: Callable[..., int | None]) -> Callable[..., None]:
+    """Makes a Typer command of a function that takes a `Session` and its own parameters.
+
+    The function returns its exit code (None: 0). Its docstring is the text of `--help` and of its manual
+    page.
+    """
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+
+    def run(**values: Any) -> None:
+        common = {name: values.pop(name) for name in COMMON_OPTIONS}
+        common.pop("show_help")  # it ended the process before
+        session = open_session(**common)
+        raise typer.Exit(guard(session.console, lambda: function(session, **values)))
+
+    functools.update_wrapper(run, function)
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own, *_COMMON.values())]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    del run.__wrapped__  # type: ignore[attr-defined]
+    return run

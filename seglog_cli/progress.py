@@ -1,0 +1,115 @@
+"""Progress on stderr: a moving line on a terminal, a line every ten seconds, or nothing.
+
+`auto` shows the moving line when stderr is a terminal, and nothing otherwise. Totals are bytes. A display
+is told how far the work is and decides nothing; it draws at most ten times a second.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Literal, Self
+
+from seglog_cli.console import Console
+
+ProgressChoice = Literal["auto", "plain", "none"]
+
+_FRAME_SECONDS = 0.1
+_PLAIN_SECONDS = 10.0
+_BAR_CELLS = 24
+
+
+class Progress:
+    """Shows nothing. `advance` takes bytes done since the last call, `update` takes where the work stands."""
+
+    def __init__(self, title: str, total: int | None) -> None:
+        self.title, self.total, self.done = title, total, 0
+        self._started = self._drawn = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def advance(self, size: int) -> None:
+        """`size` more bytes are done."""
+        self.update(self.done + size)
+
+    def update(self, done: int, total: int | None = None, title: str | None = None) -> None:
+        """`done` bytes of `total` are done; None leaves what was known."""
+        self.done = done
+        self.total = self.total if total is None else total
+        self.title = self.title if title is None else title
+        now = time.monotonic()
+        if now - self._drawn >= self.interval:
+            self._drawn = now
+            self.draw(now - self._started)
+
+    interval = float("inf")
+
+    def draw(self, seconds: float) -> None:
+        """Shows the state after `seconds` of work."""
+
+    def close(self) -> None:
+        """Takes the display away."""
+
+
+class PlainProgress(Progress):
+    """One line every ten seconds."""
+
+    interval = _PLAIN_SECONDS
+
+    def draw(self, seconds: float) -> None:
+        sys.stderr.write(f"{self.title}: {describe(self.done, self.total, seconds)}\n")
+        sys.stderr.flush()
+
+
+class LiveProgress(Progress):
+    """One line that is drawn again in place."""
+
+    interval = _FRAME_SECONDS
+
+    def draw(self, seconds: float) -> None:
+        bar = ""
+        if self.total:
+            filled = min(self.done, self.total) * _BAR_CELLS // self.total
+            bar = f" [{'#' * filled}{'.' * (_BAR_CELLS - filled)}]"
+        sys.stderr.write(f"\r\x1b[2K{self.title}{bar} {describe(self.done, self.total, seconds)}")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        sys.stderr.write("\r\x1b[2K")
+        sys.stderr.flush()
+
+
+def open_progress(console: Console, choice: ProgressChoice, title: str, total: int | None) -> Progress:
+    """The display that `--progress` asks for; `-q` means none."""
+    if choice == "none" or console.quiet:
+        return Progress(title, total)
+    if choice == "plain":
+        return PlainProgress(title, total)
+    return LiveProgress(title, total) if sys.stderr.isatty() else Progress(title, total)
+
+
+def describe(done: int, total: int | None, seconds: float) -> str:
+    """Such as `1.2 GB of 4.0 GB, 310 MB/s, 9 s left`."""
+    rate = done / seconds if seconds > 0 else 0.0
+    text = bytes_text(done) if total is None else f"{bytes_text(done)} of {bytes_text(total)}"
+    text += f", {bytes_text(round(rate))}/s"
+    if total is not None and rate > 0 and done < total:
+        text += f", {round((total - done) / rate)} s left"
+    return text
+
+
+def bytes_text(size: int) -> str:
+    """A size to read: three digits and a decimal unit."""
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(value) < 999.5:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 99.95 else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
