@@ -1,0 +1,119 @@
+"""Control records: the markers that end transactions, and what KRaft writes between its records.
+
+Kafka: ControlRecordType, EndTransactionMarker, ControlRecordUtils; LeaderChangeMessage, SnapshotHeaderRecord,
+SnapshotFooterRecord, KRaftVersionRecord, VotersRecord. Later versions of a key or of an EndTxn value are read
+as version 0, as Kafka does; types that are not known are UNKNOWN, and never an error.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from seglog.format.wire import Field, Message, WireError, decode_message, encode_message
+from seglog.model import ControlType
+
+_KEY = struct.Struct(">hh")
+_END_TRANSACTION = struct.Struct(">hi")
+_VERSION = struct.Struct(">h")
+
+_VERSION_FIELD = Field("version", "int16")
+_VOTER_V1 = (Field("voterId", "int32"), Field("voterDirectoryId", "uuid", first=1))
+_ENDPOINT = (Field("name", "string"), Field("host", "string"), Field("port", "uint16"))
+_FEATURE = (Field("minSupportedVersion", "int16"), Field("maxSupportedVersion", "int16"))
+_VOTER = (
+    Field("voterId", "int32"),
+    Field("voterDirectoryId", "uuid"),
+    Field("endpoints", _ENDPOINT, array=True),
+    Field("kRaftVersionFeature", _FEATURE),
+)
+_MESSAGES = {
+    ControlType.LEADER_CHANGE: Message(
+        (
+            _VERSION_FIELD,
+            Field("leaderId", "int32"),
+            Field("voters", _VOTER_V1, array=True),
+            Field("grantingVoters", _VOTER_V1, array=True),
+        ),
+        last_version=1,
+    ),
+    ControlType.SNAPSHOT_HEADER: Message((_VERSION_FIELD, Field("lastContainedLogTimestamp", "int64"))),
+    ControlType.SNAPSHOT_FOOTER: Message((_VERSION_FIELD,)),
+    ControlType.KRAFT_VERSION: Message((_VERSION_FIELD, Field("kRaftVersion", "int16"))),
+    ControlType.KRAFT_VOTERS: Message((_VERSION_FIELD, Field("voters", _VOTER, array=True))),
+}
+
+
+class ControlRecordError(ValueError):
+    """A control record whose key or value Kafka would refuse (InvalidRecordException)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """A control record's meaning.
+
+    `type_id` is the number behind `type`, which is UNKNOWN for those of later versions. `coordinator_epoch`
+    is there for ABORT and COMMIT, `data` (by Kafka's field names) for KRaft's records.
+    """
+
+    type: ControlType
+    type_id: int
+    coordinator_epoch: int | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parse_control_type(key: bytes | None) -> tuple[ControlType, int]:
+    """The type in a control record's key, and its number. Raises `ControlRecordError`."""
+    if key is None or len(key) < _KEY.size:
+        raise ControlRecordError("the key of a control record has fewer than 4 bytes")
+    version, type_id = _KEY.unpack_from(key)
+    if version < 0:
+        raise ControlRecordError(f"the key of a control record has version {version}")
+    return (ControlType(type_id) if 0 <= type_id < len(ControlType) - 1 else ControlType.UNKNOWN), type_id
+
+
+def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
+    """The meaning of key and value. Raises `ControlRecordError` for a value that does not fit its type."""
+    control_type, type_id = parse_control_type(key)
+    if control_type in (ControlType.ABORT, ControlType.COMMIT):
+        return ControlRecord(control_type, type_id, parse_coordinator_epoch(value))
+    if control_type is ControlType.UNKNOWN:
+        return ControlRecord(control_type, type_id)
+    message = _MESSAGES[control_type]
+    if value is None or len(value) < _VERSION.size:
+        raise ControlRecordError(f"the value of a {control_type.name} record has no version")
+    version = _VERSION.unpack_from(value)[0]
+    if version < 0:
+        raise ControlRecordError(f"the value of a {control_type.name} record has version {version}")
+    try:
+        data = decode_message(message, value, min(version, message.last_version))
+    except WireError as error:
+        raise ControlRecordError(f"the value of a {control_type.name} record: {error}") from error
+    return ControlRecord(control_type, type_id, data=data)
+
+
+def parse_coordinator_epoch(value: bytes | None) -> int:
+    """The coordinator epoch in the value of an ABORT or COMMIT marker. Raises `ControlRecordError`."""
+    if value is None or len(value) < _END_TRANSACTION.size:
+        raise ControlRecordError("the value of a transaction marker has fewer than 6 bytes")
+    version, epoch = _END_TRANSACTION.unpack_from(value)
+    if version < 0:
+        raise ControlRecordError(f"the value of a transaction marker has version {version}")
+    return int(epoch)
+
+
+def encode_control_key(control_type: ControlType | int) -> bytes:
+    """The key of a control record of this type."""
+    return _KEY.pack(0, control_type)
+
+
+def encode_transaction_marker(coordinator_epoch: int) -> bytes:
+    """The value of an ABORT or COMMIT record."""
+    return _END_TRANSACTION.pack(0, coordinator_epoch)
+
+
+def encode_control_value(control_type: ControlType, data: Mapping[str, Any]) -> bytes:
+    """The value of one of KRaft's control records, in the version that `data["version"]` names."""
+    return encode_message(_MESSAGES[control_type], data, int(data["version"]))
