@@ -31,7 +31,7 @@ def manifest() -> dict[str, Any]:
 
 
 def fixture_now_ms(name: str) -> int:
-    """A clock just after the fixture was written: what Kafka was given for the expected results."""
+    """A second after the newest segment's mtime: the clock Kafka was given for the expected results."""
     return int(manifest()[name]["now_ms"])
 
 

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.0"
@@ -49,6 +50,7 @@ def cache_directory() -> Path:
     return base
 
 
+@cache
 def find_java(program: str = "java") -> Path:
     """Path of `java` or `javac` (JAVA_HOME, else PATH); JavaMissing when absent or older than 17."""
     home = os.environ.get("JAVA_HOME")
@@ -83,6 +85,7 @@ def kafka_jars(
     return directory / "jars"
 
 
+@cache
 def kafka_classpath() -> str:
     """Class path of the compiled harness and Kafka's jars; both are made when missing."""
     jars = kafka_jars()
