@@ -1,0 +1,68 @@
+"""Reading transaction markers: the one record of COMMIT and ABORT batches (Kafka: EndTransactionMarker).
+
+Control batches are decoded in bulk. Control records of other types (a KRaft log's) are no markers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seglog.errors import InvalidRecordError
+from seglog.format.columns import STATUS_REASONS, Records
+from seglog.format.decoder import decode_records
+from seglog.model import ControlType
+
+_KEY = struct.Struct(">hh")  # version, type
+_VALUE = struct.Struct(">hi")  # version, coordinator epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A COMMIT or ABORT record. `timestamp` in epoch milliseconds."""
+
+    aborted: bool
+    coordinator_epoch: int
+    timestamp: int
+
+
+def read_markers(
+    data: np.ndarray, batches: np.ndarray, file_position: int, path: Path
+) -> Iterator[Marker | InvalidRecordError | None]:
+    """What each control batch (layout.BATCH, bytes in `data`) says, in order.
+
+    None for a batch without records or of another control type; an InvalidRecordError, not raised, for one
+    that cannot be read.
+    """
+    for records in decode_records(data, batches, file_position):
+        first_rows = np.searchsorted(records.rows["batch"], np.arange(len(records.batches)))
+        for i, row in enumerate(first_rows.tolist()):
+            batch = records.batches[i]
+            if int(batch["count"]) == 0:
+                yield None
+            elif row == len(records.rows) or records.rows[row]["batch"] != i:
+                yield _invalid(path, batch, STATUS_REASONS.get(int(records.status[i]), "no record is there"))
+            else:
+                yield _marker(records, row, path, batch)
+
+
+def _marker(records: Records, row: int, path: Path, batch: np.void) -> Marker | InvalidRecordError | None:
+    key, value = records.key(row) or b"", records.value(row) or b""
+    if len(key) < _KEY.size or _KEY.unpack_from(key)[0] < 0:
+        return _invalid(path, batch, "the key of the control record is broken")
+    kind = _KEY.unpack_from(key)[1]
+    if kind not in (ControlType.ABORT, ControlType.COMMIT):
+        return None
+    if len(value) < _VALUE.size or _VALUE.unpack_from(value)[0] < 0:
+        return _invalid(path, batch, "the value of the transaction marker is broken")
+    epoch = _VALUE.unpack_from(value)[1]
+    return Marker(kind == ControlType.ABORT, epoch, int(records.rows[row]["timestamp"]))
+
+
+def _invalid(path: Path, batch: np.void, reason: str) -> InvalidRecordError:
+    base, last = int(batch["base_offset"]), int(batch["last_offset"])
+    return InvalidRecordError(path, reason, int(batch["position"]), base, last)

@@ -1,0 +1,385 @@
+"""The producers of a log: epochs, last batches and open transactions, and their snapshots (Kafka:
+ProducerStateManager).
+
+The state at offset M is what all batches below M leave. A snapshot `<M>.snapshot` holds it, so that opening a
+log replays only what follows the newest snapshot. Replay goes by the batch table: batches without a producer
+id cost nothing, the others one step each; control records are decoded in bulk.
+
+Rules of a replay (specification 6.2, origin replication): sequences and epochs are taken as they come; a
+non-transactional batch inside its producer's transaction is an error; a control batch without records is
+ignored.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import CorruptSnapshotError, InvalidRecordError, InvalidTransactionStateError
+from seglog.format.filenames import FileKind, parse_file_name, segment_file_name
+from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot, encode_snapshot
+from seglog.log.markers import Marker, read_markers
+from seglog.model import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from seglog.storage.atomic import write_atomically
+from seglog.storage.filesystem import FileSystem
+
+DEFAULT_EXPIRATION_MS = 86_400_000
+BATCHES_KEPT = 5
+NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMetadata:
+    """What is remembered of a producer's batch, to recognise it when it is sent again."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence of its first record; sequences wrap to 0 behind 2^31-1."""
+        return (self.last_sequence - self.offset_delta) & layout.INT32_MAX
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """One producer. `batches` holds its last batches, oldest first; `transaction_first_offset` is -1 outside
+    one.
+    """
+
+    producer_id: int
+    epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = -1
+    last_timestamp: int = NO_TIMESTAMP
+    transaction_first_offset: int = NO_OFFSET
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.transaction_first_offset != NO_OFFSET
+
+    def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
+        """The remembered batch with these sequences in the current epoch, or None."""
+        if epoch != self.epoch:
+            return None
+        wanted = (first_sequence, last_sequence)
+        return next((b for b in self.batches if (b.first_sequence, b.last_sequence) == wanted), None)
+
+    def _take_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.batches.clear()
+            self.epoch = epoch
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedTransaction:
+    """A transaction whose marker was read: `first_offset` is its first data, `last_offset` the marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+Completed = Callable[[CompletedTransaction, int], None]
+
+
+class ProducerStateManager:
+    """The producers of one log, up to `end_offset`, and the snapshots in its directory.
+
+    With `strict` false, contradictions that make a broker refuse the log are passed over (for reading alone).
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: Path,
+        *,
+        expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        strict: bool = True,
+    ) -> None:
+        self.directory, self.expiration_ms = directory, expiration_ms
+        self.producers: dict[int, ProducerState] = {}
+        self.end_offset = 0
+        self._fs, self._strict = fs, strict
+        self._ongoing: dict[int, int] = {}  # first offset → producer id
+        self._unreplicated: dict[int, int] = {}  # first offset → marker's offset, until the high watermark passes it
+        self._snapshot_offset = 0
+        self.snapshots: set[int] = set()
+        self.load_snapshot_names()
+
+    # --- what the log asks
+    # ------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.producers and not self._unreplicated
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """First offset of the earliest transaction that is open, or whose marker is not below the high
+        watermark.
+        """
+        return min((*self._ongoing, *self._unreplicated), default=None)
+
+    @property
+    def latest_snapshot_offset(self) -> int | None:
+        return max(self.snapshots, default=None)
+
+    @property
+    def open_transactions(self) -> dict[int, int]:
+        """First offset → producer id of every open transaction."""
+        return dict(self._ongoing)
+
+    def last_stable_offset(self, completed: CompletedTransaction) -> int:
+        """First offset of the earliest open transaction of another producer, else the one behind the marker."""
+        others = (first for first, producer in self._ongoing.items() if producer != completed.producer_id)
+        return min(others, default=completed.last_offset + 1)
+
+    def on_high_watermark(self, offset: int) -> None:
+        """Forgets completed transactions whose marker lies below the high watermark."""
+        if self._unreplicated:
+            self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
+
+    def expire(self, now_ms: int) -> None:
+        """Drops producers without open transaction that were silent for `expiration_ms`."""
+        old = [p.producer_id for p in self.producers.values() if self._is_expired(p, now_ms)]
+        for producer_id in old:
+            del self.producers[producer_id]
+
+    # --- batches
+    # ------------------------------------------------------------------------------------------------
+
+    def replay(
+        self,
+        data: np.ndarray,
+        batches: np.ndarray,
+        file_position: int,
+        path: Path,
+        completed: Completed | None = None,
+    ) -> None:
+        """Takes in `batches` (layout.BATCH, in log order), whose bytes are in `data` (first byte at
+        `file_position`).
+
+        `completed` is called for each transaction that ends, with the last stable offset then. `end_offset`
+        follows. InvalidRecordError for a broken control record, InvalidTransactionStateError as in the rules
+        above; both leave the state as after the batch before.
+        """
+        rows = batches[batches["producer_id"] >= 0]
+        if len(rows):
+            self._replay_rows(data, rows, file_position, path, completed)
+        if len(batches):
+            self.end_offset = int(batches["last_offset"][-1]) + 1
+
+    def _replay_rows(
+        self, data: np.ndarray, rows: np.ndarray, file_position: int, path: Path, completed: Completed | None
+    ) -> None:
+        control = (rows["attributes"] & layout.CONTROL_MASK) != 0
+        markers = read_markers(data, rows[control], file_position, path) if control.any() else iter(())
+        columns = [rows[name].tolist() for name in _REPLAYED]
+        for producer_id, epoch, sequence, base, last, timestamp, attributes, position in zip(*columns, strict=True):
+            producer = self.producers.get(producer_id)
+            if attributes & layout.CONTROL_MASK:
+                marker = next(markers)
+                if isinstance(marker, InvalidRecordError):
+                    self.end_offset = base
+                    raise marker
+                if marker is not None:
+                    producer = producer or self._added(producer_id)
+                    self._end_transaction(producer, epoch, base, marker, completed)
+                continue
+            transactional = bool(attributes & layout.TRANSACTIONAL_MASK)
+            producer = producer or self._added(producer_id)
+            self._begin_or_continue(producer, base, last, transactional, path, position)
+            producer._take_epoch(epoch)
+            delta = last - base
+            last_sequence = NO_SEQUENCE if sequence < 0 else (sequence + delta) & layout.INT32_MAX
+            producer.batches.append(BatchMetadata(last_sequence, last, delta, timestamp))
+            producer.last_timestamp = timestamp
+
+    def _added(self, producer_id: int) -> ProducerState:
+        self.producers[producer_id] = ProducerState(producer_id)
+        return self.producers[producer_id]
+
+    def _begin_or_continue(
+        self, producer: ProducerState, base: int, last: int, transactional: bool, path: Path, position: int
+    ) -> None:
+        if transactional and not producer.in_transaction:
+            producer.transaction_first_offset = base
+            self._ongoing[base] = producer.producer_id
+        elif producer.in_transaction and not transactional and self._strict:
+            self.end_offset = base
+            raise InvalidTransactionStateError(
+                f"{path}: position {position}: producer {producer.producer_id} wrote a non-transactional batch"
+                f" (offsets {base} to {last}) inside the transaction that began at offset"
+                f" {producer.transaction_first_offset}"
+            )
+
+    def _end_transaction(
+        self, producer: ProducerState, epoch: int, offset: int, marker: Marker, completed: Completed | None
+    ) -> None:
+        first = producer.transaction_first_offset
+        producer._take_epoch(epoch)
+        producer.coordinator_epoch, producer.last_timestamp = marker.coordinator_epoch, marker.timestamp
+        producer.transaction_first_offset = NO_OFFSET
+        if first == NO_OFFSET:
+            return
+        transaction = CompletedTransaction(producer.producer_id, first, offset, marker.aborted)
+        if completed is not None:
+            completed(transaction, self.last_stable_offset(transaction))
+        self._ongoing.pop(first, None)
+        self._unreplicated[first] = offset
+
+    # --- snapshots
+    # ------------------------------------------------------------------------------------------------
+
+    def load_snapshot_names(self) -> None:
+        """Looks again which snapshots the directory has."""
+        names = self._fs.list(self.directory) if self._fs.status(self.directory) is not None else []
+        parsed = (parse_file_name(name) for name in names)
+        live = (p for p in parsed if p is not None and str(p).endswith(FileKind.PRODUCER_SNAPSHOT.value))
+        self.snapshots = {name.offset for name in live}
+
+    def snapshot_path(self, offset: int) -> Path:
+        return self.directory / segment_file_name(offset, FileKind.PRODUCER_SNAPSHOT)
+
+    def take_snapshot(self) -> Path | None:
+        """Writes the state at `end_offset` unless the newest snapshot is as new; returns the file."""
+        if self.end_offset <= self._snapshot_offset:
+            return None
+        path = self.snapshot_path(self.end_offset)
+        write_atomically(self._fs, path, encode_snapshot(_entries_of(self.producers.values())))
+        self.snapshots.add(self.end_offset)
+        self._snapshot_offset = self.end_offset
+        return path
+
+    def remove_snapshot(self, offset: int) -> None:
+        """Removes a snapshot's file, if it is there."""
+        self.snapshots.discard(offset)
+        path = self.snapshot_path(offset)
+        if self._fs.status(path) is not None:
+            self._fs.remove(path)
+
+    def remove_stray_snapshots(self, base_offsets: Iterable[int]) -> None:
+        """Keeps the snapshots at a segment's base and the largest other one, if it is above all bases."""
+        bases = set(base_offsets)
+        self.load_snapshot_names()
+        strays = sorted(self.snapshots - bases)
+        if strays and (not bases or strays[-1] >= max(bases)):
+            strays.pop()
+        for offset in strays:
+            self.remove_snapshot(offset)
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Drops the snapshots outside (`log_start_offset`, `log_end_offset`] and loads the newest that is
+        left.
+        """
+        for offset in sorted(self.snapshots):
+            if offset > log_end_offset or offset <= log_start_offset:
+                self.remove_snapshot(offset)
+        if log_end_offset != self.end_offset:
+            self._clear()
+            self._load_newest_snapshot(log_start_offset, now_ms)
+        else:
+            self.on_log_start_offset(log_start_offset)
+
+    def on_log_start_offset(self, log_start_offset: int) -> None:
+        """Forgets completed transactions below the new log start; producers stay."""
+        self.on_high_watermark(log_start_offset)
+        self.end_offset = max(self.end_offset, log_start_offset)
+        latest = self.latest_snapshot_offset
+        self._snapshot_offset = log_start_offset if latest is None else latest
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forgets everything, snapshots included; the log goes on at `offset`."""
+        self._clear()
+        for found in sorted(self.snapshots):
+            self.remove_snapshot(found)
+        self._snapshot_offset, self.end_offset = 0, offset
+
+    def _clear(self) -> None:
+        self.producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+
+    def _load_newest_snapshot(self, log_start_offset: int, now_ms: int) -> None:
+        while self.snapshots:
+            offset = max(self.snapshots)
+            path = self.snapshot_path(offset)
+            try:
+                entries = decode_snapshot(self._fs.read_bytes(path), path)
+            except CorruptSnapshotError:
+                self.remove_snapshot(offset)
+                continue
+            for entry in entries:
+                self._restore(entry, now_ms)
+            self.end_offset = self._snapshot_offset = offset
+            return
+        self.end_offset = self._snapshot_offset = log_start_offset
+
+    def _restore(self, entry: ProducerEntry, now_ms: int) -> None:
+        producer = ProducerState(
+            entry.producer_id,
+            entry.producer_epoch,
+            entry.coordinator_epoch,
+            entry.timestamp,
+            entry.current_txn_first_offset,
+        )
+        if entry.last_offset >= 0:
+            batch = BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
+            producer.batches.append(batch)
+        if self._is_expired(producer, now_ms):
+            return
+        self.producers[producer.producer_id] = producer
+        if producer.in_transaction:
+            self._ongoing[producer.transaction_first_offset] = producer.producer_id
+
+    def _is_expired(self, producer: ProducerState, now_ms: int) -> bool:
+        return not producer.in_transaction and now_ms - producer.last_timestamp >= self.expiration_ms
+
+
+_REPLAYED = (
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "base_offset",
+    "last_offset",
+    "max_timestamp",
+    "attributes",
+    "position",
+)
+
+
+def _entries_of(producers: Iterable[ProducerState]) -> list[ProducerEntry]:
+    return [
+        ProducerEntry(
+            producer_id=p.producer_id,
+            producer_epoch=p.epoch,
+            last_sequence=p.last_sequence,
+            last_offset=p.last_data_offset,
+            offset_delta=p.batches[-1].offset_delta if p.batches else 0,
+            timestamp=p.last_timestamp,
+            coordinator_epoch=p.coordinator_epoch,
+            current_txn_first_offset=p.transaction_first_offset,
+        )
+        for p in producers
+    ]

@@ -1,0 +1,471 @@
+"""One segment: a `.log` file and its three indexes (Kafka: LogSegment).
+
+`size` is where the last whole batch ends and the next one goes. Behind it a file may hold trailing bytes (a
+torn tail that a clean start does not look for): they stay as they are until the first append cuts them off,
+because a batch written behind them could never be read (specification 15, gap 22).
+
+Recovery of a segment (specification 5.4):
+
+1. Empty the three indexes. 2. Walk the batches; the first one whose framing or checksum is wrong ends the
+walk. 3. Give each batch to the index rule, the leader epochs and the producers; aborted transactions go to
+their index. 4. Cut the file behind the last good batch, and close the indexes as a roll would.
+
+A broker fails to start when a rebuilt index outgrows `segment.index.bytes`; here it grows, and the next
+append rolls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import CorruptIndexError, InvalidRecordError, SegmentOffsetOverflowError
+from seglog.format.buffers import ByteSource
+from seglog.format.decoder import checksums_valid
+from seglog.format.filenames import FileKind, FileState, segment_file_name
+from seglog.kernels import indexing
+from seglog.log.leader_epochs import LeaderEpochCache
+from seglog.log.offset_index import OffsetIndex
+from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
+from seglog.log.scan import Chunk, EndReason, SegmentScan
+from seglog.log.time_index import TimeIndex
+from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
+from seglog.model import NO_TIMESTAMP
+from seglog.storage.filesystem import File, FileSystem
+
+DEFAULT_INDEX_INTERVAL_BYTES = 4096
+_SEARCH_CHUNK_BYTES = 64 << 10
+
+
+class OffsetNotAscendingError(CorruptIndexError):
+    """An index entry would go backwards (Kafka: InvalidOffsetException): offsets in the log are out of
+    order.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPosition:
+    """Where a batch lies: its base and last offset, byte position and size in bytes."""
+
+    base_offset: int
+    last_offset: int
+    position: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredSegment:
+    """What recovering a segment found. `reason` says why bytes at `valid_bytes` and behind were cut, if any
+    were.
+    """
+
+    base_offset: int
+    valid_bytes: int
+    truncated_bytes: int
+    next_offset: int
+    batches: int
+    reason: str = ""
+
+
+class LogSegment:
+    """A segment's files. Opening one reads nothing and creates nothing; `create` makes an empty one.
+
+    `state` is part of the file names: LIVE, CLEANED or SWAP. Reads may run beside one writer.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: Path,
+        base_offset: int,
+        *,
+        index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES,
+        state: FileState = FileState.LIVE,
+        created_ms: int = 0,
+    ) -> None:
+        self.fs, self.directory, self.base_offset, self.state = fs, directory, base_offset, state
+        self.index_interval_bytes, self.created_ms = index_interval_bytes, created_ms
+        self.path = self._file_path(FileKind.LOG)
+        self.offset_index = OffsetIndex(fs, self._file_path(FileKind.OFFSET_INDEX), base_offset)
+        self.time_index = TimeIndex(fs, self._file_path(FileKind.TIME_INDEX), base_offset)
+        self.transaction_index = TransactionIndex(fs, self._file_path(FileKind.TRANSACTION_INDEX), base_offset)
+        status = fs.status(self.path)
+        self.size = 0 if status is None else status.size
+        self.trailing_bytes = 0
+        self._file: File | None = None
+        self._state: np.ndarray | None = None
+
+    @classmethod
+    def create(
+        cls,
+        fs: FileSystem,
+        directory: Path,
+        base_offset: int,
+        *,
+        index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES,
+        state: FileState = FileState.LIVE,
+        created_ms: int = 0,
+    ) -> LogSegment:
+        """An empty segment; files of that name are replaced."""
+        segment = cls(
+            fs,
+            directory,
+            base_offset,
+            index_interval_bytes=index_interval_bytes,
+            state=state,
+            created_ms=created_ms,
+        )
+        segment._file = fs.open(segment.path, "create")
+        segment.offset_index.create()
+        segment.time_index.create()
+        if segment.transaction_index.exists():
+            fs.remove(segment.transaction_index.path)
+        segment.size, segment._state = 0, indexing.new_state()
+        return segment
+
+    # --- properties
+    # ---------------------------------------------------------------------------------------------
+
+    @property
+    def modified_ms(self) -> int:
+        """Modification time of the `.log` (epoch milliseconds), 0 when it is gone."""
+        status = self.fs.status(self.path)
+        return 0 if status is None else status.modified_ms
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp known (from the time index and appends since), or -1."""
+        return int(self._entry_state()[indexing.MAX_TIMESTAMP])
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """Last offset of the earliest batch with `max_timestamp`."""
+        return int(self._entry_state()[indexing.OFFSET_OF_MAX_TIMESTAMP])
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that exist, in the order in which Kafka renames them."""
+        paths = (self.path, self.offset_index.path, self.time_index.path, self.transaction_index.path)
+        return tuple(path for path in paths if self.fs.status(path) is not None)
+
+    def largest_timestamp(self) -> int:
+        """`max_timestamp`, or the modification time when there is none (epoch milliseconds)."""
+        return self.max_timestamp if self.max_timestamp >= 0 else self.modified_ms
+
+    def first_batch_timestamp(self) -> int:
+        """Largest timestamp of the first batch, which decides when to roll by time; -1 when there is none."""
+        for chunk in self.scan(chunk_bytes=_SEARCH_CHUNK_BYTES):
+            return int(chunk.batches[0]["max_timestamp"])
+        return NO_TIMESTAMP
+
+    def fits(self, offset: int) -> bool:
+        """Whether a batch that ends at `offset` can be indexed relative to the base offset."""
+        return 0 <= offset - self.base_offset <= layout.INT32_MAX
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self.path.name}, {self.size} bytes)"
+
+    # --- reading
+    # ------------------------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        chunk_bytes: int = 1 << 20,
+        max_batch_bytes: int = 1 << 31,
+    ) -> SegmentScan:
+        """The batches from byte `start` (a batch boundary) to `end`, at most to `size`."""
+        stop = self.size if end is None else min(end, self.size)
+        return SegmentScan(self.fs, self.path, start, stop, chunk_bytes=chunk_bytes, max_batch_bytes=max_batch_bytes)
+
+    def translate_offset(self, offset: int, start: int = 0) -> BatchPosition | None:
+        """The first batch whose last offset is at least `offset`, or None (Kafka: translateOffset).
+
+        The search starts at the index's place for the offset or at byte `start`, whichever is further on.
+        """
+        for chunk in self.scan(max(self._indexed_position(offset), start), chunk_bytes=_SEARCH_CHUNK_BYTES):
+            found = np.flatnonzero(chunk.batches["last_offset"] >= offset)
+            if len(found):
+                row = chunk.batches[found[0]]
+                return BatchPosition(
+                    int(row["base_offset"]), int(row["last_offset"]), int(row["position"]), int(row["size"])
+                )
+        return None
+
+    def read_next_offset(self) -> tuple[int, int]:
+        """(offset behind the last whole batch, byte position behind it); reads from the last index entry on.
+
+        An index that contradicts the file is not believed: the file is then walked from its start.
+        """
+        start = self._indexed_position(self.offset_index.last_offset)
+        found = self._walk_to_end(start)
+        if start > 0 and (found is None or found[0] <= self.offset_index.last_offset):
+            found = self._walk_to_end(0)
+        return (self.base_offset, 0) if found is None else found
+
+    def _walk_to_end(self, start: int) -> tuple[int, int] | None:
+        """As `read_next_offset` from byte `start`; None when no whole batch is there."""
+        scan = self.scan(start)
+        last = None
+        for chunk in scan:
+            last = int(chunk.batches["last_offset"][-1])
+        return None if last is None or scan.end is None else (last + 1, scan.end.position)
+
+    def _indexed_position(self, offset: int) -> int:
+        position = self.offset_index.lookup(offset)[1]
+        return position if 0 <= position <= self.size else 0
+
+    # --- appending
+    # ----------------------------------------------------------------------------------------------
+
+    def append(self, batches: np.ndarray, data: ByteSource) -> None:
+        """Writes whole batches: `data` is their bytes, `batches` their rows (layout.BATCH) in the same order.
+
+        Index entries are added by the rule of `kernels.indexing`. SegmentOffsetOverflowError, before anything
+        is written, when an offset does not fit; OffsetNotAscendingError when offsets go backwards.
+        """
+        if not len(batches):
+            return
+        self._check_offsets(batches)
+        if batches[0]["position"] != self.size:
+            batches = batches.copy()
+            batches["position"] += self.size - batches[0]["position"]
+        file = self._writable()
+        if self.trailing_bytes:
+            file.truncate(self.size)
+            self.trailing_bytes = 0
+        file.write_at(self.size, data)
+        self._index(batches)
+        self.size += int(batches["size"].sum())
+
+    def _check_offsets(self, batches: np.ndarray) -> None:
+        relative = batches["last_offset"] - self.base_offset
+        wrong = np.flatnonzero((relative < 0) | (relative > layout.INT32_MAX))
+        if len(wrong):
+            row = batches[wrong[0]]
+            raise SegmentOffsetOverflowError(self.path, self.base_offset, int(row["last_offset"]), int(row["position"]))
+
+    def _index(self, batches: np.ndarray) -> None:
+        offsets, times, done, status = indexing.index_entries_for(
+            batches, self.index_interval_bytes, self._entry_state()
+        )
+        self.offset_index.append(offsets)
+        self.time_index.append(times)
+        if status != indexing.ENTRIES_VALID:
+            row = batches[done]
+            offset = int(row["last_offset"])
+            reason = "the offset does not ascend, so it cannot be indexed"
+            raise OffsetNotAscendingError(self.path, reason, int(row["position"]), offset)
+
+    def _entry_state(self) -> np.ndarray:
+        """State of the index rule; of a reopened segment it starts at the last entries, the bytes at 0 (as
+        in Kafka).
+        """
+        if self._state is None:
+            state = indexing.new_state()
+            timestamp, offset = self.time_index.last_entry
+            state[indexing.MAX_TIMESTAMP] = state[indexing.LAST_TIME_ENTRY_TIMESTAMP] = timestamp
+            state[indexing.OFFSET_OF_MAX_TIMESTAMP] = state[indexing.LAST_TIME_ENTRY_OFFSET] = offset
+            state[indexing.OFFSET_ENTRIES] = self.offset_index.entries
+            state[indexing.LAST_ENTRY_OFFSET] = self.offset_index.last_offset
+            state[indexing.TIME_ENTRIES] = self.time_index.entries
+            self._state = state
+        return self._state
+
+    def _close_time_index(self) -> int:
+        """Adds the largest timestamp as the last time entry, unless it is there; returns the ENTRIES_*
+        status.
+        """
+        status, timestamp, offset = indexing.closing_time_entry(self._entry_state())
+        if timestamp >= 0:
+            self.time_index.append(np.array([[timestamp, offset]], dtype=np.int64))
+        return status
+
+    # --- recovery and truncation
+    # ------------------------------------------------------------------------------------
+
+    def recover(self, producers: ProducerStateManager, epochs: LeaderEpochCache | None = None) -> RecoveredSegment:
+        """Rebuilds the indexes from the `.log` and cuts it behind its last good batch.
+
+        SegmentOffsetOverflowError when a batch does not fit the segment (it must be split),
+        OffsetNotAscendingError when offsets go backwards, InvalidTransactionStateError when a producer's
+        batches contradict each other: the last two as a broker has them.
+        """
+        status = self.fs.status(self.path)
+        self.size, self.trailing_bytes = 0 if status is None else status.size, 0
+        self._reset_indexes()
+        scan = self.scan()
+        valid, batches, next_offset, reason = 0, 0, self.base_offset, ""
+        for chunk in scan:
+            good, reason = self._recover_chunk(chunk, producers, epochs)
+            batches += good
+            if good:
+                row = chunk.batches[good - 1]
+                valid, next_offset = int(row["position"] + row["size"]), int(row["last_offset"]) + 1
+            if reason:
+                break
+        if not reason and scan.end is not None and scan.end.reason is not EndReason.COMPLETE:
+            reason = scan.end.reason.value
+        truncated = self.size - valid
+        if truncated:
+            self._writable().truncate(valid)
+            self.size = valid
+        self._check_closed(self._close_time_index())
+        self.trim_indexes()
+        return RecoveredSegment(self.base_offset, valid, truncated, next_offset, batches, reason if truncated else "")
+
+    def _recover_chunk(
+        self, chunk: Chunk, producers: ProducerStateManager, epochs: LeaderEpochCache | None
+    ) -> tuple[int, str]:
+        """(batches of the chunk that are good, why the next one is not or "")."""
+        bad = np.flatnonzero(~checksums_valid(chunk.data, chunk.batches, chunk.position))
+        good = int(bad[0]) if len(bad) else len(chunk.batches)
+        reason = "the checksum of the batch is wrong" if len(bad) else ""
+        rows = chunk.batches[:good]
+        self._check_offsets(rows)
+        self._index(rows)
+        modern = rows[rows["magic"] >= 2]
+        if epochs is not None:
+            epochs.assign_from(modern)
+        try:
+            producers.replay(chunk.data, modern, chunk.position, self.path, self._completed)
+        except InvalidRecordError as error:
+            # The broken control batch itself stays, what follows it goes (Kafka counts it before it reads
+            # it).
+            assert error.position is not None
+            good = int(np.searchsorted(rows["position"], error.position, side="right"))
+            reason = error.reason
+        return good, reason
+
+    def _completed(self, transaction: CompletedTransaction, last_stable_offset: int) -> None:
+        if transaction.aborted:
+            self.transaction_index.append(
+                AbortedTransaction(
+                    transaction.producer_id,
+                    transaction.first_offset,
+                    transaction.last_offset,
+                    last_stable_offset,
+                )
+            )
+
+    def append_aborted(self, transaction: CompletedTransaction, last_stable_offset: int) -> None:
+        """Adds an aborted transaction to the index; a committed one adds nothing."""
+        self._completed(transaction, last_stable_offset)
+
+    def _check_closed(self, status: int) -> None:
+        if status != indexing.ENTRIES_VALID:
+            reason = "the offset of the largest timestamp lies before the last time entry's"
+            raise OffsetNotAscendingError(self.time_index.path, reason)
+
+    def _reset_indexes(self) -> None:
+        self.offset_index.create()
+        self.time_index.create()
+        self.transaction_index.reset()
+        self._state = indexing.new_state()
+
+    def truncate_to(self, offset: int) -> int:
+        """Drops everything from the first batch that ends at `offset` or behind it; returns the bytes
+        dropped.
+        """
+        found = self.translate_offset(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        truncated = 0 if found is None else self.size + self.trailing_bytes - found.position
+        if found is not None:
+            self._writable().truncate(found.position)
+            self.size, self.trailing_bytes = found.position, 0
+        self._state = None
+        if self.max_timestamp >= 0:
+            self._read_largest_timestamp()
+        return truncated
+
+    def _read_largest_timestamp(self) -> None:
+        """Looks for timestamps above the last time entry's in the batches behind it (Kafka:
+        readLargestTimestamp).
+        """
+        state = self._entry_state()
+        _, offset = self.time_index.last_entry
+        for chunk in self.scan(self._indexed_position(offset)):
+            timestamps = chunk.batches["max_timestamp"]
+            at = int(np.argmax(timestamps))
+            if timestamps[at] > state[indexing.MAX_TIMESTAMP]:
+                state[indexing.MAX_TIMESTAMP] = timestamps[at]
+                state[indexing.OFFSET_OF_MAX_TIMESTAMP] = chunk.batches["last_offset"][at]
+
+    # --- life of the files
+    # --------------------------------------------------------------------------------------
+
+    def on_become_inactive(self) -> None:
+        """What rolling does to the old active segment: the last time entry, indexes trimmed."""
+        self._close_time_index()
+        self.trim_indexes()
+
+    def trim_indexes(self) -> None:
+        """Cuts the index files to their entries."""
+        self.offset_index.trim()
+        self.time_index.trim()
+
+    def flush(self) -> None:
+        """Returns when log and indexes are on stable storage (the directory entry is the caller's)."""
+        self._writable().sync()
+        self.offset_index.flush()
+        self.time_index.flush()
+        self.transaction_index.flush()
+
+    def close(self, writable: bool = True) -> None:
+        """Closes the files; a writable segment gets its last time entry and trimmed indexes first."""
+        if writable:
+            self.on_become_inactive()
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Gives all file descriptors back; they are opened again when they must."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self.offset_index.close_file()
+        self.time_index.close_file()
+        self.transaction_index.close_file()
+
+    def rename_to(self, state: FileState) -> None:
+        """Renames every file that exists to `state`, in Kafka's order: log, index, timeindex, txnindex."""
+        before, after = self._paths(), self._paths(state)
+        self.close_files()
+        for source, target in zip(before, after, strict=True):
+            if self.fs.status(source) is not None:
+                self.fs.rename(source, target)
+        self.state, self.path = state, after[0]
+        self.offset_index.renamed(after[1])
+        self.time_index.renamed(after[2])
+        self.transaction_index.renamed(after[3])
+
+    def delete(self) -> None:
+        """Removes the files that exist."""
+        self.close_files()
+        for path in self.files:
+            self.fs.remove(path)
+
+    def _paths(self, state: FileState | None = None) -> list[Path]:
+        kinds = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+        return [self._file_path(kind, state) for kind in kinds]
+
+    def _file_path(self, kind: FileKind, state: FileState | None = None) -> Path:
+        name = segment_file_name(self.base_offset, kind, self.state if state is None else state)
+        return self.directory / name
+
+    def _writable(self) -> File:
+        if self._file is None:
+            self._file = self.fs.open(self.path, "r+")
+        return self._file
+
+    def rows(self, start: int = 0) -> Iterator[np.ndarray]:
+        """The batch tables of the segment from byte `start`; each is valid until the next step."""
+        for chunk in self.scan(start):
+            yield chunk.batches
