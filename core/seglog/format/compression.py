@@ -23,6 +23,7 @@ import numpy.typing as npt
 import zstandard
 
 from seglog.format.buffers import byte_view
+from seglog.kernels import lz4
 from seglog.kernels.xxhash import xxh32
 from seglog.model import Compression
 
@@ -296,62 +297,11 @@ def _lz4_block(source: memoryview, level: int) -> bytes:
     )
 
 
-def _lz4_header(data: memoryview, magic: int) -> tuple[int, int, int]:
-    """(position of the first block, most bytes a block gives, bytes of checksum behind each block)."""
-    if len(data) < 7:
-        raise DecompressionError("lz4: the frame header ends too soon")
-    if data[:4] != _LZ4_MAGIC:
-        raise DecompressionError("lz4: the frame has no magic number")
-    flags, block_code = data[4], data[5]
-    if flags >> 6 != 1 or flags & 0x03:
-        raise DecompressionError(f"lz4: frame flags 0x{flags:02x} of another version, or with a dictionary")
-    if not flags & 0x20:
-        raise DecompressionError("lz4: linked blocks, which Kafka does not read")
-    if block_code & 0x8F or block_code >> 4 < 4:
-        raise DecompressionError(f"lz4: block descriptor 0x{block_code:02x} is not valid")
-    end = 6 + (8 if flags & 0x08 else 0)  # the content size is not needed
-    if len(data) <= end:
-        raise DecompressionError("lz4: the frame header ends too soon")
-    if magic > 0 and data[end] != _lz4_header_checksum(bytes(data[4:end])):
-        raise DecompressionError("lz4: the frame header's checksum is wrong")
-    return end + 1, 1 << (2 * (block_code >> 4) + 8), 4 if flags & 0x10 else 0
-
-
-def _lz4_into(data: memoryview, out: memoryview, magic: int) -> int:
-    """One frame; whatever follows its end mark is ignored, and so is its content checksum (as in Kafka)."""
-    position, block_bytes, checksum_bytes = _lz4_header(data, magic)
-    size = 0
-    while True:
-        if len(data) - position < 4:
-            raise DecompressionError("lz4: the frame ends without its end mark")
-        field = _LITTLE_UINT32.unpack_from(data, position)[0]
-        position += 4
-        if field == 0:
-            return size
-        length = field & ~_LZ4_STORED
-        if length > block_bytes or length + checksum_bytes > len(data) - position:
-            raise DecompressionError(f"lz4: a block of {length} bytes with {len(data) - position} left")
-        block = data[position : position + length]
-        position += length
-        if checksum_bytes:
-            stored = _LITTLE_UINT32.unpack_from(data, position)[0]
-            if stored != xxh32(np.frombuffer(block, dtype=np.uint8), 0, length):
-                raise DecompressionError("lz4: a block's checksum is wrong")
-            position += checksum_bytes
-        size += _lz4_block_into(block, out[size : size + block_bytes], block_bytes, bool(field & _LZ4_STORED))
-
-
-def _lz4_block_into(block: memoryview, out: memoryview, block_bytes: int, stored: bool) -> int:
-    if stored:
-        if len(block) > len(out):
-            raise _DoesNotFitError
-        out[: len(block)] = block
-        return len(block)
-    try:
-        return int(cramjam.lz4.decompress_block_into(block, out, output_len=len(out)))
-    except cramjam.DecompressionError:
-        # The library gives one reason for bad data and for a lack of room.
-        if len(out) >= block_bytes:
-            raise
-        cramjam.lz4.decompress_block_into(block, bytearray(block_bytes), output_len=block_bytes)
-        raise _DoesNotFitError from None
+def _lz4_into(data: memoryview, room: memoryview, magic: int) -> int:
+    source, out = np.frombuffer(data, dtype=np.uint8), np.frombuffer(room, dtype=np.uint8)
+    size = lz4.decompress_frame(source, 0, len(source), magic > 0, out, 0, len(out))
+    if size == lz4.NO_ROOM:
+        raise _DoesNotFitError
+    if size < 0:
+        raise DecompressionError(f"lz4: {lz4.REASONS[size]}")
+    return int(size)

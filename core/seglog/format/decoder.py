@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from seglog.format.compression import DecompressionError, decompress_into
 from seglog.kernels import crc32c, legacy
 from seglog.kernels import decode as kernels
 from seglog.kernels.batches import walk_batches
+from seglog.kernels.lz4 import decompress_run
 from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED, DECOMPRESSION_TOO_LARGE, RECORDS_VALID
 
 # One batch may expand to this much before it is refused; a run of batches decodes in parts of about ARENA_BYTES.
@@ -147,7 +148,7 @@ class _Run:
         """Runs of batches worth a task each: (first, behind the last)."""
         number = np.cumsum(self.ends - self.starts) // _GROUP_BYTES
         cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
-        return zip(cuts, cuts[1:], strict=False)
+        return pairwise(cuts)
 
     def between(self, first: int, last: int) -> Iterator[Records]:
         """Batches `first` to `last` (exclusive) in parts of about `arena_bytes`."""
@@ -158,14 +159,38 @@ class _Run:
     def part(self, first: int, last: int) -> tuple[Records, int]:
         """Decompresses batches from `first` on into one arena until it is full; returns them and where to go on."""
         arena = np.empty(self._expected_bytes(first, last), dtype=np.uint8)
-        bounds = [0]
-        behind = first
-        while behind < last and (behind == first or bounds[-1] < self.arena_bytes):
-            arena, end = self._expand(behind, arena, bounds[-1])
-            bounds.append(end)
-            behind += 1
-        edges = np.array(bounds, dtype=np.int64)
-        return self._decoded(arena[: bounds[-1]], edges[:-1], edges[1:], first, behind), behind
+        bounds = np.zeros(len(self.batches), dtype=np.int64)  # behind each batch's payload in the arena
+        behind, end = first, 0
+        while behind < last and (behind == first or end < self.arena_bytes):
+            reached, end = self._expand_lz4(behind, last, arena, end, bounds)
+            if reached == behind:  # another codec, or no room: one batch by itself
+                arena, end = self._expand(behind, arena, end)
+                bounds[behind] = end
+                reached += 1
+            behind = reached
+        ends = bounds[first:behind]
+        starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
+        return self._decoded(arena[:end], starts, ends, first, behind), behind
+
+    def _expand_lz4(
+        self, first: int, last: int, arena: np.ndarray, position: int, bounds: np.ndarray
+    ) -> tuple[int, int]:
+        """The run of lz4 batches from `first` on, in one call: (first batch not done, position behind it)."""
+        return decompress_run(
+            self.data,
+            self.starts,
+            self.ends,
+            self.batches,
+            first,
+            last,
+            self.status,
+            DECOMPRESSION_FAILED,
+            arena,
+            position,
+            self.limit,
+            self.arena_bytes,
+            bounds,
+        )
 
     def _expected_bytes(self, first: int, last: int) -> int:
         compressed = int((self.ends[first:last] - self.starts[first:last]).sum())

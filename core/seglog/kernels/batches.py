@@ -150,6 +150,7 @@ def find_batch(data: np.ndarray, start: int, end: int, least_offset: int, most_o
             if _plausible_batch(data, p, end, least_offset, most_offset):
                 return p
         elif magic <= 1 and end - p >= _LOG_OVERHEAD + _LEAST_ENTRY_SIZE:
-            if _plausible_message(data, p, end, least_offset, most_offset):
+            plausible = _plausible_message(data, p, end, least_offset, most_offset)
+            if plausible:
                 return p
     return -1

@@ -22,7 +22,7 @@ def payload_spans(
     ends: np.ndarray,
     status: np.ndarray,
 ) -> None:
-    """Fills `starts` and `ends` with the span of each batch's payload in `data`, whose first byte is at `file_position`.
+    """Fills `starts` and `ends` with the span of each batch's payload in `data` (first byte at `file_position`).
 
     v2: what follows the header. Legacy: the value of a wrapper, or the whole entry of a plain message. A batch
     that does not lie in `data`, or a wrapper without a value, gets status ENTRY_INVALID and an empty span.

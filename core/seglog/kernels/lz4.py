@@ -1,0 +1,223 @@
+"""LZ4 frames as Kafka writes and reads them, decompressed straight into an arena, many batches a call.
+
+Formats: LZ4 Frame Format 1.6 and LZ4 Block Format (Y. Collet). Kafka: Lz4BlockInputStream, whose limits hold here
+too: version 1, independent blocks, no dictionary, blocks of 64 KiB to 4 MiB; block checksums are verified, the
+content checksum is not read, bytes behind the end mark are ignored. A frame of magic 0 has a wrong header
+checksum (KAFKA-3160), which is not looked at.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog.kernels._jit import (
+    copy_bytes,
+    inlined,
+    kernel,
+    load_byte,
+    load_int64,
+    store_byte,
+    store_int64,
+)
+from seglog.kernels.xxhash import xxh32
+
+LZ4 = 3
+
+# What a negative result means.
+MALFORMED = -1
+NO_ROOM = -2
+NO_MAGIC = -3
+HEADER_UNSUPPORTED = -4
+HEADER_CHECKSUM_WRONG = -5
+BLOCK_SIZE_WRONG = -6
+BLOCK_CHECKSUM_WRONG = -7
+NO_END_MARK = -8
+
+REASONS = {
+    MALFORMED: "a block is malformed",
+    NO_MAGIC: "the frame has no magic number",
+    HEADER_UNSUPPORTED: "the frame is of another version, or has linked blocks, a dictionary or an unknown block size",
+    HEADER_CHECKSUM_WRONG: "the frame header's checksum is wrong",
+    BLOCK_SIZE_WRONG: "a block of more bytes than the frame allows or holds",
+    BLOCK_CHECKSUM_WRONG: "a block's checksum is wrong",
+    NO_END_MARK: "the frame ends without its end mark",
+}
+
+_STORED = 0x80000000
+
+
+@inlined
+def _little_uint32(data: np.ndarray, p: int) -> int:
+    return (
+        load_byte(data, p)
+        | load_byte(data, p + 1) << 8
+        | load_byte(data, p + 2) << 16
+        | load_byte(data, p + 3) << 24
+    )
+
+
+@inlined
+def _length(data: np.ndarray, p: int, end: int, nibble: int) -> tuple[int, int]:
+    """(a length that starts with `nibble`, index behind its extra bytes, or -1 where they do not end)."""
+    if nibble < 15:
+        return nibble, p
+    total = nibble
+    while p < end:
+        byte = load_byte(data, p)
+        p += 1
+        total += byte
+        if byte != 255:
+            return total, p
+    return 0, -1
+
+
+@inlined
+def _copy_match(out: np.ndarray, o: int, distance: int, length: int, room: int) -> None:
+    """Copies `length` bytes from `distance` behind `o` to `o`; may write up to seven bytes more inside `room`."""
+    if distance >= 8 and o + length + 8 <= room:
+        for k in range(0, length, 8):
+            store_int64(out, o + k, load_int64(out, o + k - distance))
+    else:
+        for k in range(length):
+            store_byte(out, o + k, load_byte(out, o + k - distance))
+
+
+@kernel
+def decompress_block(data: np.ndarray, start: int, end: int, out: np.ndarray, o: int, room: int) -> int:
+    """Decompresses the block `data[start:end]` to `out[o:room]`; the index behind the result, or a negative status."""
+    first = o
+    p = start
+    while p < end:
+        token = load_byte(data, p)
+        # The common sequence, short literals and a short match far from both ends, moves whole words unchecked.
+        if token < 0xF0 and end - p > 20 and room - o >= 48:
+            store_int64(out, o, load_int64(data, p + 1))
+            store_int64(out, o + 8, load_int64(data, p + 9))
+            p += 1 + (token >> 4)
+            o += token >> 4
+            distance = load_byte(data, p) | load_byte(data, p + 1) << 8
+            length = (token & 15) + 4
+            if length < 19 and distance >= 8 and distance <= o - first:
+                store_int64(out, o, load_int64(out, o - distance))
+                store_int64(out, o + 8, load_int64(out, o + 8 - distance))
+                if length > 16:
+                    store_int64(out, o + 16, load_int64(out, o + 16 - distance))
+                p += 2
+                o += length
+                continue
+        else:
+            literals, p = _length(data, p + 1, end, token >> 4)
+            if p < 0 or literals > end - p:
+                return MALFORMED
+            if literals > room - o:
+                return NO_ROOM
+            copy_bytes(data, p, out, o, literals)
+            p += literals
+            o += literals
+            if p == end:  # the last sequence has literals only
+                return o
+            if end - p < 2:
+                return MALFORMED
+            distance = load_byte(data, p) | load_byte(data, p + 1) << 8
+        length, p = _length(data, p + 2, end, token & 15)
+        length += 4
+        if p < 0 or distance == 0 or distance > o - first:
+            return MALFORMED
+        if length > room - o:
+            return NO_ROOM
+        _copy_match(out, o, distance, length, room)
+        o += length
+    return MALFORMED
+
+
+@kernel
+def _first_block(data: np.ndarray, start: int, end: int, check_header: bool) -> int:
+    """The index of the first block behind a valid frame header, or a negative status."""
+    if end - start < 7 or _little_uint32(data, start) != 0x184D2204:
+        return NO_MAGIC
+    flags = load_byte(data, start + 4)
+    descriptor = load_byte(data, start + 5)
+    if flags >> 6 != 1 or flags & 0x03 != 0 or flags & 0x20 == 0:
+        return HEADER_UNSUPPORTED
+    if descriptor & 0x8F != 0 or descriptor >> 4 < 4:
+        return HEADER_UNSUPPORTED
+    checksum_at = start + 6 + (8 if flags & 0x08 != 0 else 0)
+    if checksum_at >= end:
+        return NO_END_MARK
+    if check_header and load_byte(data, checksum_at) != (xxh32(data, start + 4, checksum_at) >> 8) & 0xFF:
+        return HEADER_CHECKSUM_WRONG
+    return checksum_at + 1
+
+
+@kernel
+def decompress_frame(
+    data: np.ndarray, start: int, end: int, check_header: bool, out: np.ndarray, o: int, room: int
+) -> int:
+    """Decompresses the frame `data[start:end]` to `out[o:room]`; the index behind the result, or a negative status."""
+    p = _first_block(data, start, end, check_header)
+    if p < 0:
+        return p
+    block_bytes = 1 << (2 * (load_byte(data, start + 5) >> 4) + 8)
+    checksum_bytes = 4 if load_byte(data, start + 4) & 0x10 != 0 else 0
+    while end - p >= 4:
+        field = _little_uint32(data, p)
+        p += 4
+        if field == 0:
+            return o
+        size = field & 0x7FFFFFFF
+        if size > block_bytes or size + checksum_bytes > end - p:
+            return BLOCK_SIZE_WRONG
+        if checksum_bytes > 0 and _little_uint32(data, p + size) != xxh32(data, p, p + size):
+            return BLOCK_CHECKSUM_WRONG
+        if field & _STORED != 0:
+            if size > room - o:
+                return NO_ROOM
+            copy_bytes(data, p, out, o, size)
+            o += size
+        else:
+            behind = decompress_block(data, p, p + size, out, o, min(room, o + block_bytes))
+            if behind == NO_ROOM and room - o >= block_bytes:
+                return BLOCK_SIZE_WRONG  # the block is larger than its frame allows
+            if behind < 0:
+                return behind
+            o = behind
+        p += size + checksum_bytes
+    return NO_END_MARK
+
+
+@kernel
+def decompress_run(
+    data: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    batches: np.ndarray,
+    first: int,
+    last: int,
+    status: np.ndarray,
+    failed: int,
+    out: np.ndarray,
+    o: int,
+    limit: int,
+    full: int,
+    bounds: np.ndarray,
+) -> tuple[int, int]:
+    """Decompresses the lz4 payloads `data[starts[i]:ends[i]]` of batches `first` to `last` one behind another.
+
+    `bounds[i]` becomes the index in `out` behind batch `i`. A malformed frame sets `status[i] = failed` and takes
+    no room. Stops at a batch of another codec or one that needs more room than `out` or `limit` gives, and as
+    soon as the index reaches `full`; returns (first batch not done, index behind the last result).
+    """
+    for i in range(first, last):
+        if np.int64(batches[i]["attributes"]) & 7 != LZ4 or (i > first and o >= full):
+            return i, o
+        if status[i] == 0 and batches[i]["count"] != 0:
+            room = min(len(out), o + limit)
+            behind = decompress_frame(data, starts[i], ends[i], batches[i]["magic"] > 0, out, o, room)
+            if behind == NO_ROOM:
+                return i, o
+            if behind < 0:
+                status[i] = failed
+            else:
+                o = behind
+        bounds[i] = o
+    return last, o

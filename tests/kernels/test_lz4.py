@@ -1,0 +1,71 @@
+"""The LZ4 kernel: what the library compresses comes back, and no damage leaves the buffers."""
+
+from __future__ import annotations
+
+import cramjam
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seglog.format.compression import compress
+from seglog.kernels import lz4 as kernels
+from tests.support.interpreted import both
+
+FRAMES = both(kernels, "decompress_frame")
+TEXT = b"".join(b'{"id": %d, "name": "customer %d", "tags": ["a", "b"]}' % (i, i * 7 % 13) for i in range(60))
+
+
+def frame(data: bytes) -> np.ndarray:
+    return np.frombuffer(compress(3, data), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("decompress", FRAMES)
+@pytest.mark.parametrize(
+    "data", [b"", b"x", b"a" * 5000, TEXT, bytes(range(256)) * 3, b"ab" * 400, b"abcdefg" * 90]
+)
+def test_a_frame_comes_back_in_a_buffer_of_its_very_size(decompress, data: bytes) -> None:
+    source = frame(data)
+    out = np.full(len(data) + 3, 7, dtype=np.uint8)
+    assert decompress(source, 0, len(source), True, out, 2, len(data) + 2) == len(data) + 2
+    assert out[2 : len(data) + 2].tobytes() == data
+    assert out[:2].tolist() == [7, 7] and out[-1] == 7, "bytes outside the room are left alone"
+
+
+@pytest.mark.parametrize("decompress", FRAMES)
+def test_too_little_room_is_told_from_damage(decompress) -> None:
+    source = frame(TEXT)
+    out = np.zeros(len(TEXT), dtype=np.uint8)
+    for room in (0, 1, len(TEXT) // 2, len(TEXT) - 1):
+        assert decompress(source, 0, len(source), True, out, 0, room) == kernels.NO_ROOM
+    assert decompress(source, 0, len(source) - 1, True, out, 0, len(out)) == kernels.NO_END_MARK
+
+
+@given(st.binary(max_size=600), st.integers(1, 40))
+@settings(max_examples=100)
+def test_any_data_comes_back(piece: bytes, times: int) -> None:
+    data = piece * times
+    source = frame(data)
+    out = np.zeros(len(data) + 64, dtype=np.uint8)
+    assert kernels.decompress_frame(source, 0, len(source), True, out, 0, len(out)) == len(data)
+    assert out[: len(data)].tobytes() == data
+
+
+@given(st.integers(0, 2**32), st.integers(0, 255), st.integers(0, 1200))
+@settings(max_examples=300)
+def test_damage_gives_the_same_status_compiled_and_interpreted(at: int, value: int, room: int) -> None:
+    source = frame(TEXT[:1000]).copy()
+    source[at % len(source)] = value
+    results = []
+    for decompress in FRAMES:  # the interpreted one fails at any access out of bounds
+        out = np.zeros(1200, dtype=np.uint8)
+        behind = decompress(source, 0, len(source), False, out, 0, room)
+        results.append((behind, out[: max(behind, 0)].tobytes()))
+    assert results[0] == results[1]
+
+
+def test_blocks_agree_with_the_library() -> None:
+    block = np.frombuffer(bytes(cramjam.lz4.compress_block(TEXT, store_size=False)), dtype=np.uint8)
+    out = np.zeros(len(TEXT), dtype=np.uint8)
+    assert kernels.decompress_block(block, 0, len(block), out, 0, len(out)) == len(TEXT)
+    assert out.tobytes() == TEXT
