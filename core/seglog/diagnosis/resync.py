@@ -1,0 +1,147 @@
+"""Finding the way again behind damage: where does the next good entry of a `.log` begin?
+
+An entry's size field is not covered by its checksum, so a wrong checksum leaves two possibilities: the bytes
+inside are damaged, or the size is and what follows was swallowed. Steps:
+
+1. The size is believed when an entry that could be one begins right behind (or the file ends there), unless a
+   chain of entries with right checksums lies inside and ends at that very place: then the size swallowed them.
+2. Otherwise every byte is tried as the beginning of an entry; the first one with a right checksum counts.
+
+Work is bounded: a hostile file of plausible headers costs a fixed number of checksummed bytes for each byte
+searched, and larger candidates are passed over once that is spent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from seglog import layout
+from seglog.format import checksum
+from seglog.format.decoder import checksums_valid, scan_batches
+from seglog.kernels.batches import WALK_COMPLETE, WALK_FULL
+from seglog.kernels.validate import find_entry
+from seglog.storage.filesystem import File
+
+_WINDOW_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 20
+_INTERIOR_BYTES = 4 << 20  # larger damaged batches are not searched for swallowed ones when the size fits
+_WORK_BYTES = 1 << 28
+_WORK_PER_BYTE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Where offsets of a segment can lie, both ends included."""
+
+    least: int = 0
+    most: int = layout.INT64_MAX
+
+
+def entry_row(file: File, position: int, stop: int) -> np.ndarray | None:
+    """The header (layout.BATCH, shape (1,)) of the entry at `position`, however large; None when it is no entry.
+
+    The entry must end by `stop`.
+    """
+    head = np.zeros(layout.RECORD_BATCH_OVERHEAD, dtype=np.uint8)
+    filled = file.read_into(position, head[: max(0, min(len(head), stop - position))])
+    if filled <= layout.HEADER_UP_TO_MAGIC:
+        return None
+    size = int.from_bytes(head[8:12].tobytes(), "big", signed=True) + layout.LOG_OVERHEAD
+    least = layout.LEAST_ENTRY_SIZE + layout.LOG_OVERHEAD
+    if not least <= size <= min(stop - position, layout.INT32_MAX):
+        return None
+    # The kernel wants the entry's bytes: it gets a header whose size says that there are no others.
+    whole = min(size, len(head))
+    head[8:12] = np.frombuffer((whole - layout.LOG_OVERHEAD).to_bytes(4, "big"), dtype=np.uint8)
+    rows = scan_batches(head, 0, whole, position).batches
+    if len(rows) != 1:
+        return None
+    rows["size"] = size
+    return rows
+
+
+def checksum_valid(file: File, row: np.void) -> bool:
+    """Whether the checksum of the entry of `row` (layout.BATCH) is right, read in pieces of bounded size."""
+    legacy = row["magic"] < 2
+    position, end = int(row["position"]), int(row["position"]) + int(row["size"])
+    position += layout.MESSAGE_MAGIC_OFFSET if legacy else layout.ATTRIBUTES_OFFSET
+    value = 0
+    while position < end:
+        piece = file.read_at(position, min(_PIECE_BYTES, end - position))
+        if not piece:
+            return False
+        value = checksum.crc32(piece, value) if legacy else checksum.crc32c(piece, value)
+        position += len(piece)
+    return value == int(row["crc"])
+
+
+def entry_end(file: File, position: int, size: int, stop: int, offsets: OffsetRange) -> int:
+    """Where the damaged entry at `position`, which declares `size` bytes, really ends: a good entry or `stop`."""
+    declared = position + size
+    if declared <= stop and (declared == stop or _plausible_at(file, declared, stop, offsets)):
+        if size <= _INTERIOR_BYTES:
+            swallowed = _chain_inside(file, position, declared, offsets)
+            if swallowed is not None:
+                return swallowed
+        return declared
+    return next_entry(file, position + 1, stop, offsets)
+
+
+def next_entry(file: File, position: int, stop: int, offsets: OffsetRange) -> int:
+    """The first place at or behind `position` where an entry with a right checksum begins, or `stop`.
+
+    Entries with offsets in `offsets` are looked for first, others only when there is none.
+    """
+    found = _search(file, position, stop, offsets)
+    if found == stop and (offsets.least > 0 or offsets.most < layout.INT64_MAX):
+        found = _search(file, position, stop, OffsetRange())
+    return found
+
+
+def _search(file: File, position: int, stop: int, offsets: OffsetRange) -> int:
+    window = np.empty(max(0, min(_WINDOW_BYTES, stop - position)), dtype=np.uint8)
+    work = _WORK_BYTES
+    while position < stop:
+        filled = file.read_into(position, window[: min(len(window), stop - position)])
+        beyond = stop - position - filled
+        at = 0
+        while filled:
+            at = find_entry(window, at, filled, beyond, offsets.least, offsets.most)
+            if at < 0:
+                break
+            row = entry_row(file, position + at, stop)
+            if row is not None and int(row["size"][0]) <= work:
+                work -= int(row["size"][0])
+                if checksum_valid(file, row[0]):
+                    return position + at
+            at += 1
+        work += _WORK_PER_BYTE * filled
+        if filled < layout.RECORD_BATCH_OVERHEAD or beyond == 0:
+            return stop
+        position += filled - layout.RECORD_BATCH_OVERHEAD + 1
+    return stop
+
+
+def _plausible_at(file: File, position: int, stop: int, offsets: OffsetRange) -> bool:
+    head = np.zeros(layout.RECORD_BATCH_OVERHEAD, dtype=np.uint8)
+    filled = file.read_into(position, head[: min(len(head), stop - position)])
+    beyond = stop - position - filled
+    return find_entry(head, 0, filled, beyond, offsets.least, offsets.most) == 0
+
+
+def _chain_inside(file: File, position: int, declared: int, offsets: OffsetRange) -> int | None:
+    """Where a run of entries with right checksums begins that lies in (`position`, `declared`) and ends with it."""
+    data = np.frombuffer(file.read_at(position, declared - position), dtype=np.uint8)
+    at = 1
+    for _ in range(1000):
+        at = find_entry(data, at, len(data), 0, offsets.least, offsets.most)
+        if at < 0:
+            return None
+        found = scan_batches(data, at, len(data), position + at)
+        whole = found.status in (WALK_COMPLETE, WALK_FULL) and found.consumed == len(data)
+        if whole and checksums_valid(data, found.batches, position).all():
+            return position + at
+        at += 1
+    return None

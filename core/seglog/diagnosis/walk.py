@@ -1,0 +1,181 @@
+"""Walking a `.log` from end to end past any damage, in bounded memory; dump, verify and statistics share it.
+
+Where `SegmentScan` stops as a broker would, this goes on: what is no entry becomes a `Gap`, what follows it is
+found by its checksum (`resync`). Steps, a chunk at a time:
+
+1. Read, walk the headers, compare the checksums.
+2. An entry with a wrong checksum stays in the table, marked, when its size can be believed; else the chunk ends
+   before it and a gap begins.
+3. An entry larger than `max_batch_bytes` is checksummed in pieces and given without its bytes.
+4. Where no entry begins, a gap reaches to the next good one or to the end of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.diagnosis.resync import OffsetRange, checksum_valid, entry_end, entry_row, next_entry
+from seglog.format.decoder import BatchScan, checksums_valid, scan_batches
+from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
+from seglog.log.scan import CHUNK_BYTES, EndReason
+from seglog.storage.filesystem import File, FileSystem
+
+MAX_BATCH_BYTES = 64 << 20
+
+_LEAST_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Entries of one file, in order. `valid` (bool, one an entry) says whose checksum is right.
+
+    `data[0]` lies at `position` of the file. `complete` is false for an entry too large to be held: its header
+    is there, its records are not.
+    """
+
+    position: int
+    data: np.ndarray
+    batches: np.ndarray
+    valid: np.ndarray
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Bytes that are no entry. `zeros` says that all of them are 0; `size` is what an entry there would declare.
+
+    `at_end` is true when nothing good follows in the file.
+    """
+
+    position: int
+    length: int
+    reason: EndReason
+    size: int = 0
+    zeros: bool = False
+    at_end: bool = False
+
+
+class LogWalk:
+    """Iterates over the pieces and gaps of `path` from byte `start` (an entry's beginning) to `end`.
+
+    With `fresh` each piece has a buffer of its own, for consumers under threads; otherwise a piece is valid
+    until the next step. `check` false skips the checksums of record batches: all count as valid.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: Path,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        offsets: OffsetRange | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        fresh: bool = False,
+        check: bool = True,
+    ) -> None:
+        self._fs, self._path, self._start, self._end = fs, path, start, end
+        self._offsets = OffsetRange() if offsets is None else offsets
+        self._chunk_bytes, self._max_batch_bytes = max(chunk_bytes, 64), max_batch_bytes
+        self._fresh, self._check = fresh, check
+
+    def __iter__(self) -> Iterator[Piece | Gap]:
+        with self._fs.open(self._path, "r") as file:
+            size = file.size()
+            yield from self._walk(file, size if self._end is None else min(self._end, size))
+
+    def _walk(self, file: File, stop: int) -> Iterator[Piece | Gap]:
+        rows = np.empty(max(_LEAST_ROWS, self._chunk_bytes // 64), dtype=layout.BATCH)
+        buffer = np.empty(max(0, min(self._chunk_bytes, stop - self._start)), dtype=np.uint8)
+        position, wanted = self._start, len(buffer)
+        while position < stop:
+            if wanted > len(buffer):
+                target = np.empty(wanted, dtype=np.uint8)
+            else:
+                target = np.empty_like(buffer) if self._fresh else buffer
+            expected = min(len(target), stop - position)
+            filled = file.read_into(position, target[:expected])
+            if filled == 0:
+                return  # the file was cut while it was read
+            if filled < expected:
+                stop = position + filled
+            found = scan_batches(target, 0, filled, position, np.empty_like(rows) if self._fresh else rows)
+            piece, damaged_at = self._piece(file, target, found, position, stop)
+            if len(piece.batches):
+                yield piece
+            wanted = len(buffer)
+            if damaged_at is not None:
+                position, gap = self._gap(file, damaged_at, stop, int(found.batches[len(piece.batches)]["size"]))
+                yield gap
+            elif found.consumed or found.consumed == filled:
+                position += found.consumed
+            else:
+                step = yield from self._stuck(file, target, filled, found.status, position, stop)
+                position, wanted = step[0], max(step[1], wanted)
+
+    def _piece(
+        self, file: File, data: np.ndarray, found: BatchScan, position: int, stop: int
+    ) -> tuple[Piece, int | None]:
+        """The entries that can be believed, and where the first one lies whose size cannot (None: all can)."""
+        batches = found.batches
+        if self._check:
+            valid = checksums_valid(data, batches, position)
+        else:
+            valid = np.ones(len(batches), dtype=bool)
+        for i in np.flatnonzero(~valid).tolist():
+            at, size = int(batches[i]["position"]), int(batches[i]["size"])
+            if entry_end(file, at, size, stop, self._offsets) != at + size:
+                return Piece(position, data[: at - position], batches[:i], valid[:i]), at
+        return Piece(position, data[: found.consumed], batches, valid), None
+
+    def _stuck(
+        self, file: File, data: np.ndarray, filled: int, status: int, position: int, stop: int
+    ) -> Generator[Piece | Gap, None, tuple[int, int]]:
+        """What to do where no whole entry begins at the front; returns (position, buffer size to go on with)."""
+        size = _declared_size(data, filled)
+        framed = status not in (WALK_BAD_SIZE, WALK_BAD_HEADER) and size > 0 and size <= stop - position
+        if framed and size <= self._max_batch_bytes:
+            row = entry_row(file, position, stop)
+            # A hostile size is not worth its memory: what was read must look like an entry that goes on.
+            if row is not None and (size <= 8 * self._chunk_bytes or checksum_valid(file, row[0])):
+                return position, size
+        elif framed:
+            row = entry_row(file, position, stop)
+            if row is not None and checksum_valid(file, row[0]):
+                yield Piece(position, data[:0], row, np.ones(1, dtype=bool), complete=False)
+                return position + size, 0
+        reason = _REASONS.get(status, EndReason.TRAILING)
+        behind, gap = self._gap(file, position, stop, size, reason)
+        yield gap
+        return behind, 0
+
+    def _gap(
+        self, file: File, position: int, stop: int, size: int, reason: EndReason = EndReason.TRAILING
+    ) -> tuple[int, Gap]:
+        behind = next_entry(file, position + 1, stop, self._offsets)
+        zeros = _all_zeros(file, position, behind)
+        return behind, Gap(position, behind - position, reason, size, zeros, at_end=behind == stop)
+
+
+_REASONS = {WALK_BAD_SIZE: EndReason.BAD_SIZE, WALK_BAD_HEADER: EndReason.BAD_HEADER}
+
+
+def _declared_size(data: np.ndarray, end: int) -> int:
+    if end < layout.LOG_OVERHEAD:
+        return 0
+    return int.from_bytes(data[8:12].tobytes(), "big", signed=True) + layout.LOG_OVERHEAD
+
+
+def _all_zeros(file: File, position: int, end: int) -> bool:
+    while position < end:
+        piece = file.read_at(position, min(CHUNK_BYTES, end - position))
+        if not piece or piece.count(0) != len(piece):
+            return False
+        position += len(piece)
+    return True

@@ -1,0 +1,268 @@
+"""Batches and records as lines of text or JSON, a whole chunk in one call (`seglog dump`).
+
+`render` goes on where the state array says and returns when everything is written or the buffer has no room
+for the next line; the caller takes what was written and calls again. The order is that of the log: a batch,
+then its records. Both styles share one course; they differ in the fixed words around the values only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog import layout
+from seglog.kernels._jit import copy_bytes, inlined, kernel
+from seglog.kernels.text import (
+    MOST_JSON_EXPANSION,
+    SLACK,
+    json_text_size,
+    make_cells,
+    put_base64,
+    put_integer,
+    put_json_text,
+    put_word,
+)
+from seglog.kernels.varint import read_varint
+
+JSON = 0
+TEXT = 1
+
+# Places of the state array (int64): the batch and the row to go on with, 1 when the batch's own line is done,
+# bytes that the next line needs when it did not fit an empty buffer, lines of records written so far.
+STATE_BATCH = 0
+STATE_ROW = 1
+STATE_BATCH_DONE = 2
+STATE_NEEDED = 3
+STATE_RECORDS = 4
+STATE_SIZE = 5
+
+# Flags of a batch.
+SHOW_BATCH = 1
+VALID = 2
+SHOW_RECORDS = 4
+
+_LINE_BYTES = 1024  # a line without key, value and headers takes less, prefix not counted
+_HEADER_BYTES = 128  # and so does a header without its bytes
+_LARGE_RECORD = 1 << 20  # from here on the exact size is worked out before a buffer is made
+
+_JSON_WORDS = [
+    *(",\"magic\":", ",\"base_offset\":", ",\"last_offset\":", ",\"count\":", ",\"codec\":"),
+    *('"none"', '"gzip"', '"snappy"', '"lz4"', '"zstd"', '"unknown"', '"unknown"', '"unknown"'),
+    *(",\"timestamp_type\":", '"NoTimestampType"', '"CreateTime"', '"LogAppendTime"'),
+    *(",\"base_timestamp\":", ",\"max_timestamp\":", ",\"delete_horizon\":", ",\"producer_id\":"),
+    *(",\"producer_epoch\":", ",\"base_sequence\":", ",\"last_sequence\":", ",\"transactional\":"),
+    *(",\"control\":", ",\"leader_epoch\":", ",\"crc\":", ",\"valid\":", "false", "true", "null", "}\n"),
+    *('{"type":"record","offset":', ',"timestamp":', ',"sequence":', ',"headers":[', "]"),
+    *(",\"trusted\":false", "{", ",{", "}", ',"size":', '"'),
+    *(',"key":"', ',"key_b64":"', ',"key":null', ',"value":"', ',"value_b64":"', ',"value":null'),
+    *('"key":"', '"key_b64":"'),
+]
+_TEXT_WORDS = [
+    *(" magic=", " base_offset=", " last_offset=", " count=", " codec="),
+    *("none", "gzip", "snappy", "lz4", "zstd", "unknown", "unknown", "unknown"),
+    *(" timestamp_type=", "NoTimestampType", "CreateTime", "LogAppendTime"),
+    *(" base_timestamp=", " max_timestamp=", " delete_horizon=", " producer_id="),
+    *(" producer_epoch=", " base_sequence=", " last_sequence=", " transactional="),
+    *(" control=", " leader_epoch=", " crc=", " valid=", "false", "true", "null", "\n"),
+    *("  offset=", " timestamp=", " sequence=", " headers=[", "]"),
+    *(" trusted=false", "{", ", {", "}", " size=", '"'),
+    *(' key="', ' key_b64="', " key=null", ' value="', ' value_b64="', " value=null"),
+    *('key="', 'key_b64="'),
+]
+assert len(_JSON_WORDS) == len(_TEXT_WORDS)
+_CELLS, _SIZES = make_cells([*_JSON_WORDS, *_TEXT_WORDS])
+_STYLE = len(_JSON_WORDS)
+
+(_MAGIC, _BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CODEC_NAME) = range(6)
+(_TIMESTAMP_TYPE, _TIMESTAMP_TYPE_NAME) = (13, 14)
+(_BASE_TIMESTAMP, _MAX_TIMESTAMP, _DELETE_HORIZON, _PRODUCER_ID, _PRODUCER_EPOCH) = range(17, 22)
+(_BASE_SEQUENCE, _LAST_SEQUENCE, _TRANSACTIONAL, _CONTROL, _LEADER_EPOCH, _CRC, _VALID) = range(22, 29)
+(_FALSE, _TRUE, _NULL, _LINE_END) = range(29, 33)
+(_RECORD, _TIMESTAMP, _SEQUENCE, _HEADERS, _HEADERS_END) = range(33, 38)
+(_UNTRUSTED, _HEADER, _NEXT_HEADER, _HEADER_END, _SIZE, _QUOTE) = range(38, 44)
+(_KEY, _VALUE, _HEADER_KEY) = (44, 47, 50)  # each: as text, as base64, null
+
+_CODEC_MASK = layout.CODEC_MASK
+_TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
+_TRANSACTIONAL_MASK = layout.TRANSACTIONAL_MASK
+_CONTROL_MASK = layout.CONTROL_MASK
+_DELETE_HORIZON_MASK = layout.DELETE_HORIZON_MASK
+
+
+@inlined
+def _field(out: np.ndarray, p: int, word: int, value: int) -> int:
+    return put_integer(out, put_word(_CELLS, _SIZES, word, out, p), value)
+
+
+@inlined
+def _flag(out: np.ndarray, p: int, word: int, style: int, value: bool) -> int:
+    p = put_word(_CELLS, _SIZES, word, out, p)
+    return put_word(_CELLS, _SIZES, style + (_TRUE if value else _FALSE), out, p)
+
+
+@inlined
+def _bytes(
+    out: np.ndarray, p: int, word: int, style: int, base64: bool, data: np.ndarray, start: int, size: int
+) -> int:
+    """A key, value or header part: as text when it is UTF-8, else in base64, or null for a negative size."""
+    if size < 0:
+        return put_word(_CELLS, _SIZES, word + 2, out, p)
+    if not base64:
+        end = put_json_text(out, put_word(_CELLS, _SIZES, word, out, p), data, start, start + size)
+        if end >= 0:
+            return put_word(_CELLS, _SIZES, style + _QUOTE, out, end)
+    p = put_base64(out, put_word(_CELLS, _SIZES, word + 1, out, p), data, start, start + size)
+    return put_word(_CELLS, _SIZES, style + _QUOTE, out, p)
+
+
+@kernel
+def _put_batch(out: np.ndarray, p: int, style: int, prefix: np.ndarray, batch: np.ndarray, valid: bool) -> int:
+    """The line of one batch; `prefix` holds what comes before the position."""
+    copy_bytes(prefix, 0, out, p, len(prefix))
+    p = put_integer(out, p + len(prefix), np.int64(batch["position"]))
+    attributes = np.int64(batch["attributes"])
+    magic = np.int64(batch["magic"])
+    sequence = np.int64(batch["base_sequence"])
+    delta = np.int64(batch["last_offset"]) - np.int64(batch["base_offset"])
+    horizon = magic >= 2 and attributes & _DELETE_HORIZON_MASK != 0
+    p = _field(out, p, style + _SIZE, np.int64(batch["size"]))
+    p = _field(out, p, style + _MAGIC, magic)
+    p = _field(out, p, style + _BASE_OFFSET, np.int64(batch["base_offset"]))
+    p = _field(out, p, style + _LAST_OFFSET, np.int64(batch["last_offset"]))
+    p = _field(out, p, style + _COUNT, np.int64(batch["count"]))
+    p = put_word(_CELLS, _SIZES, style + _CODEC, out, p)
+    p = put_word(_CELLS, _SIZES, style + _CODEC_NAME + (attributes & _CODEC_MASK), out, p)
+    p = put_word(_CELLS, _SIZES, style + _TIMESTAMP_TYPE, out, p)
+    kind = 0 if magic < 1 else (2 if attributes & _TIMESTAMP_TYPE_MASK != 0 else 1)
+    p = put_word(_CELLS, _SIZES, style + _TIMESTAMP_TYPE_NAME + kind, out, p)
+    p = put_word(_CELLS, _SIZES, style + _BASE_TIMESTAMP, out, p)
+    if horizon:
+        p = put_word(_CELLS, _SIZES, style + _NULL, out, p)
+    else:
+        p = put_integer(out, p, np.int64(batch["base_timestamp"]))
+    p = _field(out, p, style + _MAX_TIMESTAMP, np.int64(batch["max_timestamp"]))
+    p = put_word(_CELLS, _SIZES, style + _DELETE_HORIZON, out, p)
+    if horizon:
+        p = put_integer(out, p, np.int64(batch["base_timestamp"]))
+    else:
+        p = put_word(_CELLS, _SIZES, style + _NULL, out, p)
+    p = _field(out, p, style + _PRODUCER_ID, np.int64(batch["producer_id"]))
+    p = _field(out, p, style + _PRODUCER_EPOCH, np.int64(batch["producer_epoch"]))
+    p = _field(out, p, style + _BASE_SEQUENCE, sequence)
+    p = _field(out, p, style + _LAST_SEQUENCE, -1 if sequence < 0 else (sequence + delta) & 0x7FFFFFFF)
+    p = _flag(out, p, style + _TRANSACTIONAL, style, magic >= 2 and attributes & _TRANSACTIONAL_MASK != 0)
+    p = _flag(out, p, style + _CONTROL, style, magic >= 2 and attributes & _CONTROL_MASK != 0)
+    p = _field(out, p, style + _LEADER_EPOCH, np.int64(batch["leader_epoch"]))
+    p = _field(out, p, style + _CRC, np.int64(batch["crc"]))
+    p = _flag(out, p, style + _VALID, style, valid)
+    return put_word(_CELLS, _SIZES, style + _LINE_END, out, p)
+
+
+@kernel
+def _put_headers(out: np.ndarray, p: int, style: int, base64: bool, arena: np.ndarray, row: np.ndarray) -> int:
+    at = np.int64(row["headers_position"])
+    end = np.int64(row["position"]) + np.int64(row["size"])
+    for k in range(np.int64(row["header_count"])):
+        p = put_word(_CELLS, _SIZES, style + (_HEADER if k == 0 else _NEXT_HEADER), out, p)
+        size, at = read_varint(arena, at, end)
+        p = _bytes(out, p, style + _HEADER_KEY, style, False, arena, at, size)
+        at += size
+        size, at = read_varint(arena, at, end)
+        p = _bytes(out, p, style + _VALUE, style, base64, arena, at, size)
+        at += max(size, 0)
+        p = put_word(_CELLS, _SIZES, style + _HEADER_END, out, p)
+    return p
+
+
+@inlined
+def _put_record(
+    out: np.ndarray, p: int, style: int, base64: bool, trusted: bool, arena: np.ndarray, row: np.ndarray
+) -> int:
+    p = _field(out, p, style + _RECORD, np.int64(row["offset"]))
+    p = _field(out, p, style + _TIMESTAMP, np.int64(row["timestamp"]))
+    p = _field(out, p, style + _SEQUENCE, np.int64(row["sequence"]))
+    key_at, key_size = np.int64(row["key_position"]), np.int64(row["key_size"])
+    p = _bytes(out, p, style + _KEY, style, base64, arena, key_at, key_size)
+    value_at, value_size = np.int64(row["value_position"]), np.int64(row["value_size"])
+    p = _bytes(out, p, style + _VALUE, style, base64, arena, value_at, value_size)
+    p = put_word(_CELLS, _SIZES, style + _HEADERS, out, p)
+    if row["header_count"] > 0:
+        p = _put_headers(out, p, style, base64, arena, row)
+    p = put_word(_CELLS, _SIZES, style + _HEADERS_END, out, p)
+    if not trusted:
+        p = put_word(_CELLS, _SIZES, style + _UNTRUSTED, out, p)
+    return put_word(_CELLS, _SIZES, style + _LINE_END, out, p)
+
+
+@kernel
+def _bytes_size(arena: np.ndarray, start: int, size: int) -> int:
+    if size <= 0:
+        return 0
+    return max(json_text_size(arena, start, start + size), (size + 2) // 3 * 4)
+
+
+@kernel
+def _record_room(arena: np.ndarray, row: np.ndarray) -> int:
+    """An upper bound of the bytes that a record's line takes; close to the truth for large records."""
+    size = np.int64(row["size"])
+    fixed = _LINE_BYTES + SLACK + np.int64(row["header_count"]) * _HEADER_BYTES
+    if size < _LARGE_RECORD:
+        return fixed + MOST_JSON_EXPANSION * size
+    key_size, value_size = np.int64(row["key_size"]), np.int64(row["value_size"])
+    inner = max(key_size, 0) + max(value_size, 0)
+    fixed += MOST_JSON_EXPANSION * max(size - inner, 0)  # headers
+    return (
+        fixed
+        + _bytes_size(arena, np.int64(row["key_position"]), key_size)
+        + _bytes_size(arena, np.int64(row["value_position"]), value_size)
+        + MOST_JSON_EXPANSION  # a text given up for base64 has spoilt at most one escape more
+    )
+
+
+@kernel
+def render(
+    style: int,
+    base64: bool,
+    prefix: np.ndarray,
+    arena: np.ndarray,
+    batches: np.ndarray,
+    flags: np.ndarray,
+    rows: np.ndarray,
+    out: np.ndarray,
+    state: np.ndarray,
+) -> int:
+    """Writes lines for `batches` (layout.BATCH) and `rows` (layout.RECORD, ascending by batch) into `out`.
+
+    `flags` (uint8, one a batch) says what to show. Returns the bytes written; `state` (int64, STATE_SIZE, zeros
+    at first) says how far it came: all is done when `state[STATE_BATCH] == len(batches)`. When nothing was
+    written, `state[STATE_NEEDED]` is the room that the next line needs.
+    """
+    style *= _STYLE
+    p = 0
+    b, r = state[STATE_BATCH], state[STATE_ROW]
+    while b < len(batches):
+        shown = np.int64(flags[b])
+        if state[STATE_BATCH_DONE] == 0:
+            if shown & SHOW_BATCH:
+                needed = _LINE_BYTES + SLACK + len(prefix)
+                if needed > len(out) - p:
+                    state[STATE_NEEDED] = needed
+                    break
+                p = _put_batch(out, p, style, prefix, batches[b], shown & VALID != 0)
+            state[STATE_BATCH_DONE] = 1
+        full = False
+        while r < len(rows) and np.int64(rows[r]["batch"]) <= b:
+            if shown & SHOW_RECORDS:
+                needed = _record_room(arena, rows[r])
+                if needed > len(out) - p:
+                    state[STATE_NEEDED] = needed
+                    full = True
+                    break
+                p = _put_record(out, p, style, base64, shown & VALID != 0, arena, rows[r])
+                state[STATE_RECORDS] += 1
+            r += 1
+        if full:
+            break
+        state[STATE_BATCH_DONE] = 0
+        b += 1
+    state[STATE_BATCH], state[STATE_ROW] = b, r
+    return p

@@ -1,0 +1,290 @@
+"""Writing text into a byte buffer: numbers, JSON strings, base64, and what Java makes of bytes that are no UTF-8.
+
+Every `put_…` writes at `p` of `out` and returns the index behind; the caller has made room. Fixed words come out
+of a table of 32-byte cells and are copied whole (one or two machine instructions), so a writer may spoil up to
+32 bytes behind what it wrote: `SLACK` is to be left free behind everything.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog.kernels._jit import copy_bytes, inlined, kernel, load_byte, load_int64, store_byte, store_int64
+
+SLACK = 32
+CELL = 32
+
+# A JSON string takes at most this much for each byte of its source.
+MOST_JSON_EXPANSION = 6
+
+_DIGITS = np.frombuffer("".join(f"{n:02d}" for n in range(100)).encode(), dtype=np.uint8)
+_HEX = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)
+_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
+_LOW_BITS = 0x0101010101010101
+_QUOTES = 0x2222222222222222
+_BACKSLASHES = 0x5C5C5C5C5C5C5C5C
+_HIGH_BITS = -0x7F7F7F7F7F7F7F80  # 0x80 in every byte, as int64
+_LEAST_INT64 = -(2**63)
+_QUOTE = 0x22
+_MINUS = 0x2D
+
+
+def _escapes() -> np.ndarray:
+    """(128,) uint8: 0 for an ASCII character that JSON takes as it is, 1 for \\u00XX, else the letter behind \\."""
+    table = np.zeros(128, dtype=np.uint8)
+    table[:0x20] = 1
+    for character, letter in (('"', '"'), ("\\", "\\"), ("\b", "b"), ("\t", "t"), ("\n", "n"), ("\f", "f"), ("\r", "r")):
+        table[ord(character)] = ord(letter)
+    return table
+
+
+_ESCAPES = _escapes()
+
+
+def make_cells(words: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """(cells, sizes) of fixed words of at most 32 ASCII characters, for `put_word`."""
+    cells = np.zeros(CELL * len(words), dtype=np.uint8)
+    for i, word in enumerate(words):
+        encoded = word.encode("ascii")
+        if len(encoded) > CELL:
+            raise ValueError(f"{word!r} does not fit a cell")
+        cells[CELL * i : CELL * i + len(encoded)] = np.frombuffer(encoded, dtype=np.uint8)
+    return cells, np.array([len(word) for word in words], dtype=np.int64)
+
+
+@inlined
+def put_word(cells: np.ndarray, sizes: np.ndarray, word: int, out: np.ndarray, p: int) -> int:
+    """Writes fixed word number `word` of a table made by `make_cells`."""
+    copy_bytes(cells, CELL * word, out, p, CELL)
+    return p + np.int64(sizes[word])
+
+
+@inlined
+def put_integer(out: np.ndarray, p: int, value: int) -> int:
+    """Writes an int64 in decimal: at most 20 bytes."""
+    if value < 0:
+        store_byte(out, p, _MINUS)
+        p += 1
+        if value == _LEAST_INT64:
+            p = put_integer_digits(out, p, 922337203685477580)
+            store_byte(out, p, 0x38)
+            return p + 1
+        value = -value
+    return put_integer_digits(out, p, value)
+
+
+@inlined
+def put_integer_digits(out: np.ndarray, p: int, value: int) -> int:
+    """Writes a number that is not negative."""
+    size = 1
+    bound = np.int64(10)
+    while size < 19 and value >= bound:
+        size += 1
+        if size < 19:
+            bound *= 10
+    at = p + size
+    while value >= 100:
+        rest = value // 100
+        pair = 2 * (value - rest * 100)
+        at -= 2
+        store_byte(out, at, _DIGITS[pair])
+        store_byte(out, at + 1, _DIGITS[pair + 1])
+        value = rest
+    if value >= 10:
+        store_byte(out, at - 2, _DIGITS[2 * value])
+        store_byte(out, at - 1, _DIGITS[2 * value + 1])
+    else:
+        store_byte(out, at - 1, 0x30 + value)
+    return p + size
+
+
+@kernel
+def utf8_size(data: np.ndarray, i: int, end: int) -> int:
+    """Bytes of the well-formed UTF-8 character at `i`, whose first byte is 0x80 or more; 0 if there is none."""
+    first = load_byte(data, i)
+    if first < 0xC2 or first > 0xF4:
+        return 0
+    size = 2 if first < 0xE0 else (3 if first < 0xF0 else 4)
+    if size > end - i:
+        return 0
+    second = load_byte(data, i + 1)
+    least, most = 0x80, 0xBF
+    if first == 0xE0:
+        least = 0xA0  # shorter forms exist
+    elif first == 0xED:
+        most = 0x9F  # surrogates
+    elif first == 0xF0:
+        least = 0x90
+    elif first == 0xF4:
+        most = 0x8F  # beyond U+10FFFF
+    if second < least or second > most:
+        return 0
+    for k in range(2, size):
+        byte = load_byte(data, i + k)
+        if byte < 0x80 or byte > 0xBF:
+            return 0
+    return size
+
+
+@inlined
+def _plain(word: int) -> bool:
+    """Whether eight bytes are all ASCII, none of them a control character, a quote or a backslash."""
+    if word & _HIGH_BITS != 0:
+        return False
+    if ((word >> 5) | (word >> 6)) & _LOW_BITS != _LOW_BITS:
+        return False
+    quotes = word ^ _QUOTES  # a byte of 0 is a quote: gather each byte's bits in its lowest one
+    quotes |= quotes >> 4
+    quotes |= quotes >> 2
+    quotes |= quotes >> 1
+    slashes = word ^ _BACKSLASHES
+    slashes |= slashes >> 4
+    slashes |= slashes >> 2
+    slashes |= slashes >> 1
+    return quotes & slashes & _LOW_BITS == _LOW_BITS
+
+
+@inlined
+def put_json_text(out: np.ndarray, p: int, data: np.ndarray, start: int, end: int) -> int:
+    """Writes `data[start:end]` escaped for a JSON string, without its quotes; -1 when it is not UTF-8.
+
+    Characters beyond ASCII stay as they are. At most `MOST_JSON_EXPANSION` bytes for each byte.
+    """
+    i = start
+    while i < end:
+        if end - i >= 8:
+            word = load_int64(data, i)
+            if _plain(word):
+                store_int64(out, p, word)
+                i += 8
+                p += 8
+                continue
+        byte = load_byte(data, i)
+        if byte >= 0x80:
+            size = utf8_size(data, i, end)
+            if size == 0:
+                return -1
+            for k in range(size):
+                store_byte(out, p + k, load_byte(data, i + k))
+            i += size
+            p += size
+            continue
+        escape = np.int64(_ESCAPES[byte])
+        if escape == 0:
+            store_byte(out, p, byte)
+            p += 1
+        elif escape == 1:
+            p = _put_unicode_escape(out, p, byte)
+        else:
+            store_byte(out, p, 0x5C)
+            store_byte(out, p + 1, escape)
+            p += 2
+        i += 1
+    return p
+
+
+@kernel
+def _put_unicode_escape(out: np.ndarray, p: int, byte: int) -> int:
+    store_byte(out, p, 0x5C)
+    store_byte(out, p + 1, 0x75)
+    store_byte(out, p + 2, 0x30)
+    store_byte(out, p + 3, 0x30)
+    store_byte(out, p + 4, _HEX[byte >> 4])
+    store_byte(out, p + 5, _HEX[byte & 15])
+    return p + 6
+
+
+@kernel
+def json_text_size(data: np.ndarray, start: int, end: int) -> int:
+    """The bytes that `put_json_text` writes, or -1."""
+    size = 0
+    i = start
+    while i < end:
+        byte = load_byte(data, i)
+        if byte >= 0x80:
+            taken = utf8_size(data, i, end)
+            if taken == 0:
+                return -1
+            size += taken
+            i += taken
+        else:
+            escape = np.int64(_ESCAPES[byte])
+            size += 1 if escape == 0 else (6 if escape == 1 else 2)
+            i += 1
+    return size
+
+
+@kernel
+def put_base64(out: np.ndarray, p: int, data: np.ndarray, start: int, end: int) -> int:
+    """Writes `data[start:end]` in base64 (RFC 4648, padded): four bytes for each three begun."""
+    i = start
+    while end - i >= 3:
+        word = load_byte(data, i) << 16 | load_byte(data, i + 1) << 8 | load_byte(data, i + 2)
+        store_byte(out, p, _BASE64[word >> 18])
+        store_byte(out, p + 1, _BASE64[(word >> 12) & 63])
+        store_byte(out, p + 2, _BASE64[(word >> 6) & 63])
+        store_byte(out, p + 3, _BASE64[word & 63])
+        i += 3
+        p += 4
+    if i == end:
+        return p
+    word = load_byte(data, i) << 16
+    if end - i == 2:
+        word |= load_byte(data, i + 1) << 8
+    store_byte(out, p, _BASE64[word >> 18])
+    store_byte(out, p + 1, _BASE64[(word >> 12) & 63])
+    store_byte(out, p + 2, _BASE64[(word >> 6) & 63] if end - i == 2 else 0x3D)
+    store_byte(out, p + 3, 0x3D)
+    return p + 4
+
+
+@kernel
+def _malformed_size(data: np.ndarray, i: int, end: int) -> int:
+    """How many bytes at `i` Java's String takes as one malformed character (one U+FFFD)."""
+    first = load_byte(data, i)
+    if first < 0xC2 or first > 0xF4 or end - i < 2:
+        return 1
+    second = load_byte(data, i + 1)
+    if second & 0xC0 != 0x80 or first < 0xE0:
+        return 1
+    if first < 0xF0:
+        if first == 0xE0 and second < 0xA0:
+            return 1
+        if first == 0xED and second > 0x9F:
+            # a surrogate is taken whole, where it is whole
+            return 3 if end - i >= 3 and load_byte(data, i + 2) & 0xC0 == 0x80 else 2
+        return 2
+    if (first == 0xF0 and second < 0x90) or (first == 0xF4 and second > 0x8F):
+        return 1
+    return 3 if end - i >= 3 and load_byte(data, i + 2) & 0xC0 == 0x80 else 2
+
+
+@kernel
+def put_java_text(out: np.ndarray, p: int, data: np.ndarray, start: int, end: int) -> int:
+    """Writes `data[start:end]` as Java prints `new String(bytes, UTF_8)`: malformed characters become U+FFFD.
+
+    At most three bytes for each byte.
+    """
+    i = start
+    while i < end:
+        if end - i >= 8:
+            word = load_int64(data, i)
+            if word & _HIGH_BITS == 0:
+                store_int64(out, p, word)
+                i += 8
+                p += 8
+                continue
+        byte = load_byte(data, i)
+        size = 1 if byte < 0x80 else utf8_size(data, i, end)
+        if size == 0:
+            store_byte(out, p, 0xEF)
+            store_byte(out, p + 1, 0xBF)
+            store_byte(out, p + 2, 0xBD)
+            p += 3
+            i += _malformed_size(data, i, end)
+            continue
+        for k in range(size):
+            store_byte(out, p + k, load_byte(data, i + k))
+        i += size
+        p += size
+    return p

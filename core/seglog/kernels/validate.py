@@ -1,0 +1,221 @@
+"""The rules that batches and records must keep, as bits (specification 10.6), and where an entry may begin.
+
+`judge_batches` looks at headers only, `judge_rows` at decoded records; both carry what they must remember from
+one call to the next in a small state array. `find_entry` is `batches.find_batch` for entries that go on behind
+the end of the buffer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog import layout
+from seglog.kernels._jit import kernel, load_byte, load_int32, load_int64
+
+# Bits of a batch.
+OFFSETS_NOT_ASCENDING = 1 << 0
+OFFSET_OUT_OF_SEGMENT = 1 << 1
+MAGIC_UNKNOWN = 1 << 2
+CODEC_UNKNOWN = 1 << 3
+OFFSET_DELTA_INVALID = 1 << 4
+COUNT_INVALID = 1 << 5
+PRODUCER_INVALID = 1 << 6
+CONTROL_INVALID = 1 << 7
+LEADER_EPOCH_DECREASING = 1 << 8
+TIMESTAMP_NEGATIVE = 1 << 9
+
+# Bits of a batch that its records set.
+RECORD_OFFSETS_INVALID = 1 << 16
+RECORD_TIMESTAMP_ABOVE_MAX = 1 << 17
+RECORD_COUNT_DIFFERS = 1 << 18
+
+# State of `judge_batches` (int64): last offset and leader epoch so far, batches and records counted.
+STATE_LAST_OFFSET = 0
+STATE_LEADER_EPOCH = 1
+STATE_BATCHES = 2
+STATE_RECORDS = 3
+STATE_FIRST_OFFSET = 4
+STATE_SIZE = 5
+
+_LOG_OVERHEAD = layout.LOG_OVERHEAD
+_RECORD_BATCH_OVERHEAD = layout.RECORD_BATCH_OVERHEAD
+_CODEC_MASK = layout.CODEC_MASK
+_TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
+_TRANSACTIONAL_MASK = layout.TRANSACTIONAL_MASK
+_CONTROL_MASK = layout.CONTROL_MASK
+
+
+@kernel
+def _judge_record_batch(batch: np.ndarray) -> int:
+    """Bits of a v2 header by itself."""
+    bits = 0
+    attributes = np.int64(batch["attributes"])
+    count = np.int64(batch["count"])
+    delta = np.int64(batch["last_offset"]) - np.int64(batch["base_offset"])
+    if attributes & _CODEC_MASK > 4:
+        bits |= CODEC_UNKNOWN
+    if delta < 0:
+        bits |= OFFSET_DELTA_INVALID
+    if count < 0 or count > max(delta, 0) + 1:
+        bits |= COUNT_INVALID
+    control = attributes & _CONTROL_MASK != 0
+    if control and count > 1:
+        bits |= CONTROL_INVALID
+    producer = np.int64(batch["producer_id"])
+    if producer < 0:
+        if attributes & _TRANSACTIONAL_MASK != 0:
+            bits |= PRODUCER_INVALID
+    elif batch["producer_epoch"] < 0 or (not control and batch["base_sequence"] < 0):
+        bits |= PRODUCER_INVALID
+    return bits
+
+
+@kernel
+def judge_batches(
+    batches: np.ndarray, valid: np.ndarray, least_offset: int, most_offset: int, state: np.ndarray, out: np.ndarray
+) -> int:
+    """Fills `out` (int64, a batch) with the rules that each header breaks; returns how many batches break any.
+
+    Offsets must lie in [`least_offset`, `most_offset`]. Batches that are not `valid` (bool: checksum right) are
+    passed over and leave the state alone.
+    """
+    flagged = 0
+    for i in range(len(batches)):
+        out[i] = 0
+        if not valid[i]:
+            continue
+        batch = batches[i]
+        magic = np.int64(batch["magic"])
+        base, last = np.int64(batch["base_offset"]), np.int64(batch["last_offset"])
+        bits = 0
+        if magic == 2:
+            bits = _judge_record_batch(batch)
+        elif magic < 0 or magic > 2:
+            bits = MAGIC_UNKNOWN
+        elif np.int64(batch["attributes"]) & _CODEC_MASK > 3:
+            bits = CODEC_UNKNOWN
+        if base < least_offset or last > most_offset:
+            bits |= OFFSET_OUT_OF_SEGMENT
+        if base <= state[STATE_LAST_OFFSET]:
+            bits |= OFFSETS_NOT_ASCENDING
+        if batch["max_timestamp"] < -1:
+            bits |= TIMESTAMP_NEGATIVE
+        epoch = np.int64(batch["leader_epoch"])
+        if magic == 2 and epoch < state[STATE_LEADER_EPOCH]:
+            bits |= LEADER_EPOCH_DECREASING
+        state[STATE_LEADER_EPOCH] = max(state[STATE_LEADER_EPOCH], epoch)
+        if bits & (OFFSET_OUT_OF_SEGMENT | OFFSETS_NOT_ASCENDING | OFFSET_DELTA_INVALID) == 0:
+            state[STATE_LAST_OFFSET] = last
+            if state[STATE_FIRST_OFFSET] < 0:
+                state[STATE_FIRST_OFFSET] = base
+        state[STATE_BATCHES] += 1
+        state[STATE_RECORDS] += max(np.int64(batch["count"]), 0) if magic >= 2 else 1
+        if bits != 0:
+            out[i] = bits
+            flagged += 1
+    return flagged
+
+
+@kernel
+def judge_rows(rows: np.ndarray, batches: np.ndarray, status: np.ndarray, last_offset: int, out: np.ndarray) -> int:
+    """Fills `out` (int64, a batch) with the rules that the decoded records of each batch break.
+
+    `last_offset` is that of the batch before, which legacy inner messages must exceed (int64 minimum: unknown).
+    Returns how many batches break any.
+    """
+    flagged = 0
+    r = 0
+    for i in range(len(batches)):
+        batch = batches[i]
+        bits = 0
+        magic = np.int64(batch["magic"])
+        least = np.int64(batch["base_offset"]) if magic >= 2 else last_offset + 1
+        most = np.int64(batch["last_offset"])
+        bounded = np.int64(batch["attributes"]) & _TIMESTAMP_TYPE_MASK == 0 and magic > 0
+        max_timestamp = np.int64(batch["max_timestamp"])
+        first = r
+        while r < len(rows) and np.int64(rows[r]["batch"]) == i:
+            offset = np.int64(rows[r]["offset"])
+            if offset < least or offset > most:
+                bits |= RECORD_OFFSETS_INVALID
+            least = offset + 1
+            if bounded and np.int64(rows[r]["timestamp"]) > max_timestamp:
+                bits |= RECORD_TIMESTAMP_ABOVE_MAX
+            r += 1
+        if status[i] == 0 and magic >= 2 and r - first != np.int64(batch["count"]):
+            bits |= RECORD_COUNT_DIFFERS
+        if most > last_offset:
+            last_offset = most
+        out[i] = bits
+        if bits != 0:
+            flagged += 1
+    return flagged
+
+
+@kernel
+def _plausible_record_batch(data: np.ndarray, p: int, room: int, least_offset: int, most_offset: int) -> bool:
+    size = load_int32(data, p + 8) + _LOG_OVERHEAD
+    if size < _RECORD_BATCH_OVERHEAD or size > room:
+        return False
+    base_offset = load_int64(data, p)
+    if base_offset < least_offset or base_offset > most_offset:
+        return False
+    delta = load_int32(data, p + 23)
+    if delta < 0 or delta > most_offset - base_offset:
+        return False
+    count = load_int32(data, p + 57)
+    return load_byte(data, p + 22) & _CODEC_MASK <= 4 and 0 <= count <= delta + 1
+
+
+@kernel
+def _plausible_message(
+    data: np.ndarray, p: int, end: int, room: int, magic: int, least_offset: int, most_offset: int
+) -> bool:
+    overhead = 14 if magic == 0 else 22
+    length = load_int32(data, p + 8)
+    if length < overhead or length + _LOG_OVERHEAD > room:
+        return False
+    offset = load_int64(data, p)
+    if offset < least_offset or offset > most_offset or load_byte(data, p + 17) & _CODEC_MASK > 3:
+        return False
+    key_at = p + 18 if magic == 0 else p + 26
+    key_size = load_int32(data, key_at)
+    if key_size < -1 or key_size > length - overhead:
+        return False
+    value_at = key_at + 4 + max(key_size, 0)
+    if value_at + 4 > end:
+        return True  # behind the buffer: its checksum will tell
+    value_size = load_int32(data, value_at)
+    return value_size >= -1 and max(key_size, 0) + max(value_size, 0) + overhead == length
+
+
+@kernel
+def find_entry(
+    data: np.ndarray, start: int, end: int, beyond: int, least_offset: int, most_offset: int
+) -> int:
+    """The first place in `data[start:end]` where an entry could begin that ends within `beyond` bytes behind `end`.
+
+    Only headers are judged, and only where 61 bytes of one (34 of a message) lie before `end`; -1 when there is
+    none. Offsets must lie in [`least_offset`, `most_offset`].
+    """
+    for p in range(start, end - _LOG_OVERHEAD - layout.MESSAGE_V1_OVERHEAD + 1):
+        magic = load_byte(data, p + 16)
+        if magic > 2:
+            continue
+        room = end - p + beyond
+        if magic == 2:
+            if p + _RECORD_BATCH_OVERHEAD <= end and _plausible_record_batch(
+                data, p, room, least_offset, most_offset
+            ):
+                return p
+        elif _plausible_message(data, p, end, room, magic, least_offset, most_offset):
+            return p
+    # the shortest message of magic 0 is 8 bytes shorter than one of magic 1: only where the file ends
+    if beyond == 0:
+        least = max(start, end - _LOG_OVERHEAD - layout.MESSAGE_V1_OVERHEAD + 1)
+        for p in range(least, end - _LOG_OVERHEAD - layout.MESSAGE_V0_OVERHEAD + 1):
+            if load_byte(data, p + 16) == 0 and _plausible_message(
+                data, p, end, end - p, 0, least_offset, most_offset
+            ):
+                return p
+    return -1
