@@ -19,12 +19,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptIndexError, InvalidRecordError, SegmentOffsetOverflowError
-from seglog.format.buffers import ByteSource
+from seglog.format.buffers import byte_view
 from seglog.format.decoder import checksums_valid
 from seglog.format.filenames import FileKind, FileState, segment_file_name
 from seglog.kernels import indexing
@@ -36,6 +37,9 @@ from seglog.log.time_index import TimeIndex
 from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
 from seglog.model import NO_TIMESTAMP
 from seglog.storage.filesystem import File, FileSystem
+
+if TYPE_CHECKING:
+    from seglog.format.buffers import ByteSource
 
 DEFAULT_INDEX_INTERVAL_BYTES = 4096
 _SEARCH_CHUNK_BYTES = 64 << 10
@@ -240,7 +244,7 @@ class LogSegment:
         if self.trailing_bytes:
             file.truncate(self.size)
             self.trailing_bytes = 0
-        file.write_at(self.size, data)
+        file.write_at(self.size, byte_view(data))
         self._index(batches)
         self.size += int(batches["size"].sum())
 

@@ -1,0 +1,362 @@
+"""Opening a partition directory: leftovers, segments, recovery, offsets, producers (Kafka: LogLoader).
+
+1. Settle what a crash left (`swap.settle_leftovers`).
+2. Load the segments: indexes without a log go; a segment without its offset index, or whose transaction index
+   contradicts it, is recovered; a missing time index is made empty (not rebuilt).
+3. After an unclean stop, recover every segment from the recovery point on. The first one that loses bytes
+ends the log:
+   all later segments go.
+4. A log that ends below its log start is dropped whole. Without any segment, make one at the log start.
+5. Cut the leader epochs to the log, drop stray snapshots, bring the producers up to the end.
+
+A segment whose offsets overflow is split, and the step starts again.
+
+Where a broker would refuse to start after a clean stop (zeros behind the last batch), or write behind a torn
+tail, the log ends before those bytes and the first append cuts them off.
+
+Reading without owning (`writable=False`) works on an overlay that keeps every change in memory: steps 1, 4
+and 5 show what a broker would see, nothing is recovered, and nothing on disk is touched. `plan_recovery` runs
+the very recovery on such an overlay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from seglog.clock import Clock
+from seglog.errors import CorruptIndexError, CorruptionError, NotALogError, SegmentOffsetOverflowError
+from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.log.leader_epochs import LeaderEpochCache
+from seglog.log.producer_replay import rebuild_producer_state
+from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
+from seglog.log.segment import (
+    DEFAULT_INDEX_INTERVAL_BYTES,
+    LogSegment,
+    OffsetNotAscendingError,
+    RecoveredSegment,
+)
+from seglog.log.segments import LogSegments
+from seglog.log.split import split_overflowed
+from seglog.log.swap import retire_segments, retire_snapshots, settle_leftovers
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.overlay import OverlayFileSystem
+
+T = TypeVar("T")
+Progress = Callable[[LogSegment, int, int], None]
+
+_INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How to open a log. `recovery_point` and `log_start_offset` come from the log directory's checkpoints.
+
+    `progress` is called before each segment is recovered, with its number (from 1) and how many there are.
+    """
+
+    clean_shutdown: bool
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    writable: bool = True
+    index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES
+    producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
+    progress: Progress | None = None
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a log did, or would do.
+
+    `recovered` lists every segment that was recovered, also those that lost nothing; `deleted_segments` the
+    base offsets of the segments that went, `deleted_bytes` their size. `events` are sentences for an
+    operator.
+    """
+
+    directory: Path
+    clean_shutdown: bool
+    recovered: list[RecoveredSegment] = field(default_factory=list)
+    deleted_segments: list[int] = field(default_factory=list)
+    deleted_bytes: int = 0
+    removed_files: list[Path] = field(default_factory=list)
+    renamed_files: list[tuple[Path, Path]] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    recovery_point: int = 0
+
+    @property
+    def truncated_bytes(self) -> int:
+        """Bytes lost: cut tails and deleted segments."""
+        return sum(segment.truncated_bytes for segment in self.recovered) + self.deleted_bytes
+
+    @property
+    def truncated_segments(self) -> list[RecoveredSegment]:
+        """The segments that lost bytes."""
+        return [segment for segment in self.recovered if segment.truncated_bytes > 0]
+
+    @property
+    def changes(self) -> bool:
+        """Whether any data or file name changed; rebuilt indexes and new snapshots do not count."""
+        return bool(self.truncated_bytes or self.removed_files or self.renamed_files)
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """What `load_log` hands to `Log`. `fs` is the overlay when the log was opened for reading alone."""
+
+    fs: FileSystem
+    segments: LogSegments
+    producers: ProducerStateManager
+    leader_epochs: LeaderEpochCache
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    report: RecoveryReport
+
+
+def load_log(fs: FileSystem, directory: Path, clock: Clock, options: LoadOptions) -> LoadedLog:
+    """Opens the partition in `directory`; steps above. A missing directory is a NotALogError."""
+    status = fs.status(directory)
+    if status is None or not status.is_directory:
+        raise NotALogError(directory, "no such directory")
+    return _Loader(fs if options.writable else OverlayFileSystem(fs), directory, clock, options).load()
+
+
+def plan_recovery(fs: FileSystem, directory: Path, clock: Clock, options: LoadOptions) -> RecoveryReport:
+    """The report of the recovery that `load_log` would run with the same options; changes nothing on disk."""
+    overlay = OverlayFileSystem(fs)
+    loaded = load_log(overlay, directory, clock, options)
+    loaded.segments.close()
+    return loaded.report
+
+
+class _Loader:
+    def __init__(self, fs: FileSystem, directory: Path, clock: Clock, options: LoadOptions) -> None:
+        self._fs, self._directory, self._clock, self._options = fs, directory, clock, options
+        self._segments = LogSegments()
+        self._epochs = LeaderEpochCache(fs, directory, tolerant=not options.writable)
+        self._report = RecoveryReport(directory, options.clean_shutdown)
+        if self._epochs.damage is not None:
+            self._report.events.append(str(self._epochs.damage))
+
+    def load(self) -> LoadedLog:
+        settled = settle_leftovers(self._fs, self._directory)
+        self._report.removed_files += settled.removed
+        self._report.renamed_files += settled.renamed
+        self._splitting(self._load_segments)
+        recover = self._options.writable and not self._options.clean_shutdown
+        if recover:
+            self._splitting(self._recover_segments)
+        end = self._drop_log_below_start()
+        survived = end is not None
+        if end is None:
+            self._create_first_segment()
+            end = self._options.log_start_offset
+        clean = self._options.clean_shutdown and survived
+        recovery_point = end if clean else min(self._options.recovery_point, end)
+        start = max(self._options.log_start_offset, self._segments.first.base_offset)
+        producers = self._finish(start, end)
+        report = self._report
+        report.log_start_offset, report.log_end_offset, report.recovery_point = start, end, recovery_point
+        return LoadedLog(self._fs, self._segments, producers, self._epochs, start, end, recovery_point, report)
+
+    def _finish(self, start: int, end: int) -> ProducerStateManager:
+        """Step 5."""
+        self._epochs.truncate_from_end(end)
+        self._epochs.truncate_from_start(self._options.log_start_offset)
+        producers = self._producers()
+        producers.remove_stray_snapshots(self._segments.base_offsets)
+        rebuild_producer_state(
+            producers,
+            self._segments,
+            start,
+            end,
+            self._clock.now_ms(),
+            reload_from_clean_shutdown=self._options.clean_shutdown,
+        )
+        return producers
+
+    # --- segments
+    # ---------------------------------------------------------------------------------------------
+
+    def _load_segments(self) -> None:
+        self._segments.close()
+        self._segments.clear()
+        names = [name for name in self._fs.list(self._directory) if not self._is_directory(name)]
+        logs = {p.offset for name in names if (p := parse_file_name(name)) is not None and _is_live_log(name)}
+        for name in names:
+            parsed = parse_file_name(name)
+            if parsed is None:
+                self._refuse_stranger(name)
+            elif parsed.kind in _INDEX_KINDS and parsed.state is FileState.LIVE and parsed.offset not in logs:
+                self._remove(self._directory / name, "an index without its log")
+            elif _is_live_log(name):
+                self._segments.add(self._load_segment(parsed.offset))
+
+    def _load_segment(self, base_offset: int) -> LogSegment:
+        segment = self._segment(base_offset)
+        try:
+            segment.transaction_index.sanity_check()
+        except CorruptIndexError as error:
+            self._report.events.append(str(error))
+            if self._options.writable:
+                self._recover_segment(segment)
+                return segment
+        if not self._options.writable:
+            return segment
+        if not segment.offset_index.exists():
+            self._report.events.append(f"{segment.offset_index.path}: missing, so the segment is recovered")
+            self._recover_segment(segment)
+        elif not segment.time_index.exists():
+            self._report.events.append(f"{segment.time_index.path}: missing, created empty")
+            segment.time_index.create()
+            segment.time_index.close_file()
+        return segment
+
+    def _refuse_stranger(self, name: str) -> None:
+        """A broker stops on a `.log` whose name is no offset; whoever only reads passes it over."""
+        if name.endswith(FileKind.LOG.value):
+            if self._options.writable:
+                raise CorruptionError(self._directory / name, "the name is no offset, and a broker stops on it")
+            self._report.events.append(f"{self._directory / name}: the name is no offset")
+
+    def _splitting(self, step: Callable[[], T]) -> T:
+        """Runs `step`, again after each split of a segment whose offsets overflow."""
+        while True:
+            try:
+                return step()
+            except SegmentOffsetOverflowError as error:
+                segment = self._segments.get(error.base_offset) or self._segment(error.base_offset)
+                new, deleted = split_overflowed(self._segments, segment)
+                bases = ", ".join(str(part.base_offset) for part in new)
+                self._report.events.append(f"{error}; split into segments at {bases}")
+                self._remove_all(deleted)
+
+    # --- recovery
+    # ---------------------------------------------------------------------------------------------
+
+    def _recover_segments(self) -> None:
+        """Step 3."""
+        pending = list(self._segments.from_floor(self._options.recovery_point))
+        for i, segment in enumerate(pending):
+            if self._options.progress is not None:
+                self._options.progress(segment, i + 1, len(pending))
+            recovered = self._recover_or_empty(segment)
+            if recovered.truncated_bytes > 0:
+                self._delete_segments(pending[i + 1 :])
+                return
+
+    def _recover_or_empty(self, segment: LogSegment) -> RecoveredSegment:
+        size = segment.size
+        try:
+            return self._recover_segment(segment)
+        except OffsetNotAscendingError as error:
+            segment.truncate_to(segment.base_offset)
+            emptied = RecoveredSegment(segment.base_offset, 0, size, segment.base_offset, 0, error.reason)
+            self._report.events.append(f"{error}; the segment is emptied")
+            self._report.recovered.append(emptied)
+            return emptied
+
+    def _recover_segment(self, segment: LogSegment) -> RecoveredSegment:
+        producers = self._producers()
+        rebuild_producer_state(
+            producers,
+            self._segments,
+            self._options.log_start_offset,
+            segment.base_offset,
+            self._clock.now_ms(),
+            reload_from_clean_shutdown=False,
+        )
+        recovered = segment.recover(producers, self._epochs)
+        producers.take_snapshot()
+        self._report.recovered.append(recovered)
+        if recovered.truncated_bytes:
+            self._report.events.append(
+                f"{segment.path}: position {recovered.valid_bytes}: {recovered.reason};"
+                f" {recovered.truncated_bytes} bytes cut off"
+            )
+        return recovered
+
+    def _delete_segments(self, segments: list[LogSegment]) -> None:
+        if not segments:
+            return
+        self._report.deleted_segments += [segment.base_offset for segment in segments]
+        self._report.deleted_bytes += sum(segment.size for segment in segments)
+        deleted = retire_segments(segments)
+        bases = [segment.base_offset for segment in segments]
+        deleted += retire_snapshots(self._fs, self._producers(), bases)
+        for base_offset in bases:
+            self._segments.remove(base_offset)
+        self._report.events.append(f"segments {bases} lie behind the damage and are deleted")
+        self._remove_all(deleted)
+
+    def _drop_log_below_start(self) -> int | None:
+        """Step 4: the log end offset, or None when no segment is left."""
+        if not self._segments:
+            return None
+        active = self._segments.active
+        end, valid_bytes = active.read_next_offset()
+        if end >= self._options.log_start_offset:
+            active.trailing_bytes, active.size = active.size - valid_bytes, valid_bytes
+            if active.trailing_bytes:
+                self._report.events.append(
+                    f"{active.path}: position {valid_bytes}: {active.trailing_bytes} bytes are no whole batch"
+                )
+            return end
+        start = self._options.log_start_offset
+        self._report.events.append(f"{self._directory}: the log ends at {end}, below its start {start}: dropped")
+        self._delete_segments(list(self._segments))
+        self._epochs.clear_and_flush()
+        self._producers().truncate_fully_and_start_at(start)
+        return None
+
+    def _create_first_segment(self) -> None:
+        segment = LogSegment.create(
+            self._fs,
+            self._directory,
+            self._options.log_start_offset,
+            index_interval_bytes=self._options.index_interval_bytes,
+            created_ms=self._clock.now_ms(),
+        )
+        self._fs.sync_directory(self._directory)
+        self._segments.add(segment)
+
+    # --- helpers
+    # ----------------------------------------------------------------------------------------------
+
+    def _producers(self) -> ProducerStateManager:
+        return ProducerStateManager(
+            self._fs,
+            self._directory,
+            expiration_ms=self._options.producer_expiration_ms,
+            strict=self._options.writable,
+        )
+
+    def _segment(self, base_offset: int) -> LogSegment:
+        return LogSegment(
+            self._fs,
+            self._directory,
+            base_offset,
+            index_interval_bytes=self._options.index_interval_bytes,
+            created_ms=self._clock.now_ms(),
+        )
+
+    def _is_directory(self, name: str) -> bool:
+        status = self._fs.status(self._directory / name)
+        return status is None or status.is_directory
+
+    def _remove(self, path: Path, reason: str) -> None:
+        self._report.events.append(f"{path}: {reason}, removed")
+        self._remove_all([path])
+
+    def _remove_all(self, paths: list[Path]) -> None:
+        for path in paths:
+            self._fs.remove(path)
+        self._report.removed_files += paths
+
+
+def _is_live_log(name: str) -> bool:
+    return name.endswith(FileKind.LOG.value)

@@ -1,0 +1,103 @@
+"""Splitting a segment whose offsets do not fit 31 bits relative to its base (Kafka:
+LocalLog.splitOverflowedSegment).
+
+Old brokers' cleaners could merge segments too far. Whole batches are copied into new segments, a new one each
+time the next batch does not fit, its base that batch's base offset; then the swap protocol replaces the old
+segment. Bytes that are no batch stay behind the last one, for recovery to judge.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import SegmentOffsetOverflowError
+from seglog.format.decoder import decode_records
+from seglog.format.filenames import FileState
+from seglog.log.producer_state import ProducerStateManager
+from seglog.log.scan import Chunk
+from seglog.log.segment import LogSegment
+from seglog.log.segments import LogSegments
+from seglog.log.swap import replace_segments
+
+
+def split_overflowed(
+    segments: LogSegments, segment: LogSegment, producers: ProducerStateManager | None = None
+) -> tuple[list[LogSegment], list[Path]]:
+    """Replaces `segment` by segments that its offsets fit; returns them and the `.deleted` files to remove.
+
+    SegmentOffsetOverflowError when the last offset fits: then a batch lies below the base, and no split mends
+    that.
+    """
+    next_offset, end = segment.read_next_offset()
+    if next_offset <= segment.base_offset or segment.fits(next_offset - 1):
+        raise SegmentOffsetOverflowError(segment.path, segment.base_offset, next_offset - 1, end)
+    modified_ms = segment.modified_ms
+    new = _copied(segment)
+    tail = segment.size - sum(part.size for part in new)
+    if tail:
+        _append_tail(segment, new[-1], tail)
+    for part in new:
+        part.on_become_inactive()
+        part.flush()
+        for path in part.files[:3]:
+            segment.fs.set_modified(path, modified_ms)
+        part.close_files()
+    return new, replace_segments(segments, new, [segment], producers)
+
+
+def _copied(segment: LogSegment) -> list[LogSegment]:
+    new: list[LogSegment] = []
+    for chunk in segment.scan():
+        first = 0
+        while first < len(chunk.batches):
+            if not new or not new[-1].fits(int(chunk.batches["last_offset"][first])):
+                new.append(_part(segment, _first_offset(chunk, first)))
+            relative = chunk.batches["last_offset"][first:] - new[-1].base_offset
+            outside = np.flatnonzero((relative < 0) | (relative > layout.INT32_MAX))
+            last = first + (int(outside[0]) if len(outside) else len(relative))
+            if last == first:
+                row = chunk.batches[first]
+                raise SegmentOffsetOverflowError(
+                    segment.path, new[-1].base_offset, int(row["last_offset"]), int(row["position"])
+                )
+            rows = chunk.batches[first:last]
+            begin = int(rows["position"][0]) - chunk.position
+            new[-1].append(rows, chunk.data[begin : begin + int(rows["size"].sum())])
+            first = last
+    return new
+
+
+def _part(segment: LogSegment, base_offset: int) -> LogSegment:
+    return LogSegment.create(
+        segment.fs,
+        segment.directory,
+        base_offset,
+        index_interval_bytes=segment.index_interval_bytes,
+        state=FileState.CLEANED,
+        created_ms=segment.created_ms,
+    )
+
+
+def _first_offset(chunk: Chunk, i: int) -> int:
+    """The offset of batch `i`'s first record; only decompression tells it of a magic 0 or 1 wrapper."""
+    row = chunk.batches[i]
+    if row["magic"] < 2:
+        for records in decode_records(chunk.data, chunk.batches[i : i + 1], chunk.position):
+            if len(records):
+                return int(records.rows["offset"][0])
+    return int(row["base_offset"])
+
+
+def _append_tail(segment: LogSegment, last: LogSegment, tail: int) -> None:
+    with segment.fs.open(segment.path, "r") as source, segment.fs.open(last.path, "r+") as target:
+        start, done = segment.size - tail, 0
+        while done < tail:
+            data = source.read_at(start + done, min(1 << 20, tail - done))
+            if not data:
+                break
+            target.write_at(last.size + done, data)
+            done += len(data)
+        target.sync()

@@ -1,0 +1,164 @@
+"""Replacing segments by others so that a crash at any point leaves the old ones or the new ones, never a
+mixture.
+
+Kafka: LocalLog.replaceSegments, and the first three passes of LogLoader.load (specification 12.7, 10.2).
+
+Replacing:
+
+1. The new segments are complete and fsynced as `.cleaned`; their names are made durable. 2. From the highest
+base to the lowest, each is renamed to `.swap`. Until the last rename a `.cleaned` file with a lower
+   or equal base is there, so a crash throws all of them away.
+3. The old segments are renamed to `.deleted`.
+4. From the lowest base to the highest, the new ones get their final names.
+5. Snapshots at bases that no segment has any more are renamed to `.deleted`.
+
+Finishing after a crash (`settle_leftovers`):
+
+1. Delete `.deleted` files; delete the `.swap` files at or above the lowest `.cleaned`; delete all `.cleaned`.
+2. What is still `.swap` is a completed replacement: delete the live files in the offsets that its contents
+cover. 3. Give the `.swap` files their final names.
+
+The directory is fsynced behind each of these steps: one step's renames must not reach the disk before the
+last one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.log.producer_state import ProducerStateManager
+from seglog.log.segment import LogSegment
+from seglog.log.segments import LogSegments
+from seglog.storage.filesystem import FileSystem
+
+_DELETED, _CLEANED, _SWAP = FileState.DELETED.value, FileState.CLEANED.value, FileState.SWAP.value
+
+
+@dataclass(slots=True)
+class Settled:
+    """What `settle_leftovers` did: files removed and renamed, in order."""
+
+    removed: list[Path] = field(default_factory=list)
+    renamed: list[tuple[Path, Path]] = field(default_factory=list)
+
+
+def replace_segments(
+    segments: LogSegments,
+    new: Sequence[LogSegment],
+    old: Sequence[LogSegment],
+    producers: ProducerStateManager | None = None,
+) -> list[Path]:
+    """Swaps `old` for `new` on disk and in `segments`; returns the `.deleted` files, for the caller to
+    remove.
+
+    `new` are in state CLEANED, complete and fsynced.
+    """
+    fs, directory = new[0].fs, new[0].directory
+    ascending = sorted(new, key=lambda segment: segment.base_offset)
+    fs.sync_directory(directory)
+    for segment in reversed(ascending):
+        segment.rename_to(FileState.SWAP)
+        fs.sync_directory(directory)
+    deleted = retire_segments(old)
+    for segment in ascending:
+        segment.rename_to(FileState.LIVE)
+    fs.sync_directory(directory)
+    segments.replace(ascending, old)
+    bases = {segment.base_offset for segment in new}
+    gone = [segment.base_offset for segment in old if segment.base_offset not in bases]
+    return deleted if producers is None else deleted + retire_snapshots(fs, producers, gone)
+
+
+def retire_segments(old: Sequence[LogSegment]) -> list[Path]:
+    """Renames segments to `.deleted`, highest base first, durably; returns the files' new names."""
+    deleted: list[Path] = []
+    for segment in sorted(old, key=lambda found: -found.base_offset):
+        segment.rename_to(FileState.DELETED)
+        deleted.extend(segment.files)
+    if old:
+        old[0].fs.sync_directory(old[0].directory)
+    return deleted
+
+
+def retire_snapshots(fs: FileSystem, producers: ProducerStateManager, offsets: Sequence[int]) -> list[Path]:
+    """Renames the snapshots at `offsets` to `.deleted`; returns the new names of those that were there."""
+    deleted: list[Path] = []
+    for offset in offsets:
+        path = producers.snapshot_path(offset)
+        producers.snapshots.discard(offset)
+        if fs.status(path) is not None:
+            deleted.append(path.with_name(path.name + _DELETED))
+            fs.rename(path, deleted[-1])
+    return deleted
+
+
+def settle_leftovers(fs: FileSystem, directory: Path) -> Settled:
+    """Finishes or undoes what a crash interrupted, as a starting broker does."""
+    settled = Settled()
+    swaps = _drop_unfinished(fs, directory, settled)
+    covered = _covered_offsets(fs, directory, swaps)
+    if swaps:
+        for name in fs.list(directory):
+            offset = _offset_of(name)
+            if not name.endswith(_SWAP) and offset is not None and covered[0] <= offset < covered[1]:
+                _remove(fs, directory / name, settled)
+        for name in swaps:
+            source, target = directory / name, directory / name.removesuffix(_SWAP)
+            fs.rename(source, target)
+            settled.renamed.append((source, target))
+        fs.sync_directory(directory)
+    return settled
+
+
+def _drop_unfinished(fs: FileSystem, directory: Path, settled: Settled) -> list[str]:
+    """Step 1; returns the names of the `.swap` files that stay."""
+    names = [name for name in fs.list(directory) if not _is_directory(fs, directory / name)]
+    cleaned = [name for name in names if name.endswith(_CLEANED)]
+    swaps = [name for name in names if name.endswith(_SWAP)]
+    offsets = [offset for offset in map(_offset_of, cleaned) if offset is not None]
+    least = min(offsets, default=None)
+    for name in names:
+        if name.endswith(_DELETED) and not name.endswith(".checkpoint.deleted"):
+            _remove(fs, directory / name, settled)
+    undone = [n for n in swaps if least is not None and (offset := _offset_of(n)) is not None and offset >= least]
+    # The `.cleaned` files are what says that these are incomplete: they go last, and in a step of their own.
+    for name in undone:
+        _remove(fs, directory / name, settled)
+    if undone:
+        fs.sync_directory(directory)
+    for name in cleaned:
+        _remove(fs, directory / name, settled)
+    if settled.removed:
+        fs.sync_directory(directory)
+    return [name for name in swaps if name not in undone]
+
+
+def _covered_offsets(fs: FileSystem, directory: Path, swaps: Sequence[str]) -> tuple[int, int]:
+    """[least base, greatest next offset) of the `.swap` segments' contents."""
+    bounds: list[tuple[int, int]] = []
+    for name in swaps:
+        parsed = parse_file_name(name)
+        if parsed is not None and parsed.kind is FileKind.LOG:
+            segment = LogSegment(fs, directory, parsed.offset, state=FileState.SWAP)
+            bounds.append((parsed.offset, segment.read_next_offset()[0]))
+    return min((b[0] for b in bounds), default=0), max((b[1] for b in bounds), default=0)
+
+
+def _offset_of(name: str) -> int | None:
+    """The number before the first `.`, as Kafka reads it off a file's name; None when it is none."""
+    prefix = name.partition(".")[0]
+    return int(prefix) if prefix.isascii() and prefix.isdigit() else None
+
+
+def _is_directory(fs: FileSystem, path: Path) -> bool:
+    status = fs.status(path)
+    return status is not None and status.is_directory
+
+
+def _remove(fs: FileSystem, path: Path, settled: Settled) -> None:
+    if not _is_directory(fs, path):
+        fs.remove(path)
+        settled.removed.append(path)

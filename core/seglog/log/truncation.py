@@ -1,0 +1,105 @@
+"""Cutting a log back to an offset (Kafka: UnifiedLog.truncateTo, LocalLog.truncateTo,
+truncateFullyAndStartAt).
+
+1. Segments that begin behind the offset go, the last one first: a crash in between leaves a shorter log,
+never a hole. 2. The segment that holds the offset is cut before the batch that contains it: the whole batch
+goes. 3. The leader epochs are cut, producers go back to the newest snapshot at or below the offset and are
+replayed.
+
+The log end offset then is the offset asked for, although the last batch may end before it; the next load
+falls back to that end. Lowering recovery point, high watermark and cleaner checkpoint is the caller's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from seglog.clock import Clock
+from seglog.log.leader_epochs import LeaderEpochCache
+from seglog.log.producer_replay import rebuild_producer_state
+from seglog.log.producer_state import ProducerStateManager
+from seglog.log.segment import LogSegment
+from seglog.log.segments import LogSegments
+from seglog.log.swap import retire_segments, retire_snapshots
+from seglog.storage.filesystem import FileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """What a truncation did. `pending_removal` are the `.deleted` files that the caller removes when it
+    likes.
+    """
+
+    offset: int
+    log_start_offset: int
+    deleted_segments: tuple[int, ...]
+    deleted_bytes: int
+    truncated_bytes: int
+    pending_removal: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TruncationTarget:
+    """The parts of an open log that truncating touches."""
+
+    fs: FileSystem
+    directory: Path
+    segments: LogSegments
+    producers: ProducerStateManager
+    leader_epochs: LeaderEpochCache
+    clock: Clock
+
+
+def truncate_to(log: TruncationTarget, offset: int, log_start_offset: int) -> Truncation:
+    """Drops everything at `offset` and behind it; below the first segment the log starts anew at `offset`."""
+    if log.segments.first.base_offset > offset:
+        return truncate_fully(log, offset)
+    gone = [segment for segment in log.segments if segment.base_offset > offset]
+    deleted_bytes = sum(segment.size for segment in gone)
+    pending = _retire(log, gone)
+    truncated = log.segments.active.truncate_to(offset)
+    log.segments.active.flush()
+    log.leader_epochs.truncate_from_end(offset)
+    start = min(offset, log_start_offset)
+    _rebuild(log, start, offset)
+    return Truncation(offset, start, tuple(s.base_offset for s in gone), deleted_bytes, truncated, tuple(pending))
+
+
+def truncate_fully(log: TruncationTarget, offset: int) -> Truncation:
+    """Drops the whole log; an empty segment at `offset` is what remains."""
+    gone = list(log.segments)
+    deleted_bytes = sum(segment.size for segment in gone)
+    pending = _retire(log, gone)
+    segment = LogSegment.create(
+        log.fs,
+        log.directory,
+        offset,
+        index_interval_bytes=gone[-1].index_interval_bytes,
+        created_ms=log.clock.now_ms(),
+    )
+    log.fs.sync_directory(log.directory)
+    log.segments.add(segment)
+    log.leader_epochs.clear_and_flush()
+    log.producers.truncate_fully_and_start_at(offset)
+    _rebuild(log, offset, offset)
+    return Truncation(offset, offset, tuple(s.base_offset for s in gone), deleted_bytes, 0, tuple(pending))
+
+
+def _retire(log: TruncationTarget, gone: list[LogSegment]) -> list[Path]:
+    pending = retire_segments(gone)
+    pending += retire_snapshots(log.fs, log.producers, [segment.base_offset for segment in gone])
+    for segment in gone:
+        log.segments.remove(segment.base_offset)
+    return pending
+
+
+def _rebuild(log: TruncationTarget, log_start_offset: int, offset: int) -> None:
+    rebuild_producer_state(
+        log.producers,
+        log.segments,
+        log_start_offset,
+        offset,
+        log.clock.now_ms(),
+        reload_from_clean_shutdown=False,
+    )

@@ -1,0 +1,241 @@
+"""A file system over another one: reads go through, every change stays in memory.
+
+What looks without owning, and every dry run, hands this to the code that would do the work: the plan is then
+what the work itself decided. Changed files keep the untouched front of the file below and hold the rest in
+memory, so truncating a large log costs nothing, and only what is written anew takes room.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from seglog.errors import RefusedError
+from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+
+@dataclass(slots=True)
+class _Contents:
+    """A changed file: `below[0:kept]`, then `tail`."""
+
+    status: FileStatus
+    below: File | None = None
+    kept: int = 0
+    tail: bytearray = field(default_factory=bytearray)
+
+    @property
+    def size(self) -> int:
+        return self.kept + len(self.tail)
+
+
+class OverlayFile:
+    """A changed file of an overlay. Reading a changed file is as reading any other."""
+
+    def __init__(self, path: Path, contents: _Contents) -> None:
+        self.path, self._contents = path, contents
+
+    def size(self) -> int:
+        return self._contents.size
+
+    def read_at(self, position: int, size: int) -> bytes:
+        buffer = bytearray(max(0, min(size, self.size() - position)))
+        return bytes(buffer[: self.read_into(position, buffer)])
+
+    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
+        contents, view = self._contents, memoryview(buffer)
+        if not view.nbytes:
+            return 0
+        view = view.cast("B")
+        wanted = max(0, min(view.nbytes, contents.size - position))
+        front = max(0, min(wanted, contents.kept - position))
+        if front and contents.below is not None:
+            got = contents.below.read_into(position, view[:front])
+            if got < front:  # the file below was cut meanwhile: a broker may be at work
+                return got
+        start = position + front - contents.kept
+        view[front:wanted] = memoryview(contents.tail)[start : start + wanted - front]
+        return wanted
+
+    def write_at(self, position: int, data: ReadableBuffer) -> None:
+        contents, view = self._contents, memoryview(data)
+        if not view.nbytes:
+            return
+        view = view.cast("B")
+        if position < contents.kept:
+            moved = contents.below.read_at(position, contents.kept - position) if contents.below else b""
+            contents.tail[:0], contents.kept = moved, position
+        start = position - contents.kept
+        if start > len(contents.tail):
+            contents.tail.extend(bytes(start - len(contents.tail)))
+        contents.tail[start : start + view.nbytes] = view
+
+    def truncate(self, size: int) -> None:
+        contents = self._contents
+        if size <= contents.kept:
+            contents.kept = size
+            contents.tail.clear()
+        elif size < contents.size:
+            del contents.tail[size - contents.kept :]
+        else:
+            contents.tail.extend(bytes(size - contents.size))
+
+    def sync(self) -> None:
+        """Nothing is ever stored."""
+
+    def advise_dropped(self, position: int, size: int) -> None:
+        """Nothing to drop."""
+
+    def fileno(self) -> int:
+        raise OSError(errno.EBADF, "A changed file of an overlay has no descriptor", str(self.path))
+
+    def close(self) -> None:
+        """The overlay keeps the contents."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class OverlayFileSystem:
+    """`below` with changes in memory. Directories are created in memory; moving directories is not
+    supported.
+    """
+
+    def __init__(self, below: FileSystem) -> None:
+        self._below = below
+        self._changed: dict[Path, _Contents] = {}
+        self._directories: dict[Path, FileStatus] = {}
+        self._gone: set[Path] = set()
+
+    @property
+    def changed(self) -> tuple[Path, ...]:
+        """The files whose contents or names differ from those below."""
+        return tuple(sorted(self._changed))
+
+    @property
+    def gone(self) -> tuple[Path, ...]:
+        """The files that were removed or renamed away."""
+        return tuple(sorted(self._gone - self._changed.keys()))
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        status = self.status(path)
+        if status is not None and status.is_directory:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if mode == "r" and path not in self._changed:
+            self._require(path, status)
+            return self._below.open(path, "r")
+        if mode == "create_new" and status is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        if mode in ("create", "create_new"):
+            self._changed[path] = _Contents(_new_status() if status is None else replace(status, size=0))
+        else:
+            self._adopt(path)
+        return OverlayFile(path, self._changed[path])
+
+    def status(self, path: Path) -> FileStatus | None:
+        if path in self._changed:
+            contents = self._changed[path]
+            return replace(contents.status, size=contents.size)
+        if path in self._directories:
+            return self._directories[path]
+        return None if path in self._gone else self._below.status(path)
+
+    def list(self, directory: Path) -> list[str]:
+        found = set()
+        if directory not in self._directories:
+            found = {name for name in self._below.list(directory) if directory / name not in self._gone}
+        found |= {path.name for path in (*self._changed, *self._directories) if path.parent == directory}
+        return sorted(found)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._adopt(source)
+        self._changed[target] = self._changed.pop(source)
+        self._gone.add(source)
+
+    def remove(self, path: Path) -> None:
+        self._require(path, self.status(path))
+        self._changed.pop(path, None)
+        self._gone.add(path)
+
+    def make_directory(self, path: Path, parents: bool = False) -> None:
+        if self.status(path) is not None:
+            if parents:
+                return
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        if parents and path.parent != path:
+            self.make_directory(path.parent, parents=True)
+        self._directories[path] = replace(_new_status(), is_directory=True)
+
+    def remove_directory(self, path: Path) -> None:
+        if self.list(path):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
+        self._directories.pop(path, None)
+        self._gone.add(path)
+
+    def sync_directory(self, path: Path) -> None:
+        self._require(path, self.status(path))
+
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        contents = self._adopt(path)
+        contents.status = replace(contents.status, modified_ms=modified_ms, modified_ns=modified_ms * 1_000_000)
+
+    def copy_attributes(self, source: Path, target: Path) -> None:
+        wanted, contents = self.status(source), self._adopt(target)
+        self._require(source, wanted)
+        if wanted is not None:
+            contents.status = replace(wanted, size=contents.size)
+
+    def free_bytes(self, path: Path) -> int:
+        return self._below.free_bytes(path)
+
+    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
+        with self.open(path, "r") as file:
+            size = file.size()
+            if size > limit:
+                raise RefusedError(f"{path}: {size} bytes, more than the {limit} bytes such a file may have")
+            return file.read_at(0, size)
+
+    def link(self, source: Path, target: Path) -> None:
+        if self.status(target) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+        self._changed[target] = self._adopt(source)
+
+    def _adopt(self, path: Path) -> _Contents:
+        """The file's contents as changed ones, taken from below where they were not yet."""
+        if path not in self._changed:
+            status = self.status(path)
+            self._require(path, status)
+            assert status is not None
+            self._changed[path] = _Contents(status, self._below.open(path, "r"), status.size)
+        return self._changed[path]
+
+    def _require(self, path: Path, status: FileStatus | None) -> None:
+        if status is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+
+def _new_status() -> FileStatus:
+    return FileStatus(
+        size=0,
+        modified_ms=0,
+        modified_ns=0,
+        inode=0,
+        device=0,
+        mode=0o644,
+        owner=os.getuid(),
+        group=os.getgid(),
+        allocated=0,
+        is_directory=False,
+    )
