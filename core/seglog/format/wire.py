@@ -56,6 +56,11 @@ class Field:
         """Whether messages of `version` have the field."""
         return self.first <= version <= self.last
 
+    def has_null_marker(self, version: int) -> bool:
+        """Whether it is a struct behind an int8 of 1, or -1 for null; a tagged struct is there or not."""
+        is_struct = isinstance(self.type, tuple) and not self.array
+        return is_struct and self.tag is None and version >= self.nullable_from
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -66,11 +71,20 @@ class Message:
     flexible_from: int = 0
 
 
-def decode_message(message: Message, data: bytes, version: int, position: int = 0) -> dict[str, Any]:
-    """The message of `version` at `position`; bytes behind it are ignored. Raises `WireError`."""
+def decode_message(
+    message: Message, data: bytes, version: int, position: int = 0, *, exact: bool = False
+) -> dict[str, Any]:
+    """The message of `version` at `position`, its fields in declared order. Raises `WireError`.
+
+    Bytes behind it are ignored, or an error when `exact`.
+    """
     if not 0 <= version <= message.last_version:
         raise WireError(f"version {version} is not known")
-    return Reader(data, version, version >= message.flexible_from, position).structure(message.fields)
+    reader = Reader(data, version, version >= message.flexible_from, position)
+    value = reader.structure(message.fields)
+    if exact and reader.position < len(data):
+        raise WireError(f"{len(data) - reader.position} bytes follow the message")
+    return value
 
 
 def encode_message(message: Message, value: Mapping[str, Any], version: int) -> bytes:
@@ -97,6 +111,8 @@ class Reader:
                 content = Reader(self.take(size), self._version, True)
                 if tag in tagged:  # tags of later versions are skipped
                     value[tagged[tag].name] = content._field(tagged[tag])
+            if tagged:
+                value = {field.name: value[field.name] for field in present if field.name in value}
         return value
 
     def take(self, size: int) -> bytes:
@@ -129,6 +145,8 @@ class Reader:
 
     def _value(self, kind: str | tuple[Field, ...], field: Field | None) -> Any:
         if isinstance(kind, tuple):
+            if field is not None and field.has_null_marker(self._version) and self.take(1)[0] > 0x7F:
+                return None
             return self.structure(kind)
         if kind == "uuid":
             return format_uuid(UUID(bytes=self.take(16)))
@@ -165,9 +183,7 @@ class Writer:
             if field.tag is None:
                 self._field(field, value[field.name])
         if self._flexible:
-            tagged = [
-                (field.tag, field) for field in present if field.tag is not None and field.name in value
-            ]
+            tagged = [(field.tag, field) for field in present if field.tag is not None and field.name in value]
             self.unsigned_varint(len(tagged))
             for tag, field in sorted(tagged, key=lambda pair: pair[0]):
                 content = Writer(self._version, True)
@@ -185,6 +201,10 @@ class Writer:
 
     def _field(self, field: Field, value: Any) -> None:
         if not field.array:
+            if field.has_null_marker(self._version):
+                self.data.append(0xFF if value is None else 1)
+                if value is None:
+                    return
             self._value(field.type, value)
         elif value is None:
             self._length(-1, _LONG)

@@ -1,0 +1,239 @@
+"""Fields of the records that Kafka 4.3 keeps in its own topics, as tables.
+
+Kafka: the message definitions of MetadataRecordType, CoordinatorRecordType (groups, transactions, share
+groups), and of the consumer protocol.
+
+An entry starts at the left margin: record type, name (metadata) or `key` / `value` (coordinators), last
+version, first flexible version (`-`: none), then fields, which may go on over indented lines:
+
+    name:type      a field; `[]type` an array; `{ ... }` a struct
+    @2  @1-1       there from version 2 on; there in version 1 alone
+    ?   ?2         may be null; may be null from version 2 on
+    #0             a tagged field
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from seglog.format.wire import NEVER, Field, Message
+
+_FIELD = re.compile(r"(\w+):(\[\])?(\w+|\{)(\S*)")
+_SUFFIX = re.compile(r"(?:@(\d+)(?:-(\d+))?)?(?:(\?)(\d*))?(?:#(\d+))?")
+
+
+@cache
+def messages(table: str) -> dict[tuple[int, str], Message]:
+    """The messages of a table by record type and name."""
+    entries = re.split(r"\n(?=\d)", table.strip())
+    return dict(_entry(entry) for entry in entries)
+
+
+def _entry(text: str) -> tuple[tuple[int, str], Message]:
+    number, name, last_version, flexible_from, *words = text.split()
+    fields, _ = _fields(iter(words))
+    flexible = NEVER if flexible_from == "-" else int(flexible_from)
+    return (int(number), name), Message(fields, int(last_version), flexible)
+
+
+def _fields(words: Iterator[str]) -> tuple[tuple[Field, ...], str]:
+    """The fields up to the brace that ends the struct, and the suffix of that brace."""
+    found: list[Field] = []
+    for word in words:
+        if word.startswith("}"):
+            return tuple(found), word[1:]
+        found.append(_field(word, words))
+    return tuple(found), ""
+
+
+def _field(word: str, words: Iterator[str]) -> Field:
+    match = _FIELD.fullmatch(word)
+    if match is None:
+        raise ValueError(f"{word!r} is no field")
+    name, array, kind, suffix = match.groups()
+    content: str | tuple[Field, ...] = kind
+    if kind == "{":
+        content, suffix = _fields(words)
+    parts = _SUFFIX.fullmatch(suffix)
+    if parts is None:
+        raise ValueError(f"{suffix!r} is no suffix of a field")
+    first = int(parts[1] or 0)
+    return Field(
+        name,
+        content,
+        array=bool(array),
+        first=first,
+        last=int(parts[2]) if parts[2] else NEVER,
+        nullable_from=int(parts[4] or first) if parts[3] else NEVER,
+        tag=int(parts[5]) if parts[5] else None,
+    )
+
+
+METADATA = """
+0 REGISTER_BROKER_RECORD 4 0
+    brokerId:int32 isMigratingZkBroker:bool@2 incarnationId:uuid brokerEpoch:int64 endPoints:[]{
+    name:string host:string port:uint16 securityProtocol:int16 } features:[]{ name:string
+    minSupportedVersion:int16 maxSupportedVersion:int16 } rack:string? fenced:bool
+    inControlledShutdown:bool@1 logDirs:[]uuid@3#0 cordonedLogDirs:[]uuid@4?#1
+1 UNREGISTER_BROKER_RECORD 0 0 brokerId:int32 brokerEpoch:int64
+2 TOPIC_RECORD 0 0 name:string topicId:uuid
+3 PARTITION_RECORD 2 0
+    partitionId:int32 topicId:uuid replicas:[]int32 isr:[]int32 removingReplicas:[]int32
+    addingReplicas:[]int32 leader:int32 leaderRecoveryState:int8#0 leaderEpoch:int32
+    partitionEpoch:int32 directories:[]uuid@1 eligibleLeaderReplicas:[]int32@2?#1
+    lastKnownElr:[]int32@2?#2
+4 CONFIG_RECORD 0 0 resourceType:int8 resourceName:string name:string value:string?
+5 PARTITION_CHANGE_RECORD 2 0
+    partitionId:int32 topicId:uuid isr:[]int32?#0 leader:int32#1 replicas:[]int32?#2
+    removingReplicas:[]int32?#3 addingReplicas:[]int32?#4 leaderRecoveryState:int8#5
+    directories:[]uuid@1?#8 eligibleLeaderReplicas:[]int32@2?#6 lastKnownElr:[]int32@2?#7
+7 FENCE_BROKER_RECORD 0 0 id:int32 epoch:int64
+8 UNFENCE_BROKER_RECORD 0 0 id:int32 epoch:int64
+9 REMOVE_TOPIC_RECORD 0 0 topicId:uuid
+10 DELEGATION_TOKEN_RECORD 0 0
+    owner:string requester:string renewers:[]string issueTimestamp:int64 maxTimestamp:int64
+    expirationTimestamp:int64 tokenId:string
+11 USER_SCRAM_CREDENTIAL_RECORD 0 0
+    name:string mechanism:int8 salt:bytes storedKey:bytes serverKey:bytes iterations:int32
+12 FEATURE_LEVEL_RECORD 0 0 name:string featureLevel:int16
+14 CLIENT_QUOTA_RECORD 0 0
+    entity:[]{ entityType:string entityName:string? } key:string value:float64 remove:bool
+15 PRODUCER_IDS_RECORD 0 0 brokerId:int32 brokerEpoch:int64 nextProducerId:int64
+17 BROKER_REGISTRATION_CHANGE_RECORD 3 0
+    brokerId:int32 brokerEpoch:int64 fenced:int8#0 inControlledShutdown:int8@1#1 logDirs:[]uuid@2#2
+    cordonedLogDirs:[]uuid@3?#3
+18 ACCESS_CONTROL_ENTRY_RECORD 0 0
+    id:uuid resourceType:int8 resourceName:string patternType:int8 principal:string host:string
+    operation:int8 permissionType:int8
+19 REMOVE_ACCESS_CONTROL_ENTRY_RECORD 0 0 id:uuid
+20 NO_OP_RECORD 0 0
+21 ZK_MIGRATION_STATE_RECORD 0 0 zkMigrationState:int8
+22 REMOVE_USER_SCRAM_CREDENTIAL_RECORD 0 0 name:string mechanism:int8
+23 BEGIN_TRANSACTION_RECORD 0 0 name:string?#0
+24 END_TRANSACTION_RECORD 0 0
+25 ABORT_TRANSACTION_RECORD 0 0 reason:string?#0
+26 REMOVE_DELEGATION_TOKEN_RECORD 0 0 tokenId:string
+27 REGISTER_CONTROLLER_RECORD 0 0
+    controllerId:int32 incarnationId:uuid zkMigrationReady:bool endPoints:[]{ name:string host:string
+    port:uint16 securityProtocol:int16 } features:[]{ name:string minSupportedVersion:int16
+    maxSupportedVersion:int16 }
+28 CLEAR_ELR_RECORD 0 0 topicName:string
+"""
+
+GROUPS = """
+0 key 0 - group:string topic:string partition:int32
+0 value 0 - offset:int64 metadata:string commitTimestamp:int64
+1 key 0 - group:string topic:string partition:int32
+1 value 4 4
+    offset:int64 leaderEpoch:int32@3 metadata:string commitTimestamp:int64 expireTimestamp:int64@1-1
+    topicId:uuid@4#0
+2 key 0 - group:string
+2 value 4 4
+    protocolType:string generation:int32 protocol:string? leader:string? currentStateTimestamp:int64@2
+    members:[]{ memberId:string groupInstanceId:string@3? clientId:string clientHost:string
+    rebalanceTimeout:int32@1 sessionTimeout:int32 subscription:bytes assignment:bytes }
+3 key 0 - groupId:string
+3 value 0 0 epoch:int32 metadataHash:int64#0
+4 key 0 - groupId:string
+4 value 0 0
+    topics:[]{ topicId:uuid topicName:string numPartitions:int32 partitionMetadata:[]{ partition:int32
+    racks:[]string } }
+5 key 0 - groupId:string memberId:string
+5 value 0 0
+    instanceId:string? rackId:string? clientId:string clientHost:string subscribedTopicNames:[]string
+    subscribedTopicRegex:string? rebalanceTimeoutMs:int32 serverAssignor:string? classicMemberMetadata:{
+    sessionTimeoutMs:int32 supportedProtocols:[]{ name:string metadata:bytes } }?#0
+6 key 0 - groupId:string
+6 value 0 0 assignmentEpoch:int32 assignmentTimestamp:int64#0
+7 key 0 - groupId:string memberId:string
+7 value 0 0 topicPartitions:[]{ topicId:uuid partitions:[]int32 }
+8 key 0 - groupId:string memberId:string
+8 value 0 0
+    memberEpoch:int32 previousMemberEpoch:int32 state:int8 assignedPartitions:[]{ topicId:uuid
+    partitions:[]int32 assignmentEpochs:[]int32?#0 } partitionsPendingRevocation:[]{ topicId:uuid
+    partitions:[]int32 assignmentEpochs:[]int32?#0 }
+10 key 0 - groupId:string memberId:string
+10 value 0 0 rackId:string? clientId:string clientHost:string subscribedTopicNames:[]string
+11 key 0 - groupId:string
+11 value 0 0 epoch:int32 metadataHash:int64
+12 key 0 - groupId:string
+12 value 0 0 assignmentEpoch:int32 assignmentTimestamp:int64#0
+13 key 0 - groupId:string memberId:string
+13 value 0 0 topicPartitions:[]{ topicId:uuid partitions:[]int32 }
+14 key 0 - groupId:string memberId:string
+14 value 0 0
+    memberEpoch:int32 previousMemberEpoch:int32 state:int8 assignedPartitions:[]{ topicId:uuid
+    partitions:[]int32 }
+15 key 0 - groupId:string
+15 value 0 0
+    initializingTopics:[]{ topicId:uuid topicName:string partitions:[]int32 } initializedTopics:[]{
+    topicId:uuid topicName:string partitions:[]int32 } deletingTopics:[]{ topicId:uuid topicName:string
+    }
+16 key 0 - groupId:string regularExpression:string
+16 value 0 0 topics:[]string version:int64 timestamp:int64
+17 key 0 - groupId:string
+17 value 0 0
+    epoch:int32 metadataHash:int64 validatedTopologyEpoch:int32#0 lastAssignmentConfigs:[]{ key:string
+    value:string }?#1
+19 key 0 - groupId:string memberId:string
+19 value 0 0
+    instanceId:string? rackId:string? clientId:string clientHost:string rebalanceTimeoutMs:int32
+    topologyEpoch:int32 processId:string userEndpoint:{ host:string port:uint16 }? clientTags:[]{
+    key:string value:string }
+20 key 0 - groupId:string
+20 value 0 0 assignmentEpoch:int32 assignmentTimestamp:int64#0
+21 key 0 - groupId:string memberId:string
+21 value 0 0
+    activeTasks:[]{ subtopologyId:string partitions:[]int32 } standbyTasks:[]{ subtopologyId:string
+    partitions:[]int32 } warmupTasks:[]{ subtopologyId:string partitions:[]int32 }
+22 key 0 - groupId:string memberId:string
+22 value 0 0
+    memberEpoch:int32 previousMemberEpoch:int32 state:int8 activeTasks:[]{ subtopologyId:string
+    partitions:[]int32 assignmentEpochs:[]int32?#0 } standbyTasks:[]{ subtopologyId:string
+    partitions:[]int32 assignmentEpochs:[]int32?#0 } warmupTasks:[]{ subtopologyId:string
+    partitions:[]int32 assignmentEpochs:[]int32?#0 } activeTasksPendingRevocation:[]{
+    subtopologyId:string partitions:[]int32 assignmentEpochs:[]int32?#0 }
+    standbyTasksPendingRevocation:[]{ subtopologyId:string partitions:[]int32
+    assignmentEpochs:[]int32?#0 } warmupTasksPendingRevocation:[]{ subtopologyId:string
+    partitions:[]int32 assignmentEpochs:[]int32?#0 }
+23 key 0 - groupId:string
+23 value 0 0
+    epoch:int32 subtopologies:[]{ subtopologyId:string sourceTopics:[]string sourceTopicRegex:[]string
+    stateChangelogTopics:[]{ name:string partitions:int32 replicationFactor:int16 topicConfigs:[]{
+    key:string value:string } } repartitionSinkTopics:[]string repartitionSourceTopics:[]{ name:string
+    partitions:int32 replicationFactor:int16 topicConfigs:[]{ key:string value:string } }
+    copartitionGroups:[]{ sourceTopics:[]int16 sourceTopicRegex:[]int16 repartitionSourceTopics:[]int16
+    } }
+"""
+
+TRANSACTIONS = """
+0 key 0 - transactionalId:string
+0 value 1 1
+    producerId:int64 previousProducerId:int64#0 nextProducerId:int64#1 producerEpoch:int16
+    nextProducerEpoch:int16#3 transactionTimeoutMs:int32 transactionStatus:int8
+    transactionPartitions:[]{ topic:string partitionIds:[]int32 }?
+    transactionLastUpdateTimestampMs:int64 transactionStartTimestampMs:int64
+    clientTransactionVersion:int16#2
+"""
+
+SHARE = """
+0 key 0 - groupId:string topicId:uuid partition:int32
+0 value 0 0
+    snapshotEpoch:int32 stateEpoch:int32 leaderEpoch:int32 startOffset:int64
+    deliveryCompleteCount:int32#0 createTimestamp:int64 writeTimestamp:int64 stateBatches:[]{
+    firstOffset:int64 lastOffset:int64 deliveryState:int8 deliveryCount:int16 }
+1 key 0 - groupId:string topicId:uuid partition:int32
+1 value 0 0
+    snapshotEpoch:int32 leaderEpoch:int32 startOffset:int64 deliveryCompleteCount:int32#0
+    stateBatches:[]{ firstOffset:int64 lastOffset:int64 deliveryState:int8 deliveryCount:int16 }
+"""
+
+# What members of a classic group of protocol type "consumer" say of themselves; no record type of its own.
+CONSUMER_PROTOCOL = """
+0 subscription 3 -
+    topics:[]string userData:bytes? ownedPartitions:[]{ topic:string partitions:[]int32 }@1
+    generationId:int32@2 rackId:string@3?
+0 assignment 3 - assignedPartitions:[]{ topic:string partitions:[]int32 } userData:bytes?
+"""
