@@ -86,8 +86,9 @@ def run(arguments: Sequence[str]) -> int:
     except typer.TyperException as error:
         command = f"seglog {given[0]}" if given[0] in COMMANDS else "seglog"
         return _report(given, UsageError(f"{error.format_message()} (see {command} --help)"))
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (nothing leaves the process as a
-    traceback) return _report(given, error) return code if isinstance(code, int) else 0
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (the outermost door)
+        return _report(given, error)
+    return code if isinstance(code, int) else 0
 
 
 def _report(arguments: Sequence[str], error: BaseException) -> int:

@@ -22,6 +22,7 @@ from seglog_cli.exit_codes import ExitCode
 # The first class that fits decides.
 CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (errors.ConfigError, ExitCode.USAGE),
+    (errors.InputError, ExitCode.USAGE),
     (errors.OffsetOutOfRangeError, ExitCode.USAGE),
     (errors.NotALogError, ExitCode.NOT_A_LOG),
     (errors.LockedError, ExitCode.LOCKED),

@@ -2,6 +2,7 @@
 
     SeglogError
     ├── ConfigError                   a key or value that cannot be (names file and line where known)
+    ├── InputError                    a line of input that is no record
     ├── NotALogError                  nothing there is a Kafka log
     ├── LockedError                   a broker or another seglog holds the directory
     ├── RefusedError                  a safety gate, or not enough disk or memory
@@ -48,6 +49,14 @@ class ConfigError(SeglogError):
         self.reason, self.path, self.line = reason, path, line
         where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
         super().__init__(where + reason)
+
+
+class InputError(SeglogError):
+    """Line `line` (from 1) of the input `source` is no record; the lines before it were taken."""
+
+    def __init__(self, source: str, line: int, reason: str) -> None:
+        self.source, self.line, self.reason = source, line, reason
+        super().__init__(f"{source}: line {line}: {reason}")
 
 
 class NotALogError(SeglogError):
