@@ -31,9 +31,11 @@ class RecordingLog:
     clock: ManualClock = field(default_factory=ManualClock)
     log_end_offset: int = 100
     flushed_to: int = 100
+    flushed_ms: int = 0
     appends: list[list[bytes | None]] = field(default_factory=list)
 
     def append(self, records: Records, *, codec: Compression | None = None, batch_records: int | None = None) -> Info:
+        del codec, batch_records
         self.appends.append([record.value for record in records])
         self.log_end_offset += len(records)
         if self.log_end_offset - self.flushed_to >= self.config.flush_messages:
@@ -41,7 +43,12 @@ class RecordingLog:
         return Info(self.log_end_offset - 1, self.flushed_to == self.log_end_offset)
 
     def flush(self) -> None:
-        self.flushed_to = self.log_end_offset
+        self.flushed_to, self.flushed_ms = self.log_end_offset, self.clock.now_ms()
+
+    def flush_if_due(self, now_ms: int) -> bool:
+        if self.log_end_offset > self.flushed_to and now_ms - self.flushed_ms >= self.config.flush_ms:
+            self.flush()
+        return self.flushed_to == self.log_end_offset
 
 
 def piece(*values: str) -> Records:
