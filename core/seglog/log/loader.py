@@ -175,7 +175,7 @@ class _Loader:
             start,
             end,
             self._clock.now_ms(),
-            reload_from_clean_shutdown=self._options.clean_shutdown,
+            reload_from_clean_shutdown=self._options.clean_shutdown and self._options.writable,
         )
         return producers
 
