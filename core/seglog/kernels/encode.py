@@ -25,12 +25,14 @@ ENCODE_FULL = 1  # no room in `out` or `batches` for what comes next
 SPAN_INVALID = 2  # a key, value or header span that leaves the arena
 TIMESTAMP_INVALID = 3  # a negative timestamp other than -1
 OFFSET_INVALID = 4  # offsets that do not ascend, or lie too far from the base offset
+KEY_MISSING = 5
 
 _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 _LOG_OVERHEAD = layout.LOG_OVERHEAD
 _TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
 _ATTRIBUTES = layout.ATTRIBUTES_OFFSET
 _INT32_MAX = layout.INT32_MAX
+_INT64_MAX = layout.INT64_MAX
 _MOST_LENGTH_BYTES = layout.MAX_VARINT_BYTES
 
 
@@ -249,3 +251,32 @@ def encoded_bound(rows: np.ndarray, first: int, last: int) -> int:
         spans = max(int(row["key_size"]), 0) + max(int(row["value_size"]), 0) + max(_headers_size(row), 0)
         total += spans + 31  # length 5, attributes 1, deltas 10 + 5, sizes 5 + 5
     return total + 5 * (last - first)  # header count
+
+
+@kernel
+def check_rows(arena_size: int, rows: np.ndarray, key_required: bool) -> tuple[int, int, int, int, int]:
+    """Looks over rows before any of them is encoded, so that an append is refused as a whole.
+
+    Returns (status, row it is about, smallest timestamp that is not -1, largest timestamp, largest batch of a
+    single record in bytes); the timestamps are -1 when no row has one. KEY_MISSING only with `key_required`.
+    """
+    smallest = _INT64_MAX
+    largest = -1
+    most = 0
+    for i in range(len(rows)):
+        row = rows[i]
+        timestamp = int(row["timestamp"])
+        if timestamp < -1:
+            return TIMESTAMP_INVALID, i, -1, -1, 0
+        if key_required and row["key_size"] < 0:
+            return KEY_MISSING, i, -1, -1, 0
+        body_size = _body_size(row, 0, 0, arena_size)
+        if body_size < 0:
+            return SPAN_INVALID, i, -1, -1, 0
+        if timestamp >= 0:
+            smallest = min(smallest, timestamp)
+            largest = max(largest, timestamp)
+        most = max(most, body_size)
+    if largest < 0:
+        smallest = -1
+    return ENCODE_COMPLETE, 0, smallest, largest, _OVERHEAD + varint_size(most) + most

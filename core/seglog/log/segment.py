@@ -378,6 +378,7 @@ class LogSegment:
         dropped.
         """
         found = self.translate_offset(offset)
+        had_timestamps = self.max_timestamp >= 0
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
@@ -386,7 +387,7 @@ class LogSegment:
             self._writable().truncate(found.position)
             self.size, self.trailing_bytes = found.position, 0
         self._state = None
-        if self.max_timestamp >= 0:
+        if had_timestamps:
             self._read_largest_timestamp()
         return truncated
 

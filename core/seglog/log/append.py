@@ -1,0 +1,325 @@
+"""The append path: records or batches in, a longer active segment out (Kafka: UnifiedLog.append).
+
+1. Columns are looked over as a whole, then encoded piece by piece; batches are analysed and validated.
+2. Sizes are checked against the segment; producers against their sequences, epochs and transactions. A batch
+   that a producer sends again is answered with its first offsets and not written.
+3. The run of batches that the active segment still takes is written in one go; then it rolls, and so on.
+4. Each written run: leader epoch, producer state, aborted transactions, and last the new log end, which is
+   when readers see it.
+5. Flush when `flush.messages` or `flush.ms` ask for it.
+
+A kill at any moment loses nothing that a flush has covered: bytes behind the last whole batch are cut by
+recovery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import (
+    AppendError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    OutOfOrderSequenceError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+)
+from seglog.format.builder import (
+    DEFAULT_BATCH_BYTES,
+    BatchOptions,
+    columns,
+    columns_of,
+    encode_columns,
+)
+from seglog.format.columns import Records
+from seglog.kernels import encode as kernels
+from seglog.log.markers import read_markers
+from seglog.log.producer_state import BatchMetadata
+from seglog.log.producers import ProducerIdentity, check_batch
+from seglog.log.validator import (
+    AnalyzedBatches,
+    AppendOrigin,
+    AppendRules,
+    analyze,
+    check_timestamps,
+    first_offset_of,
+    validate_for_follower,
+    validate_for_leader,
+)
+from seglog.model import NO_TIMESTAMP, Compression, Record, TimestampType
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
+
+_WHERE = "appended records"
+
+
+@dataclass(frozen=True, slots=True)
+class AppendInfo:
+    """What an append did. `last_offset` is -1 when there was nothing to write (Kafka: LogAppendInfo).
+
+    `max_timestamp` is the largest in the append, `log_append_time` -1 unless the log sets timestamps itself.
+    `duplicate`: the producer had sent this before, and the offsets are those of the first time. `flushed`:
+    everything up to `last_offset` is on stable storage.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time: int
+    batches: int
+    bytes: int
+    duplicate: bool = False
+    flushed: bool = False
+
+    @property
+    def count(self) -> int:
+        """Offsets taken."""
+        return self.last_offset - self.first_offset + 1 if self.last_offset >= 0 else 0
+
+
+class Appender:
+    """Writes to one log; the log's lock is held by the caller."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._last_append_time = NO_TIMESTAMP
+
+    # --- records and columns ------------------------------------------------------------------------------
+
+    def append_records(
+        self,
+        records: Iterable[Record] | Records,
+        *,
+        codec: Compression | None,
+        producer: ProducerIdentity | None,
+        leader_epoch: int,
+        batch_records: int | None,
+        batch_bytes: int | None,
+        pool: Executor | None,
+    ) -> AppendInfo:
+        """Builds batches and writes them. A timestamp of None or -1 becomes now."""
+        log = self._log
+        source = records if isinstance(records, Records) else columns_of(records)
+        now_ms = log.clock.now_ms()
+        if len(source) == 0:
+            return self._info(log.log_end_offset, -1, NO_TIMESTAMP, 0, 0)
+        options = self._options(codec, producer, leader_epoch, batch_records, batch_bytes)
+        source = self._checked(source, options, now_ms)
+        pieces = encode_columns(source, log.log_end_offset, options, pool=pool)
+        parts = (AnalyzedBatches(piece.data, piece.batches) for piece in pieces)
+        if options.codec == Compression.NONE and producer is None:
+            return self._write(parts, AppendOrigin.CLIENT, now_ms, as_one=False)
+        # only finished batches tell whether the log takes them: finish all before writing any
+        finished = [AnalyzedBatches(part.data.copy(), part.batches.copy()) for part in parts]
+        return self._check_and_write(finished, AppendOrigin.CLIENT, now_ms, as_one=False)
+
+    def _options(
+        self,
+        codec: Compression | None,
+        producer: ProducerIdentity | None,
+        leader_epoch: int,
+        batch_records: int | None,
+        batch_bytes: int | None,
+    ) -> BatchOptions:
+        config = self._log.config
+        stored = config.codec if config.codec is not None else codec or Compression.NONE
+        if any(limit is not None and limit < 1 for limit in (batch_records, batch_bytes)):
+            raise AppendError(f"a batch of {batch_records} records and {batch_bytes} bytes holds nothing")
+        wanted = DEFAULT_BATCH_BYTES if batch_bytes is None else batch_bytes
+        options = BatchOptions(
+            codec=stored,
+            batch_records=layout.INT32_MAX if batch_records is None else batch_records,
+            batch_bytes=min(wanted, config.max_message_bytes, config.segment_bytes),
+            leader_epoch=leader_epoch,
+            append_time_ms=self._append_time() if self._sets_time else None,
+            level=config.compression_level(stored),
+        )
+        if producer is None:
+            return options
+        sequence = producer.base_sequence
+        return replace(
+            options,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=self._next_sequence(producer) if sequence is None else sequence,
+            transactional=producer.transactional,
+        )
+
+    def _next_sequence(self, producer: ProducerIdentity) -> int:
+        state = self._log.producers.producers.get(producer.producer_id)
+        if state is None or state.epoch != producer.producer_epoch:
+            return 0
+        return (state.last_sequence + 1) & layout.INT32_MAX
+
+    def _checked(self, source: Records, options: BatchOptions, now_ms: int) -> Records:
+        """The columns with timestamps filled in, after all checks that need no encoding."""
+        config, rows = self._log.config, source.rows
+        status, bad, oldest, newest, largest = kernels.check_rows(len(source.arena), rows, config.compact)
+        if status == kernels.TIMESTAMP_INVALID:
+            stamp = int(rows["timestamp"][bad])
+            raise InvalidTimestampError(f"record {bad}: timestamp {stamp} is negative")
+        if status == kernels.KEY_MISSING:
+            raise InvalidRecordError(_WHERE, f"record {bad} has no key, which a compacted topic requires")
+        if status == kernels.SPAN_INVALID:
+            raise AppendError(f"record {bad}: key, value or headers lie outside the buffer they came with")
+        if options.codec == Compression.NONE:
+            self._check_size(largest)
+        check_timestamps(np.array([oldest, newest], dtype=np.int64), self._rules(), now_ms)
+        if oldest >= 0 and not (rows["timestamp"] < 0).any():
+            return source
+        filled = rows.copy()
+        filled["timestamp"][filled["timestamp"] < 0] = now_ms
+        return columns(source.arena, filled)
+
+    # --- batches ------------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self, data: bytes | bytearray | memoryview | np.ndarray, origin: AppendOrigin, leader_epoch: int
+    ) -> AppendInfo:
+        """Validates batches, gives them offsets and writes them (specification §7)."""
+        log = self._log
+        analyzed = analyze(data, log.config.max_message_bytes)
+        now_ms = log.clock.now_ms()
+        if len(analyzed) == 0:
+            return self._info(log.log_end_offset, -1, NO_TIMESTAMP, 0, 0)
+        valid = validate_for_leader(
+            analyzed,
+            self._rules(),
+            origin=origin,
+            base_offset=log.log_end_offset,
+            leader_epoch=leader_epoch,
+            append_time_ms=self._append_time() if self._sets_time else now_ms,
+        )
+        return self._check_and_write([valid], origin, now_ms)
+
+    def append_as_follower(self, data: bytes | bytearray | memoryview | np.ndarray, leader_epoch: int) -> AppendInfo:
+        """Writes batches as they are; those of an epoch above `leader_epoch` are left out."""
+        log = self._log
+        analyzed = validate_for_follower(analyze(data, None), log.log_end_offset, leader_epoch)
+        if len(analyzed) == 0:
+            return self._info(log.log_end_offset, -1, NO_TIMESTAMP, 0, 0)
+        return self._check_and_write([analyzed], AppendOrigin.REPLICATION, log.clock.now_ms())
+
+    # --- shared -------------------------------------------------------------------------------------------
+
+    @property
+    def _sets_time(self) -> bool:
+        return self._log.config.message_timestamp_type == TimestampType.LOG_APPEND_TIME
+
+    def _append_time(self) -> int:
+        """Now, but never before the last append: a clock set back must not turn time around in the log."""
+        if self._last_append_time < 0:
+            self._last_append_time = self._log.segments.active.max_timestamp
+        self._last_append_time = max(self._last_append_time, self._log.clock.now_ms())
+        return self._last_append_time
+
+    def _rules(self) -> AppendRules:
+        config = self._log.config
+        codec = config.codec
+        return AppendRules(
+            max_message_bytes=config.max_message_bytes,
+            timestamp_type=config.message_timestamp_type,
+            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+            compression=codec,
+            compression_level=None if codec is None else config.compression_level(codec),
+            key_required=config.compact,
+        )
+
+    def _check_size(self, size: int) -> None:
+        config = self._log.config
+        if size > config.max_message_bytes:
+            raise RecordTooLargeError(
+                f"a batch of {size} bytes is larger than max.message.bytes ({config.max_message_bytes})"
+            )
+        if size > config.segment_bytes:
+            raise RecordBatchTooLargeError(
+                f"a batch of {size} bytes is larger than segment.bytes ({config.segment_bytes})"
+            )
+
+    def _check_and_write(
+        self, parts: list[AnalyzedBatches], origin: AppendOrigin, now_ms: int, as_one: bool = True
+    ) -> AppendInfo:
+        """Checks sizes and producers before anything is written; a batch that came before is not written
+        again.
+        """
+        total = sum(len(part.data) for part in parts)
+        if origin == AppendOrigin.CLIENT:
+            self._check_size(max(int(part.batches["size"].max()) for part in parts))
+        elif total > self._log.config.segment_bytes:
+            raise RecordBatchTooLargeError(
+                f"an append of {total} bytes is larger than segment.bytes ({self._log.config.segment_bytes})"
+            )
+        known = None
+        if origin != AppendOrigin.REPLICATION and int(parts[0].batches["producer_id"][0]) >= 0:
+            known = self._known_batch(parts[0], origin)
+        if known is None:
+            return self._write(parts, origin, now_ms, as_one=as_one)
+        if sum(len(part.batches) for part in parts) > 1:
+            raise OutOfOrderSequenceError(
+                f"the first of several batches was appended before, at offsets {known.first_offset} to"
+                f" {known.last_offset}"
+            )
+        info = self._info(known.first_offset, known.last_offset, known.timestamp, 0, 0)
+        return replace(info, duplicate=True, flushed=self._log.recovery_point > known.last_offset)
+
+    def _known_batch(self, part: AnalyzedBatches, origin: AppendOrigin) -> BatchMetadata | None:
+        batch = part.batches[:1]
+        epoch = None
+        if int(batch["attributes"][0]) & layout.CONTROL_MASK:
+            for marker in read_markers(part.data, batch, 0, self._log.directory):
+                if isinstance(marker, InvalidRecordError):
+                    raise marker
+                epoch = None if marker is None else marker.coordinator_epoch
+        return check_batch(self._log.producers, batch, origin, epoch)
+
+    def _write(self, parts: Iterable[AnalyzedBatches], origin: AppendOrigin, now_ms: int, as_one: bool) -> AppendInfo:
+        log, replicated = self._log, origin != AppendOrigin.REPLICATION
+        first_offset, max_timestamp, count, size = -1, NO_TIMESTAMP, 0, 0
+        for part in parts:
+            if first_offset < 0:
+                first_offset = first_offset_of(part, int(part.batches["base_offset"][0]))
+            if as_one:
+                self._write_as_one(part, first_offset, now_ms, replicated)
+            else:
+                self._write_runs(part, now_ms, replicated)
+            max_timestamp = max(max_timestamp, int(part.batches["max_timestamp"].max()))
+            count += len(part.batches)
+            size += len(part.data)
+        info = self._info(first_offset, log.log_end_offset - 1, max_timestamp, count, size)
+        return replace(info, flushed=log.flush_if_due(now_ms))
+
+    def _write_as_one(self, part: AnalyzedBatches, first_offset: int, now_ms: int, replicated: bool) -> None:
+        """All batches into one segment, as Kafka does with the batches of one call."""
+        log, whole = self._log, part.batches[-1:].copy()
+        whole["size"] = len(part.data)
+        whole["max_timestamp"] = part.batches["max_timestamp"].max()
+        if not log.room(whole, now_ms):
+            log.roll_to(max(log.log_end_offset, first_offset))
+        log.write_run(part.data, part.batches, 0, replicated)
+
+    def _write_runs(self, part: AnalyzedBatches, now_ms: int, replicated: bool) -> None:
+        """Batches in runs that the active segment takes, as if each had come in a call of its own."""
+        at = 0
+        while at < len(part.batches):
+            rows = part.batches[at:]
+            run = self._log.room(rows, now_ms)
+            if run == 0:
+                self._log.roll_to(self._log.log_end_offset)
+                # an empty segment takes a batch even where its index has no room for a single entry
+                run = max(1, self._log.room(rows, now_ms))
+            start = int(rows["position"][0])
+            end = int(rows["position"][run - 1]) + int(rows["size"][run - 1])
+            self._log.write_run(part.data[start:end], rows[:run], start, replicated)
+            at += run
+
+    def _info(self, first: int, last: int, max_timestamp: int, batches: int, size: int) -> AppendInfo:
+        append_time = self._last_append_time if self._sets_time else NO_TIMESTAMP
+        return AppendInfo(first, last, max_timestamp, append_time, batches, size)

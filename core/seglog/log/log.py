@@ -1,0 +1,538 @@
+"""`Log`: one partition (Kafka: UnifiedLog, LocalLog). A façade that owns the offsets and the segment list.
+
+The work is elsewhere: `append` writes, `reader` and `lookup` read, `loader` opens, `truncation` and `swap`
+change what is there. One thread at a time changes a log (a lock sees to it); readers never wait for it: they
+work on `view`, which every change replaces as a whole when it is done.
+
+Invariant: log start ≤ last stable offset ≤ high watermark ≤ log end. This is the only replica, so what is
+appended as leader is replicated: the high watermark follows the log end, unless batches came as to a
+follower.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from seglog import layout
+from seglog.clock import Clock
+from seglog.config import LogConfig
+from seglog.errors import OffsetOutOfRangeError, RefusedError
+from seglog.format.builder import BatchOptions, columns_of, encode_all
+from seglog.format.columns import Records
+from seglog.format.control import encode_control_key, encode_transaction_marker
+from seglog.format.filenames import parse_partition_directory
+from seglog.format.record_batch import RecordBatchHeader, encode_batch
+from seglog.log import reader, swap, truncation
+from seglog.log.append import Appender, AppendInfo
+from seglog.log.leader_epochs import LeaderEpochCache
+from seglog.log.loader import LoadedLog, LoadOptions, Progress, RecoveryReport, load_log
+from seglog.log.lookup import TimestampOffset, find_offset
+from seglog.log.policies import FlushPolicy, RollLimits, SegmentState, batches_before_roll
+from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
+from seglog.log.producers import ProducerIdentity
+from seglog.log.reader import FetchResult, LogView
+from seglog.log.segment import LogSegment
+from seglog.log.segments import LogSegments
+from seglog.log.validator import AppendOrigin
+from seglog.model import Compression, ControlType, Isolation, Record, TopicPartition
+from seglog.storage.filesystem import FileSystem
+
+_logger = logging.getLogger(__name__)
+
+
+class Log:
+    """One partition, open for reading or (with `writable`) for everything.
+
+    Made by `Log.open`; the caller holds the lock of the log directory when it is writable. `recovery` says
+    what opening had to do. Offsets are read through the properties, all of one moment through `view`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        config: LogConfig,
+        loaded: LoadedLog,
+        *,
+        clock: Clock,
+        writable: bool,
+        high_watermark: int | None = None,
+    ) -> None:
+        self.directory, self.config = directory, config
+        self.topic_partition = _topic_partition_of(directory)
+        self.fs, self.clock, self.writable = loaded.fs, clock, writable
+        self.segments: LogSegments = loaded.segments
+        self.producers: ProducerStateManager = loaded.producers
+        self.leader_epochs: LeaderEpochCache = loaded.leader_epochs
+        self.recovery: RecoveryReport = loaded.report
+        self._recovery_point = loaded.recovery_point
+        self._lock = threading.RLock()
+        self._appender = Appender(self)
+        self._flush_policy = FlushPolicy(config.flush_messages, config.flush_ms, clock.now_ms())
+        self._directory_changed = True  # opening may have renamed or created files
+        self._closed = False
+        self._first_timestamp: int | None = None
+        self._jitter_ms = self._drawn_jitter()
+        end = loaded.log_end_offset
+        start = loaded.log_start_offset
+        self._publish(start, end, end if high_watermark is None else max(start, min(high_watermark, end)))
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        config: LogConfig,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        writable: bool,
+        clean_shutdown: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        high_watermark: int | None = None,
+        producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        progress: Progress | None = None,
+    ) -> Log:
+        """Opens the partition in `directory`; without `clean_shutdown` a writable one is recovered first.
+
+        The offsets are those of the log directory's checkpoints; a `high_watermark` of None is the log end.
+        Opening for reading changes nothing on disk. Raises NotALogError, CorruptionError.
+        """
+        options = LoadOptions(
+            clean_shutdown=clean_shutdown,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            writable=writable,
+            index_interval_bytes=config.index_interval_bytes,
+            producer_expiration_ms=producer_expiration_ms,
+            progress=progress,
+        )
+        loaded = load_log(fs, directory, clock, options)
+        if writable:
+            loaded.leader_epochs.create_file()
+        return cls(directory, config, loaded, clock=clock, writable=writable, high_watermark=high_watermark)
+
+    # --- offsets ------------------------------------------------------------------------------------------
+
+    @property
+    def view(self) -> LogView:
+        """Offsets and segments of one moment, for readers."""
+        return self._view
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset that can be read."""
+        return self._view.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset that the next record gets."""
+        return self._view.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset that is not replicated."""
+        return self._view.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of the earliest open transaction, at most the high watermark."""
+        return self._view.last_stable_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """First offset that is not known to be on stable storage."""
+        return self._recovery_point
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Sets the high watermark, kept within [log start, log end]; returns it."""
+        with self._lock:
+            self._publish(self.log_start_offset, self.log_end_offset, offset)
+            return self.high_watermark
+
+    # --- appending ----------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: Iterable[Record] | Records,
+        *,
+        codec: Compression | None = None,
+        producer: ProducerIdentity | None = None,
+        leader_epoch: int = 0,
+        batch_records: int | None = None,
+        batch_bytes: int | None = None,
+        pool: Executor | None = None,
+    ) -> AppendInfo:
+        """Appends records, or columns, in batches of at most `batch_records` and `batch_bytes` (default 16
+        KiB).
+
+        `codec` counts where `compression.type` is `producer`; `pool` compresses side by side. Records without
+        timestamp get now. Raises an AppendError or InvalidRecordError before anything is written, OSError as
+        the file system does; an append that failed half-way is continued where it stopped by
+        `log_end_offset`.
+        """
+        with self._lock:
+            self._require_writable()
+            return self._appender.append_records(
+                records,
+                codec=codec,
+                producer=producer,
+                leader_epoch=leader_epoch,
+                batch_records=batch_records,
+                batch_bytes=batch_bytes,
+                pool=pool,
+            )
+
+    def append_batches(
+        self,
+        data: bytes | bytearray | memoryview | np.ndarray,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        leader_epoch: int = 0,
+    ) -> AppendInfo:
+        """Appends encoded batches as a leader does: validated, numbered, stamped (Kafka: appendAsLeader).
+
+        One v2 batch or wrapper a call, or any number of uncompressed messages of magic 0 and 1, which become
+        one v2 batch. Raises AppendError, CorruptRecordError or InvalidRecordError; then nothing was written.
+        """
+        with self._lock:
+            self._require_writable()
+            return self._appender.append_as_leader(data, origin, leader_epoch)
+
+    def append_as_follower(self, data: bytes | bytearray | memoryview | np.ndarray, leader_epoch: int) -> AppendInfo:
+        """Appends batches with the offsets they have, as a replica does (Kafka: appendAsFollower).
+
+        Gaps are kept. The high watermark stays: `update_high_watermark` moves it.
+        """
+        with self._lock:
+            self._require_writable()
+            return self._appender.append_as_follower(data, leader_epoch)
+
+    def append_end_txn_marker(
+        self,
+        producer: ProducerIdentity,
+        commit: bool,
+        *,
+        coordinator_epoch: int = 0,
+        leader_epoch: int = 0,
+        timestamp: int | None = None,
+    ) -> AppendInfo:
+        """Ends the producer's transaction with a COMMIT or ABORT marker (Kafka: EndTransactionMarker).
+
+        `producer.producer_epoch` is the marker's: the data's epoch, or one more under transaction protocol 2.
+        """
+        kind = ControlType.COMMIT if commit else ControlType.ABORT
+        stamp = self.clock.now_ms() if timestamp is None else timestamp
+        record = Record(encode_transaction_marker(coordinator_epoch), encode_control_key(kind), stamp)
+        payload = encode_all(columns_of([record]), 0, BatchOptions())[layout.RECORD_BATCH_OVERHEAD :]
+        header = RecordBatchHeader(
+            attributes=layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK,
+            base_timestamp=stamp,
+            max_timestamp=stamp,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            count=1,
+        )
+        data = encode_batch(header, payload)
+        return self.append_batches(data, origin=AppendOrigin.COORDINATOR, leader_epoch=leader_epoch)
+
+    def room(self, batches: np.ndarray, now_ms: int) -> int:
+        """How many of `batches` (layout.BATCH) the active segment takes before it must roll; for the
+        appender.
+        """
+        active, config = self.segments.active, self.config
+        if self._first_timestamp is None and active.size:
+            self._first_timestamp = active.first_batch_timestamp()
+        room = min(
+            config.segment_index_bytes // layout.OFFSET_INDEX_ENTRY.itemsize - active.offset_index.entries,
+            config.segment_index_bytes // layout.TIME_INDEX_ENTRY.itemsize - 1 - active.time_index.entries,
+        )
+        first_timestamp = -1 if self._first_timestamp is None else self._first_timestamp
+        state = SegmentState(active.base_offset, active.size, first_timestamp, active.created_ms, room)
+        age_ms = config.segment_ms
+        if config.compact and config.max_compaction_lag_ms > 0:
+            age_ms = min(age_ms, config.max_compaction_lag_ms)
+        return batches_before_roll(state, RollLimits(config.segment_bytes, age_ms - self._jitter_ms), batches, now_ms)
+
+    def write_run(self, data: np.ndarray, batches: np.ndarray, position: int, replicated: bool) -> None:
+        """Writes batches to the active segment and takes them into account; for the appender.
+
+        `position` is that of `data[0]` in the coordinates of `batches`. Readers see the batches at the end;
+        `replicated` lets the high watermark follow.
+        """
+        segment = self.segments.active
+        modern = batches[batches["magic"] >= 2] if batches["magic"].min() < 2 else batches
+        if len(modern) < len(batches) and self.leader_epochs.entries:
+            self.leader_epochs.clear_and_flush()
+        self.leader_epochs.assign_from(modern)
+        segment.append(batches, data)
+        self.producers.replay(data, batches, position, segment.path, segment.append_aborted)
+        end = int(batches["last_offset"][-1]) + 1
+        self._publish(self.log_start_offset, end, end if replicated else self.high_watermark)
+
+    def roll(self) -> LogSegment:
+        """Begins a new segment at the log end; an empty active segment stays (Kafka: UnifiedLog.roll)."""
+        with self._lock:
+            self._require_writable()
+            return self.roll_to(self.log_end_offset)
+
+    def roll_to(self, base_offset: int) -> LogSegment:
+        """Begins a segment at `base_offset`; what is below is flushed. RefusedError when one is there
+        already.
+        """
+        active = self.segments.active
+        if base_offset <= active.base_offset and active.size:
+            raise RefusedError(f"{self.directory}: a segment at offset {active.base_offset} holds batches already")
+        if base_offset == active.base_offset:
+            return active
+        active.on_become_inactive()
+        self.producers.end_offset = base_offset
+        self.producers.take_snapshot()
+        created = LogSegment.create(
+            self.fs,
+            self.directory,
+            base_offset,
+            index_interval_bytes=self.config.index_interval_bytes,
+            created_ms=self.clock.now_ms(),
+        )
+        self._directory_changed = True
+        self.segments.add(created)
+        self._first_timestamp, self._jitter_ms = None, self._drawn_jitter()
+        self._publish(self.log_start_offset, max(base_offset, self.log_end_offset), self.high_watermark)
+        self._flush_below(base_offset)
+        return created
+
+    def _drawn_jitter(self) -> int:
+        most = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return random.randrange(most) if most > 0 else 0
+
+    # --- durability ---------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Returns when everything appended so far is on stable storage; the recovery point is the log end
+        then.
+        """
+        with self._lock:
+            self._require_writable()
+            self._flush_below(self.log_end_offset)
+
+    def flush_if_due(self, now_ms: int) -> bool:
+        """Flushes when `flush.messages` or `flush.ms` ask for it; whether everything is flushed now."""
+        if self._flush_policy.due(self.log_end_offset - self._recovery_point, now_ms):
+            self._flush_below(self.log_end_offset)
+        return self._recovery_point >= self.log_end_offset
+
+    def _flush_below(self, offset: int) -> None:
+        if offset > self._recovery_point:
+            for segment in self.segments.between(min(self._recovery_point, offset), offset):
+                segment.flush()
+            if self._directory_changed:
+                self.fs.sync_directory(self.directory)
+                self._directory_changed = False
+            self._recovery_point = offset
+        self._flush_policy.flushed(self.clock.now_ms())
+
+    def close(self) -> None:
+        """Flushes and leaves what a broker leaves: last time entry, trimmed indexes, a snapshot at the log
+        end.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            if self.writable:
+                self.segments.active.on_become_inactive()
+                self._flush_below(self.log_end_offset)
+                self.producers.take_snapshot()
+            self._closed = True
+            for segment in self.segments:
+                segment.close_files()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- changing what is there ---------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops every batch that holds `offset` or comes behind it; the log end is `offset` then.
+
+        Nothing happens at or above the log end. Below the log start the log starts anew. (Kafka: truncateTo)
+        """
+        with self._lock:
+            self._require_writable()
+            if offset < 0:
+                raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
+            if offset < self.log_end_offset:
+                self._truncated(truncation.truncate_to(self._target(), offset, self.log_start_offset))
+
+    def truncate_fully(self, offset: int) -> None:
+        """Drops everything; the log is empty and starts at `offset` (Kafka: truncateFullyAndStartAt)."""
+        with self._lock:
+            self._require_writable()
+            self._truncated(truncation.truncate_fully(self._target(), offset))
+
+    def _target(self) -> truncation.TruncationTarget:
+        return truncation.TruncationTarget(
+            self.fs, self.directory, self.segments, self.producers, self.leader_epochs, self.clock
+        )
+
+    def _truncated(self, done: truncation.Truncation) -> None:
+        self._recovery_point = min(self._recovery_point, done.offset)
+        self._first_timestamp, self._directory_changed = None, True
+        self._publish(done.log_start_offset, done.offset, min(self.high_watermark, done.offset))
+        self._remove(done.pending_removal)
+
+    def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
+        """Puts `.cleaned` segments in place of `old` ones, so that a crash leaves one or the other
+        (§12.7).
+        """
+        with self._lock:
+            self._require_writable()
+            pending = swap.replace_segments(self.segments, new, old, self.producers)
+            self._republish()
+            self._remove(pending)
+
+    def delete_segments(self, segments: Sequence[LogSegment], reason: str) -> None:
+        """Deletes the oldest segments, `reason` goes to the log of events; the log start follows.
+
+        Deleting the active segment too rolls first, so that the log end stays. RefusedError when `segments`
+        are not the oldest ones.
+        """
+        with self._lock:
+            self._require_writable()
+            if not segments:
+                return
+            oldest = self.segments.snapshot()[: len(segments)]
+            if [found.base_offset for found in oldest] != [wanted.base_offset for wanted in segments]:
+                raise RefusedError(f"{self.directory}: only the oldest segments can be deleted")
+            if len(segments) == len(self.segments):
+                self.roll_to(self.log_end_offset)
+            for segment in segments:
+                _logger.info("%s: deleted, %s", segment.path, reason)
+                self.segments.remove(segment.base_offset)
+            pending = swap.retire_segments(segments)
+            pending += swap.retire_snapshots(self.fs, self.producers, [s.base_offset for s in segments])
+            self._move_log_start(max(self.log_start_offset, self.segments.first.base_offset))
+            self._remove(pending)
+
+    def increment_log_start_offset(self, offset: int) -> None:
+        """Moves the log start up to `offset` (Kafka: DeleteRecords); nothing happens at or below it.
+
+        OffsetOutOfRangeError above the high watermark.
+        """
+        with self._lock:
+            self._require_writable()
+            if offset > self.high_watermark:
+                raise OffsetOutOfRangeError(offset, self.log_start_offset, self.high_watermark)
+            if offset > self.log_start_offset:
+                self._move_log_start(offset)
+
+    def _move_log_start(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.leader_epochs.truncate_from_start(offset)
+            self.producers.on_log_start_offset(offset)
+        self._publish(offset, self.log_end_offset, self.high_watermark)
+
+    def _republish(self) -> None:
+        self._publish(self.log_start_offset, self.log_end_offset, self.high_watermark)
+
+    def _remove(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            self.fs.remove(path)
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        isolation: Isolation | None = Isolation.READ_UNCOMMITTED,
+        *,
+        min_one_message: bool = True,
+    ) -> FetchResult:
+        """Up to `max_bytes` from `offset` on, out of one segment; the first batch whole with
+        `min_one_message`.
+
+        Bounded by the high watermark, the last stable offset for READ_COMMITTED, the log end for None. Raises
+        OffsetOutOfRangeError with the valid range.
+        """
+        while True:
+            view = self._view
+            try:
+                return reader.fetch(view, offset, max_bytes, isolation, min_one_message=min_one_message)
+            except FileNotFoundError:
+                # a segment was replaced or deleted since the view was taken; the newer view does without it
+                if self._view is view:
+                    raise
+
+    def records(
+        self,
+        offset: int | None = None,
+        isolation: Isolation | None = Isolation.READ_UNCOMMITTED,
+        *,
+        max_bytes: int = 1 << 20,
+    ) -> Iterator[Record]:
+        """The records from `offset` (default: log start) to where the log is readable now, one by one."""
+        for part in self.columns(offset, isolation, max_bytes=max_bytes):
+            yield from part
+
+    def columns(
+        self,
+        offset: int | None = None,
+        isolation: Isolation | None = Isolation.READ_UNCOMMITTED,
+        *,
+        max_bytes: int = 1 << 20,
+    ) -> Iterator[Records]:
+        """The same as columns, one `Records` for each run of batches of about `max_bytes`."""
+        view = self._view
+        position = view.log_start_offset if offset is None else offset
+        limit = view.limit(isolation)
+        fetched = self.read(position, max_bytes, isolation)
+        while fetched.size:
+            yield from fetched.columns()
+            position = fetched.next_offset
+            if position >= limit:
+                return
+            fetched = self.read(position, max_bytes, isolation)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record at `timestamp` (epoch milliseconds) or later; -1 the log end, -2 the log start,
+        -3 the record with the largest timestamp. None when there is no such record.
+        """
+        return find_offset(self._view, timestamp)
+
+    # --- shared -------------------------------------------------------------------------------------------
+
+    def _publish(self, start: int, end: int, high_watermark: int) -> None:
+        """Makes a change visible to readers, as the last step of it."""
+        watermark = max(start, min(high_watermark, end))
+        self.producers.on_high_watermark(watermark)
+        unstable = self.producers.first_unstable_offset
+        stable = watermark if unstable is None else max(start, min(unstable, watermark))
+        segments = self.segments.snapshot()
+        self._view = LogView(segments, start, end, watermark, stable, segments[-1].size if segments else 0)
+
+    def _require_writable(self) -> None:
+        if self._closed or not self.writable:
+            state = "closed" if self._closed else "open for reading only"
+            raise RefusedError(f"{self.directory}: the log is {state}")
+
+
+def _topic_partition_of(directory: Path) -> TopicPartition:
+    """What the directory's name says; a directory with another name is partition 0 of a topic of that
+    name.
+    """
+    parsed = parse_partition_directory(directory.name)
+    return TopicPartition(directory.name, 0) if parsed is None else parsed.topic_partition

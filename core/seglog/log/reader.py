@@ -1,0 +1,302 @@
+"""Fetching by offset (Kafka: LocalLog.read, LogSegment.read, FetchDataInfo, and the consumer's side of
+read_committed).
+
+1. The offset must lie in [log start, log end]; the isolation gives the limit behind which nothing is shown.
+2. The floor segment's index gives a place to begin; from there the first batch whose last offset reaches the
+   wanted one is found. Where compaction left none, the next segment is asked.
+3. The answer is a span of that one segment's file: at most `max_bytes`, but with `min_one_message` the whole
+   first batch; it ends at the limit, and may end inside a batch.
+4. For read_committed the aborted transactions that reach into the span are named; the reader drops their
+   batches.
+
+Readers never block the writer: they work on `LogView`, a snapshot of offsets and of the copy-on-write
+segment list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import CorruptRecordError, InvalidRecordError, OffsetOutOfRangeError
+from seglog.format.buffers import byte_view
+from seglog.format.columns import STATUS_REASONS, Records
+from seglog.format.decoder import checksums_valid, decode_records, scan_batches
+from seglog.log.segment import LogSegment
+from seglog.log.transaction_index import AbortedTransaction
+from seglog.model import ControlType, Isolation, Record
+from seglog.storage.filesystem import File
+
+_LOOK_BYTES = 32 << 10
+_ABORT = int(ControlType.ABORT)
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """One consistent state of a log: what its offsets were, and which segments held them, `size` bytes in
+    the last.
+    """
+
+    segments: tuple[LogSegment, ...]
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    active_size: int
+
+    def floor(self, offset: int) -> int:
+        """Index of the last segment whose base offset is at most `offset`, or -1."""
+        bases = [segment.base_offset for segment in self.segments]
+        return int(np.searchsorted(np.array(bases, dtype=np.int64), offset, side="right")) - 1
+
+    def size_of(self, index: int) -> int:
+        """Bytes of the segment that belong to this view."""
+        return self.active_size if index == len(self.segments) - 1 else self.segments[index].size
+
+    def limit(self, isolation: Isolation | None) -> int:
+        """First offset not shown: high watermark, last stable offset, or for None (a replica) the log end."""
+        if isolation is None:
+            return self.log_end_offset
+        committed = isolation == Isolation.READ_COMMITTED
+        return self.last_stable_offset if committed else self.high_watermark
+
+
+@dataclass(frozen=True)
+class FetchResult:
+    """`size` bytes at `position` of a segment's file, for a reader who asked for `offset`.
+
+    The span may begin with records below `offset` and end inside a batch. `first_batch_incomplete`: not even
+    the first batch fits. `aborted_transactions` is empty unless the read was read_committed. `file` stays
+    readable for as long as the result is kept, whatever becomes of the segment; it is None when there is
+    nothing.
+    """
+
+    offset: int
+    file: File | None
+    segment_base_offset: int
+    position: int
+    size: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    isolation: Isolation | None
+    first_batch_incomplete: bool = False
+    aborted_transactions: tuple[AbortedTransaction, ...] = ()
+
+    @cached_property
+    def data(self) -> np.ndarray:
+        """The bytes (uint8), read when first asked for."""
+        if self.file is None or self.size == 0:
+            return np.zeros(0, dtype=np.uint8)
+        buffer = np.empty(self.size, dtype=np.uint8)
+        return buffer[: self.file.read_into(self.position, byte_view(buffer))]
+
+    @cached_property
+    def batches(self) -> np.ndarray:
+        """The whole batches in `data` (layout.BATCH), with their positions in the file."""
+        return scan_batches(self.data, 0, len(self.data), self.position).batches
+
+    def columns(self) -> Iterator[Records]:
+        """The records that this reader is to see, as columns: from `offset` on, without control records.
+
+        Raises CorruptRecordError for a wrong checksum and InvalidRecordError for a batch that cannot be
+        decoded.
+        """
+        data, batches = self.data, self.batches
+        self._check(data, batches)
+        shown = batches[self._visible(data, batches)]
+        for part in decode_records(data, shown, self.position):
+            for i in np.flatnonzero(part.status):
+                row = part.batches[i]
+                raise InvalidRecordError(self._path, STATUS_REASONS[int(part.status[i])], int(row["position"]))
+            rows = part.rows
+            if len(rows) and int(rows["offset"][0]) < self.offset:
+                rows = rows[rows["offset"] >= self.offset]
+            yield Records(part.arena, rows, part.batches, part.status, part.first_batch)
+
+    def records(self) -> Iterator[Record]:
+        """The same one by one."""
+        for part in self.columns():
+            yield from part
+
+    @property
+    def next_offset(self) -> int:
+        """Where to read on: behind the last whole batch of the span; `offset` itself when there is none."""
+        return int(self.batches["last_offset"][-1]) + 1 if len(self.batches) else self.offset
+
+    @property
+    def _path(self) -> str:
+        return "" if self.file is None else str(self.file.path)
+
+    def _check(self, data: np.ndarray, batches: np.ndarray) -> None:
+        for row in batches[~checksums_valid(data, batches, self.position)]:
+            first, last = int(row["base_offset"]), int(row["last_offset"])
+            raise CorruptRecordError(self._path, "the checksum is wrong", int(row["position"]), first, last)
+
+    def _visible(self, data: np.ndarray, batches: np.ndarray) -> np.ndarray:
+        """Which batches hold records for this reader (bool): no control batches, none of an aborted
+        transaction.
+        """
+        v2 = batches["magic"] >= 2
+        control = v2 & ((batches["attributes"] & layout.CONTROL_MASK) != 0)
+        visible: np.ndarray = ~control & (batches["last_offset"] >= self.offset)
+        if self.aborted_transactions:
+            visible &= ~_aborted(data, batches, control, self.position, self.aborted_transactions)
+        return visible
+
+
+def _aborted(
+    data: np.ndarray,
+    batches: np.ndarray,
+    control: np.ndarray,
+    file_position: int,
+    transactions: Sequence[AbortedTransaction],
+) -> np.ndarray:
+    """Which batches belong to an aborted transaction (bool), as a consumer finds out (specification §9.2)."""
+    dropped = np.zeros(len(batches), dtype=bool)
+    waiting = sorted(transactions, key=lambda entry: entry.first_offset, reverse=True)
+    producers: set[int] = set()
+    for i in np.flatnonzero((batches["magic"] >= 2) & (batches["producer_id"] >= 0)).tolist():
+        row = batches[i]
+        while waiting and waiting[-1].first_offset <= row["last_offset"]:
+            producers.add(waiting.pop().producer_id)
+        producer = int(row["producer_id"])
+        if control[i]:
+            if _control_type(data, batches[i : i + 1], file_position) == _ABORT:
+                producers.discard(producer)
+        elif producer in producers and int(row["attributes"]) & layout.TRANSACTIONAL_MASK:
+            dropped[i] = True
+    return dropped
+
+
+def _control_type(data: np.ndarray, batch: np.ndarray, file_position: int) -> int:
+    """Type of a control batch's record, or -1 where it has none (emptied by the cleaner) or cannot be
+    read.
+    """
+    for part in decode_records(data, batch, file_position):
+        if len(part):
+            key = part.key(0)
+            return int.from_bytes(key[2:4], "big", signed=True) if key is not None and len(key) >= 4 else -1
+    return -1
+
+
+# --- fetching -------------------------------------------------------------------------------------------
+
+
+def fetch(
+    view: LogView,
+    offset: int,
+    max_bytes: int,
+    isolation: Isolation | None,
+    *,
+    min_one_message: bool = True,
+) -> FetchResult:
+    """Reads from `offset` on (specification §9.1). `isolation` of None reads to the log end, as a replica
+    does.
+
+    Raises OffsetOutOfRangeError outside [log start, log end].
+    """
+    index = view.floor(offset)
+    if not view.log_start_offset <= offset <= view.log_end_offset or index < 0:
+        raise OffsetOutOfRangeError(offset, view.log_start_offset, view.log_end_offset)
+    limit = view.limit(isolation)
+    while offset < limit and index < len(view.segments):
+        found = _find_batch(view, index, offset)
+        if found is not None:
+            return _span(view, index, found, offset, limit, max_bytes, isolation, min_one_message)
+        index += 1
+    return _result(view, offset, isolation, None, 0, 0, 0)
+
+
+def _find_batch(view: LogView, index: int, offset: int) -> tuple[int, int] | None:
+    """(position, size) of the first batch whose last offset is at least `offset`, or None."""
+    segment = view.segments[index]
+    size = view.size_of(index)
+    _, start = segment.offset_index.lookup(offset)
+    for chunk in segment.scan(start if start <= size else 0, size, chunk_bytes=_LOOK_BYTES):
+        reached = chunk.batches["last_offset"] >= offset
+        if reached.any():
+            row = chunk.batches[int(np.argmax(reached))]
+            return int(row["position"]), int(row["size"])
+    return None
+
+
+def _limit_position(view: LogView, index: int, limit: int) -> int:
+    """Where in segment `index` the limit lies: everything before it may be shown."""
+    at = len(view.segments) - 1 if limit >= view.log_end_offset else view.floor(limit)
+    if index < at or limit >= view.log_end_offset:
+        return view.size_of(index)
+    found = _find_batch(view, index, limit) if index == at else None
+    if found is None:
+        # every batch here lies below the limit, or (behind the limit's segment) none does
+        return view.size_of(index) if index == at else 0
+    return found[0]
+
+
+def _span(
+    view: LogView,
+    index: int,
+    found: tuple[int, int],
+    offset: int,
+    limit: int,
+    max_bytes: int,
+    isolation: Isolation | None,
+    min_one_message: bool,
+) -> FetchResult:
+    segment, (position, first_size) = view.segments[index], found
+    wanted = max(max_bytes, first_size) if min_one_message else max_bytes
+    size = max(0, min(_limit_position(view, index, limit) - position, wanted))
+    aborted: tuple[AbortedTransaction, ...] = ()
+    if isolation == Isolation.READ_COMMITTED and size:
+        aborted = _aborted_transactions(view, index, offset, position, size)
+    file = segment.fs.open(segment.path, "r") if size else None
+    return _result(view, offset, isolation, file, index, position, size, wanted < first_size, aborted)
+
+
+def _aborted_transactions(
+    view: LogView, index: int, offset: int, position: int, size: int
+) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions that reach into the span; their entries may lie in later segments."""
+    upper = view.segments[index].offset_index.upper_bound_offset(position, size)
+    if upper is None:
+        following = view.segments[index + 1 : index + 2]
+        upper = following[0].base_offset if following else view.log_end_offset
+    found: list[AbortedTransaction] = []
+    for segment in view.segments[index:]:
+        entries, complete = segment.transaction_index.collect(offset, upper)
+        found += entries
+        if complete:
+            break
+    return tuple(found)
+
+
+def _result(
+    view: LogView,
+    offset: int,
+    isolation: Isolation | None,
+    file: File | None,
+    index: int,
+    position: int,
+    size: int,
+    incomplete: bool = False,
+    aborted: tuple[AbortedTransaction, ...] = (),
+) -> FetchResult:
+    return FetchResult(
+        offset=offset,
+        file=file,
+        segment_base_offset=view.segments[index].base_offset,
+        position=position,
+        size=size,
+        log_start_offset=view.log_start_offset,
+        log_end_offset=view.log_end_offset,
+        high_watermark=view.high_watermark,
+        last_stable_offset=view.last_stable_offset,
+        isolation=isolation,
+        first_batch_incomplete=incomplete,
+        aborted_transactions=aborted,
+    )
