@@ -105,7 +105,9 @@ class LogWalk:
                 return  # the file was cut while it was read
             if filled < expected:
                 stop = position + filled
-            found = scan_batches(target, 0, filled, position, np.empty_like(rows) if self._fresh else rows)
+            found = scan_batches(target, 0, filled, position, rows)
+            if self._fresh:
+                found = BatchScan(found.batches.copy(), found.consumed, found.status)
             piece, damaged_at = self._piece(file, target, found, position, stop)
             if len(piece.batches):
                 yield piece

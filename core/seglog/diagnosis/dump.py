@@ -1,0 +1,307 @@
+"""Dumping logs as lines of text or JSON: batches and records of every magic, past damage, as fast as pipes take it.
+
+Steps, for each `.log`:
+
+1. Walk it past any damage (`walk`); findings go between the lines where they belong.
+2. Decode the records and drop those that the filters do not want.
+3. Render a whole chunk in one kernel call (`kernels.render`), under threads; the order stays that of the log.
+
+Other files go through `dump_files`. Records of a batch whose checksum is wrong appear only when asked for, marked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.diagnosis.damage import record_findings, with_damage
+from seglog.diagnosis.dump_files import dump_file, is_log
+from seglog.diagnosis.findings import Finding, finding
+from seglog.diagnosis.render_json import text_line
+from seglog.diagnosis.selection import Chosen, Selection
+from seglog.diagnosis.walk import LogWalk, Piece
+from seglog.format.columns import Records
+from seglog.format.decoder import decode_records
+from seglog.format.filenames import parse_file_name
+from seglog.kernels import render
+from seglog.log.listing import Target, TargetKind, list_log_directory, list_partition
+from seglog.storage.filesystem import FileSystem
+
+# A rendered block; larger only for a line that is larger itself.
+BLOCK_BYTES = 1 << 21
+_TASK_OUTPUT_BYTES = 16 << 20
+_GROUP_BYTES = 128 << 10
+_SMALL_FILE_BYTES = 1 << 20
+
+_NOTHING = np.zeros(0, dtype=np.uint8)
+
+Block = memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """What `dump` shows.
+
+    `json` gives JSON lines, else text. `records` adds records to batches; `untrusted` also those of batches
+    whose checksum is wrong; `base64` renders all keys and values so. `every_file` takes the indexes, snapshots and
+    checkpoints of directories too. `limit` is the most records shown, or batches without `records`.
+    `jobs` is the number of threads.
+    """
+
+    json: bool = False
+    records: bool = False
+    untrusted: bool = False
+    base64: bool = False
+    every_file: bool = False
+    selection: Selection = Selection()
+    limit: int | None = None
+    jobs: int = 2
+
+
+def dump(fs: FileSystem, targets: Sequence[Target], options: DumpOptions) -> Iterator[Block | Finding]:
+    """Yields rendered lines in blocks (valid until the next step) and findings, in the order of the files.
+
+    Raises OSError where a file cannot be read.
+    """
+    remaining = options.limit
+    for target in targets:
+        for path in _files_of(fs, target, options.every_file):
+            if remaining is not None and remaining <= 0:
+                return
+            if not is_log(path):
+                yield from dump_file(fs, path, options.json)
+                continue
+            dumped = _LogDump(fs, path, options, remaining)
+            yield from dumped.blocks()
+            if remaining is not None:
+                remaining -= dumped.shown
+
+
+def _files_of(fs: FileSystem, target: Target, every_file: bool) -> Iterator[Path]:
+    if target.kind is TargetKind.FILE:
+        yield target.path
+    elif target.kind is TargetKind.PARTITION:
+        yield from _files_of_partition(fs, target.path, every_file)
+    else:
+        listing = list_log_directory(fs, target.path)
+        for partition in listing.partitions:
+            yield from _files_of_partition(fs, partition.path, every_file)
+        if every_file:
+            yield from listing.checkpoints.values()
+            yield from (path for path in (listing.meta_properties,) if path is not None)
+
+
+def _files_of_partition(fs: FileSystem, directory: Path, every_file: bool) -> Iterator[Path]:
+    listing = list_partition(fs, directory)
+    for segment in listing.segments:
+        yield segment.log
+        if every_file:
+            indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
+            yield from (path for path in indexes if path is not None)
+    if every_file:
+        yield from (file.path for file in (*listing.snapshots, *listing.orphans))
+        yield from listing.leftovers
+        others = (listing.leader_epoch_checkpoint, listing.partition_metadata)
+        yield from (path for path in others if path is not None)
+
+
+Rendered = Block | Finding
+
+
+class _LogDump:
+    """One `.log` file (or leftover of one, or KRaft snapshot) rendered."""
+
+    def __init__(self, fs: FileSystem, path: Path, options: DumpOptions, limit: int | None) -> None:
+        name = parse_file_name(path.name)
+        self.fs, self.path, self.options, self.limit = fs, path, options, limit
+        self.base_offset = 0 if name is None else name.offset
+        self.shown = 0
+        self.records = options.records or options.selection.by_record
+        self._style = render.JSON if options.json else render.TEXT
+        self._prefix = np.frombuffer(self._batch_prefix(), dtype=np.uint8)
+        self._buffers: deque[np.ndarray] = deque()
+
+    def blocks(self) -> Iterator[Rendered]:
+        """The file's lines. Under threads unless it is small or limited."""
+        status = self.fs.status(self.path)
+        size = 0 if status is None else status.size
+        if not self.options.json:
+            yield memoryview(text_line("file", {"path": str(self.path), "size": size}))
+        walk = LogWalk(self.fs, self.path, fresh=True)
+        steps = with_damage(walk, self.path, self.base_offset)
+        if self.limit is not None or self.options.jobs < 2 or size <= _SMALL_FILE_BYTES:
+            yield from self._in_sequence(steps)
+        else:
+            yield from self._under_threads(steps)
+
+    def _batch_prefix(self) -> bytes:
+        if not self.options.json:
+            return b"batch position="
+        names = {"type": "batch", "partition": self.path.parent.resolve().name, "file": self.path.name}
+        head = json.dumps(names, ensure_ascii=False, separators=(",", ":"))
+        return f'{head[:-1]},"position":'.encode("utf-8", "replace")
+
+    def _in_sequence(self, steps: Iterator[Piece | Finding]) -> Iterator[Rendered]:
+        for step in steps:
+            if isinstance(step, Finding):
+                yield step
+                continue
+            yield from self._recycling(self._rendered(step, 0, len(step.batches)))
+            if self.limit is not None and self.shown >= self.limit:
+                return
+
+    def _under_threads(self, steps: Iterator[Piece | Finding]) -> Iterator[Rendered]:
+        waiting: deque[Finding | Future[tuple[list[Rendered], Iterator[Rendered]]]] = deque()
+        jobs = self.options.jobs
+        with ThreadPoolExecutor(jobs, "seglog-dump") as pool:
+            try:
+                for step in steps:
+                    if isinstance(step, Finding):
+                        waiting.append(step)
+                    else:
+                        for first, behind in _groups(step):
+                            waiting.append(pool.submit(_begun, self._rendered(step, first, behind)))
+                    while len(waiting) > 2 * jobs:
+                        yield from self._finished(waiting.popleft())
+                while waiting:
+                    yield from self._finished(waiting.popleft())
+            finally:
+                for left in waiting:
+                    if not isinstance(left, Finding):
+                        left.cancel()
+
+    def _finished(self, item: Finding | Future[tuple[list[Rendered], Iterator[Rendered]]]) -> Iterator[Rendered]:
+        if isinstance(item, Finding):
+            yield item
+            return
+        begun, rest = item.result()
+        yield from self._recycling(iter(begun))
+        yield from self._recycling(rest)
+
+    def _recycling(self, blocks: Iterator[Rendered]) -> Iterator[Rendered]:
+        for block in blocks:
+            yield block
+            if not isinstance(block, Finding) and isinstance(block.obj, np.ndarray):
+                self._buffers.append(block.obj if block.obj.base is None else block.obj.base)
+
+    def _rendered(self, piece: Piece, first: int, behind: int) -> Generator[Rendered, None, None]:
+        """The lines of batches `first` to `behind` of a piece, then what is wrong with their records."""
+        batches, valid = piece.batches[first:behind], piece.valid[first:behind]
+        for records in self._decoded(piece, batches):
+            begin = records.first_batch
+            trusted = valid[begin : begin + len(records.batches)]
+            chosen = self._limited(self.options.selection.of(records, self.records), trusted)
+            rows = chosen.rows if self.records else chosen.rows[:0]
+            flags = self._flags(chosen.batches_shown, trusted)
+            yield from self._lines(records.arena, _with_inner_offsets(records), flags, rows)
+            yield from record_findings(records, trusted, self.path)
+        if not piece.complete:
+            yield self._too_large(batches[0])
+
+    def _decoded(self, piece: Piece, batches: np.ndarray) -> Iterator[Records]:
+        wrappers = (batches["magic"] < 2) & ((batches["attributes"] & layout.CODEC_MASK) != 0)
+        if piece.complete and (self.records or wrappers.any()):
+            return decode_records(piece.data, batches, piece.position)
+        status = np.zeros(len(batches), dtype=np.int8)
+        return iter((Records(_NOTHING, np.zeros(0, dtype=layout.RECORD), batches, status),))
+
+    def _limited(self, chosen: Chosen, trusted: np.ndarray) -> Chosen:
+        """What of `chosen` the limit still allows; counts it as shown."""
+        shown = chosen.batches_shown
+        if self.records:
+            rows = chosen.rows
+            if not self.options.untrusted and len(rows):
+                rows = rows[trusted[rows["batch"]]]
+            if self.limit is not None:
+                rows = rows[: self.limit - self.shown]
+                last = int(rows["batch"][-1]) if len(rows) == self.limit - self.shown and len(rows) else len(shown)
+                shown = shown & (np.arange(len(shown)) <= last)
+            self.shown += len(rows)
+            return Chosen(rows, shown)
+        if self.limit is not None:
+            shown = shown & (np.cumsum(shown) <= self.limit - self.shown)
+        self.shown += int(np.count_nonzero(shown))
+        return Chosen(chosen.rows, shown)
+
+    def _flags(self, shown: np.ndarray, valid: np.ndarray) -> np.ndarray:
+        flags = np.where(shown, render.SHOW_BATCH, 0) | np.where(valid, render.VALID, 0)
+        if self.records:
+            flags |= np.where(valid | self.options.untrusted, render.SHOW_RECORDS, 0)
+        return flags.astype(np.uint8)
+
+    def _lines(
+        self, arena: np.ndarray, batches: np.ndarray, flags: np.ndarray, rows: np.ndarray
+    ) -> Iterator[Block]:
+        state = np.zeros(render.STATE_SIZE, dtype=np.int64)
+        while state[render.STATE_BATCH] < len(batches):
+            out = self._buffer(int(state[render.STATE_NEEDED]))
+            written = render.render(
+                self._style, self.options.base64, self._prefix, arena, batches, flags, rows, out, state
+            )
+            if written:
+                state[render.STATE_NEEDED] = 0
+                yield memoryview(out)[:written]  # type: ignore[arg-type]
+            else:
+                self._buffers.append(out)
+
+    def _buffer(self, least: int) -> np.ndarray:
+        try:
+            found = self._buffers.popleft()
+        except IndexError:
+            found = _NOTHING
+        return found if len(found) >= max(least, BLOCK_BYTES) else np.empty(max(least, BLOCK_BYTES), dtype=np.uint8)
+
+    def _too_large(self, row: np.void) -> Finding:
+        return finding(
+            "BATCH_TOO_LARGE_TO_DECODE",
+            self.path.parent.resolve().name,
+            self.path.name,
+            f"a batch of {int(row['size'])} bytes is too large to be shown; its checksum is right",
+            position=int(row["position"]),
+            length=int(row["size"]),
+            first_offset=int(row["base_offset"]),
+            last_offset=int(row["last_offset"]),
+        )
+
+
+def _begun(blocks: Iterator[Rendered]) -> tuple[list[Rendered], Iterator[Rendered]]:
+    """The first blocks, up to a bound of bytes, computed now; the others are computed by whoever iterates."""
+    begun: list[Rendered] = []
+    size = 0
+    for block in blocks:
+        begun.append(block)
+        size += 0 if isinstance(block, Finding) else len(block)
+        if size >= _TASK_OUTPUT_BYTES:
+            break
+    return begun, blocks
+
+
+def _groups(piece: Piece) -> Iterator[tuple[int, int]]:
+    """Runs of batches worth a task each: of compressed ones fewer bytes."""
+    count = len(piece.batches)
+    if not (piece.batches["attributes"] & layout.CODEC_MASK).any():
+        return iter(((0, count),))
+    number = (piece.batches["position"] - piece.position) // _GROUP_BYTES
+    cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), count]
+    return ((first, behind) for first, behind in zip(cuts, islice(cuts, 1, None), strict=False))
+
+
+def _with_inner_offsets(records: Records) -> np.ndarray:
+    """The batches, with first offset and count of legacy wrappers as their contents say."""
+    batches = records.batches
+    if len(batches) == 0 or batches["magic"].min() > 1 or len(records.rows) == 0:
+        return batches
+    batches = batches.copy()
+    numbers, first, counts = np.unique(records.rows["batch"], return_index=True, return_counts=True)
+    legacy = (batches["magic"][numbers] < 2) & (records.status[numbers] == 0)
+    batches["base_offset"][numbers[legacy]] = records.rows["offset"][first[legacy]]
+    batches["count"][numbers[legacy]] = counts[legacy]
+    return batches

@@ -1,0 +1,87 @@
+"""Which batches and records a dump is asked for: by offset, time, producer and key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from seglog.format.columns import Records
+from seglog.kernels.matching import match_keys
+
+
+class Chosen(NamedTuple):
+    """`rows`: the records that are wanted; `batches_shown` (bool): the batches."""
+
+    rows: np.ndarray
+    batches_shown: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """All conditions must hold; None asks for everything.
+
+    Offsets and times (epoch milliseconds) are inclusive at the start and exclusive at the end.
+    """
+
+    first_offset: int | None = None
+    end_offset: int | None = None
+    first_timestamp: int | None = None
+    end_timestamp: int | None = None
+    producer_id: int | None = None
+    key: bytes | None = None
+
+    @property
+    def by_record(self) -> bool:
+        """Whether it takes the records themselves to decide."""
+        return self.key is not None
+
+    @property
+    def everything(self) -> bool:
+        """Whether there is no condition."""
+        return self == Selection()
+
+    def of(self, records: Records, with_records: bool) -> Chosen:
+        """What of `records` is wanted. A batch counts by its header, or with `with_records` by its records."""
+        if self.everything:
+            return Chosen(records.rows, np.ones(len(records.batches), dtype=bool))
+        shown = self._batches(records.batches)
+        rows = records.rows
+        if not with_records or len(rows) == 0:
+            return Chosen(rows, shown)
+        rows = rows[self._rows(records) & shown[rows["batch"]]]
+        decided = np.zeros(len(shown), dtype=bool)
+        decided[rows["batch"]] = True
+        # A batch none of whose records could be read shows by its header.
+        without = np.ones(len(shown), dtype=bool)
+        without[records.rows["batch"]] = False
+        return Chosen(rows, decided | (shown & without & (self.key is None)))
+
+    def _batches(self, batches: np.ndarray) -> np.ndarray:
+        shown = np.ones(len(batches), dtype=bool)
+        if self.first_offset is not None:
+            shown &= batches["last_offset"] >= self.first_offset
+        if self.end_offset is not None:
+            # The first offset of a legacy wrapper is not known from its header.
+            shown &= (batches["base_offset"] < self.end_offset) | (batches["magic"] < 2)
+        if self.first_timestamp is not None:
+            shown &= batches["max_timestamp"] >= self.first_timestamp
+        if self.producer_id is not None:
+            shown &= batches["producer_id"] == self.producer_id
+        return shown
+
+    def _rows(self, records: Records) -> np.ndarray:
+        rows = records.rows
+        wanted = np.ones(len(rows), dtype=bool)
+        if self.key is not None:
+            match_keys(records.arena, rows, np.frombuffer(self.key, dtype=np.uint8), wanted)
+        if self.first_offset is not None:
+            wanted &= rows["offset"] >= self.first_offset
+        if self.end_offset is not None:
+            wanted &= rows["offset"] < self.end_offset
+        if self.first_timestamp is not None:
+            wanted &= rows["timestamp"] >= self.first_timestamp
+        if self.end_timestamp is not None:
+            wanted &= rows["timestamp"] < self.end_timestamp
+        return wanted
