@@ -44,11 +44,15 @@ class DumpOutput(NamedTuple):
 
 
 class KafkaHarness:
-    """A running JVM; use as a context manager, or `close()` it. Not for use by several threads at once."""
+    """A running JVM; use as a context manager, or `close()` it. Not for use by several threads at once.
 
-    def __init__(self, heap: str = "512m") -> None:
-        small = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
-        command = [str(find_java()), *small, "-cp", kafka_classpath(), "seglogkafka.Harness"]
+    It starts quickly and stays small; with `measuring` it has the collector and compiler that a broker runs with.
+    """
+
+    def __init__(self, heap: str = "512m", *, measuring: bool = False) -> None:
+        quick = [] if measuring else ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        flags = [f"-Xmx{heap}", *quick, "-Djava.awt.headless=true"]
+        command = [str(find_java()), *flags, "-cp", kafka_classpath(), "seglogkafka.Harness"]
         self._log = tempfile.TemporaryFile("w+", prefix="seglog-kafka-")  # noqa: SIM115 (lives as long as the JVM)
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, encoding="utf-8"
@@ -134,6 +138,11 @@ class KafkaHarness:
         directory.mkdir(parents=True, exist_ok=True)
         requests = [_batch(batch) for batch in batches]
         return self._ask("append", directory=directory, batches=requests, **options)
+
+    def measure(self, directory: Path, what: str, **options: Any) -> list[float]:
+        """Seconds that Kafka's classes took, a run each (Timing.java says what can be measured)."""
+        answer = self._ask("measure", directory=directory, what=what, **options)
+        return [float(seconds) for seconds in answer["seconds"]]
 
     def dump_log(self, *arguments: str | Path) -> DumpOutput:
         """Runs kafka-dump-log; a status other than 0 raises KafkaFailure with both outputs in it."""
