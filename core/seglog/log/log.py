@@ -16,6 +16,7 @@ import random
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -511,7 +512,11 @@ class Log:
         """The first record at `timestamp` (epoch milliseconds) or later; -1 the log end, -2 the log start,
         -3 the record with the largest timestamp. None when there is no such record.
         """
-        return find_offset(self._view, timestamp)
+        found = find_offset(self._view, timestamp)
+        if found is None or found.timestamp >= 0:
+            return found
+        epoch = self.leader_epochs.epoch_for_offset(found.offset)
+        return found if epoch is None else replace(found, leader_epoch=epoch)
 
     # --- shared -------------------------------------------------------------------------------------------
 
