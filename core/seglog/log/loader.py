@@ -177,6 +177,7 @@ class _Loader:
             self._clock.now_ms(),
             reload_from_clean_shutdown=self._options.clean_shutdown and self._options.writable,
         )
+        self._fs.sync_directory(self._directory)
         return producers
 
     # --- segments

@@ -322,6 +322,7 @@ class LogSegment:
             self.size = valid
         self._check_closed(self._close_time_index())
         self.trim_indexes()
+        self.flush()  # a clean-shutdown marker may follow, and then nobody looks again
         return RecoveredSegment(self.base_offset, valid, truncated, next_offset, batches, reason if truncated else "")
 
     def _recover_chunk(

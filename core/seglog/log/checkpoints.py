@@ -1,0 +1,87 @@
+"""The checkpoints and the clean-shutdown marker of a log directory (Kafka: OffsetCheckpointFile,
+CleanShutdownFileHandler).
+
+Writing changes the entries of the partitions that were worked on and leaves all others as they are: the file
+is read again each time, under the directory's lock, and replaced atomically.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from seglog.errors import CorruptCheckpointError
+from seglog.format.checkpoint import (
+    CheckpointNumberError,
+    format_clean_shutdown,
+    format_offset_checkpoint,
+    parse_offset_checkpoint,
+)
+from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
+from seglog.model import TopicPartition
+from seglog.storage.atomic import write_atomically
+from seglog.storage.filesystem import FileSystem
+
+_logger = logging.getLogger(__name__)
+
+
+class OffsetCheckpoint:
+    """One file of `topic partition offset` lines.
+
+    A file with an entry that is no number counts as empty, as a starting broker has it; any other damage is a
+    CorruptCheckpointError, because a broker takes the directory offline then. With `tolerant` (for reading
+    alone) both count as empty. `damage` keeps what was passed over.
+    """
+
+    def __init__(self, fs: FileSystem, path: Path, *, tolerant: bool = False) -> None:
+        self.path, self.damage = path, ""
+        self._fs, self._tolerant = fs, tolerant
+        self.offsets: dict[TopicPartition, int] = self._read()
+
+    def update(self, changes: Mapping[TopicPartition, int | None]) -> None:
+        """Sets entries, removes those of None, keeps all others; durable on return. Writes only what is
+        news.
+        """
+        current = self._read()
+        wanted = dict(current)
+        for topic_partition, offset in changes.items():
+            if offset is None:
+                wanted.pop(topic_partition, None)
+            else:
+                wanted[topic_partition] = offset
+        if wanted != current or self._fs.status(self.path) is None:
+            write_atomically(self._fs, self.path, format_offset_checkpoint(wanted))
+        self.offsets = wanted
+
+    def _read(self) -> dict[TopicPartition, int]:
+        if self._fs.status(self.path) is None:
+            return {}
+        try:
+            return parse_offset_checkpoint(self._fs.read_bytes(self.path), self.path)
+        except CorruptCheckpointError as error:
+            if not self._tolerant and not isinstance(error, CheckpointNumberError):
+                raise
+            self.damage = str(error)
+            _logger.warning("%s: taken as empty", error)
+            return {}
+
+
+class CleanShutdownMarker:
+    """`.kafka_cleanshutdown`: there while every log of the directory is closed properly."""
+
+    def __init__(self, fs: FileSystem, log_directory: Path) -> None:
+        self.path = log_directory / CLEAN_SHUTDOWN_FILE
+        self._fs = fs
+        self.found = fs.status(self.path) is not None
+        self._contents = fs.read_bytes(self.path) if self.found else format_clean_shutdown()
+
+    def remove(self) -> None:
+        """From here on a crash counts as unclean; durable on return."""
+        if self._fs.status(self.path) is not None:
+            self._fs.remove(self.path)
+            self._fs.sync_directory(self.path.parent)
+
+    def write(self) -> None:
+        """Says that everything is flushed and closed; a marker that was there comes back as it was."""
+        write_atomically(self._fs, self.path, self._contents)

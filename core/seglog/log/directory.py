@@ -1,0 +1,346 @@
+"""One log directory: its lock, checkpoints, clean-shutdown marker and partitions (Kafka: LogManager, for one
+`log.dirs`).
+
+Opening a partition for writing:
+
+1. The directory's `.lock` is held (taken by `open`). 2. The clean-shutdown marker goes, durably, before the
+first log is opened: a crash from here on is an unclean stop. 3. The log is loaded with its checkpointed
+offsets, recovered if there was no marker.
+
+Closing:
+
+1. Every open log is flushed, gets its snapshot and trimmed indexes. 2. The entries of these logs in the
+checkpoints are written; those of other partitions stay. 3. The marker comes back if it was there, or if every
+live partition of the directory was opened (and so recovered).
+
+A directory without any checkpoint, marker or `meta.properties` is no broker's: partitions in it are judged
+one by one (`shutdown`), and nothing but `.lock` is written beside them, unless a log start above the first
+segment must be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from seglog.clock import Clock
+from seglog.config import LogConfig
+from seglog.errors import NotALogError, RefusedError
+from seglog.format import filenames
+from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint
+from seglog.log.listing import LogDirectoryListing, list_log_directory, list_partition
+from seglog.log.loader import LoadOptions, Progress, RecoveryReport, plan_recovery
+from seglog.log.log import Log
+from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
+from seglog.log.shutdown import shutdown_evidence
+from seglog.model import TopicPartition
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import DirectoryLock
+
+ConfigOf = Callable[[str], LogConfig]
+
+
+class LogDirectory:
+    """A directory of partitions, open for reading or (with `writable`, holding its lock) for everything.
+
+    `clean_shutdown` is whether the marker was found. The four dictionaries hold the checkpoints as they were
+    read or last written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        config_of: ConfigOf,
+        writable: bool,
+        lock: DirectoryLock | None = None,
+        producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+    ) -> None:
+        self.path, self.fs, self.clock, self.writable = path, fs, clock, writable
+        self._config_of, self._lock, self._expiration_ms = config_of, lock, producer_expiration_ms
+        self.listing: LogDirectoryListing = list_log_directory(fs, path)
+        self._marker = CleanShutdownMarker(fs, path)
+        self._recovery_points = self._checkpoint(filenames.RECOVERY_POINT_CHECKPOINT)
+        self._log_start_offsets = self._checkpoint(filenames.LOG_START_OFFSET_CHECKPOINT)
+        self._high_watermarks = self._checkpoint(filenames.HIGH_WATERMARK_CHECKPOINT)
+        self._cleaner_offsets = self._checkpoint(filenames.CLEANER_OFFSET_CHECKPOINT)
+        self._logs: dict[Path, Log] = {}
+        self._end_at_open: dict[Path, int] = {}
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        config_of: ConfigOf,
+        writable: bool,
+        take_lock: bool = True,
+        producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+    ) -> Self:
+        """Opens the directory, not yet its logs. `config_of` gives a topic's configuration.
+
+        A writable one takes the broker's lock (LockedError), unless the caller holds it (`take_lock` false).
+        Raises NotALogError, and CorruptCheckpointError where a broker would take the directory offline.
+        """
+        lock = None
+        if writable and take_lock:
+            list_log_directory(fs, path)  # a missing directory is told before its lock file
+            lock = DirectoryLock(path)
+            lock.acquire()
+        try:
+            return cls(
+                path,
+                fs=fs,
+                clock=clock,
+                config_of=config_of,
+                writable=writable,
+                lock=lock,
+                producer_expiration_ms=producer_expiration_ms,
+            )
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+
+    # --- what the directory says
+    # --------------------------------------------------------------------------------
+
+    @property
+    def is_broker_directory(self) -> bool:
+        """Whether checkpoints, marker or `meta.properties` show that a broker (or seglog) keeps it as a log
+        directory.
+        """
+        return bool(self.listing.checkpoints) or self._marker.found or self.listing.meta_properties is not None
+
+    @property
+    def clean_shutdown(self) -> bool:
+        """Whether the clean-shutdown marker was there when the directory was opened."""
+        return self._marker.found
+
+    @property
+    def recovery_points(self) -> dict[TopicPartition, int]:
+        """First offset not known to be flushed, a partition."""
+        return self._recovery_points.offsets
+
+    @property
+    def log_start_offsets(self) -> dict[TopicPartition, int]:
+        """Log start offsets above the first segment's base."""
+        return self._log_start_offsets.offsets
+
+    @property
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """High watermarks as a broker last wrote them."""
+        return self._high_watermarks.offsets
+
+    @property
+    def cleaner_offsets(self) -> dict[TopicPartition, int]:
+        """First dirty offset of each partition that was cleaned."""
+        return self._cleaner_offsets.offsets
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Checkpoints that were taken as empty, as sentences."""
+        checkpoints = (
+            self._recovery_points,
+            self._log_start_offsets,
+            self._high_watermarks,
+            self._cleaner_offsets,
+        )
+        return tuple(checkpoint.damage for checkpoint in checkpoints if checkpoint.damage)
+
+    @property
+    def topic_partitions(self) -> tuple[TopicPartition, ...]:
+        """The live partitions."""
+        return tuple(found.topic_partition for found in self.listing.live)
+
+    # --- logs
+    # ---------------------------------------------------------------------------------------------------
+
+    def log(self, topic_partition: TopicPartition, create: bool = False, progress: Progress | None = None) -> Log:
+        """The partition's log, opened at first use. NotALogError when it is missing, unless `create` makes
+        it.
+        """
+        directory = self.path / str(topic_partition)
+        if create and self.writable and self.fs.status(directory) is None:
+            problem = filenames.topic_name_problem(topic_partition.topic)
+            if problem is not None:
+                raise RefusedError(f"{directory}: {problem}")
+            self.fs.make_directory(directory)
+            self.fs.sync_directory(self.path)
+        return self.log_in(directory, progress)
+
+    def log_in(self, directory: Path, progress: Progress | None = None) -> Log:
+        """The log in `directory`, a sub-directory of this one; its name need not be a partition's."""
+        if directory in self._logs:
+            return self._logs[directory]
+        topic_partition = _named(directory)
+        if self.writable and topic_partition.topic == filenames.CLUSTER_METADATA_TOPIC:
+            raise RefusedError(f"{directory}: the controller's own log is not written by seglog")
+        options = self.load_options(directory, progress)
+        if self.writable:
+            self._marker.remove()
+        log = Log.open(
+            directory,
+            self._config_of(topic_partition.topic),
+            fs=self.fs,
+            clock=self.clock,
+            writable=self.writable,
+            clean_shutdown=options.clean_shutdown,
+            recovery_point=options.recovery_point,
+            log_start_offset=options.log_start_offset,
+            producer_expiration_ms=self._expiration_ms,
+            progress=progress,
+        )
+        self._logs[directory], self._end_at_open[directory] = log, log.log_end_offset
+        return log
+
+    def load_options(self, directory: Path, progress: Progress | None = None) -> LoadOptions:
+        """How the log in `directory` is to be opened: by checkpoints and marker, or by what its files say."""
+        topic_partition = _named(directory)
+        clean, recovery_point = self.clean_shutdown, self.recovery_points.get(topic_partition, 0)
+        if not self.is_broker_directory or not self._is_known(directory):
+            evidence = shutdown_evidence(self.fs, list_partition(self.fs, directory))
+            clean, recovery_point = evidence.clean, evidence.recovery_point
+        return LoadOptions(
+            clean_shutdown=clean,
+            recovery_point=recovery_point,
+            log_start_offset=self.log_start_offsets.get(topic_partition, 0),
+            writable=self.writable,
+            index_interval_bytes=self._config_of(topic_partition.topic).index_interval_bytes,
+            producer_expiration_ms=self._expiration_ms,
+            progress=progress,
+        )
+
+    def plan_recovery(self, topic_partition: TopicPartition, progress: Progress | None = None) -> RecoveryReport:
+        """What opening the log for writing would do; changes nothing. NotALogError when it is missing."""
+        directory = self.path / str(topic_partition)
+        options = self.load_options(directory, progress)
+        plan = LoadOptions(
+            clean_shutdown=options.clean_shutdown,
+            recovery_point=options.recovery_point,
+            log_start_offset=options.log_start_offset,
+            writable=True,
+            index_interval_bytes=options.index_interval_bytes,
+            producer_expiration_ms=options.producer_expiration_ms,
+            progress=progress,
+        )
+        return plan_recovery(self.fs, directory, self.clock, plan)
+
+    def load_all(self, progress: Progress | None = None) -> list[Log]:
+        """Opens every live partition, in order; what a broker does when it starts."""
+        return [self.log_in(found.path, progress) for found in self.listing.live]
+
+    def _is_known(self, directory: Path) -> bool:
+        """Whether the checkpoints and the marker speak of this directory: by name a live partition."""
+        name = filenames.parse_partition_directory(directory.name)
+        return name is not None and name.state is filenames.PartitionState.LIVE
+
+    # --- checkpoints
+    # --------------------------------------------------------------------------------------------
+
+    def checkpoint(self, log: Log) -> None:
+        """Writes the log's recovery point, log start and high watermark; other partitions' entries stay."""
+        key, start = log.topic_partition, log.log_start_offset
+        kept_start = start if start > log.segments.first.base_offset else None
+        if not self.is_broker_directory:
+            if kept_start is not None:
+                self._log_start_offsets.update({key: kept_start})
+            return
+        self._recovery_points.update({key: log.recovery_point})
+        if kept_start is not None or key in self.log_start_offsets:
+            self._log_start_offsets.update({key: kept_start})
+        self._high_watermarks.update({key: self._high_watermark_of(log)})
+        if self.cleaner_offsets.get(key, 0) > log.log_end_offset:
+            self._cleaner_offsets.update({key: log.segments.active.base_offset})
+
+    def _high_watermark_of(self, log: Log) -> int:
+        """The broker's own high watermark while the log is as long as it was; replicas may still lag behind."""
+        known = self.high_watermarks.get(log.topic_partition)
+        if known is None or log.log_end_offset != self._end_at_open.get(log.directory):
+            return log.high_watermark
+        return max(log.log_start_offset, min(known, log.log_end_offset))
+
+    def write_cleaner_offset(self, topic_partition: TopicPartition, offset: int | None) -> None:
+        """Sets the first dirty offset of a partition, or forgets it; durable on return."""
+        if not self.writable:
+            raise RefusedError(f"{self.path}: the log directory is open for reading only")
+        self._cleaner_offsets.update({topic_partition: offset})
+
+    # --- closing
+    # ------------------------------------------------------------------------------------------------
+
+    def close(self, clean: bool = True) -> None:
+        """Closes the open logs; with `clean` as after a controlled stop (steps above), else as they are.
+
+        An error while closing leaves the directory unclean and is raised when everything is closed.
+        """
+        try:
+            if self.writable and clean:
+                self._close_clean()
+            for log in self._logs.values():
+                for segment in log.segments:
+                    segment.close_files()
+        finally:
+            self._logs.clear()
+            if self._lock is not None:
+                self._lock.release()
+
+    def _close_clean(self) -> None:
+        for log in self._logs.values():
+            log.close()
+            self.checkpoint(log)
+        everything = all(found.path in self._logs for found in list_log_directory(self.fs, self.path).live)
+        if self.is_broker_directory and (self._marker.found or (everything and self._logs)):
+            self._marker.write()
+
+    def _checkpoint(self, name: str) -> OffsetCheckpoint:
+        return OffsetCheckpoint(self.fs, self.path / name, tolerant=not self.writable)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close(clean=error is None)
+
+
+def open_partition(
+    directory: Path,
+    *,
+    fs: FileSystem,
+    clock: Clock,
+    config_of: ConfigOf,
+    writable: bool,
+    create: bool = False,
+    progress: Progress | None = None,
+) -> tuple[LogDirectory, Log]:
+    """Opens one partition directory by its path; close the LogDirectory, which holds the lock, when done.
+
+    NotALogError when it is missing, unless `create` makes it (its parent must exist).
+    """
+    directory = directory.resolve()
+    status = fs.status(directory)
+    if not create and (status is None or not status.is_directory):
+        raise NotALogError(directory, "no such directory")
+    owner = LogDirectory.open(directory.parent, fs=fs, clock=clock, config_of=config_of, writable=writable)
+    try:
+        known = filenames.parse_topic_partition(directory.name)
+        if create and known is None and status is None:
+            raise RefusedError(f"{directory}: the name is not of the form topic-partition")
+        log = owner.log_in(directory, progress) if known is None else owner.log(known, create, progress)
+    except BaseException:
+        owner.close(clean=owner.clean_shutdown)
+        raise
+    return owner, log
+
+
+def _named(directory: Path) -> TopicPartition:
+    name = filenames.parse_partition_directory(directory.name)
+    return TopicPartition(directory.name, 0) if name is None else name.topic_partition
