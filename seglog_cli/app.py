@@ -19,19 +19,9 @@ from seglog_cli.failures import UsageError, report, signals_raise
 from seglog_cli.help import HelpOption
 from seglog_cli.options import CONTEXT
 
-COMMANDS = (
-    "ls",
-    "append",
-    "read",
-    "dump",
-    "verify",
-    "truncate",
-    "recover",
-    "reindex",
-    "dump-log",
-    "config",
-)
+COMMANDS = ("dump",)
 
+VERSION = "0.1.0"  # as in pyproject.toml; a test holds them together
 SUMMARY = """Apache Kafka's log engine outside the broker.
 
 Appends to, reads, dumps, verifies, repairs, recovers, retains and cleans partition logs on disk.
@@ -43,9 +33,7 @@ PATH is a segment or any other log file, a partition directory, or a log directo
 
 def _show_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
-
-        typer.echo(f"seglog {version('seglog')}")
+        typer.echo(f"seglog {VERSION}")
         raise typer.Exit
 
 

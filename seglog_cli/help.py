@@ -143,7 +143,5 @@ def _show(context: typer.Context, asked: bool) -> None:
 
 HelpOption = Annotated[
     bool,
-    typer.Option(
-        "--help", "-h", help="Show this and exit.", callback=_show, is_eager=True, show_default=False
-    ),
+    typer.Option("--help", "-h", help="Show this and exit.", callback=_show, is_eager=True, show_default=False),
 ]

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from seglog_cli.console import ColorChoice
-from seglog_cli.failures import guard
+from seglog_cli.failures import UsageError, guard
 from seglog_cli.help import HelpOption
 from seglog_cli.progress import ProgressChoice
 from seglog_cli.session import open_session
@@ -51,15 +51,68 @@ LogDirectoryPath = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", "-n", help="Show what would be done; change nothing.", show_default=False)
 ]
-Check = Annotated[
-    bool, typer.Option("--check", help="Exit with 1 when the plan is not empty.", show_default=False)
-]
+Check = Annotated[bool, typer.Option("--check", help="Exit with 1 when the plan is not empty.", show_default=False)]
+
+
+def _time(text: str | int) -> int:
+    from seglog.units import parse_time
+
+    return _read(parse_time, text)
+
+
+def _size(text: str | int) -> int:
+    from seglog.units import parse_size
+
+    return _read(parse_size, text)
+
+
+def _duration(text: str | int) -> int:
+    from seglog.units import parse_duration
+
+    return _read(parse_duration, text)
+
+
+def _read(parse: Callable[[str], int], text: str | int) -> int:
+    try:
+        return text if isinstance(text, int) else parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def time_option(name: str, help_text: str) -> Any:
+    """An option that takes a time, as epoch milliseconds."""
+    return typer.Option(name, metavar="TIME", parser=_time, help=help_text, show_default=False)
+
+
+def size_option(name: str, help_text: str) -> Any:
+    """An option that takes a size, as bytes."""
+    return typer.Option(name, metavar="SIZE", parser=_size, help=help_text, show_default=False)
+
+
+def duration_option(name: str, help_text: str) -> Any:
+    """An option that takes a duration, as milliseconds."""
+    return typer.Option(name, metavar="DURATION", parser=_duration, help=help_text, show_default=False)
+
+
+def offset_option(name: str, help_text: str) -> Any:
+    """An option that takes an offset."""
+    return typer.Option(name, metavar="N", min=0, help=help_text, show_default=False)
+
+
+def flag(name: str, help_text: str) -> Any:
+    """An option without a value; `name` may hold a short form behind a blank."""
+    return typer.Option(*name.split(), help=help_text, show_default=False)
+
+
+def one_of(option: str, value: str, choices: Sequence[str]) -> str:
+    """`value`, when it is one of the choices; else wrong usage."""
+    if value not in choices:
+        raise UsageError(f"{option}: {value!r} is not one of {', '.join(choices)}")
+    return value
 
 
 def _common(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="JSON lines on standard output.", show_default=False)
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output.", show_default=False)] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No messages, only data and errors.", show_default=False)
     ] = False,
@@ -80,9 +133,7 @@ def _common(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(
-            "--config", metavar="FILE", help="YAML configuration (default: SEGLOG_CONFIG, ./seglog.yaml, …)."
-        ),
+        typer.Option("--config", metavar="FILE", help="YAML configuration (default: SEGLOG_CONFIG, ./seglog.yaml, …)."),
     ] = None,
     overrides: Annotated[
         list[str] | None,
@@ -94,8 +145,8 @@ def _common(
         ),
     ] = None,
     now: Annotated[
-        str | None,
-        typer.Option("--now", metavar="TIME", help="The time to go by: RFC 3339 or epoch milliseconds."),
+        int | None,
+        typer.Option("--now", metavar="TIME", parser=_time, help="The time to go by: RFC 3339 or epoch milliseconds."),
     ] = None,
     show_help: HelpOption = False,
 ) -> None:
@@ -104,9 +155,7 @@ def _common(
 
 _COMMON = inspect.signature(_common, eval_str=True).parameters
 COMMON_OPTIONS = tuple(_COMMON)
-CONTEXT: dict[str, Any] = {
-    "help_option_names": []
-}  # `--help` is an option like the others, so that its text is ours
+CONTEXT: dict[str, Any] = {"help_option_names": []}  # `--help` is an option like the others, so that its text is ours
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:

@@ -6,6 +6,7 @@ Doors are opened when first asked for: a command that fails on its arguments imp
 from __future__ import annotations
 
 import functools
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,12 +28,17 @@ class Session:
     jobs: int | None = None
     config: Path | None = None
     overrides: tuple[str, ...] = ()
-    now: str | None = None
+    now: int | None = None
 
     @property
     def as_json(self) -> bool:
         """Whether data goes out as JSON lines."""
         return self.console.as_json
+
+    @property
+    def threads(self) -> int:
+        """`--jobs`, or as many threads as there are cores."""
+        return self.jobs or len(os.sched_getaffinity(0))
 
     @functools.cached_property
     def fs(self) -> FileSystem:
@@ -46,11 +52,7 @@ class Session:
         """The machine's clock, or one that stands at `--now`."""
         from seglog.clock import FixedClock, SystemClock
 
-        if self.now is None:
-            return SystemClock()
-        from seglog.units import parse_time
-
-        return FixedClock(parse_time(self.now))
+        return SystemClock() if self.now is None else FixedClock(self.now)
 
     def progress(self, title: str, total: int | None = None) -> Progress:
         """A progress display on stderr as `--progress` wants it; `total` is in bytes."""
@@ -69,7 +71,7 @@ def open_session(
     jobs: int | None,
     config: Path | None,
     overrides: list[str] | None,
-    now: str | None,
+    now: int | None,
 ) -> Session:
     """The session that the common options describe."""
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose, color=color)

@@ -1,0 +1,73 @@
+"""`seglog dump`: batches and records of any Kafka file, as text or JSON lines."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.options import Paths, command, flag, offset_option, time_option
+from seglog_cli.session import Session
+
+
+@command
+def run(
+    session: Session,
+    paths: Paths,
+    records: Annotated[bool, flag("--records -r", "Records too, not only batch headers.")] = False,
+    every_file: Annotated[
+        bool, flag("--all -a", "Of directories, the indexes, snapshots and checkpoints too.")
+    ] = False,
+    untrusted: Annotated[bool, flag("--untrusted", "Also the records of batches whose checksum is wrong.")] = False,
+    bytes_as: Annotated[
+        str, typer.Option("--bytes", metavar="auto|base64", help="How keys, values and headers are written.")
+    ] = "auto",
+    from_offset: Annotated[int | None, offset_option("--from-offset", "From this offset on.")] = None,
+    to_offset: Annotated[int | None, offset_option("--to-offset", "Up to this offset, without it.")] = None,
+    since: Annotated[int | None, time_option("--since", "From this time on.")] = None,
+    until: Annotated[int | None, time_option("--until", "Up to this time, without it.")] = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only records with this key.")] = None,
+    producer_id: Annotated[
+        int | None, typer.Option("--producer-id", metavar="ID", help="Only batches of this producer.")
+    ] = None,
+    limit: Annotated[int | None, offset_option("--limit", "At most this many records, or batches.")] = None,
+) -> int:
+    """Shows batches and records, and the contents of every other Kafka file.
+
+    What a file holds is told by its name: segments, indexes, snapshots, checkpoints, metadata snapshots, the
+    files of Kafka 0.7. Damage is reported where it lies and the dump goes on behind it; then the exit code
+    is 1. Records of a batch whose checksum is wrong appear only with --untrusted, marked.
+
+    Examples:
+      seglog dump orders-lz4-0 --limit 2
+      seglog dump --records --json customers-0/00000000000000000000.log
+      seglog dump --records --key k1 --from-offset 100 customers-0
+      seglog dump orders-lz4-0/00000000000000000000.timeindex leader-epoch-checkpoint
+    """
+    from seglog.diagnosis.dump import DumpOptions, dump
+    from seglog.diagnosis.findings import Finding, Severity
+    from seglog.diagnosis.selection import Selection
+    from seglog.log.listing import resolve_paths
+    from seglog_cli.options import one_of
+    from seglog_cli.views.findings import show_finding
+
+    selection = Selection(from_offset, to_offset, since, until, producer_id, None if key is None else key.encode())
+    options = DumpOptions(
+        json=session.as_json,
+        records=records,
+        untrusted=untrusted,
+        base64=one_of("--bytes", bytes_as, ("auto", "base64")) == "base64",
+        every_file=every_file,
+        selection=selection,
+        limit=limit,
+        jobs=session.threads,
+    )
+    damaged = False
+    for item in dump(session.fs, resolve_paths(session.fs, paths), options):
+        if isinstance(item, Finding):
+            show_finding(session.console, item)
+            damaged = damaged or item.severity is Severity.ERROR
+        else:
+            session.console.write(item)
+    return ExitCode.FOUND if damaged else ExitCode.DONE

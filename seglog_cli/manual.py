@@ -1,0 +1,150 @@
+"""The manual pages, made of the command tree, the docstrings, FORMAT.md and the registry of findings.
+
+    python -m seglog_cli.manual [DIRECTORY]
+
+writes them all below `man/`; a test fails when what is there differs from what this would write. A command's
+docstring gives summary, description and examples; a `MANUAL` text in its module, if any, is added to the
+description.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import typer
+
+from seglog_cli import roff
+from seglog_cli.app import COMMANDS, SUMMARY, VERSION, build
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.help import Description, Term, describe
+from seglog_cli.manual_text import CONFIGURATION, ENVIRONMENT, FILES
+from seglog_cli.options import COMMON_OPTIONS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def descriptions() -> list[Description]:
+    """All commands, those of groups too, in the order of `seglog --help`."""
+    tree = typer.main.get_command(build())
+    found: list[Description] = []
+    for name, command in getattr(tree, "commands", {}).items():
+        found.append(describe(command, f"seglog {name}", COMMON_OPTIONS))
+        for child, below in getattr(command, "commands", {}).items():
+            found.append(describe(below, f"seglog {name} {child}", COMMON_OPTIONS))
+    return found
+
+
+def pages(root: Path = ROOT) -> dict[str, str]:
+    """Path below `man/` → text of the page."""
+    every = descriptions()
+    found = {"man1/seglog.1": _main_page(every)}
+    for name in COMMANDS:
+        own = [one for one in every if one.path.split()[1] == name]
+        found[f"man1/seglog-{name}.1"] = _command_page(name, own)
+    found["man5/seglog-format.5"] = _format_page((root / "core" / "FORMAT.md").read_text())
+    found["man7/seglog-findings.7"] = _findings_page()
+    return found
+
+
+def write(directory: Path) -> list[Path]:
+    """Writes the pages and removes those of commands that are gone; returns what is there now."""
+    made = {directory / name: text for name, text in pages().items()}
+    for old in directory.glob("man?/*"):
+        if old not in made:
+            old.unlink()
+    for path, text in made.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return sorted(made)
+
+
+def _main_page(every: list[Description]) -> str:
+    common = every[0].common
+    lines = [roff.title("seglog", 1, VERSION)]
+    summary, *rest = SUMMARY.strip().split("\n\n")
+    lines += roff.section("NAME", f"seglog \\- {roff.inline(summary.rstrip('.'))}")
+    lines += roff.section("SYNOPSIS", ".B seglog", roff.inline("COMMAND [OPTION]... [ARGUMENT]..."))
+    lines += roff.section("DESCRIPTION", *(line for part in rest for line in roff.paragraph(part)))
+    commands = [(one.path.removeprefix("seglog "), one.summary) for one in every if len(one.path.split()) == 2]
+    lines += roff.section("COMMANDS", *roff.terms(commands))
+    lines += roff.section("OPTIONS OF EVERY COMMAND", *_terms(common))
+    lines += roff.section("CONFIGURATION", *roff.of_markdown(CONFIGURATION))
+    lines += roff.section("ENVIRONMENT", *roff.terms(ENVIRONMENT))
+    lines += roff.section("FILES", *roff.terms(FILES))
+    lines += roff.section("EXIT STATUS", *_exit_status())
+    others = ", ".join(f"seglog-{name}(1)" for name in COMMANDS)
+    return _page([*lines, *roff.section("SEE ALSO", roff.inline(f"{others}, seglog-format(5), seglog-findings(7)"))])
+
+
+def _command_page(name: str, own: list[Description]) -> str:
+    first = own[0]
+    lines = [roff.title(f"seglog-{name}", 1, VERSION)]
+    lines += roff.section("NAME", f"seglog\\-{roff.escaped(name)} \\- {roff.inline(first.summary.rstrip('.'))}")
+    lines += roff.section("SYNOPSIS")
+    for one in own[1:] or own:
+        lines += [".br", roff.inline(one.synopsis)]
+    lines += roff.section("DESCRIPTION")
+    for one in own:
+        lines += [f'.SS "{roff.escaped(one.path)}"', roff.inline(one.summary)] if len(own) > 1 else []
+        for text in one.paragraphs or (one.summary,):
+            lines += roff.paragraph(text)
+    lines += roff.of_markdown(_written_text(name))
+    lines += roff.section("ARGUMENTS AND OPTIONS", *_options(own))
+    examples = [line for one in own for line in one.examples]
+    lines += roff.section("EXAMPLES", *roff.literal(examples)) if examples else []
+    lines += roff.section("EXIT STATUS", *_exit_status())
+    return _page([*lines, *roff.section("SEE ALSO", roff.inline("seglog(1), seglog-format(5), seglog-findings(7)"))])
+
+
+def _options(own: list[Description]) -> list[str]:
+    lines: list[str] = []
+    for one in own:
+        if len(own) > 1 and (one.arguments or one.options):
+            lines.append(f'.SS "{roff.escaped(one.path)}"')
+        lines += _terms((*one.arguments, *one.options))
+    return [*lines, '.SS "Options of every command"', *_terms(own[-1].common)]
+
+
+def _terms(found: tuple[Term, ...]) -> list[str]:
+    return roff.terms([(one.names, one.text) for one in found])
+
+
+def _exit_status() -> list[str]:
+    return roff.terms([(str(int(code)), code.meaning) for code in ExitCode])
+
+
+def _written_text(name: str) -> str:
+    module = importlib.import_module(f"seglog_cli.commands.{name.replace('-', '_')}")
+    return str(getattr(module, "MANUAL", ""))
+
+
+def _format_page(markdown: str) -> str:
+    lines = [roff.title("seglog-format", 5, VERSION)]
+    lines += roff.section("NAME", "seglog\\-format \\- the files of a Kafka log directory, byte by byte")
+    return _page([*lines, *roff.of_markdown(markdown)])
+
+
+def _findings_page() -> str:
+    from seglog.diagnosis.findings import CODES
+
+    lines = [roff.title("seglog-findings", 7, VERSION)]
+    lines += roff.section("NAME", "seglog\\-findings \\- what seglog verify and seglog doctor can find")
+    lines += roff.section("DESCRIPTION")
+    lines += roff.paragraph("Each finding has a code. For each: how severe it is, what it means, what a broker does.")
+    lines += roff.section("FINDINGS")
+    for kind in CODES.values():
+        repair = f" Repair: `{kind.repair}`." if kind.repair else ""
+        notice = f"A broker notices {kind.notices.value}."
+        text = f"({kind.severity.value}) {kind.meaning} {notice} {kind.broker}{repair}"
+        lines += roff.terms([(kind.code, text)])
+    return _page(lines)
+
+
+def _page(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "man")

@@ -1,0 +1,42 @@
+"""Written text of the main manual page: configuration, environment, files."""
+
+from __future__ import annotations
+
+CONFIGURATION = """
+Configuration keys are Kafka's own. A value is looked for in this order, and the first that is found counts:
+
+- an option of the command, or `--set KEY=VALUE`;
+- an environment variable `SEGLOG_` and the key in capitals with underscores, such as `SEGLOG_SEGMENT_BYTES`;
+- the entry of the topic, then the top level, of a YAML file: the one that `--config` names, else `SEGLOG_CONFIG`,
+  else `./seglog.yaml`, else `$XDG_CONFIG_HOME/seglog/config.yaml`;
+- the topic's configuration in the log directory's own `__cluster_metadata-0`, then the brokers' defaults there;
+- Kafka's default.
+
+`seglog config show PATH` prints every value and where it came from. A file looks like this:
+
+```
+segment.bytes: 1GiB
+delete.retention.ms: 1d
+log.cleaner.dedupe.buffer.size: 128MiB
+topics:
+  "customers*": {cleanup.policy: compact, min.compaction.lag.ms: 1h}
+```
+
+Sizes are written `1GiB`, `1GB` or `1048576`, durations `7d12h` or `500ms`, times as RFC 3339 or epoch milliseconds.
+An unknown key or an impossible value is an error that names file and line. What a broker would refuse but a log can
+have, such as a `segment.bytes` under 1 MiB, is taken with a warning.
+"""
+
+ENVIRONMENT = [
+    ("SEGLOG_CONFIG", "The configuration file to use."),
+    ("SEGLOG_JIT", "0 runs the kernels interpreted: slow, for debugging."),
+    ("NO_COLOR, FORCE_COLOR", "No colour; colour although the output is no terminal."),
+    ("XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_CACHE_HOME", "Where configuration, history and compiled kernels are kept."),
+]
+
+FILES = [
+    ("LOGDIR/.lock", "The broker's own lock. Commands that write take it and hold it until they end."),
+    ("LOGDIR/../.seglog-quarantine", "What repairs took out, with the journals that `seglog undo` reads."),
+    ("$XDG_STATE_HOME/seglog", "The statistics of the last cleaning rounds."),
+    ("$XDG_CONFIG_HOME/seglog/config.yaml", "Configuration, when nothing nearer is there."),
+]
