@@ -1,0 +1,223 @@
+"""What a leader and a follower refuse, and what they change in the batches they take."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from seglog.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    OffsetsOutOfOrderError,
+    RecordTooLargeError,
+    SeglogError,
+    UnexpectedAppendOffsetError,
+)
+from seglog.format.builder import BatchOptions, columns_of, encode_all
+from seglog.format.decoder import checksums_valid, decode_records
+from seglog.format.message_set import encode_message_set
+from seglog.format.record_batch import RecordBatchHeader, encode_batch
+from seglog.log.validator import (
+    AnalyzedBatches,
+    AppendOrigin,
+    AppendRules,
+    analyze,
+    validate_for_follower,
+    validate_for_leader,
+)
+from seglog.model import Compression, Record, TimestampType
+from tests.support.naive import NaiveRecord, batch_v2
+
+RECORDS = [Record(b"v%d" % i, key=b"k%d" % i, timestamp=1000 + i) for i in range(4)]
+RULES = AppendRules(max_message_bytes=10_000)
+
+
+def client_batch(codec: Compression = Compression.NONE, records: list[Record] = RECORDS) -> bytes:
+    return encode_all(columns_of(records), 0, BatchOptions(codec=codec))
+
+
+def as_leader(
+    data: bytes, rules: AppendRules = RULES, origin: AppendOrigin = AppendOrigin.CLIENT, now: int = 2000
+) -> AnalyzedBatches:
+    return validate_for_leader(
+        analyze(data, rules.max_message_bytes),
+        rules,
+        origin=origin,
+        base_offset=500,
+        leader_epoch=6,
+        append_time_ms=now,
+    )
+
+
+def records_of(batches: AnalyzedBatches) -> list[Record]:
+    assert checksums_valid(batches.data, batches.batches, 0).all()
+    return [record for part in decode_records(batches.data, batches.batches, 0) for record in part]
+
+
+def with_header(data: bytes, **changes: int) -> bytes:
+    """A valid batch whose header says something else."""
+    from dataclasses import replace
+
+    return encode_batch(replace(RecordBatchHeader.read(data), **changes), data[61:])  # type: ignore[arg-type]
+
+
+# --- leader ---------------------------------------------------------------------------------------------
+
+
+def test_in_place_changes_only_the_header() -> None:
+    data = client_batch(Compression.GZIP)
+    valid = as_leader(data)
+    header = RecordBatchHeader.read(valid.data)
+    assert (header.base_offset, header.last_offset, header.leader_epoch) == (500, 503, 6)
+    assert valid.data[17:].tobytes() == data[17:]
+    assert data == client_batch(Compression.GZIP)  # what the caller gave is untouched
+
+
+def test_a_wrong_max_timestamp_is_corrected() -> None:
+    valid = as_leader(with_header(client_batch(), max_timestamp=5))
+    assert RecordBatchHeader.read(valid.data).max_timestamp == 1003
+    records_of(valid)
+
+
+def test_append_time_replaces_every_timestamp_but_not_the_payload() -> None:
+    rules = AppendRules(10_000, TimestampType.LOG_APPEND_TIME)
+    data = client_batch()
+    valid = as_leader(data, rules)
+    assert {record.timestamp for record in records_of(valid)} == {2000}
+    assert valid.data[61:].tobytes() == data[61:]
+
+
+@pytest.mark.parametrize("source", list(Compression))
+@pytest.mark.parametrize("target", list(Compression))
+def test_the_topics_codec_wins(source: Compression, target: Compression) -> None:
+    valid = as_leader(client_batch(source), AppendRules(10_000, compression=target))
+    assert RecordBatchHeader.read(valid.data).codec == target
+    found = records_of(valid)
+    assert [(r.offset, r.key, r.value, r.timestamp) for r in found] == [
+        (500 + i, r.key, r.value, r.timestamp) for i, r in enumerate(RECORDS)
+    ]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.LZ4])
+def test_old_messages_become_one_v2_batch(magic: int, codec: Compression) -> None:
+    valid = as_leader(encode_message_set(RECORDS, 0, magic, codec))
+    assert len(valid) == 1
+    header = RecordBatchHeader.read(valid.data)
+    assert (header.magic, header.count, header.codec) == (2, 4, codec)
+    expected = [-1] * 4 if magic == 0 else [1000, 1001, 1002, 1003]
+    assert [(r.offset, r.value, r.timestamp) for r in records_of(valid)] == [
+        (500 + i, b"v%d" % i, stamp) for i, stamp in enumerate(expected)
+    ]
+
+
+def test_a_compressed_batch_with_holes_is_numbered_anew() -> None:
+    holes = [Record(b"a", timestamp=1, offset=0), Record(b"b", timestamp=1, offset=5)]
+    options = BatchOptions(codec=Compression.GZIP)
+    data = encode_all(columns_of(holes), 0, options, keep_offsets=True)
+    valid = as_leader(data, origin=AppendOrigin.COORDINATOR)
+    assert [record.offset for record in records_of(valid)] == [500, 501]
+
+
+GOOD = client_batch()
+NO_KEY = client_batch(records=[Record(b"v", timestamp=1)])
+CONTROL = with_header(client_batch(records=RECORDS[:1]), attributes=0x30, producer_id=1, producer_epoch=0)
+REFUSED: dict[str, tuple[bytes, AppendRules, type[SeglogError]]] = {
+    "a client's base offset that is not 0": (with_header(GOOD, base_offset=9), RULES, InvalidRecordError),
+    "two v2 batches": (GOOD + GOOD, RULES, InvalidRecordError),
+    "different magic": (
+        encode_message_set(RECORDS, 0, 0) + encode_message_set(RECORDS, 0, 1),
+        RULES,
+        InvalidRecordError,
+    ),
+    "a count that is not the offsets'": (with_header(GOOD, last_offset_delta=9), RULES, InvalidRecordError),
+    "no records": (with_header(GOOD[:61], count=0, last_offset_delta=-1), RULES, InvalidRecordError),
+    "a control batch of a client": (CONTROL, RULES, InvalidRecordError),
+    "a producer without sequence": (
+        with_header(GOOD, producer_id=4, producer_epoch=0),
+        RULES,
+        InvalidRecordError,
+    ),
+    "a null key in a compacted topic": (NO_KEY, AppendRules(10_000, key_required=True), InvalidRecordError),
+    "append time from a client": (
+        with_header(GOOD, attributes=8),
+        AppendRules(10_000, TimestampType.LOG_APPEND_TIME),
+        InvalidTimestampError,
+    ),
+    "too long ago": (GOOD, AppendRules(10_000, timestamp_before_max_ms=999), InvalidTimestampError),
+    "a negative timestamp": (
+        batch_v2(0, [NaiveRecord(0, -2000, None, b"v")], max_timestamp=1000),
+        RULES,
+        InvalidTimestampError,
+    ),
+    "a batch that is too large": (GOOD, AppendRules(len(GOOD) - 1), RecordTooLargeError),
+    "a wrong checksum": (GOOD[:-1] + b"\xff", RULES, CorruptRecordError),
+    "a batch smaller than its header": (bytes(8) + b"\0\0\0\x0e" + bytes(60), RULES, CorruptRecordError),
+    "an unknown magic": (GOOD[:16] + b"\x03" + GOOD[17:], RULES, CorruptRecordError),
+    "records that do not fill the batch": (with_header(GOOD + b"x"), RULES, InvalidRecordError),
+    "a codec that is none": (with_header(GOOD, attributes=5), RULES, InvalidRecordError),
+    "too far ahead": (
+        client_batch(records=[Record(b"v", timestamp=5000)]),
+        AppendRules(10_000, timestamp_after_max_ms=2999),
+        InvalidTimestampError,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_a_leader_refuses(name: str) -> None:
+    data, rules, error = REFUSED[name]
+    with pytest.raises(error):
+        as_leader(data, rules)
+
+
+def test_an_inner_message_with_a_wrong_checksum_is_refused() -> None:
+    inner = bytearray(encode_message_set(RECORDS, 0, 1))
+    inner[-1] ^= 1
+    from seglog.format.compression import compress
+    from seglog.format.message_set import encode_message
+
+    wrapper = Record(compress(Compression.GZIP, bytes(inner)), timestamp=1003)
+    with pytest.raises(CorruptRecordError, match="inside a wrapper"):
+        as_leader(encode_message(wrapper, 3, 1, codec=Compression.GZIP))
+
+
+def test_a_coordinator_may_write_control_batches() -> None:
+    valid = as_leader(CONTROL, AppendRules(10_000, compression=Compression.ZSTD), AppendOrigin.COORDINATOR)
+    assert RecordBatchHeader.read(valid.data).codec == 0
+
+
+def test_a_trailing_partial_batch_is_trimmed() -> None:
+    assert len(as_leader(GOOD + GOOD[:40])) == 1
+    assert len(analyze(GOOD[:40], None)) == 0
+
+
+# --- follower -------------------------------------------------------------------------------------------
+
+
+def replica_batch(base: int, epoch: int) -> bytes:
+    return batch_v2(base, [NaiveRecord(0, 0, None, b"v")], leader_epoch=epoch)
+
+
+def test_a_follower_keeps_gaps_and_drops_later_epochs() -> None:
+    data = replica_batch(10, 1) + replica_batch(20, 2) + replica_batch(30, 3) + replica_batch(40, 2)
+    valid = validate_for_follower(analyze(data, None), 10, 2)
+    assert valid.batches["base_offset"].tolist() == [10, 20]
+    assert len(valid.data) == valid.batches["size"].sum()
+    assert len(validate_for_follower(analyze(replica_batch(1, 9), None), 0, 2)) == 0
+
+
+def test_a_follower_refuses_disorder_and_overlap() -> None:
+    with pytest.raises(OffsetsOutOfOrderError):
+        validate_for_follower(analyze(replica_batch(10, 0) + replica_batch(10, 0), None), 0, 0)
+    with pytest.raises(UnexpectedAppendOffsetError):
+        validate_for_follower(analyze(replica_batch(10, 0), None), 11, 0)
+
+
+def test_a_followers_wrapper_starts_at_its_first_inner_offset() -> None:
+    data = encode_message_set(RECORDS, 7, 1, Compression.GZIP)
+    assert len(validate_for_follower(analyze(data, None), 7, 0)) == 1
+    with pytest.raises(UnexpectedAppendOffsetError):
+        validate_for_follower(analyze(data, None), 8, 0)
+    assert np.array_equal(analyze(data, None).data, np.frombuffer(data, dtype=np.uint8))
