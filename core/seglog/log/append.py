@@ -56,6 +56,7 @@ from seglog.model import NO_TIMESTAMP, Compression, Record, TimestampType
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
+    from seglog.log.writer import SegmentWriter
 
 _WHERE = "appended records"
 
@@ -87,8 +88,8 @@ class AppendInfo:
 class Appender:
     """Writes to one log; the log's lock is held by the caller."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, log: Log, writer: SegmentWriter) -> None:
+        self._log, self._writer = log, writer
         self._last_append_time = NO_TIMESTAMP
 
     # --- records and columns ------------------------------------------------------------------------------
@@ -301,23 +302,23 @@ class Appender:
         log, whole = self._log, part.batches[-1:].copy()
         whole["size"] = len(part.data)
         whole["max_timestamp"] = part.batches["max_timestamp"].max()
-        if not log.room(whole, now_ms):
-            log.roll_to(max(log.log_end_offset, first_offset))
-        log.write_run(part.data, part.batches, 0, replicated)
+        if not self._writer.room(whole, now_ms):
+            self._writer.roll_to(max(log.log_end_offset, first_offset))
+        self._writer.write_run(part.data, part.batches, 0, replicated)
 
     def _write_runs(self, part: AnalyzedBatches, now_ms: int, replicated: bool) -> None:
         """Batches in runs that the active segment takes, as if each had come in a call of its own."""
         at = 0
         while at < len(part.batches):
             rows = part.batches[at:]
-            run = self._log.room(rows, now_ms)
+            run = self._writer.room(rows, now_ms)
             if run == 0:
-                self._log.roll_to(self._log.log_end_offset)
+                self._writer.roll_to(self._log.log_end_offset)
                 # an empty segment takes a batch even where its index has no room for a single entry
-                run = max(1, self._log.room(rows, now_ms))
+                run = max(1, self._writer.room(rows, now_ms))
             start = int(rows["position"][0])
             end = int(rows["position"][run - 1]) + int(rows["size"][run - 1])
-            self._log.write_run(part.data[start:end], rows[:run], start, replicated)
+            self._writer.write_run(part.data[start:end], rows[:run], start, replicated)
             at += run
 
     def _info(self, first: int, last: int, max_timestamp: int, batches: int, size: int) -> AppendInfo:

@@ -11,8 +11,8 @@ follower.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import random
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -23,28 +23,25 @@ from typing import Self
 
 import numpy as np
 
-from seglog import layout
 from seglog.clock import Clock
 from seglog.config import LogConfig
 from seglog.errors import OffsetOutOfRangeError, RefusedError
-from seglog.format.builder import BatchOptions, columns_of, encode_all
 from seglog.format.columns import Records
-from seglog.format.control import encode_control_key, encode_transaction_marker
 from seglog.format.filenames import parse_partition_directory
-from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log import reader, swap, truncation
 from seglog.log.append import Appender, AppendInfo
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.loader import LoadedLog, LoadOptions, Progress, RecoveryReport, load_log
 from seglog.log.lookup import TimestampOffset, find_offset
-from seglog.log.policies import FlushPolicy, RollLimits, SegmentState, batches_before_roll
+from seglog.log.policies import FlushPolicy
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
-from seglog.log.producers import ProducerIdentity
+from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
 from seglog.log.reader import FetchResult, LogView
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.validator import AppendOrigin
-from seglog.model import Compression, ControlType, Isolation, Record, TopicPartition
+from seglog.log.writer import SegmentWriter
+from seglog.model import Compression, Isolation, Record, TopicPartition
 from seglog.storage.filesystem import FileSystem
 
 _logger = logging.getLogger(__name__)
@@ -76,15 +73,15 @@ class Log:
         self.recovery: RecoveryReport = loaded.report
         self._recovery_point = loaded.recovery_point
         self._lock = threading.RLock()
-        self._appender = Appender(self)
+        self._writer = SegmentWriter(self)
+        self._appender = Appender(self, self._writer)
         self._flush_policy = FlushPolicy(config.flush_messages, config.flush_ms, clock.now_ms())
-        self._directory_changed = True  # opening may have renamed or created files
+        self.directory_changed = True  # opening may have renamed or created files
         self._closed = False
-        self._first_timestamp: int | None = None
-        self._jitter_ms = self._drawn_jitter()
+        self._failure: Exception | None = None
         end = loaded.log_end_offset
         start = loaded.log_start_offset
-        self._publish(start, end, end if high_watermark is None else max(start, min(high_watermark, end)))
+        self.publish(start, end, end if high_watermark is None else max(start, min(high_watermark, end)))
 
     @classmethod
     def open(
@@ -156,7 +153,7 @@ class Log:
     def update_high_watermark(self, offset: int) -> int:
         """Sets the high watermark, kept within [log start, log end]; returns it."""
         with self._lock:
-            self._publish(self.log_start_offset, self.log_end_offset, offset)
+            self.publish(self.log_start_offset, self.log_end_offset, offset)
             return self.high_watermark
 
     # --- appending ----------------------------------------------------------------------------------------
@@ -180,8 +177,7 @@ class Log:
         the file system does; an append that failed half-way is continued where it stopped by
         `log_end_offset`.
         """
-        with self._lock:
-            self._require_writable()
+        with self._changing():
             return self._appender.append_records(
                 records,
                 codec=codec,
@@ -204,8 +200,7 @@ class Log:
         One v2 batch or wrapper a call, or any number of uncompressed messages of magic 0 and 1, which become
         one v2 batch. Raises AppendError, CorruptRecordError or InvalidRecordError; then nothing was written.
         """
-        with self._lock:
-            self._require_writable()
+        with self._changing():
             return self._appender.append_as_leader(data, origin, leader_epoch)
 
     def append_as_follower(self, data: bytes | bytearray | memoryview | np.ndarray, leader_epoch: int) -> AppendInfo:
@@ -213,8 +208,7 @@ class Log:
 
         Gaps are kept. The high watermark stays: `update_high_watermark` moves it.
         """
-        with self._lock:
-            self._require_writable()
+        with self._changing():
             return self._appender.append_as_follower(data, leader_epoch)
 
     def append_end_txn_marker(
@@ -230,90 +224,14 @@ class Log:
 
         `producer.producer_epoch` is the marker's: the data's epoch, or one more under transaction protocol 2.
         """
-        kind = ControlType.COMMIT if commit else ControlType.ABORT
         stamp = self.clock.now_ms() if timestamp is None else timestamp
-        record = Record(encode_transaction_marker(coordinator_epoch), encode_control_key(kind), stamp)
-        payload = encode_all(columns_of([record]), 0, BatchOptions())[layout.RECORD_BATCH_OVERHEAD :]
-        header = RecordBatchHeader(
-            attributes=layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK,
-            base_timestamp=stamp,
-            max_timestamp=stamp,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            count=1,
-        )
-        data = encode_batch(header, payload)
+        data = encode_end_txn_marker(producer, commit, coordinator_epoch, stamp)
         return self.append_batches(data, origin=AppendOrigin.COORDINATOR, leader_epoch=leader_epoch)
-
-    def room(self, batches: np.ndarray, now_ms: int) -> int:
-        """How many of `batches` (layout.BATCH) the active segment takes before it must roll; for the
-        appender.
-        """
-        active, config = self.segments.active, self.config
-        if self._first_timestamp is None and active.size:
-            self._first_timestamp = active.first_batch_timestamp()
-        room = min(
-            config.segment_index_bytes // layout.OFFSET_INDEX_ENTRY.itemsize - active.offset_index.entries,
-            config.segment_index_bytes // layout.TIME_INDEX_ENTRY.itemsize - 1 - active.time_index.entries,
-        )
-        first_timestamp = -1 if self._first_timestamp is None else self._first_timestamp
-        state = SegmentState(active.base_offset, active.size, first_timestamp, active.created_ms, room)
-        age_ms = config.segment_ms
-        if config.compact and config.max_compaction_lag_ms > 0:
-            age_ms = min(age_ms, config.max_compaction_lag_ms)
-        return batches_before_roll(state, RollLimits(config.segment_bytes, age_ms - self._jitter_ms), batches, now_ms)
-
-    def write_run(self, data: np.ndarray, batches: np.ndarray, position: int, replicated: bool) -> None:
-        """Writes batches to the active segment and takes them into account; for the appender.
-
-        `position` is that of `data[0]` in the coordinates of `batches`. Readers see the batches at the end;
-        `replicated` lets the high watermark follow.
-        """
-        segment = self.segments.active
-        modern = batches[batches["magic"] >= 2] if batches["magic"].min() < 2 else batches
-        if len(modern) < len(batches) and self.leader_epochs.entries:
-            self.leader_epochs.clear_and_flush()
-        self.leader_epochs.assign_from(modern)
-        segment.append(batches, data)
-        self.producers.replay(data, batches, position, segment.path, segment.append_aborted)
-        end = int(batches["last_offset"][-1]) + 1
-        self._publish(self.log_start_offset, end, end if replicated else self.high_watermark)
 
     def roll(self) -> LogSegment:
         """Begins a new segment at the log end; an empty active segment stays (Kafka: UnifiedLog.roll)."""
-        with self._lock:
-            self._require_writable()
-            return self.roll_to(self.log_end_offset)
-
-    def roll_to(self, base_offset: int) -> LogSegment:
-        """Begins a segment at `base_offset`; what is below is flushed. RefusedError when one is there
-        already.
-        """
-        active = self.segments.active
-        if base_offset <= active.base_offset and active.size:
-            raise RefusedError(f"{self.directory}: a segment at offset {active.base_offset} holds batches already")
-        if base_offset == active.base_offset:
-            return active
-        active.on_become_inactive()
-        self.producers.end_offset = base_offset
-        self.producers.take_snapshot()
-        created = LogSegment.create(
-            self.fs,
-            self.directory,
-            base_offset,
-            index_interval_bytes=self.config.index_interval_bytes,
-            created_ms=self.clock.now_ms(),
-        )
-        self._directory_changed = True
-        self.segments.add(created)
-        self._first_timestamp, self._jitter_ms = None, self._drawn_jitter()
-        self._publish(self.log_start_offset, max(base_offset, self.log_end_offset), self.high_watermark)
-        self._flush_below(base_offset)
-        return created
-
-    def _drawn_jitter(self) -> int:
-        most = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return random.randrange(most) if most > 0 else 0
+        with self._changing():
+            return self._writer.roll_to(self.log_end_offset)
 
     # --- durability ---------------------------------------------------------------------------------------
 
@@ -321,23 +239,22 @@ class Log:
         """Returns when everything appended so far is on stable storage; the recovery point is the log end
         then.
         """
-        with self._lock:
-            self._require_writable()
-            self._flush_below(self.log_end_offset)
+        with self._changing():
+            self.flush_below(self.log_end_offset)
 
     def flush_if_due(self, now_ms: int) -> bool:
         """Flushes when `flush.messages` or `flush.ms` ask for it; whether everything is flushed now."""
         if self._flush_policy.due(self.log_end_offset - self._recovery_point, now_ms):
-            self._flush_below(self.log_end_offset)
+            self.flush_below(self.log_end_offset)
         return self._recovery_point >= self.log_end_offset
 
-    def _flush_below(self, offset: int) -> None:
+    def flush_below(self, offset: int) -> None:
         if offset > self._recovery_point:
             for segment in self.segments.between(min(self._recovery_point, offset), offset):
                 segment.flush()
-            if self._directory_changed:
+            if self.directory_changed:
                 self.fs.sync_directory(self.directory)
-                self._directory_changed = False
+                self.directory_changed = False
             self._recovery_point = offset
         self._flush_policy.flushed(self.clock.now_ms())
 
@@ -348,13 +265,20 @@ class Log:
         with self._lock:
             if self._closed:
                 return
-            if self.writable:
-                self.segments.active.on_become_inactive()
-                self._flush_below(self.log_end_offset)
-                self.producers.take_snapshot()
-            self._closed = True
-            for segment in self.segments:
-                segment.close_files()
+            try:
+                if self.writable:
+                    self._close_writable()
+            finally:
+                self._closed = True
+                for segment in self.segments:
+                    segment.close_files()
+
+    def _close_writable(self) -> None:
+        if self._failure is not None:
+            raise RefusedError(f"{self.directory}: not closed cleanly, because of: {self._failure}")
+        self.segments.active.on_become_inactive()
+        self.flush_below(self.log_end_offset)
+        self.producers.take_snapshot()
 
     def __enter__(self) -> Self:
         return self
@@ -371,8 +295,7 @@ class Log:
 
         Nothing happens at or above the log end. Below the log start the log starts anew. (Kafka: truncateTo)
         """
-        with self._lock:
-            self._require_writable()
+        with self._changing():
             if offset < 0:
                 raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
             if offset < self.log_end_offset:
@@ -380,8 +303,7 @@ class Log:
 
     def truncate_fully(self, offset: int) -> None:
         """Drops everything; the log is empty and starts at `offset` (Kafka: truncateFullyAndStartAt)."""
-        with self._lock:
-            self._require_writable()
+        with self._changing():
             self._truncated(truncation.truncate_fully(self._target(), offset))
 
     def _target(self) -> truncation.TruncationTarget:
@@ -391,16 +313,16 @@ class Log:
 
     def _truncated(self, done: truncation.Truncation) -> None:
         self._recovery_point = min(self._recovery_point, done.offset)
-        self._first_timestamp, self._directory_changed = None, True
-        self._publish(done.log_start_offset, done.offset, min(self.high_watermark, done.offset))
+        self._writer.forget_segment()
+        self.directory_changed = True
+        self.publish(done.log_start_offset, done.offset, min(self.high_watermark, done.offset))
         self._remove(done.pending_removal)
 
     def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
         """Puts `.cleaned` segments in place of `old` ones, so that a crash leaves one or the other
         (§12.7).
         """
-        with self._lock:
-            self._require_writable()
+        with self._changing():
             pending = swap.replace_segments(self.segments, new, old, self.producers)
             self._republish()
             self._remove(pending)
@@ -411,15 +333,14 @@ class Log:
         Deleting the active segment too rolls first, so that the log end stays. RefusedError when `segments`
         are not the oldest ones.
         """
-        with self._lock:
-            self._require_writable()
+        with self._changing():
             if not segments:
                 return
             oldest = self.segments.snapshot()[: len(segments)]
             if [found.base_offset for found in oldest] != [wanted.base_offset for wanted in segments]:
                 raise RefusedError(f"{self.directory}: only the oldest segments can be deleted")
             if len(segments) == len(self.segments):
-                self.roll_to(self.log_end_offset)
+                self._writer.roll_to(self.log_end_offset)
             for segment in segments:
                 _logger.info("%s: deleted, %s", segment.path, reason)
                 self.segments.remove(segment.base_offset)
@@ -433,8 +354,7 @@ class Log:
 
         OffsetOutOfRangeError above the high watermark.
         """
-        with self._lock:
-            self._require_writable()
+        with self._changing():
             if offset > self.high_watermark:
                 raise OffsetOutOfRangeError(offset, self.log_start_offset, self.high_watermark)
             if offset > self.log_start_offset:
@@ -444,10 +364,10 @@ class Log:
         if offset > self.log_start_offset:
             self.leader_epochs.truncate_from_start(offset)
             self.producers.on_log_start_offset(offset)
-        self._publish(offset, self.log_end_offset, self.high_watermark)
+        self.publish(offset, self.log_end_offset, self.high_watermark)
 
     def _republish(self) -> None:
-        self._publish(self.log_start_offset, self.log_end_offset, self.high_watermark)
+        self.publish(self.log_start_offset, self.log_end_offset, self.high_watermark)
 
     def _remove(self, paths: Iterable[Path]) -> None:
         for path in paths:
@@ -520,7 +440,7 @@ class Log:
 
     # --- shared -------------------------------------------------------------------------------------------
 
-    def _publish(self, start: int, end: int, high_watermark: int) -> None:
+    def publish(self, start: int, end: int, high_watermark: int) -> None:
         """Makes a change visible to readers, as the last step of it."""
         watermark = max(start, min(high_watermark, end))
         self.producers.on_high_watermark(watermark)
@@ -529,10 +449,26 @@ class Log:
         segments = self.segments.snapshot()
         self._view = LogView(segments, start, end, watermark, stable, segments[-1].size if segments else 0)
 
-    def _require_writable(self) -> None:
-        if self._closed or not self.writable:
-            state = "closed" if self._closed else "open for reading only"
-            raise RefusedError(f"{self.directory}: the log is {state}")
+    def fail(self, error: Exception) -> None:
+        """Notes that memory and disk may differ: no more changes, until the log is opened again."""
+        self._failure = error
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Holds the lock for a change. Where one fails half-way, memory and disk may differ: no more
+        changes then.
+        """
+        with self._lock:
+            if self._closed or not self.writable:
+                state = "closed" if self._closed else "open for reading only"
+                raise RefusedError(f"{self.directory}: the log is {state}")
+            if self._failure is not None:
+                raise RefusedError(f"{self.directory}: open the log again, after this failure: {self._failure}")
+            try:
+                yield
+            except OSError as error:
+                self.fail(error)
+                raise
 
 
 def _topic_partition_of(directory: Path) -> TopicPartition:

@@ -21,10 +21,12 @@ from seglog.errors import (
     OutOfOrderSequenceError,
     ProducerFencedError,
 )
-from seglog.format.record_batch import RecordBatchHeader
+from seglog.format.builder import BatchOptions, columns_of, encode_all
+from seglog.format.control import encode_control_key, encode_transaction_marker
+from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log.producer_state import BatchMetadata, ProducerState, ProducerStateManager
 from seglog.log.validator import AppendOrigin
-from seglog.model import NO_PRODUCER_EPOCH
+from seglog.model import NO_PRODUCER_EPOCH, ControlType, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +100,19 @@ def _check_sequence(state: ProducerState, header: RecordBatchHeader) -> None:
             f"producer {state.producer_id} (epoch {header.producer_epoch}): sequence {header.base_sequence} came"
             f" where {expected} must follow"
         )
+
+
+def encode_end_txn_marker(producer: ProducerIdentity, commit: bool, coordinator_epoch: int, timestamp: int) -> bytes:
+    """The control batch that ends a transaction, as a coordinator sends it (Kafka: EndTransactionMarker)."""
+    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    record = Record(encode_transaction_marker(coordinator_epoch), encode_control_key(kind), timestamp)
+    payload = encode_all(columns_of([record]), 0, BatchOptions())[layout.RECORD_BATCH_OVERHEAD :]
+    header = RecordBatchHeader(
+        attributes=layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        count=1,
+    )
+    return encode_batch(header, payload)

@@ -1,0 +1,117 @@
+"""The active segment: how much more it takes, writing to it, and rolling to the next (Kafka: LocalLog,
+UnifiedLog.roll).
+
+1. `room`: how many batches fit before one of them must begin a new segment (`policies`).
+2. `write_run`: leader epochs, producers, the segment's files, aborted transactions, and last what readers
+   see.
+3. `roll_to`: the old segment gets its last time entry and trimmed indexes, the producers a snapshot at the
+   new base offset; the new segment's files are made; everything below is flushed, so that recovery starts
+   here.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import RefusedError, SeglogError
+from seglog.log.policies import RollLimits, SegmentState, batches_before_roll
+from seglog.log.producer_state import CompletedTransaction
+from seglog.log.segment import LogSegment
+
+if TYPE_CHECKING:
+    from seglog.log.log import Log
+
+
+class SegmentWriter:
+    """Writes to the active segment of one log; the log's lock is held by the caller."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._first_timestamp: int | None = None
+        self._jitter_ms = self._drawn_jitter()
+
+    def forget_segment(self) -> None:
+        """Tells that another segment became active, or that the active one was cut."""
+        self._first_timestamp, self._jitter_ms = None, self._drawn_jitter()
+
+    def room(self, batches: np.ndarray, now_ms: int) -> int:
+        """How many of `batches` (layout.BATCH) the active segment takes before it must roll; for the
+        appender.
+        """
+        log, config = self._log, self._log.config
+        active = log.segments.active
+        if self._first_timestamp is None and active.size:
+            self._first_timestamp = active.first_batch_timestamp()
+        room = min(
+            config.segment_index_bytes // layout.OFFSET_INDEX_ENTRY.itemsize - active.offset_index.entries,
+            config.segment_index_bytes // layout.TIME_INDEX_ENTRY.itemsize - 1 - active.time_index.entries,
+        )
+        first_timestamp = -1 if self._first_timestamp is None else self._first_timestamp
+        state = SegmentState(active.base_offset, active.size, first_timestamp, active.created_ms, room)
+        age_ms = config.segment_ms
+        if config.compact and config.max_compaction_lag_ms > 0:
+            age_ms = min(age_ms, config.max_compaction_lag_ms)
+        return batches_before_roll(state, RollLimits(config.segment_bytes, age_ms - self._jitter_ms), batches, now_ms)
+
+    def write_run(self, data: np.ndarray, batches: np.ndarray, position: int, replicated: bool) -> None:
+        """Writes batches to the active segment and takes them into account.
+
+        `position` is that of `data[0]` in the coordinates of `batches`. Readers see the batches at the end;
+        `replicated` lets the high watermark follow.
+        """
+        log = self._log
+        segment = log.segments.active
+        modern = batches[batches["magic"] >= 2] if batches["magic"].min() < 2 else batches
+        if len(modern) < len(batches) and log.leader_epochs.entries:
+            log.leader_epochs.clear_and_flush()
+        log.leader_epochs.assign_from(modern)
+        try:
+            self._write_and_index(segment, data, batches, position)
+        except SeglogError as error:
+            log.fail(error)
+            raise
+        end = int(batches["last_offset"][-1]) + 1
+        log.publish(log.log_start_offset, end, end if replicated else log.high_watermark)
+
+    def _write_and_index(self, segment: LogSegment, data: np.ndarray, batches: np.ndarray, position: int) -> None:
+        # producers first: a batch that contradicts an open transaction is refused before it is written
+        completed: list[tuple[CompletedTransaction, int]] = []
+        self._log.producers.replay(data, batches, position, segment.path, lambda *ended: completed.append(ended))
+        segment.append(batches, data)
+        for transaction, last_stable_offset in completed:
+            segment.append_aborted(transaction, last_stable_offset)
+
+    def roll_to(self, base_offset: int) -> LogSegment:
+        """Begins a segment at `base_offset`; what is below is flushed. RefusedError when one is there
+        already.
+        """
+        log = self._log
+        active = log.segments.active
+        if base_offset <= active.base_offset and active.size:
+            raise RefusedError(f"{log.directory}: a segment at offset {active.base_offset} holds batches already")
+        if base_offset == active.base_offset:
+            return active
+        active.on_become_inactive()
+        log.producers.end_offset = base_offset
+        log.producers.take_snapshot()
+        created = LogSegment.create(
+            log.fs,
+            log.directory,
+            base_offset,
+            index_interval_bytes=log.config.index_interval_bytes,
+            created_ms=log.clock.now_ms(),
+        )
+        log.directory_changed = True
+        log.segments.add(created)
+        self.forget_segment()
+        log.publish(log.log_start_offset, max(base_offset, log.log_end_offset), log.high_watermark)
+        log.flush_below(base_offset)
+        return created
+
+    def _drawn_jitter(self) -> int:
+        most = min(self._log.config.segment_jitter_ms, self._log.config.segment_ms)
+        return random.randrange(most) if most > 0 else 0
