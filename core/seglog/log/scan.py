@@ -63,7 +63,7 @@ class SegmentScan:
     """Iterates over the chunks of `path` from byte `start` (a batch boundary) to `end` (default: end of file).
 
     After the iteration `end` tells how it stopped. `file`, when given, is read instead of opening `path` and
-    stays open.
+    stays open. With `reuse` false every chunk keeps its memory, so that several can be worked on at once.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class SegmentScan:
         chunk_bytes: int = CHUNK_BYTES,
         max_batch_bytes: int = MAX_BATCH_BYTES,
         file: File | None = None,
+        reuse: bool = True,
     ) -> None:
+        self._reuse = reuse
         self._fs, self._path, self._start, self._stop = fs, path, start, end
         self._chunk_bytes, self._max_batch_bytes = max(chunk_bytes, layout.HEADER_UP_TO_MAGIC + 1), max_batch_bytes
         self._file = file
@@ -103,6 +105,8 @@ class SegmentScan:
             found = scan_batches(target, 0, filled, position, rows)
             if len(found.batches):
                 yield Chunk(self._path, position, target[: found.consumed], found.batches)
+                if not self._reuse:
+                    buffer, rows = np.empty_like(buffer), np.empty_like(rows)
             position += found.consumed
             wanted = len(buffer)
             if found.status not in (WALK_COMPLETE, WALK_FULL) and found.consumed < filled:

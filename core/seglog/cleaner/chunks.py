@@ -1,0 +1,168 @@
+"""Reading segments for the cleaner: chunks of whole batches, checked, and their payloads laid open.
+
+A cleaner never passes on what it does not understand: trailing bytes, an unknown magic or a wrong checksum end the
+round before anything was changed (Kafka gives such a batch a new, valid checksum: specification 15, gap 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import CorruptRecordError, InvalidRecordError
+from seglog.format.columns import STATUS_REASONS, Records
+from seglog.format.compression import DecompressionError, decompress, decompress_into
+from seglog.format.decoder import DECOMPRESSED_BATCH_LIMIT, checksums_valid, decode_records
+from seglog.kernels.decode import payload_spans
+from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED, DECOMPRESSION_TOO_LARGE, RECORDS_VALID
+from seglog.log.scan import Chunk, EndReason, SegmentScan
+from seglog.log.segment import LogSegment
+
+ADVICE = "; nothing was changed, see `seglog verify --repair`"
+_ARENA_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Batches [`first`, `last`) of a chunk with their records laid open.
+
+    Magic 2: batch i of the part has the payload `arena[starts[i]:ends[i]]`. Magic 0 and 1: `records` holds them decoded.
+    """
+
+    first: int
+    last: int
+    arena: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    records: Records | None = None
+
+
+def read_chunks(segment: LogSegment, start: int, chunk_bytes: int) -> Iterator[Chunk]:
+    """The chunks of a segment from byte `start`; each keeps its memory. CorruptRecordError where they break off."""
+    scan = SegmentScan(
+        segment.fs,
+        segment.path,
+        start,
+        segment.size,
+        chunk_bytes=chunk_bytes,
+        max_batch_bytes=layout.INT32_MAX,
+        reuse=False,
+    )
+    position = start
+    last_offset = None
+    for chunk in scan:
+        yield chunk
+        position = chunk.position + len(chunk.data)
+        last_offset = int(chunk.batches["last_offset"][-1])
+    reason = EndReason.COMPLETE if scan.end is None else scan.end.reason
+    if reason is not EndReason.COMPLETE or segment.trailing_bytes:
+        where = segment.path.name if last_offset is None else f"behind offset {last_offset}"
+        text = reason.value if reason is not EndReason.COMPLETE else EndReason.TRAILING.value
+        raise CorruptRecordError(segment.path, f"{text} ({where}){ADVICE}", position)
+
+
+def check_chunk(chunk: Chunk) -> Chunk:
+    """The chunk itself. CorruptRecordError for the first batch with a wrong checksum or an unknown magic."""
+    magic = chunk.batches["magic"]
+    bad = np.flatnonzero(
+        (magic > 2) | (magic < 0) | ~checksums_valid(chunk.data, chunk.batches, chunk.position)
+    )
+    if len(bad):
+        row = chunk.batches[bad[0]]
+        known = 0 <= int(row["magic"]) <= 2
+        reason = "the checksum of the batch is wrong" if known else f"unknown magic {row['magic']}"
+        raise CorruptRecordError(
+            chunk.path, reason + ADVICE, int(row["position"]), int(row["base_offset"]), int(row["last_offset"])
+        )
+    return chunk
+
+
+def invalid_records(path: Path, row: np.void, status: int) -> InvalidRecordError:
+    """The error for a batch whose records cannot be read."""
+    reason = STATUS_REASONS.get(status, "the records cannot be read")
+    return InvalidRecordError(
+        path, reason + ADVICE, int(row["position"]), int(row["base_offset"]), int(row["last_offset"])
+    )
+
+
+def open_parts(chunk: Chunk, wanted: np.ndarray | None = None) -> Iterator[Part]:
+    """The chunk's batches in order, in parts of about 4 MiB of records.
+
+    Batches of magic 2 that are not `wanted` (bool, one a batch) get an empty payload. InvalidRecordError for a
+    batch that cannot be decompressed.
+    """
+    batches = chunk.batches
+    legacy = batches["magic"] < 2
+    packed = batches["attributes"] & layout.CODEC_MASK != 0
+    if not legacy.any() and not packed.any():
+        starts = batches["position"] - chunk.position + layout.RECORD_BATCH_OVERHEAD
+        ends = starts + (batches["size"] - layout.RECORD_BATCH_OVERHEAD)
+        yield Part(0, len(batches), chunk.data, starts, ends)
+        return
+    borders = [0, *(np.flatnonzero(legacy[1:] != legacy[:-1]) + 1).tolist(), len(batches)]
+    for first, last in pairwise(borders):
+        yield from _legacy(chunk, first, last) if legacy[first] else _expanded(chunk, first, last, wanted)
+
+
+def _legacy(chunk: Chunk, first: int, last: int) -> Iterator[Part]:
+    rows = chunk.batches[first:last]
+    for records in decode_records(chunk.data, rows, chunk.position):
+        bad = np.flatnonzero(records.status)
+        if len(bad):
+            raise invalid_records(chunk.path, records.batches[bad[0]], int(records.status[bad[0]]))
+        begin = first + records.first_batch
+        nothing = np.zeros(0, dtype=np.int64)
+        yield Part(begin, begin + len(records.batches), records.arena, nothing, nothing, records)
+
+
+def _expanded(chunk: Chunk, first: int, last: int, wanted: np.ndarray | None) -> Iterator[Part]:
+    rows = chunk.batches[first:last]
+    count = len(rows)
+    from_, to = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    payload_spans(chunk.data, rows, chunk.position, from_, to, np.empty(count, dtype=np.int8))
+    codecs = (rows["attributes"] & layout.CODEC_MASK).tolist()
+    starts, ends = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    arena, begin, used = np.empty(_ARENA_BYTES, dtype=np.uint8), 0, 0
+    for i in range(count):
+        if wanted is not None and not wanted[first + i]:
+            starts[i] = ends[i] = used
+            continue
+        piece = chunk.data[from_[i] : to[i]]
+        codec = codecs[i] if rows[i]["count"] != 0 else 0
+        size = _put(codec, piece, arena, used)
+        if size is None:
+            if i > begin:
+                yield Part(first + begin, first + i, arena, starts[begin:i], ends[begin:i])
+            payload = _alone(chunk, rows[i], codec, piece)
+            arena, begin, used = np.empty(max(_ARENA_BYTES, len(payload)), dtype=np.uint8), i, 0
+            arena[: len(payload)] = payload
+            size = len(payload)
+        starts[i], ends[i] = used, used + size
+        used += size
+    yield Part(first + begin, last, arena, starts[begin:], ends[begin:])
+
+
+def _put(codec: int, piece: np.ndarray, arena: np.ndarray, used: int) -> int | None:
+    """Lays a payload into the arena; None when it does not fit there or cannot be decompressed at all."""
+    try:
+        return decompress_into(codec, memoryview(piece), arena, used)
+    except DecompressionError:
+        return None
+
+
+def _alone(chunk: Chunk, row: np.void, codec: int, piece: np.ndarray) -> np.ndarray:
+    """The payload of one batch in its own memory."""
+    status = RECORDS_VALID
+    try:
+        raw = decompress(codec, memoryview(piece), limit=DECOMPRESSED_BATCH_LIMIT)
+    except DecompressionError as error:
+        status = DECOMPRESSION_TOO_LARGE if error.too_large else DECOMPRESSION_FAILED
+        if codec > 4:
+            status = CODEC_UNKNOWN
+        raise invalid_records(chunk.path, row, status) from error
+    return np.frombuffer(raw, dtype=np.uint8)

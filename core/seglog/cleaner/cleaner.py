@@ -1,0 +1,200 @@
+"""One cleaning round, from the offsets to the new segments (Kafka: Cleaner.doClean, Cleaner.cleanSegments).
+
+1. Fix the range, the groups of segments and the horizons (`round.prepare_round`).
+2. Index the dirty section: which record of each key survives (`indexing`).
+3. Group by group: decide on batches, filter records, write what is left to a `.cleaned` segment (`record_filter`,
+   `output`), in the order of the log; fsync it.
+4. When every group is complete: swap group after group, lowest offsets first (`seglog.log.swap`).
+
+All bytes are read and checked before step 4, so a round that meets a corrupt batch leaves the log as it was. A plan is
+steps 1 to 3 with the output counted instead of written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+
+from seglog import layout
+from seglog.cleaner.indexing import OffsetIndexing, build_offset_map
+from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.output import CleanedOutput, NullOutput, Output, SegmentSummary
+from seglog.cleaner.pipeline import in_order
+from seglog.cleaner.plan import CleaningPlan, CleaningResult
+from seglog.cleaner.record_filter import FilteredChunk, RecordFilter
+from seglog.cleaner.round import CleaningRound, prepare_round
+from seglog.cleaner.stats import CleanerStats
+from seglog.clock import Clock
+from seglog.errors import RefusedError
+from seglog.log.log import Log
+from seglog.log.segment import LogSegment
+
+_SPACE_SLACK_BYTES = 16 << 20
+
+
+def plan_round(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None) -> CleaningPlan:
+    """What `clean_log` would do now, worked out to the byte; nothing is changed.
+
+    `checkpoint` is the partition's offset in cleaner-offset-checkpoint. CorruptionError as `clean_log`.
+    """
+    round_ = prepare_round(log, options, clock, checkpoint)
+    stats = CleanerStats(clock)
+    with _threads(options) as pool:
+        indexing = _indexed(round_, stats, pool)
+        summaries = _counted(round_, indexing, stats, pool)
+    stats.all_done()
+    return CleaningPlan(round_, indexing, CleaningResult.of(round_, indexing, stats, summaries, dry_run=True))
+
+
+def apply_plan(log: Log, plan: CleaningPlan, clock: Clock) -> CleaningResult:
+    """Writes what the plan predicts, with the map it has built. RefusedError when the log has changed since."""
+    round_ = plan.round
+    if round_.options.roll and log.segments.active.size:
+        log.roll()
+    if [s.base_offset for s in log.segments] != [s.base_offset for s in round_.segments]:
+        raise RefusedError(f"{log.directory}: the log has changed since the plan was made")
+    if tuple(segment.size for segment in log.segments)[: len(round_.sizes)] != round_.sizes:
+        raise RefusedError(f"{log.directory}: the log has changed since the plan was made")
+    _check_space(round_, plan.result.bytes_written)
+    stats = CleanerStats(clock)
+    stats.map_bytes_read, stats.map_records_read = plan.result.stats.map_bytes_read, plan.result.stats.map_records_read
+    with _threads(round_.options) as pool:
+        return _run(log, round_, plan.indexing, stats, pool)
+
+
+def clean_log(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None) -> CleaningResult:
+    """One round over `log`, which must be writable; the result's `end_offset` is the next first dirty offset.
+
+    Raises CorruptRecordError or InvalidRecordError for bytes that must not be rewritten, RefusedError when the output
+    has no room on disk: in each case the log is as it was. The checkpoint is the caller's to write.
+    """
+    if options.roll and log.segments.active.size:
+        log.roll()
+    round_ = prepare_round(log, options, clock, checkpoint)
+    stats = CleanerStats(clock)
+    with _threads(options) as pool:
+        indexing = _indexed(round_, stats, pool)
+        if round_.fs.free_bytes(round_.directory) < 2 * round_.source_bytes + _SPACE_SLACK_BYTES:
+            # little room: only the exact size of the output tells whether it is enough
+            summaries = _counted(round_, indexing, CleanerStats(clock), pool)
+            _check_space(round_, sum(summary.size for summary in summaries))
+        return _run(log, round_, indexing, stats, pool)
+
+
+@contextmanager
+def _threads(options: CleanerOptions) -> Iterator[Executor | None]:
+    """A pool of `options.jobs` threads, or none for a single one."""
+    if options.jobs == 1:
+        yield None
+        return
+    with ThreadPoolExecutor(options.jobs, thread_name_prefix="seglog-cleaner") as pool:
+        yield pool
+
+
+def _check_space(round_: CleaningRound, needed: int) -> None:
+    free = round_.fs.free_bytes(round_.directory)
+    if free < needed:
+        raise RefusedError(
+            f"{round_.directory}: cleaning writes {needed} bytes before it can free any, and {free} are free;"
+            " nothing was changed"
+        )
+
+
+def _indexed(round_: CleaningRound, stats: CleanerStats, pool: Executor | None) -> OffsetIndexing:
+    indexing = build_offset_map(round_, stats, pool)
+    stats.index_done()
+    return indexing
+
+
+def _counted(
+    round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
+) -> list[SegmentSummary]:
+    """Runs all groups into nowhere."""
+    filter_ = _record_filter(round_, indexing, stats, pool)
+    summaries: list[SegmentSummary] = []
+    for group in round_.groups:
+        path = group[0].path
+        output = NullOutput(path, group[0].base_offset, round_.index_interval_bytes)
+        _copy_group(round_, group, filter_, output, stats, pool)
+        summaries.append(output.finish(group[-1].modified_ms, None))
+    filter_.check_complete()
+    return summaries
+
+
+def _run(
+    log: Log, round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
+) -> CleaningResult:
+    """Steps 3 and 4. Whatever goes wrong before the first swap, the `.cleaned` files are removed again."""
+    filter_ = _record_filter(round_, indexing, stats, pool)
+    outputs: list[CleanedOutput] = []
+    summaries: list[SegmentSummary] = []
+    try:
+        for group in round_.groups:
+            output = CleanedOutput(round_.fs, round_.directory, group[0].base_offset, round_.index_interval_bytes)
+            outputs.append(output)
+            _copy_group(round_, group, filter_, output, stats, pool)
+            with stats.phase("fsync"):
+                summaries.append(output.finish(group[-1].modified_ms, pool))
+        filter_.check_complete()
+        with stats.phase("fsync"):
+            for output in outputs:
+                output.wait()
+    except BaseException:
+        for output in outputs:
+            output.discard()
+        raise
+    with stats.phase("swap"):
+        for output, group in zip(outputs, round_.groups, strict=True):
+            log.replace_segments([output.segment], group)
+    stats.all_done()
+    return CleaningResult.of(round_, indexing, stats, summaries, dry_run=False)
+
+
+def _copy_group(
+    round_: CleaningRound,
+    group: tuple[LogSegment, ...],
+    filter_: RecordFilter,
+    output: Output,
+    stats: CleanerStats,
+    pool: Executor | None,
+) -> None:
+    for filtered in in_order(pool, filter_.filter_chunk, filter_.tasks(group), round_.options.jobs + 2):
+        _write(filtered, output, stats)
+
+
+def _write(filtered: FilteredChunk, output: Output, stats: CleanerStats) -> None:
+    stats.bytes_read += filtered.bytes_read
+    stats.counters += filtered.counters
+    with stats.phase("write"):
+        for batches, data in filtered.pieces:
+            output.append(batches, data)
+            stats.bytes_written += len(data)
+            stats.batches_written += len(batches)
+        output.append_aborted(filtered.aborted)
+
+
+def _record_filter(
+    round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
+) -> RecordFilter:
+    if not round_.options.expire:
+        return RecordFilter(round_, indexing, stats)
+    remaining = _remaining_transactional(round_, indexing, pool)
+    return RecordFilter(round_, indexing, stats, remains=remaining.__contains__)
+
+
+def _remaining_transactional(round_: CleaningRound, indexing: OffsetIndexing, pool: Executor | None) -> set[int]:
+    """Base offsets of the transactional data batches that the round writes.
+
+    Kafka keeps a marker as long as it reads a batch of its transaction, so that it takes one more round to go. To
+    expire it in this one, a filter without output tells first which batches will be left.
+    """
+    scout = CleanerStats(round_.clock)
+    filter_ = RecordFilter(round_, indexing, scout, recompress=False)
+    remaining: set[int] = set()
+    for group in round_.groups:
+        for filtered in in_order(pool, filter_.filter_chunk, filter_.tasks(group), round_.options.jobs + 2):
+            for batches, _ in filtered.pieces:
+                kind = batches["attributes"] & (layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK)
+                remaining.update(batches["base_offset"][kind == layout.TRANSACTIONAL_MASK].tolist())
+    return remaining

@@ -1,0 +1,228 @@
+"""Building the offset map over the dirty section (Kafka: Cleaner.buildOffsetMap), and what it leaves for the copy.
+
+1. Read the dirty section; check every batch's checksum; lay open its records.
+2. Pass over control batches and batches of aborted transactions.
+3. Put the other records. When the map is full, later records of new keys stay unsettled.
+4. While records are unsettled: mark the clean section's records whose key is in the map (their turn would not come
+   again), empty the map, and pass again from the first chunk with an unsettled record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from seglog import layout
+from seglog.cleaner.chunks import Part, check_chunk, invalid_records, open_parts, read_chunks
+from seglog.cleaner.offset_map import OffsetMap
+from seglog.cleaner.pipeline import in_order
+from seglog.cleaner.round import CleaningRound
+from seglog.cleaner.stats import CleanerStats
+from seglog.cleaner.transactions import TransactionTracker, collect_aborted
+from seglog.kernels import filtering
+from seglog.kernels.decode import rows_needed
+from seglog.kernels.records import RECORDS_VALID
+from seglog.log.markers import read_markers
+from seglog.log.scan import Chunk
+
+
+@dataclass(slots=True)
+class OffsetIndexing:
+    """What the index passes found.
+
+    `aborted` are the base offsets of batches that were not mapped. `superseded` holds, after more than one pass, a bit
+    for each record of the clean section. `entries` counts the keys of all passes, `most_entries` those of the
+    fullest.
+    """
+
+    offset_map: OffsetMap
+    passes: int = 1
+    aborted: list[int] = field(default_factory=list)
+    superseded: np.ndarray | None = None
+    most_entries: int = 0
+    entries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    segment_number: int
+    chunk: Chunk
+    skipped: np.ndarray
+    parts: list[Part]
+
+
+def build_offset_map(round_: CleaningRound, stats: CleanerStats, pool: Executor | None) -> OffsetIndexing:
+    """Indexes [`first_mapped_offset`, `first_uncleanable_offset`). Corruption errors leave everything as it was."""
+    indexing = OffsetIndexing(OffsetMap(round_.options, round_.first_mapped_offset))
+    passes = _Passes(round_, indexing, stats, pool)
+    start: tuple[int, int, int] | None = (0, 0, 0)
+    while start is not None:
+        start = passes.run(*start)
+    return indexing
+
+
+class _Passes:
+    def __init__(
+        self, round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
+    ) -> None:
+        self._round, self._indexing, self._stats, self._pool = round_, indexing, stats, pool
+        self._map = indexing.offset_map
+        self._segments = round_.dirty_segments
+        self._first_pass = True
+        self._aborted: np.ndarray = np.zeros(0, dtype=np.int64)
+
+    def run(self, number: int, position: int, ordinal: int) -> tuple[int, int, int] | None:
+        """One pass from a chunk of segment `number`; returns where the next one begins, or None."""
+        if not self._first_pass:
+            self._indexing.passes += 1
+            self._map.begin_pass(ordinal)
+        unsettled: tuple[int, int, int] | None = None
+        chunks = self._first_chunks() if self._first_pass else self._later_chunks(number, position)
+        for opened in in_order(self._pool, self._open, chunks, self._round.options.jobs + 2):
+            before = (opened.segment_number, opened.chunk.position, self._map.next_ordinal)
+            with self._stats.phase("map"):
+                self._put(opened)
+            if unsettled is None and self._map.is_full:
+                unsettled = before
+        self._indexing.entries += self._map.entries
+        self._indexing.most_entries = max(self._indexing.most_entries, self._map.entries)
+        if unsettled is not None or not self._first_pass:
+            self._mark_clean_section()
+        if self._first_pass:
+            self._aborted = np.array(sorted(self._indexing.aborted), dtype=np.int64)
+            self._first_pass = False
+        return unsettled
+
+    # --- what to read ---------------------------------------------------------------------------------------
+
+    def _first_chunks(self) -> Iterator[tuple[int, Chunk, np.ndarray]]:
+        """The chunks of the first pass, with the batches to pass over by what the transactions say."""
+        round_ = self._round
+        tracker = TransactionTracker()
+        first = round_.segments.index(self._segments[0]) if self._segments else 0
+        tracker.add_aborted(
+            collect_aborted(round_.segments, first, round_.log_start_offset, round_.first_uncleanable_offset)
+        )
+        for number, segment in enumerate(self._segments):
+            for chunk in read_chunks(segment, round_.start_position(segment), round_.options.chunk_bytes):
+                yield number, chunk, self._aborted_batches(chunk, tracker)
+
+    def _later_chunks(self, number: int, position: int) -> Iterator[tuple[int, Chunk, np.ndarray]]:
+        for i, segment in enumerate(self._segments[number:], start=number):
+            start = position if i == number else self._round.start_position(segment)
+            for chunk in read_chunks(segment, start, self._round.options.chunk_bytes):
+                yield i, chunk, np.isin(chunk.batches["base_offset"], self._aborted)
+
+    def _aborted_batches(self, chunk: Chunk, tracker: TransactionTracker) -> np.ndarray:
+        aborted = np.zeros(len(chunk.batches), dtype=bool)
+        for i, discard in track_batches(chunk, tracker):
+            if discard and not chunk.batches[i]["attributes"] & layout.CONTROL_MASK:
+                aborted[i] = True
+                self._indexing.aborted.append(int(chunk.batches[i]["base_offset"]))
+        return aborted
+
+    def _open(self, item: tuple[int, Chunk, np.ndarray]) -> _Opened:
+        number, chunk, aborted = item
+        if self._first_pass:
+            with self._stats.phase("checksum"):
+                check_chunk(chunk)
+        batches = chunk.batches
+        control = batches["attributes"] & layout.CONTROL_MASK != 0
+        skipped = aborted | control & (batches["magic"] >= 2)
+        skipped |= batches["last_offset"] < self._round.first_mapped_offset
+        with self._stats.phase("decompress"):
+            return _Opened(number, chunk, skipped, list(open_parts(chunk, ~skipped)))
+
+    # --- what to do with it ----------------------------------------------------------------------------------
+
+    def _put(self, opened: _Opened) -> None:
+        chunk = opened.chunk
+        before = self._map.next_ordinal
+        for part in opened.parts:
+            if part.records is not None:
+                # skipped entries, all in front of the first mapped offset, come first
+                first = int(np.count_nonzero(opened.skipped[part.first : part.last]))
+                rows = part.records.rows
+                self._map.add_rows(part.arena, rows[np.searchsorted(rows["batch"], first) :])
+                continue
+            batches = chunk.batches[part.first : part.last]
+            skipped = opened.skipped[part.first : part.last].view(np.uint8)
+            status = self._map.add_batches(part.arena, part.starts, part.ends, batches, skipped)
+            if status != RECORDS_VALID:
+                raise invalid_records(chunk.path, batches[self._map.bad_batch], status)
+        if self._first_pass:
+            self._stats.map_bytes_read += len(chunk.data)
+            self._stats.map_records_read += self._map.next_ordinal - before
+
+    def _mark_clean_section(self) -> None:
+        """Marks the records in front of the first mapped offset whose keys are in the map."""
+        if self._indexing.superseded is None:
+            self._indexing.superseded = np.zeros(1 << 13, dtype=np.uint8)
+        ordinals = np.zeros(2, dtype=np.int64)
+        settings = filter_settings(self._round, self._indexing, compressed=False)
+        for segment in self._round.segments_before_dirty:
+            for chunk in read_chunks(segment, 0, self._round.options.chunk_bytes):
+                if chunk.batches[0]["base_offset"] >= self._round.first_mapped_offset:
+                    return
+                check_chunk(chunk)
+                for part in open_parts(chunk):
+                    self._mark(chunk, part, ordinals, settings)
+
+    def _mark(self, chunk: Chunk, part: Part, ordinals: np.ndarray, settings: np.ndarray) -> None:
+        bits, offset_map = self._indexing.superseded, self._map
+        assert bits is not None
+        batches = chunk.batches[part.first : part.last]
+        records = part.records
+        count = len(records.rows) if records else int(rows_needed(batches, part.starts, part.ends))
+        missing = (int(ordinals[1]) + count) // 8 + 1 - len(bits)
+        if missing > 0:
+            bits = np.concatenate((bits, np.zeros(max(missing, len(bits)), dtype=np.uint8)))
+            self._indexing.superseded = bits
+        place = (ordinals, offset_map.slots, offset_map.store, offset_map.seeds, settings, bits)
+        if records is not None:
+            filtering.mark_superseded_rows(part.arena, records.rows, *place)
+            return
+        done, status = filtering.mark_superseded(part.arena, part.starts, part.ends, batches, *place)
+        if status != RECORDS_VALID:
+            raise invalid_records(chunk.path, batches[done], status)
+
+
+def filter_settings(round_: CleaningRound, indexing: OffsetIndexing, compressed: bool) -> np.ndarray:
+    """The settings (int64) of `kernels.filtering`."""
+    settings = np.zeros(filtering.SETTINGS_SLOTS, dtype=np.int64)
+    settings[filtering.FIRST_DIRTY] = round_.first_mapped_offset
+    settings[filtering.NEW_HORIZON] = round_.now_ms + round_.delete_retention_ms
+    settings[filtering.SLOTS] = indexing.offset_map.slot_count if indexing.offset_map.entries else 0
+    settings[filtering.KEY_OVERHEAD] = indexing.offset_map.key_overhead
+    settings[filtering.HASH_MASK] = indexing.offset_map.hash_mask
+    settings[filtering.CLEAN_BITS] = indexing.superseded is not None
+    settings[filtering.COMPRESSED] = compressed
+    settings[filtering.LAST_KEPT] = round_.always_kept_offset
+    return settings
+
+
+def track_batches(chunk: Chunk, tracker: TransactionTracker) -> Iterator[tuple[int, bool]]:
+    """(batch, whether it may go) for every transactional or control batch of the chunk, in order."""
+    batches = chunk.batches
+    attributes = batches["attributes"]
+    modern = batches["magic"] >= 2
+    control = modern & (attributes & layout.CONTROL_MASK != 0)
+    wanted = np.flatnonzero(control | modern & (attributes & layout.TRANSACTIONAL_MASK != 0))
+    markers = read_markers(chunk.data, batches[control], chunk.position, chunk.path)
+    columns = (batches["producer_id"], batches["base_offset"], batches["last_offset"], control, batches["count"])
+    rows = zip(wanted.tolist(), *(column[wanted].tolist() for column in columns), strict=True)
+    for i, producer_id, base_offset, last_offset, is_control, count in rows:
+        if not is_control:
+            yield i, tracker.on_batch(producer_id, base_offset, last_offset)
+            continue
+        marker = next(markers)
+        if isinstance(marker, Exception):
+            raise marker
+        if marker is None:
+            yield i, count == 0
+        else:
+            yield i, tracker.on_marker(producer_id, last_offset, marker.aborted)
+

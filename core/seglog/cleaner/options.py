@@ -1,0 +1,56 @@
+"""What a cleaning round is told: memory, strategy, and what to do beyond what a broker would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from seglog.cleaner.strategy import OFFSET, Strategy
+from seglog.errors import ConfigError
+
+# Kafka: SkimpyOffsetMap.bytesPerEntry, an MD5 digest and an offset. Buffers are counted in these entries.
+KAFKA_BYTES_PER_ENTRY = 24
+DEFAULT_DEDUPE_BUFFER_BYTES = 134_217_728
+DEFAULT_LOAD_FACTOR = 0.9
+CHUNK_BYTES = 2 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerOptions:
+    """Options of a round.
+
+    `dedupe_buffer_bytes` and `load_factor` bound the keys of one index pass as they bound Kafka's map
+    (log.cleaner.dedupe.buffer.size, log.cleaner.io.buffer.load.factor). `jobs` threads decompress, filter and
+    compress. `roll` cleans the active segment too, rolling it first; `expire` removes tombstones and markers whose
+    delete.retention.ms ended by their batch's own timestamp. `first_dirty_offset` and `first_uncleanable_offset`
+    replace what checkpoint, transactions and lag say. `hash_mask` weakens the hash of keys, for tests alone.
+    """
+
+    dedupe_buffer_bytes: int = DEFAULT_DEDUPE_BUFFER_BYTES
+    load_factor: float = DEFAULT_LOAD_FACTOR
+    strategy: Strategy = field(default=OFFSET)
+    roll: bool = False
+    expire: bool = False
+    first_dirty_offset: int | None = None
+    first_uncleanable_offset: int | None = None
+    jobs: int = 1
+    chunk_bytes: int = CHUNK_BYTES
+    hash_mask: int = -1
+
+    def __post_init__(self) -> None:
+        if self.entry_limit < 2:
+            raise ConfigError(
+                f"a dedupe buffer of {self.dedupe_buffer_bytes} bytes with load factor {self.load_factor} holds"
+                f" {max(self.entry_limit, 0)} keys; at least 2 are needed"
+            )
+        if self.jobs < 1:
+            raise ConfigError(f"the cleaner needs at least one thread, not {self.jobs}")
+
+    @property
+    def map_slots(self) -> int:
+        """Entries of Kafka's map in a buffer of this size."""
+        return self.dedupe_buffer_bytes // KAFKA_BYTES_PER_ENTRY
+
+    @property
+    def entry_limit(self) -> int:
+        """Most keys of one index pass: those after which Kafka calls its map full."""
+        return int(self.map_slots * self.load_factor)

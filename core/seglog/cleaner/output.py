@@ -1,0 +1,125 @@
+"""Where a round's batches go: into a `.cleaned` segment, or, for a dry run, nowhere.
+
+Both keep the same account (bytes, batches, index entries), so that a dry run says exactly what a run would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import SegmentOffsetOverflowError
+from seglog.format.filenames import FileState
+from seglog.kernels import indexing
+from seglog.log.segment import LogSegment
+from seglog.log.transaction_index import AbortedTransaction
+from seglog.storage.filesystem import FileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSummary:
+    """A segment of the round's output: bytes of its files, and its batches."""
+
+    base_offset: int
+    size: int
+    batches: int
+    offset_index_bytes: int
+    time_index_bytes: int
+    transaction_index_bytes: int
+
+
+class Output(Protocol):
+    """Takes what is left of one group of segments."""
+
+    def append(self, batches: np.ndarray, data: np.ndarray) -> None: ...
+
+    def append_aborted(self, transactions: Sequence[AbortedTransaction]) -> None: ...
+
+    def finish(self, modified_ms: int, pool: Executor | None) -> SegmentSummary: ...
+
+
+class NullOutput:
+    """Counts what a run would write, and writes nothing."""
+
+    def __init__(self, path: Path, base_offset: int, index_interval_bytes: int) -> None:
+        self._path, self._base_offset, self._interval = path, base_offset, index_interval_bytes
+        self._state = indexing.new_state()
+        self._size = self._batches = self._aborted = 0
+
+    def append(self, batches: np.ndarray, data: np.ndarray) -> None:
+        wrong = np.flatnonzero(batches["last_offset"] - self._base_offset > layout.INT32_MAX)
+        if len(wrong):
+            offset = int(batches["last_offset"][wrong[0]])
+            raise SegmentOffsetOverflowError(self._path, self._base_offset, offset, self._size)
+        indexing.index_entries_for(batches, self._interval, self._state)
+        self._size += len(data)
+        self._batches += len(batches)
+
+    def append_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
+        self._aborted += len(transactions)
+
+    def finish(self, modified_ms: int, pool: Executor | None) -> SegmentSummary:
+        indexing.closing_time_entry(self._state)
+        return SegmentSummary(
+            self._base_offset,
+            self._size,
+            self._batches,
+            int(self._state[indexing.OFFSET_ENTRIES]) * layout.OFFSET_INDEX_ENTRY.itemsize,
+            int(self._state[indexing.TIME_ENTRIES]) * layout.TIME_INDEX_ENTRY.itemsize,
+            self._aborted * layout.TRANSACTION_INDEX_ENTRY.itemsize,
+        )
+
+
+class CleanedOutput:
+    """A `.cleaned` segment. `wait` returns when everything is on stable storage."""
+
+    def __init__(self, fs: FileSystem, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
+        self.segment = LogSegment.create(
+            fs, directory, base_offset, index_interval_bytes=index_interval_bytes, state=FileState.CLEANED
+        )
+        self._batches = 0
+        self._flushed: Future[None] | None = None
+
+    def append(self, batches: np.ndarray, data: np.ndarray) -> None:
+        self.segment.append(batches, data)
+        self._batches += len(batches)
+
+    def append_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
+        for transaction in transactions:
+            self.segment.transaction_index.append(transaction)
+
+    def finish(self, modified_ms: int, pool: Executor | None) -> SegmentSummary:
+        """Closes indexes, sets the times of the last source segment, and flushes, under `pool` if there is one."""
+        segment = self.segment
+        segment.on_become_inactive()
+        for path in (segment.path, segment.offset_index.path, segment.time_index.path):
+            segment.fs.set_modified(path, modified_ms)
+        if pool is None:
+            segment.flush()
+        else:
+            self._flushed = pool.submit(segment.flush)
+        return SegmentSummary(
+            segment.base_offset,
+            segment.size,
+            self._batches,
+            segment.offset_index.size,
+            segment.time_index.size,
+            segment.transaction_index.size,
+        )
+
+    def wait(self) -> None:
+        if self._flushed is not None:
+            self._flushed.result()
+            self._flushed = None
+
+    def discard(self) -> None:
+        """Removes the files."""
+        if self._flushed is not None:
+            self._flushed.exception()
+        self.segment.delete()

@@ -1,0 +1,269 @@
+"""The copy's half of a round: what stays of each batch (Kafka: Cleaner.cleanInto, CleanedTransactionMetadata).
+
+1. In log order, one chunk after the other: transactions and producers decide which batches may go, and which stay as
+   empty ones (`BatchDecisions`). Each chunk learns the ordinals at which it begins.
+2. In any order, under threads: records are chosen and batches rebuilt (`filter_chunk`); compressed ones are compressed
+   again with their codec's default level; messages of magic 0 and 1 become batches of magic 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from seglog import layout
+from seglog.cleaner.chunks import Part, check_chunk, invalid_records, open_parts, read_chunks
+from seglog.cleaner.indexing import OffsetIndexing, filter_settings, track_batches
+from seglog.cleaner.legacy_filter import filter_legacy
+from seglog.cleaner.round import CleaningRound
+from seglog.cleaner.stats import CleanerStats
+from seglog.cleaner.transactions import TransactionTracker, collect_aborted
+from seglog.errors import IncompleteError
+from seglog.format.compression import compress
+from seglog.kernels import filtering
+from seglog.kernels.encode import seal_batch
+from seglog.kernels.filtering import (
+    DELETE,
+    DIRTY,
+    DISCARD,
+    EXPIRED,
+    KEEP_ALL,
+    RETAIN_EMPTY,
+    STAMP_MARKER,
+)
+from seglog.log.scan import Chunk
+from seglog.log.segment import LogSegment
+from seglog.log.transaction_index import AbortedTransaction
+
+_OVERHEAD = layout.RECORD_BATCH_OVERHEAD
+_SLACK_BYTES = 64 << 10
+_NO_BITS = np.zeros(1, dtype=np.uint8)
+
+Piece = tuple[np.ndarray, np.ndarray]  # rows (layout.BATCH, positions within the bytes), bytes
+
+
+@dataclass(slots=True)
+class FilteredChunk:
+    """What is left of a chunk, in order, and the counts of `kernels.filtering`."""
+
+    bytes_read: int
+    pieces: list[Piece] = field(default_factory=list)
+    counters: np.ndarray = field(default_factory=lambda: np.zeros(filtering.COUNTER_SLOTS, dtype=np.int64))
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTask:
+    """A chunk with its batches' flags and the ordinals at which it begins."""
+
+    chunk: Chunk
+    flags: np.ndarray
+    ordinals: np.ndarray
+    aborted: list[AbortedTransaction]
+    done: FilteredChunk | None = None
+
+
+class RecordFilter:
+    """Filters the groups of a round, in order. `remains` is for the tracker (see `TransactionTracker`)."""
+
+    def __init__(
+        self,
+        round_: CleaningRound,
+        indexing: OffsetIndexing,
+        stats: CleanerStats,
+        *,
+        recompress: bool = True,
+        remains: Callable[[int], bool] | None = None,
+    ) -> None:
+        self._round, self._indexing, self._stats, self._recompress = round_, indexing, stats, recompress
+        self._tracker = TransactionTracker(remains)
+        self._unmapped = np.array(sorted(indexing.aborted), dtype=np.int64)
+        self.ordinals = np.zeros(2, dtype=np.int64)
+
+    # --- in log order --------------------------------------------------------------------------------------
+
+    def tasks(self, group: tuple[LogSegment, ...]) -> Iterator[ChunkTask]:
+        """The chunks of a group, decided on."""
+        round_ = self._round
+        for i, segment in enumerate(group):
+            bound = group[i + 1].base_offset if i + 1 < len(group) else segment.read_next_offset()[0]
+            number = round_.segments.index(segment)
+            self._tracker.add_aborted(
+                collect_aborted(round_.segments, number, round_.log_start_offset, bound)
+            )
+            modified_ms = segment.modified_ms
+            for chunk in read_chunks(segment, 0, round_.options.chunk_bytes):
+                yield self._task(chunk, modified_ms)
+
+    def _task(self, chunk: Chunk, modified_ms: int) -> ChunkTask:
+        batches = chunk.batches
+        flags = self._flags(chunk, modified_ms)
+        aborted = self._tracker.take_kept_aborted()
+        ordinals = self.ordinals.copy()
+        if (batches["magic"] < 2).any():
+            # how many records a wrapper has, only decoding tells, and the next chunk begins behind them
+            task = ChunkTask(chunk, flags, self.ordinals, aborted)
+            return ChunkTask(chunk, flags, self.ordinals, aborted, self.filter_chunk(task))
+        counted = (batches["attributes"] & layout.CONTROL_MASK == 0) & (flags & KEEP_ALL == 0)
+        counts = np.where(counted, np.maximum(batches["count"], 0), 0).astype(np.int64)
+        dirty = flags & DIRTY != 0
+        self.ordinals += (int(counts[dirty].sum()), int(counts[~dirty].sum()))
+        return ChunkTask(chunk, flags, ordinals, aborted)
+
+    def _flags(self, chunk: Chunk, modified_ms: int) -> np.ndarray:
+        """Flags (uint8) of each batch: the table of specification 12.6."""
+        batches, round_ = chunk.batches, self._round
+        attributes = batches["attributes"]
+        modern = batches["magic"] >= 2
+        control = modern & (attributes & layout.CONTROL_MASK != 0)
+        may_go = np.zeros(len(batches), dtype=bool)
+        for i, discard in track_batches(chunk, self._tracker):
+            may_go[i] = discard
+        past = self._past_horizon(batches, modern, modified_ms)
+        dirty = batches["last_offset"] >= round_.first_mapped_offset
+        flags = np.where(may_go & (~control | past), DISCARD, 0).astype(np.uint8)
+        flags[may_go & control] |= STAMP_MARKER
+        flags[past] |= EXPIRED
+        flags[dirty] |= DIRTY
+        if len(self._unmapped):
+            flags[dirty & modern & ~control & np.isin(batches["base_offset"], self._unmapped)] |= KEEP_ALL
+        last = round_.last_records
+        filtering.flag_last_batches(batches, last.producer_ids, last.offsets, last.epochs, flags)
+        flags[batches["last_offset"] + 1 == round_.first_uncleanable_offset] |= RETAIN_EMPTY
+        flags[(flags & (DISCARD | RETAIN_EMPTY)) == DISCARD] |= DELETE
+        return flags
+
+    def _past_horizon(self, batches: np.ndarray, modern: np.ndarray, modified_ms: int) -> np.ndarray:
+        """Which batches' tombstones and markers are past their delete horizon (KIP-534; legacy: by segment)."""
+        round_ = self._round
+        stamped = modern & (batches["attributes"] & layout.DELETE_HORIZON_MASK != 0)
+        past = stamped & (batches["base_timestamp"] <= round_.now_ms)
+        past |= ~modern & (modified_ms <= round_.legacy_horizon_ms)
+        if round_.options.expire:
+            timestamps = batches["max_timestamp"]
+            timestamps = np.where(~modern & (timestamps < 0), modified_ms, timestamps)
+            due = timestamps <= round_.now_ms - round_.delete_retention_ms
+            past |= ~stamped & (timestamps >= 0) & due
+        return past
+
+    def check_complete(self) -> None:
+        """Asserts, before anything is replaced, that the copy met the very records that the index had seen."""
+        indexed = self._indexing.offset_map.next_ordinal
+        if int(self.ordinals[0]) != indexed:
+            raise IncompleteError(
+                f"{self._round.directory}: the log changed while it was cleaned ({indexed} records were indexed,"
+                f" {int(self.ordinals[0])} copied); nothing was changed"
+            )
+
+    # --- under threads -------------------------------------------------------------------------------------
+
+    def filter_chunk(self, task: ChunkTask) -> FilteredChunk:
+        """What is left of a chunk. InvalidRecordError or CorruptRecordError for a batch that cannot be read."""
+        if task.done is not None:
+            return task.done
+        chunk = task.chunk
+        if chunk.batches[0]["last_offset"] < self._round.first_mapped_offset or not self._round.dirty_segments:
+            with self._stats.phase("checksum"):
+                check_chunk(chunk)
+        filtered = FilteredChunk(len(chunk.data), aborted=task.aborted)
+        parts = open_parts(chunk, task.flags & DELETE == 0)
+        while True:
+            with self._stats.phase("decompress"):
+                part = next(parts, None)
+            if part is None:
+                return filtered
+            batches, flags = chunk.batches[part.first : part.last], task.flags[part.first : part.last]
+            if part.records is not None:
+                place = (task.ordinals, *self._place(compressed=True))
+                with self._stats.phase("filter"):
+                    filtered.pieces += filter_legacy(self._round, batches, part.records, flags, place, filtered.counters)
+            else:
+                self._filter_part(task, part, batches, flags, filtered)
+
+    def _place(self, compressed: bool) -> tuple[np.ndarray, ...]:
+        """The arrays that say which record is the latest, as kernels take them."""
+        indexing = self._indexing
+        offset_map = indexing.offset_map
+        superseded = _NO_BITS if indexing.superseded is None else indexing.superseded
+        settings = filter_settings(self._round, indexing, compressed)
+        return offset_map.survivors, superseded, offset_map.slots, offset_map.store, offset_map.seeds, settings
+
+    def _filter_part(
+        self, task: ChunkTask, part: Part, batches: np.ndarray, flags: np.ndarray, filtered: FilteredChunk
+    ) -> None:
+        chunk = task.chunk
+        compressed = bool((batches["attributes"] & layout.CODEC_MASK != 0).any())
+        place = self._place(compressed)
+        kept = np.empty((max(int(batches["count"].max()), 0) + 1) * filtering.KEPT_ROW_BYTES, dtype=np.uint8)
+        room, first = len(part.arena) + _SLACK_BYTES, 0
+        while first < len(batches):
+            left = len(batches) - first
+            out, targets = np.empty(room, dtype=np.uint8), np.empty(left, dtype=layout.BATCH)
+            sources, actions = np.empty(left, dtype=np.int64), np.empty(left, dtype=np.int8)
+            with self._stats.phase("filter"):
+                done, used, rows, status = filtering.filter_batches(
+                    chunk.data,
+                    chunk.position,
+                    part.arena,
+                    part.starts,
+                    part.ends,
+                    batches,
+                    first,
+                    flags,
+                    task.ordinals,
+                    *place,
+                    kept,
+                    out,
+                    targets,
+                    sources,
+                    actions,
+                    filtered.counters,
+                )
+            if status > 0:
+                raise invalid_records(chunk.path, batches[done], status)
+            if rows and compressed:
+                with self._stats.phase("compress"):
+                    filtered.pieces.append(
+                        self._seal(chunk, batches, targets[:rows], sources[:rows], actions[:rows], out)
+                    )
+            elif rows:
+                filtered.pieces.append((targets[:rows], out[:used]))
+            room = room if done > first else 2 * room
+            first = done
+
+    def _seal(
+        self,
+        chunk: Chunk,
+        batches: np.ndarray,
+        targets: np.ndarray,
+        sources: np.ndarray,
+        actions: np.ndarray,
+        out: np.ndarray,
+    ) -> Piece:
+        """Puts verbatim, empty and rebuilt batches together, compressing the rebuilt ones."""
+        view, data = memoryview(out), memoryview(chunk.data)
+        pieces: list[bytes | memoryview] = []
+        position = 0
+        columns = (targets["position"], targets["size"], targets["attributes"], sources, actions)
+        for i, (at, size, attributes, source, action) in enumerate(
+            zip(*(column.tolist() for column in columns), strict=True)
+        ):
+            if action == filtering.VERBATIM:
+                begin = int(batches[source]["position"]) - chunk.position
+                pieces.append(data[begin : begin + size])
+            elif action == filtering.EMPTY:
+                pieces.append(view[at : at + size])
+            else:
+                payload = view[at : at + size]
+                codec = attributes & layout.CODEC_MASK
+                packed = compress(codec, payload) if self._recompress and codec else payload
+                pieces += (bytes(_OVERHEAD), packed)
+                targets["size"][i] = size = _OVERHEAD + len(packed)
+            targets["position"][i] = position
+            position += size
+        sealed = np.frombuffer(bytearray(b"".join(pieces)), dtype=np.uint8)
+        for i in np.flatnonzero(actions == filtering.REBUILT).tolist():
+            seal_batch(sealed, int(targets["position"][i]), targets[i], True)
+        return targets, sealed

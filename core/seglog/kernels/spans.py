@@ -1,0 +1,95 @@
+"""Reading one v2 record in place, for kernels that need its key and flags but no row (Kafka: DefaultRecord).
+
+The same rules as `records.decode_batch`, which fills a whole row: a record that one refuses, the other refuses.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog.kernels._jit import inlined, kernel, load_byte, load_int64
+from seglog.kernels.records import (
+    BODY_INVALID,
+    FIELD_INVALID,
+    HEADERS_INVALID,
+    LEAST_RECORD_SIZE,
+    LENGTH_INVALID,
+    RECORDS_VALID,
+    _skip_headers,
+)
+from seglog.kernels.varint import read_varint, read_varlong
+
+
+@inlined
+def read_record(data: np.ndarray, p: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int]:
+    """The spans of the record at `p`, which must end by `end`.
+
+    Returns (status, end of the record, timestamp delta, position behind that delta, offset delta, key position,
+    key size, value size, position of the header count). Sizes of null are -1.
+    """
+    length, body = read_varint(data, p, end)
+    if body < 0 or length < LEAST_RECORD_SIZE - 1 or length > end - body:
+        return LENGTH_INVALID, 0, 0, 0, 0, 0, 0, 0, 0
+    stop = body + length
+    timestamp_delta, behind_delta = read_varlong(data, body + 1, stop)
+    if behind_delta < 0:
+        return FIELD_INVALID, 0, 0, 0, 0, 0, 0, 0, 0
+    offset_delta, p = read_varint(data, behind_delta, stop)
+    if p < 0:
+        return FIELD_INVALID, 0, 0, 0, 0, 0, 0, 0, 0
+    key_size, key_position = read_varint(data, p, stop)
+    if key_position < 0 or key_size > stop - key_position:
+        return FIELD_INVALID, 0, 0, 0, 0, 0, 0, 0, 0
+    p = key_position + max(key_size, 0)
+    value_size, p = read_varint(data, p, stop)
+    if p < 0 or value_size > stop - p:
+        return FIELD_INVALID, 0, 0, 0, 0, 0, 0, 0, 0
+    count_position = p + max(value_size, 0)
+    header_count, p = read_varint(data, count_position, stop)
+    if p < 0 or header_count < 0 or header_count > stop - p:
+        return HEADERS_INVALID, 0, 0, 0, 0, 0, 0, 0, 0
+    if header_count > 0:
+        p = _skip_headers(data, p, stop, header_count)
+        if p < 0:
+            return HEADERS_INVALID, 0, 0, 0, 0, 0, 0, 0, 0
+    if p != stop:
+        return BODY_INVALID, 0, 0, 0, 0, 0, 0, 0, 0
+    return (
+        RECORDS_VALID,
+        stop,
+        timestamp_delta,
+        behind_delta,
+        offset_delta,
+        key_position,
+        max(key_size, -1),
+        max(value_size, -1),
+        count_position,
+    )
+
+
+@kernel
+def header_as_int64(data: np.ndarray, p: int, end: int, name: np.ndarray) -> tuple[int, int]:
+    """(1, value) of the last header called `name` (uint8) if its value has 8 bytes, else (0, 0).
+
+    `p` is the position of the header count of a record that `read_record` has passed; the record ends at `end`.
+    """
+    present = np.int64(0)
+    value = np.int64(0)
+    count, p = read_varint(data, p, end)
+    for _ in range(count):
+        size, p = read_varint(data, p, end)
+        same = size == len(name)
+        k = 0
+        while same and k < size:
+            same = load_byte(data, p + k) == load_byte(name, k)
+            k += 1
+        p += size
+        size, p = read_varint(data, p, end)
+        if same:
+            present = np.int64(0)
+            value = np.int64(0)
+            if size == 8:
+                present = np.int64(1)
+                value = load_int64(data, p)
+        p += max(size, 0)
+    return present, value
