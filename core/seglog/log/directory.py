@@ -175,14 +175,19 @@ class LogDirectory:
             self.fs.sync_directory(self.path)
         return self.log_in(directory, progress)
 
-    def log_in(self, directory: Path, progress: Progress | None = None) -> Log:
-        """The log in `directory`, a sub-directory of this one; its name need not be a partition's."""
+    def log_in(
+        self, directory: Path, progress: Progress | None = None, recover_from: int | None = None
+    ) -> Log:
+        """The log in `directory`, a sub-directory of this one; its name need not be a partition's.
+
+        With `recover_from` it is recovered from that offset on, whatever marker and checkpoints say.
+        """
         if directory in self._logs:
             return self._logs[directory]
         topic_partition = _named(directory)
         if self.writable and topic_partition.topic == filenames.CLUSTER_METADATA_TOPIC:
             raise RefusedError(f"{directory}: the controller's own log is not written by seglog")
-        options = self.load_options(directory, progress)
+        options = self.load_options(directory, progress, recover_from)
         if self.writable:
             self._marker.remove()
         log = Log.open(
@@ -200,13 +205,17 @@ class LogDirectory:
         self._logs[directory], self._end_at_open[directory] = log, log.log_end_offset
         return log
 
-    def load_options(self, directory: Path, progress: Progress | None = None) -> LoadOptions:
+    def load_options(
+        self, directory: Path, progress: Progress | None = None, recover_from: int | None = None
+    ) -> LoadOptions:
         """How the log in `directory` is to be opened: by checkpoints and marker, or by what its files say."""
         topic_partition = _named(directory)
         clean, recovery_point = self.clean_shutdown, self.recovery_points.get(topic_partition, 0)
         if not self.is_broker_directory or not self._is_known(directory):
             evidence = shutdown_evidence(self.fs, list_partition(self.fs, directory))
             clean, recovery_point = evidence.clean, evidence.recovery_point
+        if recover_from is not None:
+            clean, recovery_point = False, recover_from
         return LoadOptions(
             clean_shutdown=clean,
             recovery_point=recovery_point,
@@ -217,10 +226,12 @@ class LogDirectory:
             progress=progress,
         )
 
-    def plan_recovery(self, topic_partition: TopicPartition, progress: Progress | None = None) -> RecoveryReport:
+    def plan_recovery(
+        self, topic_partition: TopicPartition, progress: Progress | None = None, recover_from: int | None = None
+    ) -> RecoveryReport:
         """What opening the log for writing would do; changes nothing. NotALogError when it is missing."""
         directory = self.path / str(topic_partition)
-        options = self.load_options(directory, progress)
+        options = self.load_options(directory, progress, recover_from)
         plan = LoadOptions(
             clean_shutdown=options.clean_shutdown,
             recovery_point=options.recovery_point,
