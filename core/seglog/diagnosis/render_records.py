@@ -1,0 +1,29 @@
+"""Records that a reader fetched, as lines of text or JSON, by the kernel that dumps use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from seglog.format.columns import Records
+from seglog.kernels import render
+
+_BLOCK_BYTES = 1 << 20
+_NO_PREFIX = np.zeros(0, dtype=np.uint8)
+
+
+def render_records(records: Records, *, as_json: bool, base64: bool = False) -> Iterator[memoryview]:
+    """One line a record, in blocks. The same lines as `dump --records`, without the batches."""
+    style = render.JSON if as_json else render.TEXT
+    flags = np.full(len(records.batches), render.SHOW_RECORDS | render.VALID, dtype=np.uint8)
+    state = np.zeros(render.STATE_SIZE, dtype=np.int64)
+    room = _BLOCK_BYTES
+    while state[render.STATE_BATCH] < len(records.batches):
+        out = np.empty(max(room, int(state[render.STATE_NEEDED])), dtype=np.uint8)
+        written = render.render(
+            style, base64, _NO_PREFIX, records.arena, records.batches, flags, records.rows, out, state
+        )
+        if written:
+            state[render.STATE_NEEDED] = 0
+            yield out.data[:written]
