@@ -1,0 +1,346 @@
+"""Kafka's configuration keys and the frozen values the engine works with.
+
+Kafka: LogConfig, TopicConfig, ServerLogConfigs, CleanerConfig. `KEYS` is the one table: for each key its field, how its
+text is read, what a value must satisfy, what a broker would insist on, and the broker-level names that mean the same.
+Defaults are those of the dataclass fields.
+
+Within one source the topic-level name wins over broker synonyms, and milliseconds over minutes over hours. A value
+that a broker refuses but a log can have (`segment.bytes` under 1 MiB) is taken, with a warning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+from seglog.errors import ConfigError
+from seglog.model import Compression, TimestampType
+from seglog.units import parse_duration, parse_integer, parse_share, parse_size
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+_MINUTE_MS = 60_000
+_HOUR_MS = 3_600_000
+
+COMPACT = "compact"
+DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Topic-level configuration of one log. Sizes in bytes, durations in milliseconds, named as Kafka's keys."""
+
+    cleanup_policy: frozenset[str] = frozenset({DELETE})
+    segment_bytes: int = 1_073_741_824
+    segment_ms: int = 604_800_000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10_485_760
+    index_interval_bytes: int = 4096
+    preallocate: bool = False
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    file_delete_delay_ms: int = 60_000
+    delete_retention_ms: int = 86_400_000
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    min_cleanable_dirty_ratio: float = 0.5
+    max_message_bytes: int = 1_048_588
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = 3_600_000
+    remote_storage_enable: bool = False
+    local_retention_ms: int = -2
+    local_retention_bytes: int = -2
+    remote_log_copy_disable: bool = False
+    unclean_leader_election_enable: bool = False
+    min_insync_replicas: int = 1
+
+    @property
+    def compact(self) -> bool:
+        """Whether the log is compacted (alone or with deletion)."""
+        return COMPACT in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        """Whether old segments are deleted by time and size (alone or with compaction)."""
+        return DELETE in self.cleanup_policy
+
+    @property
+    def codec(self) -> Compression | None:
+        """The codec batches are stored with; None keeps what the producer chose."""
+        return _CODECS[self.compression_type]
+
+    def compression_level(self, codec: Compression) -> int | None:
+        """The configured level of a codec; None for those that have none."""
+        levels = {
+            Compression.GZIP: self.compression_gzip_level,
+            Compression.LZ4: self.compression_lz4_level,
+            Compression.ZSTD: self.compression_zstd_level,
+        }
+        return levels.get(codec)
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
+        """Builds it from Kafka's keys or their broker synonyms, values as text, numbers, booleans or lists.
+
+        ConfigError for an unknown key or an impossible value; what a broker would refuse is told in `warnings`.
+        """
+        return cls(**_read_mapping(cls, values, warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerConfig:
+    """Broker-level configuration of the log cleaner (`log.cleaner.*`). Sizes are totals over all threads, in bytes."""
+
+    enable: bool = True
+    threads: int = 1
+    dedupe_buffer_size: int = 134_217_728
+    io_buffer_size: int = 524_288
+    io_buffer_load_factor: float = 0.9
+    io_max_bytes_per_second: float = 1.7976931348623157e308
+    backoff_ms: int = 15_000
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
+        """As `LogConfig.from_mapping`, for the cleaner's keys."""
+        return cls(**_read_mapping(cls, values, warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """Other broker-level configuration that a log directory needs. Durations in milliseconds, sizes in bytes."""
+
+    log_dirs: tuple[str, ...] = ()
+    message_max_bytes: int = 1_048_588
+    retention_check_interval_ms: int = 300_000
+    initial_task_delay_ms: int = 30_000
+    flush_offset_checkpoint_interval_ms: int = 60_000
+    flush_start_offset_checkpoint_interval_ms: int = 60_000
+    high_watermark_checkpoint_interval_ms: int = 5_000
+    recovery_threads_per_data_dir: int = 2
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    transaction_partition_verification_enable: bool = True
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
+        """As `LogConfig.from_mapping`, for the broker's keys."""
+        return cls(**_read_mapping(cls, values, warnings))
+
+
+_CODECS: dict[str, Compression | None] = {
+    "producer": None,
+    "uncompressed": Compression.NONE,
+    **{codec.label: codec for codec in Compression if codec is not Compression.NONE},
+}
+_TIMESTAMP_TYPES = {kind.label: kind for kind in (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One configuration key. `parse` reads text; `names` are its own name and its synonyms, strongest first."""
+
+    name: str
+    owner: type[LogConfig] | type[CleanerConfig] | type[BrokerConfig]
+    field: str
+    read: Callable[[str], Any]
+    minimum: float = -math.inf
+    maximum: float = math.inf
+    broker_minimum: float = -math.inf
+    synonyms: Mapping[str, Callable[[str], Any] | None] = field(default_factory=dict)
+
+    @property
+    def topic_level(self) -> bool:
+        """Whether a topic can have its own value."""
+        return self.owner is LogConfig
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names it is known by, the one that wins first."""
+        return (self.name, *self.synonyms)
+
+    @property
+    def default(self) -> Any:
+        """Kafka's default."""
+        return next(item.default for item in fields(self.owner) if item.name == self.field)
+
+    def parse(self, text: str, name: str | None = None) -> Any:
+        """The value that `text` means under `name` (hours for `log.retention.hours`); ValueError in one sentence."""
+        read = (self.synonyms.get(name) if name else None) or self.read
+        try:
+            value = read(text.strip())
+        except ValueError as error:
+            raise ValueError(f"{name or self.name}: {error}") from error
+        if isinstance(value, (int, float)) and not self.minimum <= value <= self.maximum:
+            raise ValueError(f"{name or self.name}: {text.strip()} is not {self._range()}")
+        return value
+
+    def warning(self, value: Any) -> str | None:
+        """What a broker would object to in a value that a log can have."""
+        if isinstance(value, (int, float)) and value < self.broker_minimum:
+            return f"{self.name}: a broker refuses {value}, less than {self.broker_minimum:.0f}; taken as it is"
+        return None
+
+    def _range(self) -> str:
+        if self.maximum == math.inf:
+            return f"{self.minimum:.0f} or more"
+        if self.maximum in (INT_MAX, LONG_MAX) and self.minimum > -math.inf:
+            return f"from {self.minimum:.0f} to {self.maximum:.0f}"
+        return f"between {self.minimum:g} and {self.maximum:g}"
+
+
+def _boolean(text: str) -> bool:
+    values = {"true": True, "false": False}
+    if text.lower() not in values:
+        raise ValueError(f"{text[:64]!r} is neither true nor false")
+    return values[text.lower()]
+
+
+def _policies(text: str) -> frozenset[str]:
+    names = frozenset(name.strip() for name in text.split(",") if name.strip())
+    if not names <= {COMPACT, DELETE}:
+        raise ValueError(f"{text[:64]!r} is not made of compact and delete, separated by a comma")
+    return names
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _one_of(choices: Mapping[str, Any], *, values: bool = False) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        if text not in choices:
+            raise ValueError(f"{text[:64]!r} is not one of {', '.join(choices)}")
+        return choices[text] if values else text
+
+    return read
+
+
+def _rate(text: str) -> float:
+    """Bytes a second: a size, or Kafka's own notation of a double."""
+    try:
+        return float(parse_size(text))
+    except ValueError:
+        return parse_share(text)
+
+
+def _gzip_level(text: str) -> int:
+    level = parse_integer(text)
+    if level == 0:
+        raise ValueError("a gzip level is -1 or from 1 to 9")
+    return level
+
+
+def _minutes(text: str) -> int:
+    return parse_duration(text, _MINUTE_MS)
+
+
+def _hours(text: str) -> int:
+    return parse_duration(text, _HOUR_MS)
+
+
+def _topic(
+    name: str,
+    read: Callable[[str], Any],
+    minimum: float = -math.inf,
+    maximum: float = math.inf,
+    *synonyms: str,
+    **limits: float,
+) -> Key:
+    readers = {synonym: _reader_of(synonym) for synonym in synonyms}
+    return Key(name, LogConfig, name.replace(".", "_"), read, minimum, maximum, synonyms=readers, **limits)
+
+
+def _reader_of(synonym: str) -> Callable[[str], Any] | None:
+    return _hours if synonym.endswith(".hours") else _minutes if synonym.endswith(".minutes") else None
+
+
+def _cleaner(name: str, read: Callable[[str], Any], minimum: float, maximum: float, **limits: float) -> Key:
+    full = f"log.cleaner.{name}"
+    return Key(full, CleanerConfig, name.replace(".", "_"), read, minimum, maximum, **limits)
+
+
+def _broker(name: str, field_name: str, read: Callable[[str], Any], minimum: float, maximum: float) -> Key:
+    return Key(name, BrokerConfig, field_name, read, minimum, maximum)
+
+
+_TIMESTAMP_TYPE = _one_of(_TIMESTAMP_TYPES, values=True)
+_MS = parse_duration
+
+KEYS: tuple[Key, ...] = (
+    _topic("cleanup.policy", _policies, -math.inf, math.inf, "log.cleanup.policy"),
+    _topic(
+        "segment.bytes", parse_size, 1, INT_MAX, "internal.segment.bytes", "log.segment.bytes", broker_minimum=1 << 20
+    ),
+    _topic("segment.ms", _MS, 1, LONG_MAX, "log.roll.ms", "log.roll.hours"),
+    _topic("segment.jitter.ms", _MS, 0, LONG_MAX, "log.roll.jitter.ms", "log.roll.jitter.hours"),
+    _topic("segment.index.bytes", parse_size, 4, INT_MAX, "log.index.size.max.bytes"),
+    _topic("index.interval.bytes", parse_size, 0, INT_MAX, "log.index.interval.bytes"),
+    _topic("preallocate", _boolean, -math.inf, math.inf, "log.preallocate"),
+    _topic("flush.messages", parse_integer, 1, LONG_MAX, "log.flush.interval.messages"),
+    _topic("flush.ms", _MS, 0, LONG_MAX, "log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    _topic("retention.bytes", parse_size, -LONG_MAX - 1, LONG_MAX, "log.retention.bytes"),
+    _topic(
+        "retention.ms", _MS, -1, LONG_MAX, "log.retention.ms", "log.retention.minutes", "log.retention.hours"
+    ),
+    _topic("file.delete.delay.ms", _MS, 0, LONG_MAX, "log.segment.delete.delay.ms"),
+    _topic("delete.retention.ms", _MS, 0, LONG_MAX, "log.cleaner.delete.retention.ms"),
+    _topic("min.compaction.lag.ms", _MS, 0, LONG_MAX, "log.cleaner.min.compaction.lag.ms"),
+    _topic("max.compaction.lag.ms", _MS, 1, LONG_MAX, "log.cleaner.max.compaction.lag.ms"),
+    _topic("min.cleanable.dirty.ratio", parse_share, 0, 1, "log.cleaner.min.cleanable.ratio"),
+    _topic("max.message.bytes", parse_size, 0, INT_MAX),
+    _topic("compression.type", _one_of(_CODECS)),
+    _topic("compression.gzip.level", _gzip_level, -1, 9),
+    _topic("compression.lz4.level", parse_integer, 1, 17),
+    _topic("compression.zstd.level", parse_integer, -131072, 22),
+    _topic("message.timestamp.type", _TIMESTAMP_TYPE, -math.inf, math.inf, "log.message.timestamp.type"),
+    _topic("message.timestamp.before.max.ms", _MS, 0, LONG_MAX, "log.message.timestamp.before.max.ms"),
+    _topic("message.timestamp.after.max.ms", _MS, 0, LONG_MAX, "log.message.timestamp.after.max.ms"),
+    _topic("remote.storage.enable", _boolean),
+    _topic("local.retention.ms", _MS, -2, LONG_MAX, "log.local.retention.ms"),
+    _topic("local.retention.bytes", parse_size, -2, LONG_MAX, "log.local.retention.bytes"),
+    _topic("remote.log.copy.disable", _boolean),
+    _topic("unclean.leader.election.enable", _boolean),
+    _topic("min.insync.replicas", parse_integer, 1, INT_MAX),
+    _cleaner("enable", _boolean, -math.inf, math.inf),
+    _cleaner("threads", parse_integer, 0, INT_MAX),
+    _cleaner("dedupe.buffer.size", parse_size, 1, LONG_MAX, broker_minimum=(1 << 20) + 1),
+    _cleaner("io.buffer.size", parse_size, 1, INT_MAX),
+    _cleaner("io.buffer.load.factor", parse_share, 0, 1),
+    _cleaner("io.max.bytes.per.second", _rate, 1e-300, math.inf),
+    _cleaner("backoff.ms", _MS, 0, LONG_MAX),
+    Key("log.dirs", BrokerConfig, "log_dirs", _names, synonyms={"log.dir": None}),
+    _broker("message.max.bytes", "message_max_bytes", parse_size, 0, INT_MAX),
+    _broker("log.retention.check.interval.ms", "retention_check_interval_ms", _MS, 1, LONG_MAX),
+    _broker("log.initial.task.delay.ms", "initial_task_delay_ms", _MS, 0, LONG_MAX),
+    _broker("log.flush.offset.checkpoint.interval.ms", "flush_offset_checkpoint_interval_ms", _MS, 0, INT_MAX),
+    _broker(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "flush_start_offset_checkpoint_interval_ms",
+        _MS,
+        0,
+        INT_MAX,
+    ),
+    _broker(
+        "replica.high.watermark.checkpoint.interval.ms", "high_watermark_checkpoint_interval_ms", _MS, 0, LONG_MAX
+    ),
+    _broker("num.recovery.threads.per.data.dir", "recovery_threads_per_data_dir", parse_integer, 1, INT_MAX),
+    _broker("producer.id.expiration.ms", "producer_id_expiration_ms", _MS, 1, INT_MAX),
+    _broker(
+        "producer.id.expiration.check.interval.ms", "producer_id_expiration_check_interval_ms", _MS, 1, INT_MAX
+    ),
+    Key(
+        "transaction.partition.verification.enable",
+        BrokerConfig,
+        "transaction_partition_verification_enable",
+        _boolean,
+    ),
+)
