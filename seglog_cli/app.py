@@ -19,7 +19,15 @@ from seglog_cli.failures import UsageError, report, signals_raise
 from seglog_cli.help import HelpOption
 from seglog_cli.options import CONTEXT
 
-COMMANDS = ("dump",)
+COMMANDS = (
+    "append",
+    "read",
+    "dump",
+    "verify",
+    "truncate",
+    "recover",
+    "reindex",
+)
 
 VERSION = "0.1.0"  # as in pyproject.toml; a test holds them together
 SUMMARY = """Apache Kafka's log engine outside the broker.

@@ -14,7 +14,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -23,6 +23,8 @@ from seglog_cli.failures import UsageError, guard
 from seglog_cli.help import HelpOption
 from seglog_cli.progress import ProgressChoice
 from seglog_cli.session import open_session
+
+Value = TypeVar("Value")
 
 Paths = Annotated[
     list[Path],
@@ -102,6 +104,14 @@ def offset_option(name: str, help_text: str) -> Any:
 def flag(name: str, help_text: str) -> Any:
     """An option without a value; `name` may hold a short form behind a blank."""
     return typer.Option(*name.split(), help=help_text, show_default=False)
+
+
+def parsed(option: str, parse: Callable[[str], Value], text: str) -> Value:
+    """What `text` means; else wrong usage."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
 
 
 def one_of(option: str, value: str, choices: Sequence[str]) -> str:

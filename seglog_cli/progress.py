@@ -54,8 +54,12 @@ class Progress:
     def draw(self, seconds: float) -> None:
         """Shows the state after `seconds` of work."""
 
+    def clear(self) -> None:
+        """Takes the display away, so that a line can be written."""
+
     def close(self) -> None:
-        """Takes the display away."""
+        """Ends the display."""
+        self.clear()
 
 
 class PlainProgress(Progress):
@@ -81,7 +85,7 @@ class LiveProgress(Progress):
         sys.stderr.write(f"\r\x1b[2K{self.title}{bar} {describe(self.done, self.total, seconds)}")
         sys.stderr.flush()
 
-    def close(self) -> None:
+    def clear(self) -> None:
         sys.stderr.write("\r\x1b[2K")
         sys.stderr.flush()
 

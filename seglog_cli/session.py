@@ -5,8 +5,10 @@ Doors are opened when first asked for: a command that fails on its arguments imp
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +17,9 @@ from seglog_cli.console import ColorChoice, Console
 
 if TYPE_CHECKING:
     from seglog.clock import Clock
+    from seglog.config import LogConfig
+    from seglog.log.listing import Target
+    from seglog.log.log import Log
     from seglog.storage.filesystem import FileSystem
     from seglog_cli.progress import Progress, ProgressChoice
 
@@ -53,6 +58,58 @@ class Session:
         from seglog.clock import FixedClock, SystemClock
 
         return SystemClock() if self.now is None else FixedClock(self.now)
+
+    @contextlib.contextmanager
+    def open_log(
+        self,
+        partition: Path,
+        *,
+        writable: bool = False,
+        create: bool = False,
+        settings: Mapping[str, object] | None = None,
+    ) -> Iterator[Log]:
+        """The log in a partition directory; its directory's lock is held while a writable one is open.
+
+        `settings` are configuration values that options of the command give, by Kafka's key.
+        """
+        from seglog.log.directory import open_partition
+        from seglog_cli.views.recovery import tell_recovery
+
+        owner, log = open_partition(
+            partition,
+            fs=self.fs,
+            clock=self.clock,
+            config_of=self.config_of(partition.resolve().parent, settings),
+            writable=writable,
+            create=create,
+        )
+        with owner:
+            tell_recovery(self.console, log.recovery)
+            yield log
+
+    def config_of(
+        self, log_directory: Path, settings: Mapping[str, object] | None = None
+    ) -> Callable[[str], LogConfig]:
+        """The configuration of each topic in a log directory; warnings are told."""
+        from seglog.config import LogConfig
+        from seglog.log.cluster_metadata import read_cluster_metadata
+
+        metadata = read_cluster_metadata(self.fs, log_directory)
+
+        def config(topic: str) -> LogConfig:
+            own = metadata.topic_values(topic) if metadata else {}
+            values = {key: value.value for key, value in own.items()}
+            given = dict(text.partition("=")[::2] for text in self.overrides)
+            return LogConfig.from_mapping({**values, **given, **(settings or {})})
+
+        return config
+
+    def config_of_target(self, target: Target) -> Callable[[str], LogConfig]:
+        """The same for whatever log directory a typed path lies in."""
+        from seglog.log.listing import TargetKind
+
+        path = target.directory.resolve()
+        return self.config_of(path if target.kind is TargetKind.LOG_DIRECTORY else path.parent)
 
     def progress(self, title: str, total: int | None = None) -> Progress:
         """A progress display on stderr as `--progress` wants it; `total` is in bytes."""

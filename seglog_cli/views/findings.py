@@ -1,15 +1,16 @@
-"""Findings for people: one line each, and a line that sums them up."""
+"""Findings for people: one line each, and a line that sums a verification up."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+import dataclasses
 from typing import TYPE_CHECKING
 
 from seglog_cli.console import Console
+from seglog_cli.progress import bytes_text
 
 if TYPE_CHECKING:
     from seglog.diagnosis.findings import Finding
+    from seglog.diagnosis.verify import VerifySummary
 
 _STYLES = {"error": "error", "warning": "warning", "info": "dim"}
 
@@ -43,8 +44,15 @@ def place_text(finding: Finding) -> str:
     return " " + ", ".join(parts) if parts else ""
 
 
-def count_text(findings: Iterable[Finding]) -> str:
-    """Such as `2 errors, 1 warning`; empty when there are none."""
-    counts = Counter(finding.severity.value for finding in findings)
-    words = ((name, counts[name]) for name in ("error", "warning", "info") if counts[name])
-    return ", ".join(f"{n} {name}{'s' if n > 1 and name != 'info' else ''}" for name, n in words)
+def show_summary(console: Console, summary: VerifySummary, exit_code: int) -> None:
+    """What a verification looked at and found."""
+    if console.as_json:
+        console.json({"type": "summary", "exit_code": exit_code, **dataclasses.asdict(summary)})
+        return
+    seen = f"{summary.batches} batches, {summary.records} records, {bytes_text(summary.bytes)}"
+    counts = ((summary.errors, "error"), (summary.warnings, "warning"), (summary.infos, "remark"))
+    found = ", ".join(f"{n} {name}{'s' if n > 1 else ''}" for n, name in counts if n) or "nothing wrong"
+    style = "error" if summary.errors else "warning" if summary.warnings else "good"
+    lost = f"; {summary.lost_offsets} offsets lost at most" if summary.lost_offsets else ""
+    part = "" if summary.complete else " (not everything was looked at)"
+    console.line(f"{seen}: {console.styled(found, style)}{lost}{part}")

@@ -1,4 +1,4 @@
-"""Recovery on request: `recover`, `reindex` and `truncate --at-damage` (Kafka: LogManager.loadLogs, LogLoader.recoverLog).
+"""Recovery on request: `recover`, `reindex` and `truncate --at-damage` (Kafka: LogManager.loadLogs).
 
 Opening a log recovers it when it was not closed properly. Here it is asked for:
 

@@ -1,0 +1,63 @@
+"""`seglog read`: records as a broker would serve them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from seglog_cli.failures import UsageError
+from seglog_cli.options import Partition, command, offset_option, one_of, size_option, time_option
+from seglog_cli.session import Session
+
+
+@command
+def run(
+    session: Session,
+    partition: Partition,
+    offset: Annotated[int | None, typer.Option("--offset", metavar="N", help="Start at this offset.")] = None,
+    timestamp: Annotated[
+        int | None, time_option("--timestamp", "Start at the first record of this time or later.")
+    ] = None,
+    max_bytes: Annotated[int | None, size_option("--max-bytes", "One fetch of at most this size.")] = None,
+    isolation: Annotated[
+        str,
+        typer.Option("--isolation", metavar="read_committed|read_uncommitted", help="How far transactions are seen."),
+    ] = "read_uncommitted",
+    limit: Annotated[int | None, offset_option("--limit", "At most this many records.")] = None,
+    bytes_as: Annotated[
+        str, typer.Option("--bytes", metavar="auto|base64", help="How keys, values and headers are written.")
+    ] = "auto",
+) -> None:
+    """Reads records from an offset or a time on.
+
+    Without --offset and --timestamp it begins at the log start; without --max-bytes it reads to the end. With
+    --max-bytes it makes one fetch as a consumer does: at least one batch, whatever its size. An offset
+    outside the log is an error that names the valid range. With --isolation read_committed, records of
+    aborted and of open transactions are left out.
+
+    Examples:
+      seglog read orders-lz4-0 --offset 1990
+      seglog read --json payments-0 --isolation read_committed --limit 3
+      seglog read clicks-0 --timestamp 2026-11-21T00:00:00Z --limit 1
+    """
+    from seglog.diagnosis.render_records import render_records
+    from seglog.log.fetching import fetch_records
+    from seglog.model import Isolation
+
+    if offset is not None and timestamp is not None:
+        raise UsageError("--offset and --timestamp do not go together")
+    level = one_of("--isolation", isolation, [one.label for one in Isolation])
+    base64 = one_of("--bytes", bytes_as, ("auto", "base64")) == "base64"
+    with session.open_log(partition) as log:
+        found = fetch_records(
+            log,
+            offset=offset,
+            timestamp=timestamp,
+            max_bytes=max_bytes,
+            isolation=next(one for one in Isolation if one.label == level),
+            limit=limit,
+        )
+        for records in found:
+            for block in render_records(records, as_json=session.as_json, base64=base64):
+                session.console.write(block)

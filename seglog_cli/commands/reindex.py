@@ -1,0 +1,27 @@
+"""`seglog reindex`: indexes and producer snapshots anew, from the records."""
+
+from __future__ import annotations
+
+from seglog_cli.options import DryRun, OnePath, command
+from seglog_cli.session import Session
+
+
+@command
+def run(session: Session, path: OnePath, dry_run: DryRun = False) -> None:
+    """Rebuilds offset, time and transaction indexes, producer snapshots and leader epochs from the records.
+
+    No record is touched: where damage would make it lose bytes, it refuses and names the commands that mend
+    it.
+
+    Examples:
+      seglog reindex --dry-run customers-0
+      seglog reindex /var/lib/kafka/data
+    """
+    from seglog.log.listing import resolve_path
+    from seglog.log.recovering import RecoveryOptions, recover
+    from seglog_cli.views.recovery import show_recovery
+
+    target = resolve_path(session.fs, path)
+    options = RecoveryOptions(dry_run=dry_run, lossless=True)
+    for report in recover(session.fs, session.clock, target, session.config_of_target(target), options):
+        show_recovery(session.console, report, dry_run)

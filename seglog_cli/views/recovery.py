@@ -1,0 +1,68 @@
+"""What opening or recovering a log did, or would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seglog_cli.console import Console
+
+if TYPE_CHECKING:
+    from seglog.log.loader import RecoveryReport
+
+
+def tell_recovery(console: Console, report: RecoveryReport | None) -> None:
+    """On stderr, what opening a log had to change; details with -v."""
+    if report is None:
+        return
+    for event in report.events:
+        console.detail(event)
+    if report.truncated_bytes:
+        console.warning(f"{report.directory}: {_lost_text(report)}")
+
+
+def show_recovery(console: Console, report: RecoveryReport, dry_run: bool) -> None:
+    """A recovered partition as a line of data."""
+    if console.as_json:
+        console.json(recovery_record(report, dry_run))
+        return
+    did = "would recover" if dry_run else "recovered"
+    what = _lost_text(report) if report.truncated_bytes else "nothing lost"
+    name = console.styled(report.directory.name, "strong")
+    offsets = f"offsets {report.log_start_offset} to {report.log_end_offset}"
+    console.line(f"{did} {name}: {len(report.recovered)} segments read, {offsets}, {what}")
+    for event in report.events:
+        console.line(f"  {event}")
+
+
+def recovery_record(report: RecoveryReport, dry_run: bool) -> dict[str, object]:
+    """The JSON line."""
+    return {
+        "type": "recovery",
+        "partition": report.directory.name,
+        "dry_run": dry_run,
+        "clean_shutdown": report.clean_shutdown,
+        "log_start_offset": report.log_start_offset,
+        "log_end_offset": report.log_end_offset,
+        "segments_recovered": len(report.recovered),
+        "truncated_bytes": report.truncated_bytes,
+        "truncated_segments": [
+            {
+                "base_offset": one.base_offset,
+                "valid_bytes": one.valid_bytes,
+                "truncated_bytes": one.truncated_bytes,
+                "reason": one.reason,
+            }
+            for one in report.truncated_segments
+        ],
+        "deleted_segments": list(report.deleted_segments),
+        "removed_files": [path.name for path in report.removed_files],
+        "renamed_files": [[before.name, after.name] for before, after in report.renamed_files],
+        "events": list(report.events),
+    }
+
+
+def _lost_text(report: RecoveryReport) -> str:
+    text = f"{report.truncated_bytes} bytes cut off"
+    if report.deleted_segments:
+        text += f", {len(report.deleted_segments)} segments with them"
+    return f"{text}; the log ends at offset {report.log_end_offset}"
