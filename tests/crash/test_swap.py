@@ -1,0 +1,135 @@
+"""Replacing segments, stopped at every change of the file system: old or new, never a mixture.
+
+The process dies between two calls here; what it called before is on disk. Lost and reordered writes are for
+the crash file system.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from seglog.clock import FixedClock
+from seglog.format.filenames import FileState
+from seglog.log.loader import LoadOptions, load_log
+from seglog.log.producer_state import ProducerStateManager
+from seglog.log.segment import LogSegment
+from seglog.log.segments import LogSegments
+from seglog.log.split import split_overflowed
+from seglog.log.swap import replace_segments, settle_leftovers
+from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
+from tests.support.log_files import FS, batch, write_segment
+
+CLOCK = FixedClock(5000)
+
+
+class Died(Exception):
+    """The process is gone."""
+
+
+class MortalFileSystem(LocalFileSystem):
+    """Dies at the `life`-th change of a name."""
+
+    def __init__(self, life: int) -> None:
+        self.life = life
+
+    def _live(self) -> None:
+        if self.life == 0:
+            raise Died
+        self.life -= 1
+
+    def open(self, path: Path, mode: OpenMode) -> File:  # type: ignore[override]
+        if mode in ("create", "create_new"):
+            self._live()
+        return super().open(path, mode)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._live()
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._live()
+        super().remove(path)
+
+
+def prepared(directory: Path) -> None:
+    """Segments 0, 20, 40 and 60; output that merges 0 with 20 and 40 with nothing."""
+    for base in (0, 20, 40, 60):
+        write_segment(directory, base, batch(base, 10), batch(base + 10, 10), index_interval_bytes=0)
+        (directory / f"{base:020d}.snapshot").write_bytes(bytes.fromhex("000148674bc700000000"))
+    write_segment(directory, 0, batch(0, 10, value=b"new"), batch(30, 10, value=b"new"), state=FileState.CLEANED)
+    write_segment(directory, 40, batch(50, 10, value=b"new"), state=FileState.CLEANED)
+
+
+def swapped(directory: Path, life: int) -> bool:
+    """Replaces; whether it came to the end."""
+    fs = MortalFileSystem(life)
+    live = [LogSegment(fs, directory, base) for base in (0, 20, 40, 60)]
+    new = [LogSegment(fs, directory, base, state=FileState.CLEANED) for base in (0, 40)]
+    try:
+        replace_segments(LogSegments(live), new, live[:3], ProducerStateManager(fs, directory))
+    except Died:
+        return False
+    return True
+
+
+def contents(directory: Path) -> dict[int, bytes]:
+    return {int(path.name[:20]): path.read_bytes() for path in sorted(directory.glob("*.log"))}
+
+
+def test_a_crash_anywhere_leaves_the_old_segments_or_the_new(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    prepared(source)
+    old = contents(source)
+    new = {0: batch(0, 10, value=b"new") + batch(30, 10, value=b"new"), 40: batch(50, 10, value=b"new"), 60: old[60]}
+    outcomes, life, finished = set(), 0, False
+    while not finished:
+        directory = tmp_path / f"t-{life}"
+        shutil.copytree(source, directory)
+        finished = swapped(directory, life)
+        settle_leftovers(FS, directory)
+        found = contents(directory)
+        assert found in (old, new), f"after {life} changes: {sorted(found)}"
+        outcomes.add(found == new)
+        load_log(FS, directory, CLOCK, LoadOptions(clean_shutdown=False)).segments.close(True)
+        assert not [path for path in directory.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")]
+        life += 1
+    assert outcomes == {True, False}
+    assert life > 15
+
+
+def test_a_crash_while_finishing_is_finished_the_next_time(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    prepared(source)
+    for life in range(9):
+        swapping = tmp_path / f"s-{life}"
+        shutil.copytree(source, swapping)
+        swapped(swapping, life)
+        expected: dict[int, bytes] | None = None
+        for again in range(30):
+            directory = tmp_path / f"t-{life}-{again}"
+            shutil.copytree(swapping, directory)
+            try:
+                settle_leftovers(MortalFileSystem(30 - again), directory)
+            except Died:
+                settle_leftovers(FS, directory)
+            expected = expected or contents(directory)
+            assert contents(directory) == expected
+
+
+@pytest.mark.parametrize("life", range(24))
+def test_a_crash_while_splitting_loses_nothing(tmp_path: Path, life: int) -> None:
+    parts = [batch(0, 10), batch(2**31 - 5, 10), batch(2**31 + 10, 10)]
+    write_segment(tmp_path, 0, parts[0])
+    (tmp_path / f"{0:020d}.log").write_bytes(b"".join(parts))
+    fs = MortalFileSystem(life)
+    segment = LogSegment(fs, tmp_path, 0)
+    try:
+        split_overflowed(LogSegments([segment]), segment)
+    except Died:
+        assert life < 21
+    loaded = load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=False))
+    assert b"".join(contents(tmp_path).values()) == b"".join(parts)
+    assert loaded.log_end_offset == 2**31 + 20

@@ -1,0 +1,203 @@
+"""Opening a partition: leftovers, missing files, damage, splits; and that planning and reading touch
+nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from seglog.clock import FixedClock
+from seglog.errors import CorruptionError, NotALogError
+from seglog.log.loader import LoadedLog, LoadOptions, load_log, plan_recovery
+from tests.support.log_files import FS, batch, files_of, transactional, write_segment
+
+CLOCK = FixedClock(5000)
+UNCLEAN, CLEAN = LoadOptions(clean_shutdown=False), LoadOptions(clean_shutdown=True)
+READ = LoadOptions(clean_shutdown=False, writable=False)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Three segments of two batches of ten records each."""
+    directory = tmp_path / "t-0"
+    for base in (0, 20, 40):
+        write_segment(directory, base, batch(base, 10), batch(base + 10, 10), index_interval_bytes=0)
+    return directory
+
+
+def load(directory: Path, options: LoadOptions = UNCLEAN) -> LoadedLog:
+    loaded = load_log(FS, directory, CLOCK, options)
+    loaded.segments.close(options.writable)
+    return loaded
+
+
+def damage(directory: Path, base: int, position: int, value: int = 0xFF) -> None:
+    path = directory / f"{base:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[position] ^= value
+    path.write_bytes(data)
+
+
+def test_damage_ends_the_log_and_later_segments_go(log: Path) -> None:
+    damage(log, 20, 300)
+    loaded = load(log)
+    report = loaded.report
+    assert (loaded.log_end_offset, loaded.segments.base_offsets) == (30, [0, 20])
+    assert report.deleted_segments == [40]
+    assert report.truncated_bytes == report.deleted_bytes + report.truncated_segments[0].truncated_bytes
+    assert not [name for name in files_of(log) if name.startswith(f"{40:020d}") and not name.endswith(".snapshot")]
+
+
+def test_planning_tells_what_loading_does_and_changes_nothing(log: Path) -> None:
+    damage(log, 20, 300)
+    (log / f"{0:020d}.log.deleted").write_bytes(b"old")
+    before = files_of(log)
+    plan = plan_recovery(FS, log, CLOCK, UNCLEAN)
+    assert files_of(log) == before
+    assert plan == load(log).report
+
+
+def test_segments_below_the_recovery_point_are_trusted(log: Path) -> None:
+    damage(log, 0, 100)
+    loaded = load(log, LoadOptions(clean_shutdown=False, recovery_point=40))
+    assert (loaded.log_end_offset, loaded.report.truncated_bytes) == (60, 0)
+
+
+def test_after_a_clean_stop_damage_stays(log: Path) -> None:
+    damage(log, 20, 100)
+    before = files_of(log)
+    assert load(log, CLEAN).log_end_offset == 60
+    assert {name: data for name, data in files_of(log).items() if name in before} == before
+
+
+def test_a_missing_offset_index_is_rebuilt_and_a_missing_time_index_made_empty(log: Path) -> None:
+    before = files_of(log)
+    (log / f"{20:020d}.index").unlink()
+    (log / f"{0:020d}.timeindex").unlink()
+    load(log, LoadOptions(clean_shutdown=True, index_interval_bytes=0))
+    after = files_of(log)
+    assert after[f"{20:020d}.index"] == before[f"{20:020d}.index"]
+    assert after[f"{0:020d}.timeindex"] == b""
+
+
+@pytest.mark.parametrize("tail", [b"\x00" * 40, b"torn"])
+def test_a_torn_tail_after_a_clean_stop_ends_the_log_until_an_append_cuts_it(log: Path, tail: bytes) -> None:
+    path = log / f"{40:020d}.log"
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + tail)
+    loaded = load(log, CLEAN)
+    assert (loaded.log_end_offset, loaded.segments.active.size) == (60, size)
+    assert loaded.segments.active.trailing_bytes == len(tail)
+    assert path.stat().st_size == size + len(tail)
+
+
+def test_offsets_out_of_order_empty_the_segment(log: Path) -> None:
+    path = log / f"{20:020d}.log"
+    path.write_bytes(batch(20, 10) + batch(35, 5) + batch(22, 1))
+    loaded = load(log, LoadOptions(clean_shutdown=False, index_interval_bytes=0))
+    assert (loaded.log_end_offset, path.stat().st_size, loaded.segments.base_offsets) == (20, 0, [0, 20])
+
+
+def test_a_log_below_its_start_is_dropped(log: Path) -> None:
+    loaded = load(log, LoadOptions(clean_shutdown=False, log_start_offset=100))
+    assert (loaded.log_start_offset, loaded.log_end_offset, loaded.segments.base_offsets) == (100, 100, [100])
+
+
+def test_an_empty_directory_becomes_a_log(tmp_path: Path) -> None:
+    loaded = load(tmp_path)
+    assert sorted(files_of(tmp_path)) == [f"{0:020d}.{kind}" for kind in ("index", "log", "timeindex")]
+    assert loaded.log_end_offset == 0
+
+
+def test_a_missing_directory_is_no_log(tmp_path: Path) -> None:
+    with pytest.raises(NotALogError):
+        load(tmp_path / "missing")
+
+
+def test_a_log_file_without_an_offset_stops_writers_but_not_readers(log: Path) -> None:
+    (log / "x.log").write_bytes(b"")
+    with pytest.raises(CorruptionError, match="name is no offset"):
+        load(log)
+    assert load(log, READ).log_end_offset == 60
+
+
+def test_an_index_without_its_log_goes(log: Path) -> None:
+    (log / f"{99:020d}.index").write_bytes(b"")
+    assert [path.name for path in load(log, CLEAN).report.removed_files] == [f"{99:020d}.index"]
+
+
+def test_a_finished_swap_replaces_what_its_contents_cover(log: Path) -> None:
+    merged = b"".join((log / f"{base:020d}.log").read_bytes() for base in (0, 20))
+    (log / f"{0:020d}.log.swap").write_bytes(merged)
+    loaded = load(log, CLEAN)
+    assert loaded.segments.base_offsets == [0, 40]
+    assert (log / f"{0:020d}.log").read_bytes() == merged
+    assert loaded.log_end_offset == 60
+
+
+def test_an_unfinished_swap_is_undone(log: Path) -> None:
+    before = files_of(log)
+    (log / f"{0:020d}.log.cleaned").write_bytes(b"half")
+    (log / f"{20:020d}.log.swap").write_bytes(batch(20, 5))
+    loaded = load(log, CLEAN)
+    after = files_of(log)
+    assert {name: after[name] for name in before} == before
+    assert loaded.segments.base_offsets == [0, 20, 40]
+
+
+def test_an_overflowed_segment_is_split(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    write_segment(directory, 0, batch(0, 10))
+    path = directory / f"{0:020d}.log"
+    first, second, third = batch(0, 10), batch(2**31 - 5, 10), batch(2**31 + 10, 10)
+    path.write_bytes(first + second + third)
+    plan = plan_recovery(FS, directory, CLOCK, UNCLEAN)
+    loaded = load(directory)
+    assert loaded.segments.base_offsets == [0, 2**31 - 5]
+    assert path.read_bytes() == first
+    assert (directory / f"{2**31 - 5:020d}.log").read_bytes() == second + third
+    assert loaded.log_end_offset == 2**31 + 20 == plan.log_end_offset
+
+
+def test_reading_touches_nothing_of_a_killed_brokers_log(log: Path) -> None:
+    path = log / f"{40:020d}.log"
+    path.write_bytes(path.read_bytes() + transactional(60, 7, 0) + b"\x00\x01torn")
+    for name in (f"{40:020d}.index", f"{40:020d}.timeindex"):
+        (log / name).write_bytes((log / name).read_bytes() + bytes(24 * 100))
+    (log / f"{0:020d}.log.cleaned").write_bytes(b"half")
+    before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in log.iterdir()}
+    loaded = load(log, READ)
+    assert {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in log.iterdir()} == before
+    assert loaded.log_end_offset == 61
+    assert loaded.producers.open_transactions == {60: 7}
+
+
+def test_every_flipped_bit_leaves_a_log_that_loads_again_unchanged(tmp_path: Path) -> None:
+    data = batch(0, 2) + batch(2, 2) + batch(4, 2)
+    for position in range(0, len(data), 3):
+        directory = tmp_path / f"t-{position}"
+        write_segment(directory, 0, batch(0, 2), batch(2, 2), batch(4, 2), index_interval_bytes=0)
+        damage(directory, 0, position, 0x40)
+        try:
+            first = load(directory)
+        except CorruptionError as error:
+            assert error.position is not None
+            continue
+        except Exception as error:  # noqa: BLE001 (any class but our own is the failure)
+            assert type(error).__module__ == "seglog.errors", error
+            continue
+        again = load(directory)
+        assert again.report.truncated_bytes == 0
+        assert again.log_end_offset == first.log_end_offset
+
+
+def test_hostile_sizes_end_the_log_quietly(log: Path) -> None:
+    path = log / f"{40:020d}.log"
+    for size in (-1, 0, 13, 2**31 - 1):
+        data = bytearray((batch(40, 10)) + batch(50, 10))
+        struct.pack_into(">i", data, len(batch(40, 10)) + 8, size)
+        path.write_bytes(data)
+        assert load(log).log_end_offset == 50

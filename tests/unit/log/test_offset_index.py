@@ -1,0 +1,76 @@
+"""The offset index file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seglog.log.offset_index import OffsetIndex
+from tests.support.log_files import FS
+
+ENTRIES = np.array([[105, 70], [110, 900], [200, 5000]], dtype=np.int64)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> OffsetIndex:
+    made = OffsetIndex(FS, tmp_path / "00000000000000000100.index", 100)
+    made.create()
+    made.append(ENTRIES)
+    return made
+
+
+def reopened(index: OffsetIndex) -> OffsetIndex:
+    return OffsetIndex(FS, index.path, index.base_offset)
+
+
+def test_entries_are_relative_and_big_endian_on_disk(index: OffsetIndex) -> None:
+    assert index.path.read_bytes()[:8] == bytes.fromhex("0000000500000046")
+    assert index.path.stat().st_size == 24
+
+
+@pytest.mark.parametrize(
+    ("offset", "found"), [(100, (100, 0)), (104, (100, 0)), (105, (105, 70)), (199, (110, 900)), (999, (200, 5000))]
+)
+def test_lookup_gives_the_last_entry_at_or_below(index: OffsetIndex, offset: int, found: tuple[int, int]) -> None:
+    assert index.lookup(offset) == found == reopened(index).lookup(offset)
+
+
+def test_zero_padding_of_a_broker_is_no_entry_and_trimming_takes_it_away(index: OffsetIndex) -> None:
+    with index.path.open("ab") as file:
+        file.write(bytes(8 * 1000))
+    padded = reopened(index)
+    assert (padded.entries, padded.last_offset) == (3, 200)
+    padded.trim()
+    assert padded.path.stat().st_size == 24
+
+
+def test_truncation_drops_entries_at_and_behind_the_offset(index: OffsetIndex) -> None:
+    index.truncate_to(110)
+    assert index.offsets.tolist() == [105] == reopened(index).offsets.tolist()
+    index.append(ENTRIES[2:])
+    assert reopened(index).positions.tolist() == [70, 5000]
+
+
+def test_upper_bound_is_the_first_entry_behind_the_bytes_read(index: OffsetIndex) -> None:
+    assert index.upper_bound_offset(70, 800) == 110
+    assert index.upper_bound_offset(70, 5000) is None
+
+
+def test_reading_a_missing_index_creates_nothing(tmp_path: Path) -> None:
+    index = OffsetIndex(FS, tmp_path / "00000000000000000000.index", 0)
+    assert (index.lookup(5), index.entries, list(tmp_path.iterdir())) == ((0, 0), 0, [])
+
+
+def test_a_torn_last_entry_is_left_out(index: OffsetIndex) -> None:
+    with index.path.open("ab") as file:
+        file.write(b"\x00\x00\x01")
+    assert reopened(index).entries == 3
+
+
+def test_many_single_appends_equal_one(tmp_path: Path) -> None:
+    index = OffsetIndex(FS, tmp_path / "00000000000000000000.index", 0)
+    for i in range(1, 300):
+        index.append(np.array([[i, i * 10]], dtype=np.int64))
+    assert index.offsets.tolist() == list(range(1, 300)) == reopened(index).offsets.tolist()

@@ -1,0 +1,153 @@
+"""One segment: appending, searching, recovering, truncating."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seglog.errors import SegmentOffsetOverflowError
+from seglog.format.filenames import FileState
+from seglog.log.leader_epochs import LeaderEpochCache
+from seglog.log.producer_state import ProducerStateManager
+from seglog.log.segment import LogSegment, OffsetNotAscendingError
+from tests.support.log_files import (
+    FS,
+    batch,
+    files_of,
+    marker,
+    rows_of,
+    transactional,
+    write_segment,
+)
+
+BATCHES = [batch(i * 10, 10, timestamp=1000 + i * 100) for i in range(8)]
+
+
+def made(path: Path, *batches: bytes, interval: int = 0) -> LogSegment:
+    return write_segment(path, 0, *(batches or BATCHES), index_interval_bytes=interval)
+
+
+def recovered(path: Path, interval: int = 0) -> LogSegment:
+    segment = LogSegment(FS, path, 0, index_interval_bytes=interval)
+    segment.recover(ProducerStateManager(FS, path), LeaderEpochCache(FS, path))
+    return segment
+
+
+def test_the_first_batch_gets_no_entry_and_every_other_one_does_with_interval_0(tmp_path: Path) -> None:
+    segment = made(tmp_path)
+    assert segment.offset_index.offsets.tolist() == [19, 29, 39, 49, 59, 69, 79]
+    assert segment.time_index.last_entry == (1709, 79)
+
+
+def test_recovery_rebuilds_the_files_that_appending_wrote(tmp_path: Path) -> None:
+    segment = made(tmp_path, interval=300)
+    before = files_of(tmp_path)
+    segment.offset_index.path.write_bytes(b"\x07" * 64)
+    segment.time_index.path.unlink()
+    recovered(tmp_path, 300).close_files()
+    after = files_of(tmp_path)
+    after.pop("leader-epoch-checkpoint")
+    assert after == before
+
+
+@pytest.mark.parametrize("byte", [17, 30, 70])
+def test_recovery_cuts_before_the_first_damaged_batch(tmp_path: Path, byte: int) -> None:
+    segment = made(tmp_path)
+    start = sum(len(data) for data in BATCHES[:5])
+    data = bytearray(segment.path.read_bytes())
+    data[start + byte] ^= 0xFF
+    segment.path.write_bytes(data)
+    result = LogSegment(FS, tmp_path, 0).recover(ProducerStateManager(FS, tmp_path))
+    assert (result.valid_bytes, result.next_offset, result.truncated_bytes) == (start, 50, len(data) - start)
+    assert "checksum" in result.reason
+    assert segment.path.stat().st_size == start
+
+
+@pytest.mark.parametrize("tail", [b"\x00" * 5, b"\x00" * 100, b"\xff" * 18, BATCHES[0][:-1]])
+def test_recovery_cuts_what_is_no_batch(tmp_path: Path, tail: bytes) -> None:
+    segment = made(tmp_path)
+    size = segment.size
+    with segment.path.open("ab") as file:
+        file.write(tail)
+    result = LogSegment(FS, tmp_path, 0).recover(ProducerStateManager(FS, tmp_path))
+    assert (result.truncated_bytes, segment.path.stat().st_size) == (len(tail), size)
+
+
+def test_a_broken_marker_stays_and_what_follows_it_goes(tmp_path: Path) -> None:
+    broken = marker(1, 7, commit=True, key=b"\x00")
+    first = transactional(0, 7, 0)
+    made(tmp_path, first, broken, batch(2, 5))
+    result = LogSegment(FS, tmp_path, 0).recover(ProducerStateManager(FS, tmp_path))
+    assert (result.valid_bytes, result.next_offset) == (len(first) + len(broken), 2)
+
+
+def test_recovery_lists_aborted_transactions_alone(tmp_path: Path) -> None:
+    batches = [transactional(0, 1, 0), transactional(1, 2, 0), marker(2, 1, commit=False), marker(3, 2, commit=True)]
+    segment = made(tmp_path, *batches)
+    assert not segment.transaction_index.exists()
+    found = recovered(tmp_path).transaction_index.entries
+    assert [
+        (entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset) for entry in found
+    ] == [(1, 0, 2, 1)]
+
+
+def test_an_offset_too_far_from_the_base_is_an_overflow(tmp_path: Path) -> None:
+    segment = LogSegment.create(FS, tmp_path, 0)
+    data, rows = rows_of(batch(2**31))
+    with pytest.raises(SegmentOffsetOverflowError):
+        segment.append(rows, data)
+    assert (segment.size, segment.path.stat().st_size) == (0, 0)
+
+
+def test_an_index_that_would_go_back_is_an_error_of_its_own(tmp_path: Path) -> None:
+    write_segment(tmp_path, 0, *BATCHES, batch(5, 1), index_interval_bytes=10**6)
+    with pytest.raises(OffsetNotAscendingError):
+        recovered(tmp_path)
+
+
+def test_searching_finds_the_batch_that_holds_the_offset(tmp_path: Path) -> None:
+    segment = made(tmp_path, batch(0, 5), batch(20, 5), interval=0)
+    found = segment.translate_offset(10)
+    assert found is not None and (found.base_offset, found.last_offset) == (20, 24)
+    assert segment.translate_offset(25) is None
+
+
+def test_the_next_offset_does_not_believe_an_index_that_points_nowhere(tmp_path: Path) -> None:
+    made(tmp_path)
+    for entry in (bytes.fromhex("0000000500000007"), bytes.fromhex("0000ffff7fffffff")):
+        (tmp_path / f"{0:020d}.index").write_bytes(entry)
+        assert LogSegment(FS, tmp_path, 0).read_next_offset()[0] == 80
+
+
+def test_the_first_append_cuts_off_trailing_bytes(tmp_path: Path) -> None:
+    segment = made(tmp_path)
+    size = segment.size
+    with segment.path.open("ab") as file:
+        file.write(b"\xff" * 1000)
+    again = LogSegment(FS, tmp_path, 0)
+    again.size, again.trailing_bytes = size, 1000
+    data, rows = rows_of(batch(80, 1), position=size)
+    again.append(rows, data)
+    assert again.path.stat().st_size == size + len(data) == again.size
+    assert again.read_next_offset() == (81, again.size)
+
+
+def test_truncation_takes_the_whole_batch_and_forgets_its_timestamps(tmp_path: Path) -> None:
+    segment = made(tmp_path)
+    segment.truncate_to(35)
+    assert segment.size == sum(len(data) for data in BATCHES[:3])
+    assert (segment.offset_index.last_offset, segment.max_timestamp) == (29, 1209)
+
+
+def test_renaming_moves_every_file(tmp_path: Path) -> None:
+    segment = made(tmp_path)
+    segment.rename_to(FileState.SWAP)
+    assert sorted(files_of(tmp_path)) == [f"{0:020d}.{kind}.swap" for kind in ("index", "log", "timeindex")]
+    assert segment.read_next_offset()[0] == 80
+
+
+def test_a_segment_without_timestamps_falls_back_to_its_modification_time(tmp_path: Path) -> None:
+    segment = LogSegment.create(FS, tmp_path, 0)
+    FS.set_modified(segment.path, 123_456)
+    assert segment.largest_timestamp() == 123_456

@@ -1,0 +1,64 @@
+"""The aborted-transaction index file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seglog.errors import CorruptIndexError
+from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
+from tests.support.log_files import FS
+
+FIRST = AbortedTransaction(7, 100, 105, 106)
+SECOND = AbortedTransaction(9, 102, 120, 121)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> TransactionIndex:
+    made = TransactionIndex(FS, tmp_path / "00000000000000000100.txnindex", 100)
+    made.append(FIRST)
+    made.append(SECOND)
+    return made
+
+
+def test_an_entry_is_34_bytes_as_kafka_writes_it(index: TransactionIndex) -> None:
+    expected = "0000000000000000000700000000000000640000000000000069000000000000006a"
+    assert index.path.read_bytes()[:34].hex() == expected
+    assert TransactionIndex(FS, index.path, 100).entries == [FIRST, SECOND]
+
+
+def test_collecting_stops_once_everything_below_the_bound_is_stable(index: TransactionIndex) -> None:
+    assert index.collect(100, 106) == ([FIRST, SECOND][:1], True)
+    assert index.collect(106, 125) == ([SECOND], False)
+    assert index.collect(0, 101) == ([FIRST], True)
+
+
+def test_a_marker_that_goes_back_is_refused(index: TransactionIndex) -> None:
+    with pytest.raises(CorruptIndexError, match="does not follow"):
+        index.append(FIRST)
+
+
+def test_a_marker_below_the_segment_is_corrupt(index: TransactionIndex) -> None:
+    with pytest.raises(CorruptIndexError, match="below the segment's base 110"):
+        TransactionIndex(FS, index.path, 110).sanity_check()
+
+
+def test_an_unknown_version_is_corrupt(index: TransactionIndex) -> None:
+    index.path.write_bytes(b"\x01" + index.path.read_bytes()[1:])
+    with pytest.raises(CorruptIndexError, match="version"):
+        _ = TransactionIndex(FS, index.path, 100).entries
+
+
+def test_truncation_cuts_at_the_first_marker_behind(index: TransactionIndex) -> None:
+    index.truncate_to(120)
+    assert TransactionIndex(FS, index.path, 100).entries == [FIRST]
+
+
+def test_a_reset_index_stays_as_an_empty_file_and_a_missing_one_is_not_made(tmp_path: Path) -> None:
+    index = TransactionIndex(FS, tmp_path / "00000000000000000000.txnindex", 0)
+    index.reset()
+    assert not index.exists()
+    index.append(FIRST)
+    index.reset()
+    assert (index.exists(), index.path.stat().st_size, index.entries) == (True, 0, [])

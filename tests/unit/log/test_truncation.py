@@ -1,0 +1,65 @@
+"""Cutting a log back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seglog.clock import FixedClock
+from seglog.log.loader import LoadedLog, LoadOptions, load_log
+from seglog.log.truncation import TruncationTarget, truncate_fully, truncate_to
+from tests.support.log_files import FS, batch, files_of, transactional, write_segment
+
+CLOCK = FixedClock(5000)
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> LoadedLog:
+    write_segment(tmp_path, 0, batch(0, 10, epoch=1), transactional(10, 7, 0), index_interval_bytes=0)
+    write_segment(tmp_path, 11, batch(11, 9, epoch=2), batch(20, 10, epoch=2), index_interval_bytes=0)
+    write_segment(tmp_path, 30, batch(30, 10, epoch=2), index_interval_bytes=0)
+    return load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=False))
+
+
+def target(loaded: LoadedLog) -> TruncationTarget:
+    directory = loaded.report.directory
+    return TruncationTarget(FS, directory, loaded.segments, loaded.producers, loaded.leader_epochs, CLOCK)
+
+
+def test_the_batch_that_holds_the_offset_goes_with_all_behind_it(loaded: LoadedLog) -> None:
+    done = truncate_to(target(loaded), 25, 0)
+    assert (done.deleted_segments, loaded.segments.base_offsets) == ((30,), [0, 11])
+    assert loaded.segments.active.size == done_size(loaded, batch(11, 9, epoch=2))
+    assert done.truncated_bytes == len(batch(20, 10))
+    assert all(path.name.endswith(".deleted") and path.exists() for path in done.pending_removal)
+    assert loaded.producers.end_offset == 25
+
+
+def done_size(loaded: LoadedLog, *batches: bytes) -> int:
+    assert loaded.segments.active.path.stat().st_size == loaded.segments.active.size
+    return sum(map(len, batches))
+
+
+def test_epochs_and_producers_go_back_too(loaded: LoadedLog) -> None:
+    truncate_to(target(loaded), 10, 0)
+    assert [entry.epoch for entry in loaded.leader_epochs.entries] == [1]
+    assert loaded.producers.producers == {}
+
+
+def test_below_the_first_segment_the_log_starts_anew(tmp_path: Path) -> None:
+    write_segment(tmp_path, 50, batch(50, 10))
+    loaded = load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=False))
+    done = truncate_to(target(loaded), 20, 50)
+    assert (done.log_start_offset, loaded.segments.base_offsets, loaded.producers.end_offset) == (20, [20], 20)
+
+
+def test_a_full_truncation_leaves_one_empty_segment(loaded: LoadedLog) -> None:
+    done = truncate_fully(target(loaded), 100)
+    for path in done.pending_removal:
+        path.unlink()
+    names = sorted(files_of(loaded.report.directory))
+    assert [name for name in names if not name.startswith("leader")] == [
+        *(f"{100:020d}.{kind}" for kind in ("index", "log", "timeindex")),
+    ]
+    assert loaded.leader_epochs.entries == ()

@@ -1,0 +1,103 @@
+"""The overlay: behaves as the local file system does, and leaves what is below alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.overlay import OverlayFileSystem
+
+BELOW = LocalFileSystem()
+NAMES = ("a", "b", "c")
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.sampled_from(NAMES), st.integers(0, 12), st.binary(max_size=6)),
+        st.tuples(st.just("truncate"), st.sampled_from(NAMES), st.integers(0, 12)),
+        st.tuples(st.just("create"), st.sampled_from(NAMES)),
+        st.tuples(st.just("remove"), st.sampled_from(NAMES)),
+        st.tuples(st.just("rename"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+    ),
+    max_size=15,
+)
+
+
+def apply(fs: FileSystem, root: Path, operation: tuple[object, ...]) -> str:
+    """The class of the error, or "" when there was none."""
+    kind, name = operation[0], root / str(operation[1])
+    try:
+        if kind == "write":
+            with fs.open(name, "r+") as file:
+                file.write_at(operation[2], operation[3])  # type: ignore[arg-type]
+        elif kind == "truncate":
+            with fs.open(name, "r+") as file:
+                file.truncate(operation[2])  # type: ignore[arg-type]
+        elif kind == "create":
+            fs.open(name, "create").close()
+        elif kind == "remove":
+            fs.remove(name)
+        else:
+            fs.rename(name, root / str(operation[2]))
+    except OSError as error:
+        return type(error).__name__
+    return ""
+
+
+def state(fs: FileSystem, root: Path) -> dict[str, bytes]:
+    found = {}
+    for name in fs.list(root):
+        status = fs.status(root / name)
+        assert status is not None
+        found[name] = fs.read_bytes(root / name)
+        assert status.size == len(found[name])
+    return found
+
+
+@given(OPERATIONS)
+def test_an_overlay_does_what_the_local_file_system_does(operations: list[tuple[object, ...]]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        roots = Path(one), Path(two)
+        for root in roots:
+            (root / "a").write_bytes(b"0123456789")
+            (root / "b").write_bytes(b"xyz")
+        overlay = OverlayFileSystem(BELOW)
+        for operation in operations:
+            assert apply(overlay, roots[0], operation) == apply(BELOW, roots[1], operation)
+            assert state(overlay, roots[0]) == state(BELOW, roots[1])
+        assert state(BELOW, roots[0]) == {"a": b"0123456789", "b": b"xyz"}
+
+
+def test_what_changed_and_what_went_is_told(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"1")
+    (tmp_path / "moved").write_bytes(b"2")
+    overlay = OverlayFileSystem(BELOW)
+    overlay.remove(tmp_path / "old")
+    overlay.rename(tmp_path / "moved", tmp_path / "new")
+    assert overlay.changed == (tmp_path / "new",)
+    assert overlay.gone == (tmp_path / "moved", tmp_path / "old")
+
+
+def test_modification_times_are_kept_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"1")
+    before = path.stat().st_mtime_ns
+    overlay = OverlayFileSystem(BELOW)
+    overlay.set_modified(path, 123)
+    status = overlay.status(path)
+    assert status is not None and status.modified_ms == 123
+    assert path.stat().st_mtime_ns == before
+
+
+def test_directories_are_made_in_memory(tmp_path: Path) -> None:
+    overlay = OverlayFileSystem(BELOW)
+    overlay.make_directory(tmp_path / "x" / "y", parents=True)
+    overlay.open(tmp_path / "x" / "y" / "f", "create_new").close()
+    assert overlay.list(tmp_path / "x" / "y") == ["f"]
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OSError, match="not empty"):
+        overlay.remove_directory(tmp_path / "x" / "y")
