@@ -1,0 +1,169 @@
+"""Opening damaged and killed logs leaves what Kafka leaves: segments, bytes, indexes, snapshots and offsets."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seglog import layout
+from seglog.clock import FixedClock
+from seglog.log.loader import LoadOptions, load_log, plan_recovery
+from seglog.storage.filesystem import LocalFileSystem
+from tests.support.kafka import KafkaHarness
+
+pytestmark = pytest.mark.kafka
+
+FS = LocalFileSystem()
+NOW_MS = 1_700_000_100_000
+INTERVAL = 256
+OPTIONS: dict[str, Any] = {"segment_bytes": 8192, "index_interval_bytes": INTERVAL, "batch_records": 7, "records": 600}
+LOGS: dict[str, dict[str, Any]] = {
+    "plain": {"codec": ["none", "lz4"], "leader_epochs": 4, "jitter_ms": 300},
+    "idempotent": {"idempotent": True, "producers": 3, "epoch_bump_ratio": 0.1},
+    "transactions": {"transactional": True, "abort_ratio": 0.4, "producers": 4, "leave_open_txn": True},
+    "transactions of version 2": {"transactional": True, "abort_ratio": 0.4, "txn_version": 2},
+    "magic 0": {"magic": ["0"], "codec": ["none", "gzip"]},
+    "upgraded": {"magic": ["0", "1", "2"], "codec": ["none", "snappy"]},
+    "gaps": {"append_path": "follower", "offset_gap_ratio": 0.3},
+}
+
+
+def logs_of(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.glob("*.log") if path.stat().st_size)
+
+
+def flip_a_bit(directory: Path, rng: random.Random) -> None:
+    path = rng.choice(logs_of(directory))
+    data = bytearray(path.read_bytes())
+    data[rng.randrange(17, len(data))] ^= 1 << rng.randrange(8)
+    rewrite(path, bytes(data))
+
+
+def tear_the_tail(directory: Path, rng: random.Random) -> None:
+    path = logs_of(directory)[-1]
+    data = path.read_bytes()
+    rewrite(path, data[: -rng.randrange(1, 60)])
+
+
+def leave_zeros(directory: Path, rng: random.Random) -> None:
+    path = logs_of(directory)[-1]
+    rewrite(path, path.read_bytes() + bytes(rng.choice([5, 17, 18, 300])))
+
+
+def move_a_base_offset(directory: Path, rng: random.Random) -> None:
+    path = rng.choice(logs_of(directory))
+    data = bytearray(path.read_bytes())
+    starts, position = [], 0
+    while position < len(data):
+        starts.append(position)
+        position += layout.LOG_OVERHEAD + int(struct.unpack_from(">i", data, position + 8)[0])
+    at = rng.choice(starts)
+    struct.pack_into(">q", data, at, struct.unpack_from(">q", data, at)[0] + rng.choice([1, 5, 30]))
+    rewrite(path, bytes(data))
+
+
+def lose_indexes(directory: Path, rng: random.Random) -> None:
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        found = sorted(directory.glob(f"*{suffix}"))
+        if found:
+            rng.choice(found).unlink()
+
+
+def spoil_a_snapshot(directory: Path, rng: random.Random) -> None:
+    found = sorted(directory.glob("*.snapshot"))
+    if found:
+        data = bytearray(found[-1].read_bytes())
+        data[rng.randrange(len(data))] ^= 4
+        found[-1].write_bytes(bytes(data))
+
+
+def interrupt_a_cleaning(directory: Path, rng: random.Random) -> None:
+    path = rng.choice(logs_of(directory)[:-1])
+    for suffix in (".log", ".index", ".timeindex"):
+        source = path.with_suffix(suffix)
+        shutil.copy2(source, f"{source}.swap")
+    shutil.copy2(path, f"{path}.deleted")
+
+
+def nothing(directory: Path, rng: random.Random) -> None:
+    """A killed broker's log, undamaged."""
+
+
+DAMAGE: list[Callable[[Path, random.Random], None]] = [
+    nothing,
+    flip_a_bit,
+    tear_the_tail,
+    leave_zeros,
+    move_a_base_offset,
+    lose_indexes,
+    spoil_a_snapshot,
+    interrupt_a_cleaning,
+]
+
+
+def rewrite(path: Path, data: bytes) -> None:
+    status = path.stat()
+    path.write_bytes(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Name → bytes; of snapshots the checksum is left out and the entries are sorted, as their order is free."""
+    found = {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+    size = layout.SNAPSHOT_ENTRY.itemsize
+    for name, data in found.items():
+        if name.endswith(".snapshot"):
+            entries = [data[at : at + size] for at in range(layout.SNAPSHOT_HEADER, len(data), size)]
+            found[name] = data[:2] + data[6 : layout.SNAPSHOT_HEADER] + b"".join(sorted(entries))
+    return found
+
+
+@pytest.fixture(scope="module")
+def generated(kafka: KafkaHarness, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The named log as a killed broker leaves it, generated once."""
+    made: dict[str, Path] = {}
+
+    def of(name: str) -> Path:
+        if name not in made:
+            root = tmp_path_factory.mktemp("generated")
+            kafka.generate(root, seed=5, unclean=True, **{**OPTIONS, **LOGS[name]})
+            made[name] = root / "t-0"
+        return made[name]
+
+    return of
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("name", LOGS)
+def test_recovery_leaves_what_kafka_leaves(
+    kafka: KafkaHarness,
+    generated: Callable[[str], Path],
+    tmp_path: Path,
+    name: str,
+    damage: Callable[[Path, random.Random], None],
+) -> None:
+    ours, theirs = tmp_path / "ours" / "t-0", tmp_path / "theirs" / "t-0"
+    shutil.copytree(generated(name), ours)
+    damage(ours, random.Random(f"{name} {damage.__name__}"))
+    shutil.copytree(ours, theirs)
+    options = LoadOptions(clean_shutdown=False, index_interval_bytes=INTERVAL)
+    planned = plan_recovery(FS, ours, FixedClock(NOW_MS), options)
+    loaded = load_log(FS, ours, FixedClock(NOW_MS), options)
+    loaded.producers.take_snapshot()
+    loaded.segments.close(writable=True)
+    answer = kafka.recover(theirs, now_ms=NOW_MS, segment_bytes=OPTIONS["segment_bytes"], index_interval_bytes=INTERVAL)
+    assert "error" not in answer, answer
+    assert contents(ours) == contents(theirs)
+    assert (loaded.log_start_offset, loaded.log_end_offset, loaded.report.truncated_bytes) == (
+        answer["logStartOffset"],
+        answer["logEndOffset"],
+        answer["truncatedBytes"],
+    )
+    assert planned == loaded.report
