@@ -11,6 +11,7 @@ _INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\[([^\]]+)\]\([^)]+\)")
 def escaped(text: str) -> str:
     """Text that means itself: backslashes, hyphens, and a dot or quote at the start of a line."""
     safe = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
+    safe = "".join(c if c.isascii() else f"\\[u{ord(c):04X}]" for c in safe)
     return "\n".join("\\&" + line if line.startswith((".", "\\(aq")) else line for line in safe.split("\n"))
 
 

@@ -1,0 +1,83 @@
+"""What is written about the code is true: architecture, formats, manual, README."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from seglog import layout
+from seglog.format import filenames
+from seglog_cli import manual
+from seglog_cli.app import COMMANDS, VERSION
+
+ROOT = Path(__file__).resolve().parents[2]
+ARCHITECTURE = (ROOT / "core" / "ARCHITECTURE.md").read_text()
+FORMAT = (ROOT / "core" / "FORMAT.md").read_text()
+README = (ROOT / "README.md").read_text()
+MODULES = sorted(p for p in (ROOT / "core" / "seglog").rglob("*.py") if p.name != "__init__.py")
+
+# Row of a table in FORMAT.md → the position that the code uses.
+POSITIONS = {
+    "base offset": layout.BASE_OFFSET_OFFSET,
+    "length": layout.LENGTH_OFFSET,
+    "partition leader epoch": layout.PARTITION_LEADER_EPOCH_OFFSET,
+    "attributes": layout.ATTRIBUTES_OFFSET,
+    "last offset delta": layout.LAST_OFFSET_DELTA_OFFSET,
+    "base timestamp": layout.BASE_TIMESTAMP_OFFSET,
+    "max timestamp": layout.MAX_TIMESTAMP_OFFSET,
+    "producer id": layout.PRODUCER_ID_OFFSET,
+    "producer epoch": layout.PRODUCER_EPOCH_OFFSET,
+    "base sequence": layout.BASE_SEQUENCE_OFFSET,
+    "record count": layout.RECORDS_COUNT_OFFSET,
+    "records": layout.RECORD_BATCH_OVERHEAD,
+}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: p.stem)
+def test_the_architecture_names_every_module(path: Path) -> None:
+    assert re.search(rf"\b{path.stem}\b", ARCHITECTURE), f"{path.relative_to(ROOT)} is not in core/ARCHITECTURE.md"
+
+
+def test_the_format_page_has_every_file_type() -> None:
+    suffixes = {getattr(filenames, name) for name in dir(filenames) if name.endswith("_SUFFIX")}
+    files = {getattr(filenames, name) for name in dir(filenames) if name.endswith(("_CHECKPOINT", "_FILE"))}
+    names = {name for name in suffixes | files if isinstance(name, str)}
+    assert {name for name in names if name not in FORMAT} == set()
+    for words in ("leader-epoch-checkpoint", "partition.metadata", "meta.properties", "quorum-state", ".checkpoint"):
+        assert words in FORMAT
+
+
+@pytest.mark.parametrize("field", POSITIONS)
+def test_positions_on_the_format_page_are_those_of_the_code(field: str) -> None:
+    section = FORMAT.split("## Record batch, magic 2")[1].split("### Record")[0]
+    assert re.search(rf"^\| {POSITIONS[field]} \| [0-9 ]*\| {field} \|", section, re.MULTILINE)
+
+
+def test_entry_sizes_on_the_format_page_are_those_of_the_code() -> None:
+    for heading, dtype in (
+        ("## Offset index", layout.OFFSET_INDEX_ENTRY),
+        ("## Time index", layout.TIME_INDEX_ENTRY),
+        ("## Transaction index", layout.TRANSACTION_INDEX_ENTRY),
+    ):
+        assert f"{dtype.itemsize} bytes an entry" in FORMAT.split(heading)[1].split("\n## ")[0]
+    snapshot = FORMAT.split("## Producer snapshot")[1].split("\n## ")[0]
+    assert f"entries, {layout.SNAPSHOT_ENTRY.itemsize} bytes each" in snapshot
+    for position in layout.SNAPSHOT_ENTRY.fields.values() if layout.SNAPSHOT_ENTRY.fields else ():
+        assert f"| +{position[1]} |" in snapshot
+
+
+def test_the_manual_is_what_the_code_says() -> None:
+    made = manual.pages(ROOT)
+    found = {str(p.relative_to(ROOT / "man")): p.read_text() for p in (ROOT / "man").glob("man?/*")}
+    assert sorted(found) == sorted(made), "run python -m seglog_cli.manual"
+    assert [name for name in made if made[name] != found[name]] == [], "run python -m seglog_cli.manual"
+
+
+def test_the_readme_names_every_command() -> None:
+    assert [name for name in COMMANDS if f"`{name}`" not in README] == []
+
+
+def test_the_version_is_the_packages() -> None:
+    assert f'version = "{VERSION}"' in (ROOT / "pyproject.toml").read_text()

@@ -1,0 +1,56 @@
+"""Files and functions stay small: hard limits for all, and a ratchet on what is above the habit."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted([*(ROOT / "core" / "seglog").rglob("*.py"), *(ROOT / "seglog_cli").rglob("*.py")])
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+FILE_LINES = 500
+FUNCTION_LINES = 70
+# Functions above the habit of 40 lines may only become fewer. Signatures and docstrings count.
+HABIT_LINES = 40
+ABOVE_HABIT = 40
+
+
+def functions(path: Path) -> list[tuple[str, int]]:
+    """(name, lines from `def` to the end) of every function in a file."""
+    tree = ast.parse(path.read_text())
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [(n.name, (n.end_lineno or n.lineno) - n.lineno + 1) for n in ast.walk(tree) if isinstance(n, kinds)]
+
+
+def code_lines(path: Path) -> list[tuple[str, int]]:
+    """The same without the docstring: what has to be read to follow the code."""
+    tree = ast.parse(path.read_text())
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.body[1] if ast.get_docstring(node) and len(node.body) > 1 else node.body[0]
+            found.append((node.name, (node.end_lineno or node.lineno) - first.lineno + 1))
+    return found
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_file_is_longer_than_the_limit(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= FILE_LINES
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_function_is_longer_than_the_limit(path: Path) -> None:
+    assert [(name, size) for name, size in functions(path) if size > FUNCTION_LINES] == []
+
+
+def test_functions_above_the_habit_become_fewer_only() -> None:
+    above = [
+        f"{path.relative_to(ROOT)}: {name} {size}"
+        for path in SOURCES
+        for name, size in code_lines(path)
+        if size > HABIT_LINES
+    ]
+    assert len(above) <= ABOVE_HABIT, "\n".join(above)

@@ -1,0 +1,27 @@
+"""The tools of the house find nothing: layers, linter, types."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TOOLS = {
+    "layers": ["-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
+    "ruff check": ["-m", "ruff", "check", "."],
+    "mypy --strict": ["-m", "mypy"],
+}
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_the_tool_finds_nothing(name: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'core'}{os.pathsep}{ROOT}"}
+    done = subprocess.run(
+        [sys.executable, *TOOLS[name]], capture_output=True, text=True, cwd=ROOT, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
