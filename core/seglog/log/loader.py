@@ -21,6 +21,7 @@ the very recovery on such an overlay.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,10 @@ from seglog.storage.overlay import OverlayFileSystem
 T = TypeVar("T")
 Progress = Callable[[LogSegment, int, int], None]
 
+_logger = logging.getLogger(__name__)
+
+# A live broker may delete or rename what was just listed.
+_READ_ATTEMPTS = 4
 _INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
@@ -55,6 +60,8 @@ class LoadOptions:
     """How to open a log. `recovery_point` and `log_start_offset` come from the log directory's checkpoints.
 
     `progress` is called before each segment is recovered, with its number (from 1) and how many there are.
+    `discard` gets the `.deleted` files of segments that lie behind damage, to keep them elsewhere; without it
+    they are removed.
     """
 
     clean_shutdown: bool
@@ -64,6 +71,7 @@ class LoadOptions:
     index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
     progress: Progress | None = None
+    discard: Callable[[FileSystem, list[Path]], None] | None = None
 
 
 @dataclass(slots=True)
@@ -122,7 +130,14 @@ def load_log(fs: FileSystem, directory: Path, clock: Clock, options: LoadOptions
     status = fs.status(directory)
     if status is None or not status.is_directory:
         raise NotALogError(directory, "no such directory")
-    return _Loader(fs if options.writable else OverlayFileSystem(fs), directory, clock, options).load()
+    if options.writable:
+        return _Loader(fs, directory, clock, options).load()
+    for _ in range(_READ_ATTEMPTS - 1):
+        try:
+            return _Loader(OverlayFileSystem(fs), directory, clock, options).load()
+        except FileNotFoundError as error:
+            _logger.info("%s: changed while it was opened, trying again (%s)", directory, error)
+    return _Loader(OverlayFileSystem(fs), directory, clock, options).load()
 
 
 def plan_recovery(fs: FileSystem, directory: Path, clock: Clock, options: LoadOptions) -> RecoveryReport:
@@ -292,7 +307,11 @@ class _Loader:
         for base_offset in bases:
             self._segments.remove(base_offset)
         self._report.events.append(f"segments {bases} lie behind the damage and are deleted")
-        self._remove_all(deleted)
+        if self._options.discard is None:
+            self._remove_all(deleted)
+        else:
+            self._options.discard(self._fs, deleted)
+            self._report.removed_files += deleted
 
     def _drop_log_below_start(self) -> int | None:
         """Step 4: the log end offset, or None when no segment is left."""
