@@ -23,10 +23,10 @@ from seglog.diagnosis.ordering import arrange
 from seglog.diagnosis.resync import OffsetRange
 from seglog.diagnosis.walk import Gap, LogWalk, Piece
 from seglog.errors import InvalidRecordError
-from seglog.format.columns import DECOMPRESSION_TOO_LARGE
 from seglog.format.decoder import decode_records
 from seglog.format.message_07 import End07, walk_messages
 from seglog.kernels import validate
+from seglog.kernels.records import DECOMPRESSION_TOO_LARGE
 from seglog.log.markers import read_markers
 from seglog.log.scan import CHUNK_BYTES, EndReason
 from seglog.storage.filesystem import FileSystem

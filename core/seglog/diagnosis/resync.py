@@ -24,6 +24,7 @@ from seglog.kernels.batches import WALK_COMPLETE, WALK_FULL
 from seglog.kernels.validate import find_entry
 from seglog.storage.filesystem import File
 
+_FIRST_WINDOW_BYTES = 64 << 10
 _WINDOW_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 20
 _INTERIOR_BYTES = 4 << 20  # larger damaged batches are not searched for swallowed ones when the size fits
@@ -101,7 +102,7 @@ def next_entry(file: File, position: int, stop: int, offsets: OffsetRange) -> in
 
 
 def _search(file: File, position: int, stop: int, offsets: OffsetRange) -> int:
-    window = np.empty(max(0, min(_WINDOW_BYTES, stop - position)), dtype=np.uint8)
+    window = np.empty(max(0, min(_FIRST_WINDOW_BYTES, stop - position)), dtype=np.uint8)
     work = _WORK_BYTES
     while position < stop:
         filled = file.read_into(position, window[: min(len(window), stop - position)])
@@ -121,6 +122,8 @@ def _search(file: File, position: int, stop: int, offsets: OffsetRange) -> int:
         if filled < layout.RECORD_BATCH_OVERHEAD or beyond == 0:
             return stop
         position += filled - layout.RECORD_BATCH_OVERHEAD + 1
+        if len(window) < _WINDOW_BYTES:
+            window = np.empty(_WINDOW_BYTES, dtype=np.uint8)
     return stop
 
 

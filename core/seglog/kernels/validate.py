@@ -10,7 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from seglog import layout
-from seglog.kernels._jit import kernel, load_byte, load_int32, load_int64
+from seglog.kernels._jit import inlined, kernel, load_byte, load_int32, load_int64
+from seglog.kernels.batches import WALK_COMPLETE, WALK_PARTIAL, walk_batches
+from seglog.kernels.crc32c import crc32c
+from seglog.kernels.legacy import crc32
 
 # Bits of a batch.
 OFFSETS_NOT_ASCENDING = 1 << 0
@@ -150,6 +153,49 @@ def judge_rows(rows: np.ndarray, batches: np.ndarray, status: np.ndarray, last_o
         if bits != 0:
             flagged += 1
     return flagged
+
+
+@inlined
+def _checksum_right(data: np.ndarray, start: int, row: np.ndarray) -> bool:
+    end = start + np.int64(row["size"])
+    if np.int64(row["magic"]) >= 2:
+        return crc32c(data, start + layout.ATTRIBUTES_OFFSET, end) == np.int64(row["crc"])
+    return crc32(data, start + layout.MESSAGE_MAGIC_OFFSET, end) == np.int64(row["crc"])
+
+
+@kernel
+def walk_clean(
+    data: np.ndarray,
+    end: int,
+    file_position: int,
+    checksums: bool,
+    least_offset: int,
+    most_offset: int,
+    rows: np.ndarray,
+    state: np.ndarray,
+) -> tuple[int, bool]:
+    """Walks `data[:end]` while everything is right: framing, `judge_batches`' rules and, if wanted, checksums.
+
+    `rows` (layout.BATCH) is working room. Returns (bytes of whole entries, whether nothing was wrong with them or
+    with what begins behind them). An entry that goes on behind `end` is not wrong.
+    """
+    bits = np.zeros(len(rows), dtype=np.int64)
+    valid = np.ones(len(rows), dtype=np.bool_)
+    p = 0
+    while p < end:
+        count, behind, status = walk_batches(data, p, end, file_position + p, rows)
+        if judge_batches(rows[:count], valid[:count], least_offset, most_offset, state, bits) > 0:
+            return p, False
+        if checksums:
+            for i in range(count):
+                if not _checksum_right(data, np.int64(rows[i]["position"]) - file_position, rows[i]):
+                    return p, False
+        p = behind
+        if status == WALK_PARTIAL or status == WALK_COMPLETE:
+            return p, True
+        if count == 0:
+            return p, False
+    return p, True
 
 
 @kernel

@@ -1,0 +1,291 @@
+"""Making a run's changes, finishing them after a crash, and taking them back.
+
+All new contents are staged and synced before the first change, and no old byte is overwritten: files move into the
+run's folder, a tail that is cut off is copied there first. So every step can be made twice, and a run goes either
+way from wherever it was cut.
+
+Going forward, a segment at a time:
+
+1. The old files get a second name in the run's folder (a hard link; moved where the file system has none). Nothing
+   writes to them under either name while the lock is held.
+2. The staged files become `.swap` files, the `.log` first, and then take the final names: the protocol of
+   `log.swap`, so that a broker that starts in between completes what it finds (specification 12.7).
+3. A cut comes behind its segment's new indexes, which fit the shorter file as they fit the longer one.
+
+Going back is the same in reverse, with the old files.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from seglog.diagnosis.journal import Change, Journal, RunRecord, RunState, read_journal
+from seglog.diagnosis.quarantine import (
+    clear_pending,
+    discard_staged,
+    facts_of,
+    mark_pending,
+    pending_run,
+    same_contents,
+)
+from seglog.errors import RefusedError
+from seglog.storage.filesystem import FileSystem
+
+_SWAP = ".swap"
+_PIECE_BYTES = 1 << 20
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class ChangedSinceError(RefusedError):
+    """A file is no longer what the run left: taking the run back would lose what came since."""
+
+
+def apply_run(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
+    """Makes the changes of a prepared run, from wherever it stands; then they are verified against the journal.
+
+    RefusedError when a file is neither what it was nor what it should become.
+    """
+    mark_pending(fs, run.log_directory, run.folder)
+    _make_folders(fs, run)
+    for _, changes in groupby(enumerate(run.changes), key=lambda item: (item[1].group, Path(item[1].path).parent)):
+        listed = list(changes)
+        journal.append("change", index=listed[0][0], count=len(listed))
+        _apply_group(fs, run, [change for _, change in listed])
+    check_result(fs, run)
+    journal.append("applied")
+
+
+def finish_run(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
+    """The run is verified: it can be undone, but needs nothing more."""
+    journal.append("finished")
+    clear_pending(fs, run.log_directory)
+    discard_staged(fs, run.folder)
+
+
+def check_result(fs: FileSystem, run: RunRecord) -> None:
+    """Reads every changed file again. RefusedError for one that is not as the journal has it."""
+    for change in run.changes:
+        found = facts_of(fs, run.log_directory / change.path)
+        if not same_contents(change.after, found):
+            raise RefusedError(
+                f"{run.log_directory / change.path} is not what the run {run.name} made of it; what was there before"
+                f" is in {run.folder}"
+            )
+
+
+def settle_pending(fs: FileSystem, log_directory: Path) -> RunRecord | None:
+    """Finishes or undoes the run that was cut short in this log directory; returns it, or None when there is none.
+
+    The caller holds the directory's lock. RefusedError when files were changed in between.
+    """
+    folder = pending_run(fs, log_directory)
+    if folder is None:
+        return None
+    if fs.status(folder) is None:
+        raise RefusedError(
+            f"{log_directory}: the run in {folder} was cut short and its folder is gone; put it back, or remove"
+            f" {log_directory / '.seglog-run'} to go on without it"
+        )
+    run, journal = read_journal(fs, folder), Journal(fs, folder)
+    if run.state in (RunState.PREPARED, RunState.APPLIED):
+        apply_run(fs, run, journal)
+        finish_run(fs, run, journal)
+    elif run.state is RunState.UNDOING:
+        _take_back(fs, run, journal)
+    else:
+        clear_pending(fs, log_directory)
+    return read_journal(fs, folder)
+
+
+def undo_run(fs: FileSystem, run: RunRecord) -> None:
+    """Gives every file back bit for bit, with its times, mode and owner. The caller holds the directory's lock.
+
+    ChangedSinceError when a file is not as the run left it; RefusedError when there is nothing to undo.
+    """
+    if run.state is RunState.UNDONE:
+        raise RefusedError(f"{run.name} was undone before")
+    if run.state is RunState.STARTED:
+        raise RefusedError(f"{run.name} changed nothing: it was cut short while it prepared")
+    if run.state is not RunState.UNDOING:
+        _check_unchanged(fs, run)
+    _take_back(fs, run, Journal(fs, run.folder))
+
+
+def roll_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
+    """Takes a run back that failed half-way."""
+    _take_back(fs, run, journal)
+
+
+def _take_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
+    if read_journal(fs, run.folder).state is not RunState.UNDOING:
+        mark_pending(fs, run.log_directory, run.folder)
+        journal.append("undoing")
+    touched: set[Path] = set()
+    for change in reversed(run.changes):
+        _revert(fs, run, change)
+        touched.add((run.log_directory / change.path).parent)
+    for directory in touched:
+        fs.sync_directory(directory)
+    journal.append("undone")
+    clear_pending(fs, run.log_directory)
+    discard_staged(fs, run.folder)
+
+
+def _check_unchanged(fs: FileSystem, run: RunRecord) -> None:
+    for change in run.changes:
+        path = run.log_directory / change.path
+        if not same_contents(change.after, facts_of(fs, path)):
+            raise ChangedSinceError(f"{path} was changed since {run.name}; undoing would lose that")
+        if change.saved and change.before is not None and change.kind != "cut":
+            saved = facts_of(fs, run.folder / change.saved)
+            if not same_contents(change.before, saved):
+                raise RefusedError(f"{run.folder / change.saved} is not what {run.name} put there")
+
+
+# --- forward ----------------------------------------------------------------------------------------------
+
+
+def _make_folders(fs: FileSystem, run: RunRecord) -> None:
+    folders = sorted({(run.folder / change.saved).parent for change in run.changes if change.saved})
+    for folder in folders:
+        if fs.status(folder) is None:
+            fs.make_directory(folder, parents=True)
+            fs.sync_directory(folder.parent)
+            fs.sync_directory(folder.parent.parent)
+
+
+def _apply_group(fs: FileSystem, run: RunRecord, changes: Sequence[Change]) -> None:
+    replaced = [change for change in changes if change.kind == "replace"]
+    for change in changes:
+        _save(fs, run, change)
+    _sync_saved(fs, run, changes)
+    for change in replaced:
+        _move_if_there(fs, run.folder / change.staged, _swap_of(run, change))
+    _sync_live(fs, run, changes)
+    for change in changes:
+        if change.kind == "remove":
+            _remove_if_saved(fs, run, change)
+    for change in replaced:
+        _move_if_there(fs, _swap_of(run, change), run.log_directory / change.path)
+    for change in changes:
+        if change.kind == "move":
+            _move_if_there(fs, run.log_directory / change.source, run.log_directory / change.path)
+    _sync_live(fs, run, changes)
+    for change in changes:
+        if change.kind == "cut":
+            _cut(fs, run, change)
+
+
+def _save(fs: FileSystem, run: RunRecord, change: Change) -> None:
+    """Puts what the change takes away into the run's folder, once."""
+    live, saved = run.log_directory / change.path, run.folder / change.saved
+    if change.before is None or fs.status(saved) is not None:
+        return
+    status = fs.status(live)
+    if status is None or status.size != change.before.size:
+        if change.kind == "cut" and status is not None and change.after and status.size == change.after.size:
+            raise RefusedError(f"{saved} is gone, and {live} was cut already")
+        raise RefusedError(f"{live} was changed while {run.name} was unfinished; what it took is in {run.folder}")
+    if change.kind == "cut":
+        assert change.after is not None
+        copy_bytes(fs, live, saved, change.after.size, change.before.size)
+        fs.copy_attributes(live, saved)
+        return
+    try:
+        fs.link(live, saved)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        fs.rename(live, saved)
+
+
+def _remove_if_saved(fs: FileSystem, run: RunRecord, change: Change) -> None:
+    if fs.status(run.log_directory / change.path) is not None:
+        fs.remove(run.log_directory / change.path)
+
+
+def _cut(fs: FileSystem, run: RunRecord, change: Change) -> None:
+    live = run.log_directory / change.path
+    assert change.after is not None and change.before is not None
+    with fs.open(live, "r+") as file:
+        if file.size() > change.after.size:
+            file.truncate(change.after.size)
+            file.sync()
+    # the tail's copy carries the modification time that the segment had, and keeps
+    fs.copy_attributes(run.folder / change.saved, live)
+
+
+def _move_if_there(fs: FileSystem, source: Path, target: Path) -> None:
+    if fs.status(source) is not None:
+        fs.rename(source, target)
+
+
+def _swap_of(run: RunRecord, change: Change) -> Path:
+    live = run.log_directory / change.path
+    # Only a segment's files have a swap that a broker knows; others are replaced in one step.
+    return live if change.group < 0 else live.with_name(live.name + _SWAP)
+
+
+def _sync_saved(fs: FileSystem, run: RunRecord, changes: Iterable[Change]) -> None:
+    for folder in {(run.folder / change.saved).parent for change in changes if change.saved}:
+        fs.sync_directory(folder)
+
+
+def _sync_live(fs: FileSystem, run: RunRecord, changes: Iterable[Change]) -> None:
+    for folder in {(run.log_directory / change.path).parent for change in changes}:
+        fs.sync_directory(folder)
+
+
+# --- backward ---------------------------------------------------------------------------------------------
+
+
+def _revert(fs: FileSystem, run: RunRecord, change: Change) -> None:
+    live, saved = run.log_directory / change.path, run.folder / change.saved
+    if change.kind == "cut":
+        _join_again(fs, change, live, saved)
+        return
+    if change.kind == "replace":
+        swap = _swap_of(run, change)
+        if swap != live and fs.status(swap) is not None:
+            fs.remove(swap)
+    if change.kind == "move" and fs.status(run.log_directory / change.source) is None:
+        fs.rename(live, run.log_directory / change.source)
+    if change.before is None:
+        if change.kind == "replace" and fs.status(live) is not None:
+            fs.remove(live)
+    elif fs.status(saved) is not None:
+        fs.rename(saved, live)
+        # two names of one file: renaming one to the other leaves both
+        if fs.status(saved) is not None:
+            fs.remove(saved)
+
+
+def _join_again(fs: FileSystem, change: Change, live: Path, saved: Path) -> None:
+    status = fs.status(saved)
+    if status is None:
+        return  # the run was cut short before it came to this file
+    assert change.after is not None
+    with fs.open(saved, "r") as tail, fs.open(live, "r+") as file:
+        position = 0
+        while position < status.size:
+            piece = tail.read_at(position, _PIECE_BYTES)
+            file.write_at(change.after.size + position, piece)
+            position += len(piece)
+        file.sync()
+    fs.copy_attributes(saved, live)
+
+
+def copy_bytes(fs: FileSystem, source: Path, target: Path, start: int, end: int) -> None:
+    """Copies a part of a file into a new one, durably."""
+    with fs.open(source, "r") as reader, fs.open(target, "create") as writer:
+        position = start
+        while position < end:
+            piece = reader.read_at(position, min(_PIECE_BYTES, end - position))
+            if not piece:
+                raise RefusedError(f"{source} is shorter than it was")
+            writer.write_at(position - start, piece)
+            position += len(piece)
+        writer.sync()

@@ -1,0 +1,163 @@
+"""The journal of a run that changes files: JSON lines, each on stable storage before the step that it tells of.
+
+    {"step":"start", …}      which log directory, when, by what command
+    {"step":"prepared", …}   every change with the facts before and after; all new contents are staged and synced
+    {"step":"change","index":0}   about to make that change
+    {"step":"applied"}       all are made
+    {"step":"finished"}      the result was verified
+    {"step":"undoing"}       about to take everything back; from here on the run only goes backwards
+    {"step":"undone"}
+
+The last step that is there decides what a crash left: before `prepared` nothing was changed, behind it the run can
+be finished, behind `undoing` it can be undone. A torn last line was never acted on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal
+
+from seglog.errors import CorruptionError, UnsupportedError
+from seglog.storage.filesystem import FileSystem
+
+JOURNAL_FILE = "journal.jsonl"
+VERSION = 1
+
+ChangeKind = Literal["replace", "cut", "remove", "move"]
+
+
+class RunState(Enum):
+    """How far a run came."""
+
+    STARTED = "started"
+    PREPARED = "prepared"
+    APPLIED = "applied"
+    FINISHED = "finished"
+    UNDOING = "undoing"
+    UNDONE = "undone"
+
+
+_STATES = {
+    "start": RunState.STARTED,
+    "prepared": RunState.PREPARED,
+    "change": RunState.PREPARED,
+    "applied": RunState.APPLIED,
+    "finished": RunState.FINISHED,
+    "undoing": RunState.UNDOING,
+    "undone": RunState.UNDONE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What a file was or will be: `size` in bytes, `crc` the CRC-32C of its contents, then what `stat` says."""
+
+    size: int
+    crc: int
+    modified_ns: int
+    mode: int
+    owner: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One file's change. Paths are relative: `path` and `source` to the log directory, `staged` and `saved` to the
+    run's folder.
+
+    `replace`: `staged` takes the place of `path`, whose old file goes to `saved`. `cut`: `path` is cut to
+    `after.size` bytes, `saved` keeps the tail. `remove`: `path` goes to `saved`. `move`: `source` becomes `path`.
+    None of `before` (`after`) means that there was (will be) no file. `group` is a segment's base offset, whose
+    files are replaced together; -1 for others.
+    """
+
+    kind: ChangeKind
+    path: str
+    before: FileFacts | None
+    after: FileFacts | None
+    staged: str = ""
+    saved: str = ""
+    source: str = ""
+    group: int = -1
+    reason: str = ""
+
+
+class Journal:
+    """Appends steps to a run's journal; each is durable on return."""
+
+    def __init__(self, fs: FileSystem, folder: Path) -> None:
+        self.path = folder / JOURNAL_FILE
+        self._fs = fs
+        status = fs.status(self.path)
+        self._position = 0 if status is None else _whole_bytes(fs, self.path)
+
+    def append(self, step: str, **fields: Any) -> None:
+        """Writes a step."""
+        line = json.dumps({"step": step, **fields}, separators=(",", ":")).encode() + b"\n"
+        known = self._fs.status(self.path) is not None
+        with self._fs.open(self.path, "r+" if known else "create_new") as file:
+            file.truncate(self._position)
+            file.write_at(self._position, line)
+            file.sync()
+        if not known:
+            self._fs.sync_directory(self.path.parent)
+        self._position += len(line)
+
+    def prepared(self, changes: list[Change]) -> None:
+        """Writes the step that makes the run one to be finished."""
+        self.append("prepared", changes=[asdict(change) for change in changes])
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What a journal tells. `start` holds the fields of its first line."""
+
+    folder: Path
+    state: RunState
+    start: Mapping[str, Any]
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What `undo` takes."""
+        return self.folder.name
+
+    @property
+    def log_directory(self) -> Path:
+        return Path(self.start["log_directory"])
+
+
+def read_journal(fs: FileSystem, folder: Path) -> RunRecord:
+    """The run in `folder`. CorruptionError when its journal cannot be read, UnsupportedError for a later version."""
+    path = folder / JOURNAL_FILE
+    state, start, changes = None, {}, []
+    try:
+        for line in fs.read_bytes(path).splitlines(keepends=True):
+            if not line.endswith(b"\n"):
+                break
+            record = json.loads(line)
+            state = _STATES[record["step"]]
+            if record["step"] == "start":
+                start = record
+                if record["version"] != VERSION:
+                    raise UnsupportedError(f"{path}: a journal of version {record['version']}, not {VERSION}")
+            elif record["step"] == "prepared":
+                changes = [_change(fields) for fields in record["changes"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptionError(path, f"the journal cannot be read ({error})") from error
+    if state is None or "log_directory" not in start:
+        raise CorruptionError(path, "the journal has no beginning")
+    return RunRecord(folder, state, start, tuple(changes))
+
+
+def _change(fields: dict[str, Any]) -> Change:
+    facts = {name: FileFacts(**fields[name]) if fields[name] is not None else None for name in ("before", "after")}
+    return Change(**{**fields, **facts})
+
+
+def _whole_bytes(fs: FileSystem, path: Path) -> int:
+    return fs.read_bytes(path).rfind(b"\n") + 1
