@@ -1,0 +1,132 @@
+"""Copying spans out of an arena into Arrow's layout: values side by side, int32 offsets, a validity bitmap.
+
+Values lie between record headers in a segment, and Arrow's `binary` wants them adjacent: one copy is the least
+that any reader pays. Callers size the outputs with the `measure` kernels or sums of sizes; a span that does not
+fit its arena or its output becomes null and never reads or writes outside.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog.kernels._jit import copy_bytes, kernel
+from seglog.kernels.varint import read_varint
+
+
+@kernel
+def gather_spans(
+    arena: np.ndarray,
+    positions: np.ndarray,
+    sizes: np.ndarray,
+    out: np.ndarray,
+    offsets: np.ndarray,
+    validity: np.ndarray,
+) -> int:
+    """Copies `arena[positions[i]:+sizes[i]]` into `out` back to back; a negative size is null.
+
+    `positions` and `sizes` are int32 (n, any stride), `offsets` int32 (n + 1), `validity` uint8 (at least n / 8
+    bytes, zeroed; bit i is set for a value). Returns how many are null.
+    """
+    at = np.int64(0)
+    nulls = 0
+    offsets[0] = 0
+    for i in range(len(positions)):
+        position = np.int64(positions[i])
+        size = np.int64(sizes[i])
+        if size < 0 or position < 0 or size > len(arena) - position or size > len(out) - at:
+            nulls += 1
+        else:
+            copy_bytes(arena, position, out, at, size)
+            at += size
+            validity[i >> 3] |= np.uint8(1 << (i & 7))
+        offsets[i + 1] = at
+    return nulls
+
+
+@kernel
+def measure_headers(
+    arena: np.ndarray, positions: np.ndarray, counts: np.ndarray, ends: np.ndarray
+) -> tuple[int, int, int]:
+    """(headers, bytes of their keys, bytes of their values) of records that a decoder has passed.
+
+    `positions`, `counts` and `ends` are the RECORD columns of a run of records: first header, number of headers,
+    where the record ends. A record whose headers are malformed has none.
+    """
+    headers = np.int64(0)
+    key_bytes = np.int64(0)
+    value_bytes = np.int64(0)
+    for i in range(len(positions)):
+        p = np.int64(positions[i])
+        end = min(np.int64(ends[i]), len(arena))
+        if p < 0:
+            continue
+        for _ in range(counts[i]):
+            size, p = read_varint(arena, p, end)
+            if p < 0 or size < 0 or size > end - p:
+                break
+            key_size = size
+            p += size
+            size, p = read_varint(arena, p, end)
+            if p < 0 or size > end - p:
+                break
+            headers += 1
+            key_bytes += key_size
+            value_bytes += max(size, 0)
+            p += max(size, 0)
+    return headers, key_bytes, value_bytes
+
+
+@kernel
+def gather_headers(
+    arena: np.ndarray,
+    positions: np.ndarray,
+    counts: np.ndarray,
+    ends: np.ndarray,
+    list_offsets: np.ndarray,
+    list_validity: np.ndarray,
+    keys: np.ndarray,
+    key_offsets: np.ndarray,
+    values: np.ndarray,
+    value_offsets: np.ndarray,
+    value_validity: np.ndarray,
+) -> int:
+    """Copies the headers of a run of records into a list of (key, value); returns how many records have none.
+
+    Outputs are sized by `measure_headers`; the bitmaps are zeroed. A record without headers is null, as in
+    Spark's kafka source.
+    """
+    found = np.int64(0)
+    without = 0
+    key_at = np.int64(0)
+    value_at = np.int64(0)
+    list_offsets[0] = 0
+    key_offsets[0] = 0
+    value_offsets[0] = 0
+    for i in range(len(positions)):
+        p = np.int64(positions[i])
+        end = min(np.int64(ends[i]), len(arena))
+        before = found
+        for _ in range(counts[i] if p >= 0 else 0):
+            size, p = read_varint(arena, p, end)
+            if p < 0 or size < 0 or size > end - p or size > len(keys) - key_at:
+                break
+            value_size, behind = read_varint(arena, p + size, end)
+            if behind < 0 or value_size > end - behind or value_size > len(values) - value_at:
+                break
+            copy_bytes(arena, p, keys, key_at, size)
+            key_at += size
+            p = behind
+            if value_size >= 0:
+                copy_bytes(arena, p, values, value_at, value_size)
+                value_at += value_size
+                p += value_size
+                value_validity[found >> 3] |= np.uint8(1 << (found & 7))
+            found += 1
+            key_offsets[found] = key_at
+            value_offsets[found] = value_at
+        if found > before:
+            list_validity[i >> 3] |= np.uint8(1 << (i & 7))
+        else:
+            without += 1
+        list_offsets[i + 1] = found
+    return without

@@ -1,0 +1,173 @@
+"""From the options' offsets and timestamps to a range of offsets for each partition (Spark: KafkaOffsetReader).
+
+1. The rule gives an offset, -2 (log start), -1 (log end) or a timestamp; a timestamp means the first record that
+   is not older, found through the time index.
+2. read_committed ends at the last stable offset.
+3. A range outside what the log holds is data loss: refused, or with `failOnDataLoss` false cut to what is there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seglog.errors import ConfigError, InvalidRecordError, OffsetOutOfRangeError
+from seglog.format.columns import STATUS_REASONS
+from seglog.format.decoder import decode_records
+from seglog.layout import INT64_MAX
+from seglog.log.listing import SegmentFiles
+from seglog.log.offset_index import OffsetIndex
+from seglog.log.scan import SegmentScan
+from seglog.log.time_index import TimeIndex
+from seglog.model import Isolation, TopicPartition
+from seglog.spark.discovery import PartitionLog, batch_at
+from seglog.spark.offsets import EARLIEST, LATEST
+from seglog.spark.options import OffsetRule, ReadOptions
+from seglog.storage.filesystem import FileSystem
+
+_logger = logging.getLogger(__name__)
+
+UNBOUNDED = INT64_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets `first` to `behind` (exclusive) of a partition; UNBOUNDED: all that the files held."""
+
+    first: int
+    behind: int = UNBOUNDED
+
+
+def batch_ranges(partitions: Sequence[PartitionLog], options: ReadOptions) -> dict[TopicPartition, OffsetRange]:
+    """What a batch query reads of each partition.
+
+    Raises ConfigError when offsets are not given for exactly the partitions there are, or end before they begin;
+    OffsetOutOfRangeError for offsets the log does not hold, unless `failOnDataLoss` is false.
+    """
+    _check_covered(partitions, options.starting, "startingOffsets")
+    _check_covered(partitions, options.ending, "endingOffsets")
+    return {log.topic_partition: _batch_range(log, options) for log in partitions}
+
+
+def starting_offset(log: PartitionLog, options: ReadOptions) -> int:
+    """The offset at which the rule begins in this partition; -2 and -1 are resolved."""
+    return _resolved(log, options.starting, options, starts=True)
+
+
+def check_covered(partitions: Sequence[PartitionLog], rule: OffsetRule, option: str) -> None:
+    """ConfigError unless offsets by partition are given for exactly these partitions (or for all alike)."""
+    _check_covered(partitions, rule, option)
+
+
+def within(log: PartitionLog, offset: int, what: str, fail: bool) -> int:
+    """`offset` if the log holds it; else OffsetOutOfRangeError, or without `fail` the nearest one it holds."""
+    first, behind = log.log_start_offset, log.log_end_offset
+    if first <= offset <= behind:
+        return offset
+    if fail:
+        error = OffsetOutOfRangeError(offset, first, behind, f"{log.topic_partition}: {what}")
+        error.args = (f"{error}; data may have been deleted or truncated (failOnDataLoss=false reads what is there)",)
+        raise error
+    nearest = min(max(offset, first), behind)
+    place = f"{log.topic_partition}: {what} {offset}"
+    _logger.warning("%s is outside [%d, %d]; going on at %d", place, first, behind, nearest)
+    return nearest
+
+
+def _batch_range(log: PartitionLog, options: ReadOptions) -> OffsetRange:
+    first = _resolved(log, options.starting, options, starts=True)
+    if options.starting.kind in ("offsets", "timestamp", "timestamps"):
+        first = within(log, first, "starting offset", options.fail_on_data_loss)
+    behind = UNBOUNDED
+    if options.ending.kind != "latest":
+        behind = _resolved(log, options.ending, options, starts=False)
+        if behind != UNBOUNDED:
+            behind = within(log, behind, "ending offset", options.fail_on_data_loss)
+    if options.isolation == Isolation.READ_COMMITTED and log.last_stable_offset < log.log_end_offset:
+        behind = min(behind, max(log.last_stable_offset, first))
+    if behind < first:
+        raise ConfigError(f"{log.topic_partition}: the ending offset {behind} is before the starting offset {first}")
+    return OffsetRange(first, behind)
+
+
+def _resolved(log: PartitionLog, rule: OffsetRule, options: ReadOptions, starts: bool) -> int:
+    latest = log.log_end_offset if starts else UNBOUNDED
+    if rule.kind == "earliest":
+        return log.log_start_offset
+    if rule.kind == "latest":
+        return latest if starts else UNBOUNDED
+    given = dict(rule.offsets).get(log.topic_partition, EARLIEST)
+    if rule.kind == "offsets":
+        return log.log_start_offset if given == EARLIEST else latest if given == LATEST else given
+    timestamp = rule.timestamp if rule.kind == "timestamp" else given
+    found = offset_for_timestamp(log, timestamp)
+    if found is not None:
+        return found
+    if starts and options.missing_timestamp == "error":
+        raise ConfigError(
+            f"{log.topic_partition}: no offset matches the timestamp {timestamp}: every record is older"
+            " (startingOffsetsByTimestampStrategy=latest begins at the end)"
+        )
+    return latest
+
+
+def _check_covered(partitions: Sequence[PartitionLog], rule: OffsetRule, option: str) -> None:
+    if rule.kind not in ("offsets", "timestamps"):
+        return
+    given, there = {key for key, _ in rule.offsets}, {log.topic_partition for log in partitions}
+    if given != there:
+        name = option if rule.kind == "offsets" else f"{option}ByTimestamp"
+        lines = [f"missing: {', '.join(map(str, sorted(there - given)))}"] if there - given else []
+        lines += [f"unknown: {', '.join(map(str, sorted(given - there)))}"] if given - there else []
+        raise ConfigError(f"{name} must name all partitions (-1: latest, -2: earliest); {'; '.join(lines)}")
+
+
+# --- timestamps ---------------------------------------------------------------------------------------------
+
+
+def offset_for_timestamp(log: PartitionLog, timestamp: int) -> int | None:
+    """Offset of the first record, from the log start on, whose timestamp is at least `timestamp`, or None.
+
+    As `log.lookup.find_offset`, but a segment whose time index may be unfinished (the last one of a live log, one
+    without index) is searched instead of believed.
+    """
+    for segment in log.segments:
+        closed = segment is not log.segments[-1] and segment.time_index is not None
+        times = None if segment.time_index is None else TimeIndex(log.fs, segment.time_index, segment.base_offset)
+        if closed and times is not None and times.entries and times.last_entry[0] < timestamp:
+            continue
+        start = segment.base_offset if times is None else times.lookup(timestamp)[1]
+        found = _first_at(log.fs, segment, start, timestamp, log.log_start_offset)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_at(fs: FileSystem, segment: SegmentFiles, offset: int, timestamp: int, least_offset: int) -> int | None:
+    for chunk in SegmentScan(fs, segment.log, indexed_position(fs, segment, offset), segment.size):
+        for row in np.flatnonzero(chunk.batches["max_timestamp"] >= timestamp).tolist():
+            batch = chunk.batches[row : row + 1]
+            for records in decode_records(chunk.data, batch, chunk.position):
+                rows = records.rows
+                hits = np.flatnonzero((rows["timestamp"] >= timestamp) & (rows["offset"] >= least_offset))
+                if len(hits):
+                    return int(rows["offset"][hits[0]])
+                if records.status.any():
+                    reason = STATUS_REASONS[int(records.status[0])]
+                    raise InvalidRecordError(segment.log, reason, int(batch["position"][0]))
+    return None
+
+
+def indexed_position(fs: FileSystem, segment: SegmentFiles, offset: int) -> int:
+    """A position at or before the first batch that reaches `offset`, by the offset index; 0 where that is wrong."""
+    if segment.offset_index is None or offset <= segment.base_offset:
+        return 0
+    position = OffsetIndex(fs, segment.offset_index, segment.base_offset).lookup(offset)[1]
+    if not 0 < position < segment.size:
+        return 0
+    row = batch_at(fs, segment.log, position, segment.size)
+    # a legacy wrapper does not say where it begins: only what it ends with is known
+    return position if row is not None and (row["magic"] >= 2 and row["base_offset"] <= offset) else 0

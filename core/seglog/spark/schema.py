@@ -1,0 +1,174 @@
+"""Which columns each view of the source has, and the projection a reader is asked for.
+
+The `records` view has the columns of Spark's kafka source, in its order. A schema is kept as names and SQL types;
+only `arrow_schema` needs pyarrow, and nothing here needs pyspark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from seglog.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RECORDS = "records"
+BATCHES = "batches"
+SEGMENTS = "segments"
+FINDINGS = "findings"
+
+HEADERS = "headers"
+_HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column by name and SQL type (as `DataType.simpleString()` writes it); `required` is never null."""
+
+    name: str
+    type: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column that was asked for: `name` as the caller writes it, `column` as the view calls it."""
+
+    name: str
+    column: str
+    type: str
+    nullable: bool = True
+
+
+_PLACE = (Column("topic", "string", True), Column("partition", "int", True), Column("segment", "string", True))
+
+VIEWS: dict[str, tuple[Column, ...]] = {
+    RECORDS: (
+        Column("key", "binary"),
+        Column("value", "binary"),
+        Column("topic", "string", True),
+        Column("partition", "int", True),
+        Column("offset", "bigint", True),
+        Column("timestamp", "timestamp"),
+        Column("timestampType", "int", True),
+        Column(HEADERS, _HEADERS_TYPE),
+    ),
+    BATCHES: (
+        *_PLACE,
+        Column("position", "bigint", True),
+        Column("size", "int", True),
+        Column("magic", "int", True),
+        Column("baseOffset", "bigint", True),
+        Column("lastOffset", "bigint", True),
+        Column("count", "int"),
+        Column("codec", "string", True),
+        Column("timestampType", "int", True),
+        Column("maxTimestamp", "timestamp"),
+        Column("deleteHorizon", "timestamp"),
+        Column("leaderEpoch", "int", True),
+        Column("producerId", "bigint", True),
+        Column("producerEpoch", "int", True),
+        Column("baseSequence", "int", True),
+        Column("isTransactional", "boolean", True),
+        Column("isControl", "boolean", True),
+        Column("crc", "bigint", True),
+        Column("isValid", "boolean", True),
+    ),
+    SEGMENTS: (
+        *_PLACE,
+        Column("baseOffset", "bigint", True),
+        Column("nextOffset", "bigint", True),
+        Column("size", "bigint", True),
+        Column("validBytes", "bigint", True),
+        Column("modified", "timestamp", True),
+        Column("isActive", "boolean", True),
+        Column("batches", "bigint", True),
+        Column("records", "bigint"),
+        Column("damagedBatches", "bigint", True),
+        Column("maxTimestamp", "timestamp"),
+        Column("hasOffsetIndex", "boolean", True),
+        Column("hasTimeIndex", "boolean", True),
+        Column("hasTransactionIndex", "boolean", True),
+    ),
+    FINDINGS: (
+        *_PLACE,
+        Column("position", "bigint", True),
+        Column("size", "bigint", True),
+        Column("firstOffset", "bigint"),
+        Column("lastOffset", "bigint"),
+        Column("kind", "string", True),
+        Column("reason", "string", True),
+    ),
+}
+
+
+def columns_of(view: str) -> tuple[Column, ...]:
+    """The columns of a view. ConfigError names the views there are."""
+    if view not in VIEWS:
+        raise ConfigError(f"there is no view '{view}'; views are {', '.join(VIEWS)}")
+    return VIEWS[view]
+
+
+def default_projection(view: str, names: Sequence[str] | None, include_headers: bool) -> tuple[Field, ...]:
+    """What a reader gives when the user passes no schema: `names` of the option `columns`, or all columns.
+
+    Headers are there when asked for by name or by `includeHeaders`.
+    """
+    if names is not None:
+        return tuple(_field(view, name) for name in names)
+    chosen = (c for c in columns_of(view) if view != RECORDS or include_headers or c.name != HEADERS)
+    return tuple(Field(c.name, c.name, c.type) for c in chosen)
+
+
+def projection_of(view: str, schema: Any) -> tuple[Field, ...]:
+    """The projection that a StructType stands for. ConfigError for an unknown column or a changed type."""
+    fields = []
+    for wanted in schema.fields:
+        field = _field(view, wanted.name)
+        given = wanted.dataType.simpleString()
+        if given != field.type:
+            raise ConfigError(
+                f"column '{wanted.name}' of the view '{view}' has type {field.type}, not {given}: cast it after reading"
+            )
+        if not wanted.nullable and not _column(view, wanted.name).required:
+            raise ConfigError(f"column '{wanted.name}' of the view '{view}' can be null; drop the NOT NULL")
+        fields.append(Field(wanted.name, field.column, field.type, bool(wanted.nullable)))
+    return tuple(fields)
+
+
+def ddl(projection: Iterable[Field]) -> str:
+    """The projection as Spark's DDL."""
+    return ", ".join(f"`{field.name}` {field.type}" for field in projection)
+
+
+def arrow_schema(projection: Iterable[Field]) -> pa.Schema:
+    """The exact Arrow schema that Spark checks the first batch against: order, types and nullability."""
+    import pyarrow as pa
+
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    types = {
+        "binary": pa.binary(),
+        "string": pa.string(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "boolean": pa.bool_(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        _HEADERS_TYPE: pa.list_(pa.field("element", header)),
+    }
+    return pa.schema([pa.field(field.name, types[field.type], field.nullable) for field in projection])
+
+
+def _column(view: str, name: str) -> Column:
+    for column in columns_of(view):
+        if column.name.lower() == name.lower():
+            return column
+    legal = ", ".join(f"{column.name} {column.type}" for column in columns_of(view))
+    raise ConfigError(f"the view '{view}' has no column '{name}'; its columns are {legal}")
+
+
+def _field(view: str, name: str) -> Field:
+    column = _column(view, name)
+    return Field(name, column.name, column.type)

@@ -1,0 +1,95 @@
+"""The data source `seglog` as PySpark sees it: thin classes over options, splits and views.
+
+Rules of PySpark 4.3 that shape it: the reader is pickled before `partitions()`, so it holds options alone and a
+split carries everything else; no splits become one partition without a value. `pushFilters` is not overridden:
+the pushed reader is cached with the DataFrame, and later scans of it lose rows (tests/spark/test_push_filters.py).
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+from seglog.spark.options import ReadOptions, parse_read_options
+from seglog.spark.schema import Field, ddl, default_projection, projection_of
+from seglog.storage.filesystem import LocalFileSystem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+NAME = "seglog"
+
+_settled = False
+
+
+def settle_worker() -> None:
+    """Once a process: takes what is imported by now out of the garbage collector's sight.
+
+    PySpark's daemon collects after every task; with numba and pandas loaded that is 50 ms a task, frozen it is 0.
+    """
+    global _settled
+    if not _settled:
+        gc.collect()
+        gc.freeze()
+        _settled = True
+
+
+class SeglogReader(DataSourceReader):
+    """Batch reader: plans on the driver, reads in the tasks."""
+
+    def __init__(self, options: ReadOptions, projection: tuple[Field, ...]) -> None:
+        self.options, self.projection = options, projection
+
+    def partitions(self) -> list[InputPartition]:
+        from seglog.spark.splits import plan_splits
+
+        return [InputPartition(split) for split in plan_splits(LocalFileSystem(), self.options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_split(partition, self.projection, self.options)
+
+
+def read_split(
+    partition: InputPartition, projection: tuple[Field, ...], options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition made of a split; a partition without value has none."""
+    from seglog.spark.views import split_batches
+
+    settle_worker()
+    if partition.value is not None:
+        yield from split_batches(LocalFileSystem(), partition.value, projection, options)
+
+
+class SeglogDataSource(DataSource):
+    """`spark.read.format("seglog")` and `spark.readStream.format("seglog")`."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.options = options
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        options = _relaxed(self.options)
+        return ddl(default_projection(options.view, options.columns, options.include_headers))
+
+    def reader(self, schema: StructType) -> SeglogReader:
+        options = parse_read_options(self.options)
+        return SeglogReader(options, projection_of(options.view, schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from seglog.spark.stream import SeglogStreamReader
+
+        options = parse_read_options(self.options, streaming=True)
+        return SeglogStreamReader(options, projection_of(options.view, schema))
+
+
+def _relaxed(options: MutableMapping[str, str]) -> ReadOptions:
+    """The options as far as they decide the schema: Spark asks before it says whether the query streams."""
+    ours = {key: options[key] for key in options if key.lower() in ("view", "columns", "includeheaders")}
+    return parse_read_options({"path": "-", **ours})

@@ -1,0 +1,181 @@
+"""The other views of a split: its batches, its segments, its findings; and the choice among all views.
+
+`findings` lists exactly what reading with `onCorrupt` skip leaves out, and torn tails: one row a damaged range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from seglog import layout
+from seglog.model import Compression
+from seglog.spark.arrow import decoded, record_batches, timestamp_types, timestamps
+from seglog.spark.options import ReadOptions
+from seglog.spark.reading import CHECKSUM, Batches, Damage, handle, walk_piece
+from seglog.spark.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS, Field, arrow_schema
+from seglog.spark.splits import Piece, Split
+from seglog.storage.filesystem import FileSystem
+
+_CODECS = np.array([*(codec.label for codec in Compression), "unknown", "unknown", "unknown"])
+
+
+def split_batches(
+    fs: FileSystem, split: Split, projection: Sequence[Field], options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a split in the view that the options name, as Arrow batches with the schema of `projection`."""
+    if options.view == RECORDS:
+        yield from record_batches(fs, split, projection, options)
+        return
+    schema = arrow_schema(projection)
+    for piece in split.pieces:
+        for columns in _VIEWS[options.view](fs, piece, options):
+            yield _arranged(columns, piece, projection, schema)
+
+
+def _arranged(
+    columns: Mapping[str, Any], piece: Piece, projection: Sequence[Field], schema: pa.Schema
+) -> pa.RecordBatch:
+    rows = len(next(iter(columns.values())))
+    place = {"topic": piece.topic, "partition": piece.partition, "segment": piece.path}
+    arrays = []
+    for wanted, target in zip(projection, schema, strict=True):
+        found = columns.get(wanted.column)
+        values = [place[wanted.column]] * rows if found is None else found
+        arrays.append(values.cast(target.type) if isinstance(values, pa.Array) else pa.array(values, type=target.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+# --- batches --------------------------------------------------------------------------------------------------
+
+
+def _batches(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Mapping[str, Any]]:
+    for step in walk_piece(fs, piece, options):
+        if isinstance(step, Batches) and len(step.batches):
+            yield _batch_columns(step.batches, valid=True)
+        elif isinstance(step, Damage):
+            handle(step, options)
+
+
+def _batch_columns(batches: np.ndarray, valid: bool) -> Mapping[str, Any]:
+    attributes, v2 = batches["attributes"], batches["magic"] >= 2
+    horizon = v2 & ((attributes & layout.DELETE_HORIZON_MASK) != 0)
+    no_time = batches["magic"] == 0
+    plain = {name: pa.array(np.ascontiguousarray(batches[column])) for name, column in _PLAIN.items()}
+    return {
+        **plain,
+        "magic": pa.array(batches["magic"].astype(np.int32)),
+        "count": pa.array(batches["count"], mask=~v2),
+        "codec": pa.array(_CODECS[attributes & layout.CODEC_MASK]),
+        "timestampType": pa.array(timestamp_types(batches)),
+        "maxTimestamp": _masked(timestamps(batches["max_timestamp"]), no_time),
+        "deleteHorizon": _masked(timestamps(batches["base_timestamp"]), ~horizon),
+        "isTransactional": pa.array(v2 & ((attributes & layout.TRANSACTIONAL_MASK) != 0)),
+        "isControl": pa.array(v2 & ((attributes & layout.CONTROL_MASK) != 0)),
+        "isValid": pa.array(np.full(len(batches), valid)),
+    }
+
+
+_PLAIN = {
+    "position": "position",
+    "size": "size",
+    "baseOffset": "base_offset",
+    "lastOffset": "last_offset",
+    "leaderEpoch": "leader_epoch",
+    "producerId": "producer_id",
+    "producerEpoch": "producer_epoch",
+    "baseSequence": "base_sequence",
+    "crc": "crc",
+}
+
+
+def _masked(array: pa.Array, hidden: np.ndarray) -> pa.Array:
+    import pyarrow.compute as compute
+
+    return compute.if_else(pa.array(hidden), pa.scalar(None, array.type), array)
+
+
+# --- segments -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Summary:
+    """What a segment held, added up batch by batch."""
+
+    piece: Piece
+    batches: int = 0
+    records: int = 0
+    has_legacy: bool = False
+    damaged: int = 0
+    next_offset: int = field(init=False)
+    valid_bytes: int = 0
+    max_timestamp: int = -1
+
+    def __post_init__(self) -> None:
+        self.next_offset = self.piece.base_offset
+
+    def add(self, batches: np.ndarray) -> None:
+        legacy = batches["magic"] < 2
+        self.batches += len(batches)
+        self.records += int(batches["count"][~legacy].sum(dtype=np.int64))
+        self.has_legacy = self.has_legacy or bool(legacy.any())
+        self.next_offset = int(batches["last_offset"][-1]) + 1
+        self.valid_bytes = int(batches["position"][-1]) + int(batches["size"][-1])
+        self.max_timestamp = max(self.max_timestamp, int(batches["max_timestamp"].max()))
+
+
+def _segments(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Mapping[str, Any]]:
+    summary = _Summary(piece)
+    for step in walk_piece(fs, piece, options):
+        if isinstance(step, Batches) and len(step.batches):
+            summary.add(step.batches)
+        elif isinstance(step, Damage):
+            summary.damaged += step.kind == CHECKSUM
+    stamp = np.array([summary.max_timestamp], dtype=np.int64)
+    yield {
+        "baseOffset": [piece.base_offset],
+        "nextOffset": [summary.next_offset],
+        "size": [piece.size],
+        "validBytes": [summary.valid_bytes],
+        "modified": timestamps(np.array([piece.modified_ms], dtype=np.int64)),
+        "isActive": [piece.active],
+        "batches": [summary.batches],
+        "records": [None if summary.has_legacy else summary.records],
+        "damagedBatches": [summary.damaged],
+        "maxTimestamp": _masked(timestamps(stamp), stamp < 0),
+        "hasOffsetIndex": [piece.indexes[0]],
+        "hasTimeIndex": [piece.indexes[1]],
+        "hasTransactionIndex": [piece.indexes[2]],
+    }
+
+
+# --- findings -------------------------------------------------------------------------------------------------
+
+
+def _findings(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Mapping[str, Any]]:
+    for step in walk_piece(fs, piece, options):
+        found = [step] if isinstance(step, Damage) else _undecoded(step, piece)
+        if found:
+            yield {
+                "position": [damage.position for damage in found],
+                "size": [damage.size for damage in found],
+                "firstOffset": [damage.first_offset for damage in found],
+                "lastOffset": [damage.last_offset for damage in found],
+                "kind": [damage.kind for damage in found],
+                "reason": [damage.reason for damage in found],
+            }
+
+
+def _undecoded(step: Batches, piece: Piece) -> list[Damage]:
+    return [part for part in decoded(step, piece) if isinstance(part, Damage)]
+
+
+_VIEWS: dict[str, Callable[[FileSystem, Piece, ReadOptions], Iterator[Mapping[str, Any]]]] = {
+    BATCHES: _batches,
+    SEGMENTS: _segments,
+    FINDINGS: _findings,
+}
