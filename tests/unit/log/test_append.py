@@ -1,0 +1,272 @@
+"""Appending: offsets, time, producers, transactions, rolling, flushing, and what a refusal leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seglog.clock import ManualClock
+from seglog.errors import (
+    AppendError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    InvalidTransactionStateError,
+    OutOfOrderSequenceError,
+    ProducerFencedError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+    RefusedError,
+    SeglogError,
+    UnexpectedAppendOffsetError,
+)
+from seglog.format.builder import BatchOptions, columns, columns_of, encode_all
+from seglog.log.log import Log
+from seglog.log.producers import ProducerIdentity
+from seglog.model import Compression, Isolation, Record, TimestampType
+from tests.support.naive import NaiveRecord, batch_v2
+from tests.support.open_logs import START_MS, opened_log
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with opened_log(tmp_path / "t-0") as opened:
+        yield opened
+
+
+def some(count: int, *, size: int = 10, start: int = START_MS) -> list[Record]:
+    return [Record(b"v" * size, b"k%d" % i, timestamp=start + i) for i in range(count)]
+
+
+# --- records --------------------------------------------------------------------------------------------
+
+
+def test_records_get_offsets_and_come_back(log: Log) -> None:
+    info = log.append(some(10), batch_records=3)
+    assert (info.first_offset, info.last_offset, info.batches, info.count) == (0, 9, 4, 10)
+    assert log.append(some(2)).first_offset == 10
+    assert [record.offset for record in log.records()] == list(range(12))
+    assert log.high_watermark == log.log_end_offset == 12
+
+
+def test_nothing_to_append_is_no_error(log: Log) -> None:
+    info = log.append([])
+    assert (info.first_offset, info.last_offset, info.count) == (0, -1, 0)
+    assert log.append_batches(b"").count == 0
+
+
+def test_records_without_timestamp_get_now(log: Log) -> None:
+    log.append([Record(b"a"), Record(b"b", timestamp=START_MS - 5), Record(b"c")])
+    assert [record.timestamp for record in log.records()] == [START_MS, START_MS - 5, START_MS]
+
+
+def test_append_time_never_goes_back(tmp_path: Path) -> None:
+    clock = ManualClock(START_MS)
+    kind = TimestampType.LOG_APPEND_TIME
+    with opened_log(tmp_path / "t-0", clock=clock, message_timestamp_type=kind) as log:
+        assert log.append(some(1, start=7)).log_append_time == START_MS
+        clock.advance(-1000)
+        assert log.append(some(1)).log_append_time == START_MS
+        clock.advance(1500)
+        sent = encode_all(columns_of(some(1)), 0, BatchOptions())
+        assert log.append_batches(sent).max_timestamp == START_MS + 500
+        assert [r.timestamp for r in log.records()] == [START_MS, START_MS, START_MS + 500]
+    clock.advance(-5000)
+    with opened_log(tmp_path / "t-0", clock=clock, message_timestamp_type=kind) as log:
+        assert log.append(some(1)).log_append_time == START_MS + 500
+
+
+BAD_ROWS = columns_of(some(3)).rows.copy()
+BAD_ROWS["value_position"][2] = 10_000
+REFUSED: dict[str, tuple[Any, dict[str, Any], type[SeglogError]]] = {
+    "a negative timestamp": ([*some(5000), Record(b"v", timestamp=-2)], {}, InvalidTimestampError),
+    "a timestamp too far ahead": ([*some(9), Record(b"v", timestamp=START_MS + 10**7)], {}, InvalidTimestampError),
+    "a null key": (
+        [*some(9), Record(b"v", timestamp=1)],
+        {"cleanup_policy": frozenset({"compact"})},
+        InvalidRecordError,
+    ),
+    "a record too large": ([*some(9), *some(1, size=2000)], {"max_message_bytes": 2000}, RecordTooLargeError),
+    "a record larger than a segment": (some(1, size=2000), {"segment_bytes": 1500}, RecordBatchTooLargeError),
+    "a row outside its buffer": (columns(columns_of(some(3)).arena, BAD_ROWS), {}, AppendError),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"),
+    # compressed, the records that are too large are small enough
+    [
+        (name, codec)
+        for name in REFUSED
+        for codec in (Compression.NONE, Compression.GZIP)
+        if not codec or "large" not in name
+    ],
+)
+def test_a_refused_append_writes_nothing_at_all(tmp_path: Path, name: str, codec: Compression) -> None:
+    records, config, error = REFUSED[name]
+    with opened_log(tmp_path / "t-0", **config) as log:
+        with pytest.raises(error):
+            log.append(records, codec=codec)
+        assert log.log_end_offset == 0
+        assert (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size == 0
+        assert log.append(some(1)).first_offset == 0
+
+
+def test_what_compression_cannot_make_small_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    import random
+
+    noise = random.Random(1).randbytes(3000)
+    with opened_log(tmp_path / "t-0", max_message_bytes=2000) as log:
+        with pytest.raises(RecordTooLargeError):
+            log.append([*some(500), Record(noise, timestamp=1)], codec=Compression.GZIP)
+        assert log.log_end_offset == 0
+        assert log.append(some(1, size=5000), codec=Compression.GZIP).count == 1
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_threads_give_the_same_log_as_none(tmp_path: Path, codec: Compression) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        for name, workers in (("a-0", None), ("b-0", pool)):
+            with opened_log(tmp_path / name) as log:
+                log.append(some(2000), codec=codec, pool=workers)
+    files = [(tmp_path / name / "00000000000000000000.log").read_bytes() for name in ("a-0", "b-0")]
+    assert files[0] == files[1]
+
+
+# --- producers ------------------------------------------------------------------------------------------
+
+
+def test_a_batch_sent_again_is_answered_with_its_first_offsets(log: Log) -> None:
+    first = ProducerIdentity(5, 0, base_sequence=0)
+    log.append(some(3), producer=first)
+    log.append(some(2), producer=ProducerIdentity(5))
+    again = log.append(some(3), producer=first)
+    assert (again.duplicate, again.first_offset, again.last_offset) == (True, 0, 2)
+    assert log.log_end_offset == 5
+
+
+def test_sequences_must_follow(log: Log) -> None:
+    log.append(some(3), producer=ProducerIdentity(5, 0, base_sequence=2**31 - 2))
+    log.append(some(1), producer=ProducerIdentity(5, 0, base_sequence=1))
+    for sequence in (1, 3, 0):
+        with pytest.raises(OutOfOrderSequenceError):
+            log.append(some(2), producer=ProducerIdentity(5, 0, base_sequence=sequence))
+    with pytest.raises(OutOfOrderSequenceError):
+        log.append(some(1), producer=ProducerIdentity(5, 1, base_sequence=2))
+    log.append(some(1), producer=ProducerIdentity(5, 1, base_sequence=0))
+    with pytest.raises(ProducerFencedError):
+        log.append(some(1), producer=ProducerIdentity(5, 0, base_sequence=2))
+    assert log.log_end_offset == 5
+
+
+def test_a_transaction_holds_back_committed_readers_until_its_marker(log: Log) -> None:
+    producer, other = ProducerIdentity(1, 0, transactional=True), ProducerIdentity(2, 0, transactional=True)
+    log.append(some(2), producer=producer)
+    log.append(some(3), producer=other)
+    assert log.last_stable_offset == 0
+    with pytest.raises(InvalidTransactionStateError):
+        log.append(some(1), producer=ProducerIdentity(1, 0))
+    log.append_end_txn_marker(producer, commit=False)
+    assert log.last_stable_offset == 2
+    log.append_end_txn_marker(other, commit=True, coordinator_epoch=4)
+    with pytest.raises(ProducerFencedError):
+        log.append_end_txn_marker(other, commit=True, coordinator_epoch=3)
+    committed = [record.offset for record in log.records(isolation=Isolation.READ_COMMITTED)]
+    assert (log.last_stable_offset, committed) == (7, [2, 3, 4])
+    assert [record.offset for record in log.records()] == [0, 1, 2, 3, 4]
+
+
+def test_a_followers_contradiction_is_not_written(tmp_path: Path) -> None:
+    one = [NaiveRecord(0, 0, None, b"v")]
+    with opened_log(tmp_path / "t-0") as log:
+        log.append_as_follower(batch_v2(0, one, attributes=0x10, producer=(3, 0, 0)), 0)
+        with pytest.raises(InvalidTransactionStateError):
+            log.append_as_follower(batch_v2(1, one, producer=(3, 0, 1)), 0)
+        size = log.segments.active.size
+        assert (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size == size
+        with pytest.raises(RefusedError, match="open the log again"):
+            log.append(some(1))
+        with pytest.raises(RefusedError, match="not closed cleanly"):
+            log.close()
+
+
+# --- follower -------------------------------------------------------------------------------------------
+
+
+def test_a_follower_keeps_offsets_epochs_and_the_high_watermark(log: Log) -> None:
+    one = [NaiveRecord(0, 0, None, b"v")]
+    log.append_as_follower(batch_v2(10, one, leader_epoch=2) + batch_v2(20, one, leader_epoch=3), 3)
+    assert (log.log_end_offset, log.high_watermark) == (21, 0)
+    assert [(e.epoch, e.start_offset) for e in log.leader_epochs.entries] == [(2, 10), (3, 20)]
+    assert list(log.records()) == []
+    assert log.update_high_watermark(99) == 21
+    assert [record.offset for record in log.records()] == [10, 20]
+    with pytest.raises(UnexpectedAppendOffsetError):
+        log.append_as_follower(batch_v2(20, one), 3)
+
+
+# --- rolling and flushing -------------------------------------------------------------------------------
+
+
+def test_segments_roll_by_size_and_keep_every_record(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0", segment_bytes=1000) as log:
+        log.append(some(200), batch_records=4)
+        assert all(segment.size <= 1000 for segment in log.segments)
+        assert len(log.segments) > 5
+        assert [record.offset for record in log.records(max_bytes=100)] == list(range(200))
+        bases = log.segments.base_offsets
+        names = {path.name for path in (tmp_path / "t-0").glob("*.snapshot")}
+        assert names == {f"{base:020d}.snapshot" for base in bases[1:]}
+
+
+def test_segments_roll_by_the_age_of_their_records(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0", segment_ms=100) as log:
+        log.append([Record(b"v", timestamp=START_MS + stamp) for stamp in (0, 60, 100, 101, 150, 202)], batch_records=1)
+        assert log.segments.base_offsets == [0, 3, 5]
+
+
+def test_segments_roll_when_an_index_is_full(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0", segment_index_bytes=36, index_interval_bytes=0) as log:
+        log.append(some(10), batch_records=1)
+        assert log.segments.base_offsets == [0, 3, 6, 9]
+        assert [record.offset for record in log.records()] == list(range(10))
+
+
+def test_an_index_without_room_for_an_entry_still_takes_batches(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0", segment_index_bytes=12, index_interval_bytes=0) as log:
+        log.append(some(3), batch_records=1)
+        assert [record.offset for record in log.records()] == [0, 1, 2]
+
+
+def test_rolling_an_empty_segment_keeps_it(log: Log) -> None:
+    assert log.roll().base_offset == 0
+    log.append(some(2))
+    assert log.roll().base_offset == 2
+    assert log.roll().base_offset == 2
+    assert log.recovery_point == 2
+
+
+def test_flushes_come_after_messages_and_after_time(tmp_path: Path) -> None:
+    clock = ManualClock(START_MS)
+    with opened_log(tmp_path / "t-0", clock=clock, flush_messages=10, flush_ms=1000) as log:
+        assert not log.append(some(9)).flushed
+        assert log.recovery_point == 0
+        assert log.append(some(1)).flushed
+        assert log.recovery_point == 10
+        assert not log.append(some(1)).flushed
+        clock.advance(1000)
+        assert log.append(some(1)).flushed
+        assert log.recovery_point == 12
+
+
+def test_a_closed_log_and_one_for_reading_take_nothing(tmp_path: Path) -> None:
+    log = opened_log(tmp_path / "t-0")
+    log.append(some(3))
+    log.close()
+    with pytest.raises(RefusedError, match="closed"):
+        log.append(some(1))
+    with opened_log(tmp_path / "t-0", writable=False) as reading, pytest.raises(RefusedError, match="reading"):
+        reading.roll()
