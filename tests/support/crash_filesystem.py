@@ -1,0 +1,486 @@
+"""A file system in memory whose power can be cut at every call, and which then forgets what was not synced.
+
+The model is stricter than ext4 and as strict as POSIX allows:
+
+- Contents: what `sync` returned for survives. Of the writes and truncations since, a prefix survives; the first
+  lost write may survive in part, or as zeros (the size reached the disk, the data did not).
+- Names: creations, renames and removals in a directory survive up to its last `sync_directory`, and a prefix of
+  those since. Syncing a file does not save its name. A rename is all or nothing, also between directories.
+
+`mutations` counts the calls that change something. `cut_at(n)` lets the n-th of them raise `PowerCut` before it
+happens (a write: after part of it), and every call after it too. `survivor(seed)` is a file system as the next
+boot finds it; `write_to` puts it on the real disk, for Kafka to look at.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from seglog.errors import RefusedError
+from seglog.storage.filesystem import READ_BYTES_LIMIT, FileStatus, OpenMode
+
+NOW_MS = 1_700_000_000_000
+
+
+class PowerCut(BaseException):
+    """The machine is off. Not an Exception: nothing in the engine may catch it and go on."""
+
+
+@dataclass(eq=False)
+class _Node:
+    """A file: contents now, contents on stable storage, and the changes between them."""
+
+    inode: int
+    content: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+    pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # (position, data) or (size, None)
+    modified_ms: int = NOW_MS
+    mode: int = 0o644
+
+    def change(self, position: int, data: bytes | None) -> None:
+        self.pending.append((position, data))
+        _apply(self.content, position, data)
+        self.modified_ms = NOW_MS
+
+    def sync(self) -> None:
+        self.durable, self.pending = bytes(self.content), []
+
+    def after_crash(self, chance: random.Random) -> bytes:
+        content = bytearray(self.durable)
+        kept = chance.randint(0, len(self.pending))
+        for position, data in self.pending[:kept]:
+            _apply(content, position, data)
+        if kept < len(self.pending):
+            position, data = self.pending[kept]
+            outcome = chance.randrange(3)
+            if data is not None and outcome == 1:
+                _apply(content, position, data[: chance.randint(0, len(data))])
+            elif data is not None and outcome == 2:
+                _apply(content, position, bytes(len(data)))
+        return bytes(content)
+
+
+def _apply(content: bytearray, position: int, data: bytes | None) -> None:
+    if data is None:
+        del content[position:]
+        content.extend(bytes(max(0, position - len(content))))
+    else:
+        content.extend(bytes(max(0, position - len(content))))
+        content[position : position + len(data)] = data
+
+
+@dataclass(eq=False)
+class _Directory:
+    """Names now, names on stable storage, and the changes between them: (name, entry or None), grouped in steps."""
+
+    entries: dict[str, _Node | _Directory] = field(default_factory=dict)
+    durable: dict[str, _Node | _Directory] = field(default_factory=dict)
+    pending: list[_Step] = field(default_factory=list)
+    modified_ms: int = NOW_MS
+
+
+@dataclass(eq=False)
+class _Step:
+    """Changes of names that happen together; `decides` is the directory whose journal says whether they happened."""
+
+    decides: _Directory
+    changes: list[tuple[_Directory, str, _Node | _Directory | None]]
+
+
+class MemoryFile:
+    """An open file of `CrashFileSystem`."""
+
+    def __init__(self, owner: CrashFileSystem, path: Path, node: _Node, writable: bool) -> None:
+        self.path, self._owner, self._node, self._writable = path, owner, node, writable
+
+    def size(self) -> int:
+        self._owner.check_power()
+        return len(self._node.content)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self._owner.check_power()
+        return bytes(self._node.content[position : position + size])
+
+    def read_into(self, position: int, buffer: Any) -> int:
+        self._owner.check_power()
+        view = memoryview(buffer).cast("B")
+        data = self._node.content[position : position + len(view)]
+        view[: len(data)] = data
+        return len(data)
+
+    def write_at(self, position: int, data: Any) -> None:
+        self._require_writable()
+        raw = bytes(memoryview(data).cast("B")) if memoryview(data).nbytes else b""
+        room = self._owner.take_space(max(0, position + len(raw) - len(self._node.content)), len(raw))
+        kept = self._owner.mutate(f"write {self.path.name} {position}+{len(raw)}", len(raw))
+        self._node.change(position, raw[: min(kept, room)])
+        if kept < len(raw):
+            raise PowerCut(f"in the middle of a write to {self.path.name}")
+        if room < len(raw):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+
+    def truncate(self, size: int) -> None:
+        self._require_writable()
+        self._owner.mutate(f"truncate {self.path.name} to {size}")
+        self._node.change(size, None)
+
+    def sync(self) -> None:
+        self._owner.mutate(f"sync {self.path.name}")
+        self._node.sync()
+
+    def advise_dropped(self, position: int, size: int) -> None:
+        self._owner.check_power()
+
+    def fileno(self) -> int:
+        raise OSError(errno.ENOTSUP, "a file in memory has no descriptor", str(self.path))
+
+    def close(self) -> None:
+        """Closing saves nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _require_writable(self) -> None:
+        if not self._writable:
+            raise OSError(errno.EBADF, "the file is open for reading", str(self.path))
+
+
+class CrashFileSystem:
+    """See the module. Paths are absolute; the root directory exists."""
+
+    def __init__(self) -> None:
+        self._root = _Directory()
+        self._inodes = 0
+        self.mutations = 0
+        self.trace: list[str] = []  # one line a mutation, for messages of failing tests
+        self._cut_at: int | None = None
+        self._cut_fraction = 0.0
+        self._off = False
+        self._space: int | None = None
+
+    # --- what tests do ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, *folders: Path) -> CrashFileSystem:
+        """A file system that holds these real directories, at their own paths and on stable storage."""
+        fs = cls()
+        for folder in folders:
+            fs._directory_of(folder / "x", create=True)
+            for path in sorted(folder.rglob("*")):
+                parent = fs._directory_of(path, create=True)
+                if path.is_dir():
+                    parent.entries[path.name] = _Directory()
+                else:
+                    node = fs._new_node(path.read_bytes())
+                    node.modified_ms = path.stat().st_mtime_ns // 1_000_000
+                    parent.entries[path.name] = node
+        fs.sync_all()
+        return fs
+
+    def cut_at(self, mutation: int, fraction: float = 0.0) -> None:
+        """Cuts the power at the `mutation`-th change from now (0: the next); a write keeps `fraction` of it."""
+        self._cut_at, self._cut_fraction = self.mutations + mutation, fraction
+
+    def fill_disk_after(self, size: int) -> None:
+        """Lets writes that need more than `size` further bytes fail with ENOSPC, half written."""
+        self._space = size
+
+    def empty_disk(self) -> None:
+        """Gives room again."""
+        self._space = None
+
+    def survivor(self, seed: int) -> CrashFileSystem:
+        """The file system as a boot after a power cut finds it; the seed chooses what was lucky."""
+        chance = random.Random(seed)
+        fs = CrashFileSystem()
+        nodes: dict[int, _Node] = {}
+        names = _names_after_crash(self._root, chance)
+        fs._root = fs._copied(self._root, names, nodes, chance)
+        fs.sync_all()
+        return fs
+
+    def sync_all(self) -> None:
+        """Makes everything durable."""
+        for directory in _directories(self._root):
+            directory.durable, directory.pending = dict(directory.entries), []
+            for entry in directory.entries.values():
+                if isinstance(entry, _Node):
+                    entry.sync()
+
+    def write_to(self, target: Path, folder: Path) -> None:
+        """Copies `folder` of this file system to the real directory `target`."""
+        directory = self._find(folder)
+        assert isinstance(directory, _Directory)
+        target.mkdir(parents=True, exist_ok=True)
+        for name, entry in directory.entries.items():
+            if isinstance(entry, _Directory):
+                self.write_to(target / name, folder / name)
+            else:
+                (target / name).write_bytes(entry.content)
+                os.utime(target / name, ns=(entry.modified_ms * 1_000_000,) * 2)
+
+    def contents(self, folder: Path) -> dict[str, bytes]:
+        """Path below `folder` → bytes, of every file."""
+        found = {}
+        for name, entry in self._directory(folder).entries.items():
+            if isinstance(entry, _Directory):
+                found |= {f"{name}/{below}": data for below, data in self.contents(folder / name).items()}
+            else:
+                found[name] = bytes(entry.content)
+        return found
+
+    # --- power and space ----------------------------------------------------------------------------------------
+
+    def check_power(self) -> None:
+        if self._off:
+            raise PowerCut("the power is off")
+
+    def mutate(self, what: str, size: int = 0) -> int:
+        """Counts a change; returns how many of `size` bytes happen. Raises at the moment of the cut."""
+        self.check_power()
+        self.trace.append(what)
+        number = self.mutations
+        self.mutations += 1
+        if self._cut_at is not None and number >= self._cut_at:
+            self._off = True
+            if size and self._cut_fraction > 0:
+                return int(size * self._cut_fraction) if self._cut_fraction < 1 else size - 1
+            raise PowerCut(what)
+        return size
+
+    def take_space(self, growth: int, size: int) -> int:
+        """How many of a write's `size` bytes the disk takes when the file grows by `growth`."""
+        if self._space is None or growth <= self._space:
+            if self._space is not None:
+                self._space -= growth
+            return size
+        room = size - (growth - self._space)
+        self._space = 0
+        return max(0, room)
+
+    # --- FileSystem -----------------------------------------------------------------------------------------------
+
+    def open(self, path: Path, mode: OpenMode) -> MemoryFile:
+        self.check_power()
+        entry = self._find(path)
+        if isinstance(entry, _Directory):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if entry is None:
+            if mode in ("r", "r+"):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            directory = self._directory_of(path)
+            self.mutate(f"create {path.name}")
+            entry = self._new_node()
+            self._step(directory, (directory, path.name, entry))
+        elif mode == "create_new":
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        elif mode == "create" and entry.content:
+            self.mutate(f"empty {path.name}")
+            entry.change(0, None)
+        return MemoryFile(self, path, entry, mode != "r")
+
+    def status(self, path: Path) -> FileStatus | None:
+        self.check_power()
+        entry = self._find(path)
+        if entry is None:
+            return None
+        is_directory = isinstance(entry, _Directory)
+        size = 0 if isinstance(entry, _Directory) else len(entry.content)
+        inode = id(entry) if isinstance(entry, _Directory) else entry.inode
+        kind = (stat.S_IFDIR | 0o755) if isinstance(entry, _Directory) else (stat.S_IFREG | entry.mode)
+        at = entry.modified_ms
+        return FileStatus(size, at, at * 1_000_000, inode, 1, kind, os.getuid(), os.getgid(), size, is_directory)
+
+    def list(self, directory: Path) -> list[str]:
+        self.check_power()
+        return sorted(self._directory(directory).entries)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.check_power()
+        origin, goal = self._directory_of(source), self._directory_of(target)
+        entry = origin.entries.get(source.name)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(source))
+        self.mutate(f"rename {source.name} to {target.name}")
+        if source != target:
+            self._step(goal, (origin, source.name, None), (goal, target.name, entry))
+
+    def remove(self, path: Path) -> None:
+        self.check_power()
+        directory = self._directory_of(path)
+        if not isinstance(directory.entries.get(path.name), _Node):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        self.mutate(f"remove {path.name}")
+        self._step(directory, (directory, path.name, None))
+
+    def make_directory(self, path: Path, parents: bool = False) -> None:
+        self.check_power()
+        if parents and path.parent != path:
+            if isinstance(self._find(path), _Directory):
+                return
+            self.make_directory(path.parent, parents=True)
+        directory = self._directory_of(path)
+        if path.name in directory.entries:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        self.mutate(f"make directory {path.name}")
+        self._step(directory, (directory, path.name, _Directory()))
+
+    def remove_directory(self, path: Path) -> None:
+        self.check_power()
+        if self._directory(path).entries:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
+        directory = self._directory_of(path)
+        self.mutate(f"remove directory {path.name}")
+        self._step(directory, (directory, path.name, None))
+
+    def sync_directory(self, path: Path) -> None:
+        self.check_power()
+        directory = self._directory(path)
+        self.mutate(f"sync directory {path.name}")
+        for step in directory.pending:
+            for owner, name, entry in step.changes:
+                _set(owner.durable, name, entry)
+                if owner is not directory and step in owner.pending:
+                    owner.pending.remove(step)
+        directory.pending = []
+
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        self.check_power()
+        self.mutate(f"set time of {path.name}")
+        self._existing(path).modified_ms = modified_ms
+
+    def copy_attributes(self, source: Path, target: Path) -> None:
+        self.check_power()
+        self.mutate(f"copy attributes to {target.name}")
+        origin, goal = self._existing(source), self._existing(target)
+        goal.modified_ms = origin.modified_ms
+        if isinstance(origin, _Node) and isinstance(goal, _Node):
+            goal.mode = origin.mode
+
+    def free_bytes(self, path: Path) -> int:
+        self.check_power()
+        return 1 << 40 if self._space is None else self._space
+
+    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
+        with self.open(path, "r") as file:
+            if file.size() > limit:
+                raise RefusedError(f"{path}: {file.size()} bytes are more than the {limit} that are read at once")
+            return file.read_at(0, file.size())
+
+    def link(self, source: Path, target: Path) -> None:
+        self.check_power()
+        entry, directory = self._existing(source), self._directory_of(target)
+        if target.name in directory.entries:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+        self.mutate(f"link {source.name} as {target.name}")
+        self._step(directory, (directory, target.name, entry))
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _new_node(self, content: bytes = b"") -> _Node:
+        self._inodes += 1
+        return _Node(self._inodes, bytearray(content))
+
+    def _step(self, decides: _Directory, *changes: tuple[_Directory, str, _Node | _Directory | None]) -> None:
+        step = _Step(decides, list(changes))
+        for owner in {id(change[0]): change[0] for change in changes}.values():
+            owner.pending.append(step)
+        for owner, name, entry in changes:
+            _set(owner.entries, name, entry)
+
+    def _find(self, path: Path) -> _Node | _Directory | None:
+        entry: _Node | _Directory | None = self._root
+        for part in path.parts[1:]:
+            if not isinstance(entry, _Directory):
+                return None
+            entry = entry.entries.get(part)
+        return entry
+
+    def _existing(self, path: Path) -> _Node | _Directory:
+        entry = self._find(path)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return entry
+
+    def _directory(self, path: Path) -> _Directory:
+        entry = self._existing(path)
+        if not isinstance(entry, _Directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        return entry
+
+    def _directory_of(self, path: Path, create: bool = False) -> _Directory:
+        directory = self._root
+        for part in path.parts[1:-1]:
+            entry = directory.entries.get(part)
+            if entry is None and create:
+                entry = directory.entries[part] = _Directory()
+            if not isinstance(entry, _Directory):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
+            directory = entry
+        return directory
+
+    def _copied(
+        self,
+        source: _Directory,
+        names: dict[int, dict[str, _Node | _Directory]],
+        nodes: dict[int, _Node],
+        chance: random.Random,
+    ) -> _Directory:
+        copy = _Directory(modified_ms=source.modified_ms)
+        for name, entry in sorted(names[id(source)].items()):
+            if isinstance(entry, _Directory):
+                copy.entries[name] = self._copied(entry, names, nodes, chance)
+            else:
+                if id(entry) not in nodes:
+                    node = self._new_node(entry.after_crash(chance))
+                    node.modified_ms, node.mode = entry.modified_ms, entry.mode
+                    nodes[id(entry)] = node
+                copy.entries[name] = nodes[id(entry)]
+        return copy
+
+
+def _set(names: dict[str, _Node | _Directory], name: str, entry: _Node | _Directory | None) -> None:
+    if entry is None:
+        names.pop(name, None)
+    else:
+        names[name] = entry
+
+
+def _directories(root: _Directory) -> Iterator[_Directory]:
+    """Every directory that is or was reachable."""
+    seen: dict[int, _Directory] = {}
+    waiting = [root]
+    while waiting:
+        directory = waiting.pop()
+        if id(directory) in seen:
+            continue
+        seen[id(directory)] = directory
+        yield directory
+        for entry in (*directory.entries.values(), *directory.durable.values()):
+            if isinstance(entry, _Directory):
+                waiting.append(entry)
+
+
+def _names_after_crash(root: _Directory, chance: random.Random) -> dict[int, dict[str, _Node | _Directory]]:
+    """Directory → names after the crash: what was durable, and a prefix of the steps of each directory since."""
+    directories = list(_directories(root))
+    names = {id(directory): dict(directory.durable) for directory in directories}
+    for directory in directories:
+        own = [step for step in directory.pending if step.decides is directory]
+        for step in own[: chance.randint(0, len(own))]:
+            for owner, name, entry in step.changes:
+                _set(names.setdefault(id(owner), {}), name, entry)
+    return names
