@@ -1,0 +1,133 @@
+"""Reading by offset: spans, bounds, isolation, and readers beside a writer."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from seglog.errors import CorruptRecordError, OffsetOutOfRangeError
+from seglog.log.log import Log
+from seglog.log.producers import ProducerIdentity
+from seglog.model import Compression, Isolation, Record
+from tests.support.open_logs import START_MS, opened_log
+
+
+def filled(directory: Path, count: int = 60, **config: object) -> Log:
+    log = opened_log(directory, index_interval_bytes=100, **config)
+    records = [Record(b"value %d" % i, timestamp=START_MS + i) for i in range(count)]
+    log.append(records, batch_records=4)
+    return log
+
+
+def test_a_read_starts_at_the_batch_and_gives_the_records_from_the_offset(tmp_path: Path) -> None:
+    with filled(tmp_path / "t-0") as log:
+        fetched = log.read(6, 1 << 20)
+        assert int(fetched.batches["base_offset"][0]) == 4
+        assert [record.offset for record in fetched.records()][:3] == [6, 7, 8]
+        assert fetched.next_offset == 60
+
+
+def test_the_first_batch_comes_whole_unless_that_is_not_wanted(tmp_path: Path) -> None:
+    with filled(tmp_path / "t-0") as log:
+        fetched = log.read(6, 10)
+        assert len(fetched.batches) == 1
+        assert not fetched.first_batch_incomplete
+        cut = log.read(6, 10, min_one_message=False)
+        assert (cut.size, len(cut.batches), cut.first_batch_incomplete, cut.next_offset) == (10, 0, True, 6)
+        assert log.read(6, 0, min_one_message=False).size == 0
+
+
+def test_out_of_range_names_the_valid_range(tmp_path: Path) -> None:
+    with filled(tmp_path / "t-0") as log:
+        log.increment_log_start_offset(10)
+        for offset in (-1, 9, 61):
+            with pytest.raises(OffsetOutOfRangeError) as caught:
+                log.read(offset, 100)
+            assert (caught.value.log_start_offset, caught.value.log_end_offset) == (10, 60)
+        assert log.read(60, 100).size == 0
+        assert next(log.records()).offset == 10
+
+
+def test_the_high_watermark_bounds_readers_but_not_replicas(tmp_path: Path) -> None:
+    filled(tmp_path / "t-0", segment_bytes=700).close()
+    with opened_log(tmp_path / "t-0", writable=False, high_watermark=22) as log:
+        # the batch of offsets 20 to 23 ends behind the watermark, so it is not shown
+        assert [record.offset for record in log.records()] == list(range(20))
+        assert log.read(22, 100).size == 0
+        assert log.read(30, 100).size == 0
+        assert log.read(30, 100, None).size > 0
+        assert len(list(log.records(isolation=None))) == 60
+
+
+def test_read_committed_skips_aborted_batches_wherever_the_read_begins(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0", segment_bytes=400, index_interval_bytes=0) as log:
+        good, bad = (ProducerIdentity(i, 0, transactional=True) for i in (1, 2))
+        for _ in range(6):
+            for producer in (good, bad):
+                log.append([Record(b"%d" % producer.producer_id, timestamp=1)] * 2, producer=producer)
+            log.append_end_txn_marker(good, commit=True)
+            log.append_end_txn_marker(bad, commit=False)
+        log.append([Record(b"open", timestamp=1)], producer=good)
+        committed = [r.offset for r in log.records(isolation=Isolation.READ_COMMITTED)]
+        assert committed == [6 * i + j for i in range(6) for j in (0, 1)]
+        for offset in range(log.log_end_offset):
+            found = [r.offset for r in log.records(offset, Isolation.READ_COMMITTED, max_bytes=150)]
+            assert found == [o for o in committed if o >= offset]
+
+
+def test_a_wrong_checksum_is_an_error_with_place_and_offsets(tmp_path: Path) -> None:
+    filled(tmp_path / "t-0").close()
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    with opened_log(tmp_path / "t-0", writable=False) as log:
+        batch = log.read(8, 1).batches[0]
+        data[int(batch["position"]) + 70] ^= 1
+        path.write_bytes(data)
+        assert len(list(log.read(0, 1).records())) == 4
+        with pytest.raises(CorruptRecordError) as caught:
+            list(log.read(8, 1).records())
+        assert (caught.value.position, caught.value.first_offset) == (int(batch["position"]), 8)
+
+
+def test_a_result_stays_readable_when_its_segment_is_deleted(tmp_path: Path) -> None:
+    with filled(tmp_path / "t-0", segment_bytes=700) as log:
+        fetched = log.read(0, 1 << 20)
+        view = log.view
+        log.delete_segments(log.segments.snapshot()[:2], "for the test")
+        assert log.log_start_offset == log.segments.first.base_offset > 0
+        assert [record.offset for record in fetched.records()][:4] == [0, 1, 2, 3]
+        assert view.log_start_offset == 0
+        with pytest.raises(OffsetOutOfRangeError):
+            log.read(0, 100)
+        log.delete_segments(log.segments.snapshot(), "all of them")
+        assert (log.log_start_offset, log.log_end_offset) == (60, 60)
+        assert log.append([Record(b"on", timestamp=1)]).first_offset == 60
+
+
+def test_readers_see_whole_appends_in_order_beside_a_writer(tmp_path: Path) -> None:
+    problems: list[str] = []
+    with opened_log(tmp_path / "t-0", segment_bytes=5000, index_interval_bytes=50) as log:
+        done = threading.Event()
+
+        def read() -> None:
+            while not done.is_set():
+                view_end = log.log_end_offset
+                offsets = [record.offset for record in log.records(max(0, view_end - 50), max_bytes=500)]
+                if offsets != list(range(offsets[0], offsets[-1] + 1) if offsets else []):
+                    problems.append(f"{offsets}")
+                if view_end and (not offsets or offsets[-1] < view_end - 1):
+                    problems.append(f"{view_end} was the log end, but {offsets[-1:]} was the last one read")
+                log.offset_for_timestamp(START_MS + view_end // 2)
+
+        readers = [threading.Thread(target=read) for _ in range(2)]
+        for reader in readers:
+            reader.start()
+        for i in range(150):
+            records = [Record(b"v" * 20, timestamp=START_MS + i) for _ in range(7)]
+            log.append(records, batch_records=3, codec=Compression(i % 2))
+        done.set()
+        for reader in readers:
+            reader.join()
+    assert problems == []
