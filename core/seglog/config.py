@@ -10,6 +10,7 @@ that a broker refuses but a log can have (`segment.bytes` under 1 MiB) is taken,
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -344,3 +345,44 @@ KEYS: tuple[Key, ...] = (
         _boolean,
     ),
 )
+
+_BY_NAME = {name: key for key in KEYS for name in key.names}
+
+
+def key_named(name: str) -> Key:
+    """The key that is known by `name`, its own or a broker's synonym; ConfigError with the nearest one if none."""
+    found = _BY_NAME.get(name)
+    if found is None:
+        nearest = difflib.get_close_matches(name, _BY_NAME, n=1)
+        hint = f"; is {nearest[0]} meant?" if nearest else ""
+        raise ConfigError(f"there is no configuration key {name[:64]!r}{hint}")
+    return found
+
+
+def text_of(value: object) -> str:
+    """A value as Kafka writes it: `true`, `compact,delete`, `1048576`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return ",".join(sorted(map(str, value)) if isinstance(value, (set, frozenset)) else map(str, value))
+    return str(value)
+
+
+def _read_mapping(owner: type[Any], values: Mapping[str, object], warnings: list[str] | None) -> dict[str, Any]:
+    """Field → value for the keys of `owner` in `values`; of several names of a key the strongest counts."""
+    for name in values:
+        if key_named(name).owner is not owner:
+            raise ConfigError(f"{name} is no key of {owner.__name__}")
+    found: dict[str, Any] = {}
+    for key in KEYS:
+        name = next((name for name in key.names if name in values), None)
+        if name is None:
+            continue
+        try:
+            value = found[key.field] = key.parse(text_of(values[name]), name)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        warning = key.warning(value)
+        if warning is not None and warnings is not None:
+            warnings.append(warning)
+    return found

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
+from seglog.cleaner.options import CleanerOptions
 from seglog.errors import CorruptRecordError, InvalidRecordError
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.compression import DecompressionError, decompress, decompress_into
@@ -42,16 +43,19 @@ class Part:
     records: Records | None = None
 
 
-def read_chunks(segment: LogSegment, start: int, chunk_bytes: int) -> Iterator[Chunk]:
-    """The chunks of a segment from byte `start`; each keeps its memory. CorruptRecordError where they break off."""
+def read_chunks(segment: LogSegment, start: int, options: CleanerOptions) -> Iterator[Chunk]:
+    """The chunks of a segment from byte `start`, valid for `options.chunks_ahead` steps and the one after.
+
+    CorruptRecordError where they break off.
+    """
     scan = SegmentScan(
         segment.fs,
         segment.path,
         start,
         segment.size,
-        chunk_bytes=chunk_bytes,
+        chunk_bytes=options.chunk_bytes,
         max_batch_bytes=layout.INT32_MAX,
-        reuse=False,
+        buffers=1 if options.jobs == 1 else options.chunks_ahead + 2,
     )
     position = start
     last_offset = None

@@ -159,7 +159,7 @@ def _copy_group(
     stats: CleanerStats,
     pool: Executor | None,
 ) -> None:
-    for filtered in in_order(pool, filter_.filter_chunk, filter_.tasks(group), round_.options.jobs + 2):
+    for filtered in in_order(pool, filter_.filter_chunk, filter_.tasks(group), round_.options.chunks_ahead):
         _write(filtered, output, stats)
 
 
@@ -193,7 +193,7 @@ def _remaining_transactional(round_: CleaningRound, indexing: OffsetIndexing, po
     filter_ = RecordFilter(round_, indexing, scout, recompress=False)
     remaining: set[int] = set()
     for group in round_.groups:
-        for filtered in in_order(pool, filter_.filter_chunk, filter_.tasks(group), round_.options.jobs + 2):
+        for filtered in in_order(pool, filter_.filter_chunk, filter_.tasks(group), round_.options.chunks_ahead):
             for batches, _ in filtered.pieces:
                 kind = batches["attributes"] & (layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK)
                 remaining.update(batches["base_offset"][kind == layout.TRANSACTIONAL_MASK].tolist())

@@ -81,7 +81,7 @@ class _Passes:
             self._map.begin_pass(ordinal)
         unsettled: tuple[int, int, int] | None = None
         chunks = self._first_chunks() if self._first_pass else self._later_chunks(number, position)
-        for opened in in_order(self._pool, self._open, chunks, self._round.options.jobs + 2):
+        for opened in in_order(self._pool, self._open, chunks, self._round.options.chunks_ahead):
             before = (opened.segment_number, opened.chunk.position, self._map.next_ordinal)
             with self._stats.phase("map"):
                 self._put(opened)
@@ -107,13 +107,13 @@ class _Passes:
             collect_aborted(round_.segments, first, round_.log_start_offset, round_.first_uncleanable_offset)
         )
         for number, segment in enumerate(self._segments):
-            for chunk in read_chunks(segment, round_.start_position(segment), round_.options.chunk_bytes):
+            for chunk in read_chunks(segment, round_.start_position(segment), round_.options):
                 yield number, chunk, self._aborted_batches(chunk, tracker)
 
     def _later_chunks(self, number: int, position: int) -> Iterator[tuple[int, Chunk, np.ndarray]]:
         for i, segment in enumerate(self._segments[number:], start=number):
             start = position if i == number else self._round.start_position(segment)
-            for chunk in read_chunks(segment, start, self._round.options.chunk_bytes):
+            for chunk in read_chunks(segment, start, self._round.options):
                 yield i, chunk, np.isin(chunk.batches["base_offset"], self._aborted)
 
     def _aborted_batches(self, chunk: Chunk, tracker: TransactionTracker) -> np.ndarray:
@@ -164,7 +164,7 @@ class _Passes:
         ordinals = np.zeros(2, dtype=np.int64)
         settings = filter_settings(self._round, self._indexing, compressed=False)
         for segment in self._round.segments_before_dirty:
-            for chunk in read_chunks(segment, 0, self._round.options.chunk_bytes):
+            for chunk in read_chunks(segment, 0, self._round.options):
                 if chunk.batches[0]["base_offset"] >= self._round.first_mapped_offset:
                     return
                 check_chunk(chunk)

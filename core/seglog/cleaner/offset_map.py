@@ -177,7 +177,9 @@ class OffsetMap:
     # --- slots ---------------------------------------------------------------------------------------------
 
     def _allocate(self, count: int) -> None:
-        self.slots = np.zeros(count * kernels.SLOT_BYTES, dtype=np.uint8)
+        # not np.zeros: memory of np.empty may lie in huge pages, which random access needs
+        self.slots = np.empty(count * kernels.SLOT_BYTES, dtype=np.uint8)
+        self.slots[:] = 0
         self._settings[kernels.SLOTS] = count
         largest = count == self._most_slots
         self._settings[kernels.GROW_AT] = self._limit if largest else int(count * _LOAD_WHILE_GROWING)

@@ -94,7 +94,7 @@ class RecordFilter:
                 collect_aborted(round_.segments, number, round_.log_start_offset, bound)
             )
             modified_ms = segment.modified_ms
-            for chunk in read_chunks(segment, 0, round_.options.chunk_bytes):
+            for chunk in read_chunks(segment, 0, round_.options):
                 yield self._task(chunk, modified_ms)
 
     def _task(self, chunk: Chunk, modified_ms: int) -> ChunkTask:

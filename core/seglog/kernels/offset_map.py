@@ -75,6 +75,7 @@ VERSION = 8  # 0: by offset, 1: by timestamp, 2: by header
 SETTINGS_SLOTS = 9
 
 BLOCK_RECORDS = 64
+AHEAD = 24  # slots whose keys are asked for before they are moved
 BLOCK_ROW_BYTES = 48  # hash, key position, key size, ordinal, version, presence
 BLOCK_BYTES = BLOCK_RECORDS * BLOCK_ROW_BYTES
 
@@ -159,16 +160,18 @@ def _add_version(block: np.ndarray, n: int, version: int, present: int) -> None:
 
 
 @inlined
-def _wanted(ordinal: int, key_size: int, offset: int, settings: np.ndarray, settled: np.ndarray) -> bool:
+def _wanted(
+    ordinal: int, key_size: int, offset: int, first_dirty: int, tracking: bool, settled: np.ndarray
+) -> bool:
     """Whether a record goes into the map; one that never does counts as settled."""
-    if settings[6] != 0:
+    if tracking:
         if get_bit(settled, ordinal) != 0:
             return False
-        if key_size < 0 or offset < settings[5]:
+        if key_size < 0 or offset < first_dirty:
             set_bit(settled, ordinal)
             return False
         return True
-    return key_size >= 0 and offset >= settings[5]
+    return key_size >= 0 and offset >= first_dirty
 
 
 @kernel
@@ -195,6 +198,8 @@ def _gather(
     slot_count = settings[0]
     mask = settings[7]
     version = settings[8]
+    first_dirty = settings[5]
+    tracking = settings[6] != 0
     while i < len(batches) and n < BLOCK_RECORDS:
         end = ends[i]
         row = batches[i]
@@ -215,7 +220,7 @@ def _gather(
             if status != RECORDS_VALID:
                 state[3] = i
                 return status
-            if _wanted(ordinal, key_size, base_offset + offset_delta, settings, settled):
+            if _wanted(ordinal, key_size, base_offset + offset_delta, first_dirty, tracking, settled):
                 key_hash = hash_key(arena, key_position, key_size, seeds) & mask
                 prefetch(slots, SLOT_BYTES * multiply_high(key_hash, slot_count))
                 _add_row(block, n, key_hash, key_position, key_size, ordinal)
@@ -263,7 +268,7 @@ def _gather_rows(
     while i < len(rows) and n < BLOCK_RECORDS:
         row = rows[i]
         key_size = np.int64(row["key_size"])
-        if _wanted(ordinal, key_size, row["offset"], settings, settled):
+        if _wanted(ordinal, key_size, row["offset"], settings[5], settings[6] != 0, settled):
             key_position = np.int64(row["key_position"])
             key_hash = hash_key(arena, key_position, key_size, seeds) & settings[7]
             prefetch(slots, SLOT_BYTES * multiply_high(key_hash, settings[0]))
@@ -311,6 +316,7 @@ def _put_block(
     versioned = settings[8] != 0
     overhead = np.int64(16 if versioned else 4)
     tracking = settings[6] != 0
+    entry_limit = min(settings[1], settings[2])
     for k in range(state[7], state[6]):
         at = k * BLOCK_ROW_BYTES
         key_hash = load_int64(block, at)
@@ -338,19 +344,16 @@ def _put_block(
             entries = state[0]
             used = state[1]
             behind = used + _key_bytes(key_size, overhead)
-            if entries >= settings[1] or (behind > settings[4] and entries > 0):
-                if not tracking:
-                    state[7] = k
-                    return INDEX_FULL
-                state[8] = 1
-                state[9] += 1
-                continue
-            if entries >= settings[2]:
+            if entries >= entry_limit or behind > settings[3]:
+                if entries >= settings[1] or (behind > settings[4] and entries > 0):
+                    if not tracking:
+                        state[7] = k
+                        return INDEX_FULL
+                    state[8] = 1
+                    state[9] += 1
+                    continue
                 state[7] = k
-                return INDEX_GROW
-            if behind > settings[3]:
-                state[7] = k
-                return INDEX_STORE
+                return INDEX_GROW if entries >= settings[2] else INDEX_STORE
             store_int32(store, used, key_size)
             if versioned:
                 store_int64(store, used + 4, load_int64(block, at + 32))
@@ -441,8 +444,12 @@ def rehash(
     seeds: np.ndarray,
     mask: int,
 ) -> None:
-    """Moves every slot into `larger` (zeros before)."""
+    """Moves every slot into `larger` (zeros before). Both are filled in the order of hashes, so only keys are far."""
     for i in range(slot_count):
+        if i + AHEAD < slot_count:
+            ahead = load_int64(slots, SLOT_BYTES * (i + AHEAD))
+            if ahead != 0:
+                prefetch(store, ((ahead >> 24) - 1) * 4)
         word = load_int64(slots, SLOT_BYTES * i)
         if word != 0:
             q = ((word >> 24) - 1) * 4

@@ -8,6 +8,7 @@ where Kafka's iterator would, and `end` says where and why.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -63,7 +64,7 @@ class SegmentScan:
     """Iterates over the chunks of `path` from byte `start` (a batch boundary) to `end` (default: end of file).
 
     After the iteration `end` tells how it stopped. `file`, when given, is read instead of opening `path` and
-    stays open. With `reuse` false every chunk keeps its memory, so that several can be worked on at once.
+    stays open. Memory goes round in `buffers` buffers: a chunk is valid for as many steps, less one.
     """
 
     def __init__(
@@ -76,9 +77,9 @@ class SegmentScan:
         chunk_bytes: int = CHUNK_BYTES,
         max_batch_bytes: int = MAX_BATCH_BYTES,
         file: File | None = None,
-        reuse: bool = True,
+        buffers: int = 1,
     ) -> None:
-        self._reuse = reuse
+        self._buffers = max(buffers, 1)
         self._fs, self._path, self._start, self._stop = fs, path, start, end
         self._chunk_bytes, self._max_batch_bytes = max(chunk_bytes, layout.HEADER_UP_TO_MAGIC + 1), max_batch_bytes
         self._file = file
@@ -93,8 +94,14 @@ class SegmentScan:
 
     def _chunks(self, file: File) -> Iterator[Chunk]:
         stop = file.size() if self._stop is None else min(self._stop, file.size())
-        rows = np.empty(max(_LEAST_ROWS, self._chunk_bytes // 64), dtype=layout.BATCH)
-        buffer = np.empty(min(self._chunk_bytes, max(stop - self._start, 0)), dtype=np.uint8)
+        ring = deque(
+            (
+                np.empty(max(_LEAST_ROWS, self._chunk_bytes // 64), dtype=layout.BATCH),
+                np.empty(min(self._chunk_bytes, max(stop - self._start, 0)), dtype=np.uint8),
+            )
+            for _ in range(self._buffers)
+        )
+        rows, buffer = ring[0]
         position, wanted = self._start, len(buffer)
         while position < stop:
             target = buffer if wanted <= len(buffer) else np.empty(wanted, dtype=np.uint8)
@@ -105,8 +112,8 @@ class SegmentScan:
             found = scan_batches(target, 0, filled, position, rows)
             if len(found.batches):
                 yield Chunk(self._path, position, target[: found.consumed], found.batches)
-                if not self._reuse:
-                    buffer, rows = np.empty_like(buffer), np.empty_like(rows)
+                ring.rotate(-1)
+                rows, buffer = ring[0]
             position += found.consumed
             wanted = len(buffer)
             if found.status not in (WALK_COMPLETE, WALK_FULL) and found.consumed < filled:
