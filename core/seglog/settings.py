@@ -2,13 +2,13 @@
 
 1. Each source becomes a layer: key → value, checked on its own, so that an impossible value is an error that
    names its file and line even where a stronger source overrides it.
-2. A topic's layers are stacked, strongest first: options, environment, the file's entry for the topic (an exact
-   name before patterns, of patterns the last one), the file's top level, the topic's own configuration in
-   `__cluster_metadata-0`, the brokers' there.
+2. A topic's layers are stacked, strongest first: options, environment, the file's entry for the topic (an
+   exact name before patterns, of patterns the last one), the file's top level, the topic's own
+   configuration in `__cluster_metadata-0`, the brokers' there.
 3. The first layer that knows a key decides; its origin is kept for `seglog config show`.
 
-Kafka has no such file: its keys and their meaning are `config.KEYS`. A broker synonym (`log.retention.hours`) in a
-strong layer wins over the topic-level name in a weak one.
+Kafka has no such file: its keys and their meaning are `config.KEYS`. A broker synonym
+(`log.retention.hours`) in a strong layer wins over the topic-level name in a weak one.
 """
 
 from __future__ import annotations
@@ -92,9 +92,10 @@ class Settings:
     ) -> ResolvedConfig:
         """The configuration of `topic` (None: of no topic in particular).
 
-        `chosen` are values that options of a command give, by Kafka's key. `stored` and `stored_brokers` are the
-        topic's and the brokers' values in the cluster's metadata: key → (value, where). Keys there that seglog does
-        not know are passed over: they are the cluster's, not a typing error. ConfigError for impossible values.
+        `chosen` are values that options of a command give, by Kafka's key. `stored` and `stored_brokers`
+        are the topic's and the brokers' values in the cluster's metadata: key → (value, where). Keys there
+        that seglog does not know are passed over: they are the cluster's, not a typing error. ConfigError
+        for impossible values.
         """
         stack = [
             _layer(((name, text_of(value), "option") for name, value in (chosen or {}).items())),
@@ -119,7 +120,9 @@ class Settings:
         if topic is None:
             return []
         patterns = [name for name in self.topics if fnmatch.fnmatchcase(topic, name)]
-        return [self.topics[name] for name in sorted(reversed(patterns), key=lambda name: name != topic)]
+        patterns.reverse()
+        patterns.sort(key=lambda name: name != topic)  # the exact name, then the patterns from the last one on
+        return [self.topics[name] for name in patterns]
 
 
 def load_settings(
@@ -132,9 +135,9 @@ def load_settings(
 ) -> Settings:
     """Reads the sources that hold for all topics.
 
-    `overrides` are `KEY=VALUE` (`--set`); `config` is `--config`, else `SEGLOG_CONFIG`, `seglog.yaml` in the working
-    directory or `$XDG_CONFIG_HOME/seglog/config.yaml` is read, the first that is there. ConfigError names file and
-    line; a named file that is missing is an error.
+    `overrides` are `KEY=VALUE` (`--set`); `config` is `--config`, else `SEGLOG_CONFIG`, `seglog.yaml` in
+    the working directory or `$XDG_CONFIG_HOME/seglog/config.yaml` is read, the first that is there.
+    ConfigError names file and line; a named file that is missing is an error.
     """
     path = _config_path(fs, environment, config, working_directory)
     top_level, topics = _read_file(fs, path) if path else ({}, {})
