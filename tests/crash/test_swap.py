@@ -20,6 +20,7 @@ from seglog.log.segments import LogSegments
 from seglog.log.split import split_overflowed
 from seglog.log.swap import replace_segments, settle_leftovers
 from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
+from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.log_files import FS, batch, write_segment
 
 CLOCK = FixedClock(5000)
@@ -133,3 +134,29 @@ def test_a_crash_while_splitting_loses_nothing(tmp_path: Path, life: int) -> Non
     loaded = load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=False))
     assert b"".join(contents(tmp_path).values()) == b"".join(parts)
     assert loaded.log_end_offset == 2**31 + 20
+
+
+def test_a_power_cut_anywhere_leaves_the_old_segments_or_the_new(tmp_path: Path) -> None:
+    prepared(tmp_path)
+    old = contents(tmp_path)
+    new = {0: batch(0, 10, value=b"new") + batch(30, 10, value=b"new"), 40: batch(50, 10, value=b"new"), 60: old[60]}
+    outcomes, mutation, finished = set(), 0, False
+    while not finished:
+        fs = CrashFileSystem.of(tmp_path)
+        live = [LogSegment(fs, tmp_path, base) for base in (0, 20, 40, 60)]
+        cleaned = [LogSegment(fs, tmp_path, base, state=FileState.CLEANED) for base in (0, 40)]
+        fs.cut_at(fs.mutations + mutation)
+        try:
+            replace_segments(LogSegments(live), cleaned, live[:3], ProducerStateManager(fs, tmp_path))
+            finished = True
+        except PowerCut:
+            pass
+        for seed in range(4):
+            survivor = fs.survivor(seed)
+            settle_leftovers(survivor, tmp_path)
+            files = survivor.contents(tmp_path)
+            found = {int(name[:20]): data for name, data in files.items() if name.endswith(".log")}
+            assert found in (old, new), f"after {mutation} changes, seed {seed}: {sorted(files)}"
+            outcomes.add(found == new)
+        mutation += 1
+    assert outcomes == {True, False}

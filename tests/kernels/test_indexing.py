@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from seglog import layout
 from seglog.kernels import indexing
+from tests.support.interpreted import both
 
 BATCHES = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 200), st.integers(-1, 30)), min_size=0, max_size=40)
 
@@ -55,7 +56,7 @@ def test_entries_follow_the_rule_however_the_batches_are_cut_into_calls(
 @given(BATCHES, st.integers(0, 300))
 def test_compiled_and_interpreted_agree(described: list[tuple[int, int, int]], interval: int) -> None:
     rows, results = table(described), []
-    for function in (indexing.fill_index_entries, indexing.fill_index_entries.py_func):
+    for function in both(indexing, "fill_index_entries"):
         state = indexing.new_state()
         offsets, times = np.zeros((len(rows), 2), np.int64), np.zeros((len(rows), 2), np.int64)
         counts = tuple(int(value) for value in function(rows, interval, state, offsets, times))
