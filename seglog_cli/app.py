@@ -27,6 +27,7 @@ COMMANDS = (
     "truncate",
     "recover",
     "reindex",
+    "config",
 )
 
 VERSION = "0.1.0"  # as in pyproject.toml; a test holds them together

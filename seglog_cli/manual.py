@@ -2,14 +2,16 @@
 
     python -m seglog_cli.manual [DIRECTORY]
 
-writes them all below `man/`; a test fails when what is there differs from what this would write. A command's
-docstring gives summary, description and examples; a `MANUAL` text in its module, if any, is added to the
-description.
+writes them all below `man/`, and the list of modules in `core/ARCHITECTURE.md`; a test fails when what is
+there differs from what this would write. A command's docstring gives summary, description and examples; a
+`MANUAL` text in its module, if any, is added to the description.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from seglog_cli.help import Description, Term, describe
 from seglog_cli.manual_text import CONFIGURATION, ENVIRONMENT, FILES
 from seglog_cli.options import COMMON_OPTIONS
 
+LIST_BEGINS, LIST_ENDS = "<!-- modules -->", "<!-- /modules -->"
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -146,5 +149,38 @@ def _page(lines: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def module_list(root: Path = ROOT) -> str:
+    """Every module of the engine and the first sentence of its docstring, for `core/ARCHITECTURE.md`."""
+    packages: dict[str, list[str]] = {}
+    for path in sorted((root / "core" / "seglog").rglob("*.py")):
+        docstring = ast.get_docstring(ast.parse(path.read_text()))
+        if path.name != "__init__.py" and docstring:
+            package = str(path.parent.relative_to(root / "core"))
+            packages.setdefault(package, []).append(f"- `{path.stem}`: {_first_sentence(docstring)}")
+    blocks = [f"### {package}\n\n" + "\n".join(lines) for package, lines in sorted(packages.items())]
+    return "\n\n".join(blocks)
+
+
+def with_module_list(architecture: str, modules: str) -> str:
+    """The page with its list of modules replaced; the list stands between two comments, at the end if there is none."""
+    before, _, rest = architecture.partition(LIST_BEGINS)
+    _, _, after = rest.partition(LIST_ENDS)
+    heading = "" if rest else "\n## Every module\n\n"
+    return f"{before}{heading}{LIST_BEGINS}\n\n{modules}\n\n{LIST_ENDS}{after or chr(10)}"
+
+
+def _first_sentence(docstring: str) -> str:
+    paragraph = " ".join(docstring.split("\n\n")[0].split())
+    match = re.match(r"(.+?[.!?])(?= [A-Z`(]|$)", paragraph)
+    return match[1] if match else paragraph
+
+
+def main(arguments: list[str]) -> None:
+    """Writes the pages and the list."""
+    write(Path(arguments[0]) if arguments else ROOT / "man")
+    architecture = ROOT / "core" / "ARCHITECTURE.md"
+    architecture.write_text(with_module_list(architecture.read_text(), module_list()))
+
+
 if __name__ == "__main__":
-    write(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "man")
+    main(sys.argv[1:])

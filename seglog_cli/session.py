@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +17,9 @@ from seglog_cli.console import ColorChoice, Console
 
 if TYPE_CHECKING:
     from seglog.clock import Clock
-    from seglog.config import LogConfig
     from seglog.log.listing import Target
     from seglog.log.log import Log
+    from seglog.log.topic_settings import DirectorySettings
     from seglog.storage.filesystem import FileSystem
     from seglog_cli.progress import Progress, ProgressChoice
 
@@ -87,29 +87,31 @@ class Session:
             tell_recovery(self.console, log.recovery)
             yield log
 
-    def config_of(
-        self, log_directory: Path, settings: Mapping[str, object] | None = None
-    ) -> Callable[[str], LogConfig]:
-        """The configuration of each topic in a log directory; warnings are told."""
-        from seglog.config import LogConfig
-        from seglog.log.cluster_metadata import read_cluster_metadata
+    def config_of(self, log_directory: Path, chosen: Mapping[str, object] | None = None) -> DirectorySettings:
+        """The configuration of each topic in a log directory; what is odd about it is told.
 
-        metadata = read_cluster_metadata(self.fs, log_directory)
+        `chosen` are values that options of the command give, by Kafka's key.
+        """
+        from seglog.log.topic_settings import DirectorySettings
+        from seglog.settings import load_settings
 
-        def config(topic: str) -> LogConfig:
-            own = metadata.topic_values(topic) if metadata else {}
-            values = {key: value.value for key, value in own.items()}
-            given = dict(text.partition("=")[::2] for text in self.overrides)
-            return LogConfig.from_mapping({**values, **given, **(settings or {})})
+        given = load_settings(
+            self.fs,
+            overrides=self.overrides,
+            environment=os.environ,
+            config=self.config,
+            working_directory=Path.cwd(),
+        )
+        found = DirectorySettings(self.fs, log_directory, given, chosen)
+        for sentence in (*given.resolve(None, chosen=chosen).warnings, *found.problems):
+            self.console.warning(sentence)
+        return found
 
-        return config
-
-    def config_of_target(self, target: Target) -> Callable[[str], LogConfig]:
+    def config_of_target(self, target: Target, chosen: Mapping[str, object] | None = None) -> DirectorySettings:
         """The same for whatever log directory a typed path lies in."""
-        from seglog.log.listing import TargetKind
+        from seglog.log.listing import log_directory_of
 
-        path = target.directory.resolve()
-        return self.config_of(path if target.kind is TargetKind.LOG_DIRECTORY else path.parent)
+        return self.config_of(log_directory_of(target), chosen)
 
     def progress(self, title: str, total: int | None = None) -> Progress:
         """A progress display on stderr as `--progress` wants it; `total` is in bytes."""

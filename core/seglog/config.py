@@ -363,6 +363,8 @@ def text_of(value: object) -> str:
     """A value as Kafka writes it: `true`, `compact,delete`, `1048576`."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, TimestampType):
+        return value.label
     if isinstance(value, (list, tuple, set, frozenset)):
         return ",".join(sorted(map(str, value)) if isinstance(value, (set, frozenset)) else map(str, value))
     return str(value)

@@ -232,6 +232,12 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
     raise NotALogError(path)
 
 
+def log_directory_of(target: Target) -> Path:
+    """The log directory that a typed path is, or lies in: of a file its partition's, resolved."""
+    path = target.directory.resolve()
+    return path if target.kind is TargetKind.LOG_DIRECTORY else path.parent
+
+
 def partitions_of(fs: FileSystem, target: Target) -> tuple[PartitionListing, ...]:
     """The partitions that a target names: of a log directory all live ones, of a file the partition it lies
     in.

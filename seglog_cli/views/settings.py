@@ -1,0 +1,25 @@
+"""Configuration values and their sources, as a table or JSON lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seglog_cli.console import Console
+from seglog_cli.tables import table
+
+if TYPE_CHECKING:
+    from seglog.settings import ResolvedConfig
+
+
+def show_settings(console: Console, topic: str | None, config: ResolvedConfig, every: bool) -> None:
+    """The values that somebody set, or `every` one; of a topic only what a topic can have."""
+    asked = [one for one in config.settings.values() if topic is None or one.key.topic_level]
+    shown = [one for one in asked if every or one.origin != "default"]
+    if console.as_json:
+        for one in shown:
+            fields = {"key": one.key.name, "value": one.text, "origin": one.origin}
+            console.json({"type": "setting", "topic": topic, **fields})
+        return
+    console.lines(table(("KEY", "VALUE", "FROM"), [(one.key.name, one.text, one.origin) for one in shown]))
+    if len(shown) < len(asked):
+        console.message(f"{len(asked) - len(shown)} other keys have Kafka's defaults; --all shows them")
