@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 from seglog.diagnosis.journal import Change, Journal, RunRecord, RunState, read_journal
 from seglog.diagnosis.quarantine import (
     clear_pending,
+    crc_of,
     discard_staged,
     facts_of,
     mark_pending,
@@ -129,6 +131,7 @@ def _take_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
         touched.add((run.log_directory / change.path).parent)
     for directory in touched:
         fs.sync_directory(directory)
+    _check_restored(fs, run)
     journal.append("undone")
     clear_pending(fs, run.log_directory)
     discard_staged(fs, run.folder)
@@ -139,10 +142,21 @@ def _check_unchanged(fs: FileSystem, run: RunRecord) -> None:
         path = run.log_directory / change.path
         if not same_contents(change.after, facts_of(fs, path)):
             raise ChangedSinceError(f"{path} was changed since {run.name}; undoing would lose that")
-        if change.saved and change.before is not None and change.kind != "cut":
-            saved = facts_of(fs, run.folder / change.saved)
-            if not same_contents(change.before, saved):
-                raise RefusedError(f"{run.folder / change.saved} is not what {run.name} put there")
+        if change.before is None:
+            continue
+        saved = facts_of(fs, run.folder / change.saved)
+        if change.kind == "cut" and saved is not None and change.after is not None:
+            whole = crc_of(fs, run.folder / change.saved, value=change.after.crc)
+            saved = replace(saved, size=change.after.size + saved.size, crc=whole)
+        if not same_contents(change.before, saved):
+            raise RefusedError(f"{run.folder / change.saved} is not what {run.name} put there")
+
+
+def _check_restored(fs: FileSystem, run: RunRecord) -> None:
+    for change in run.changes:
+        path = run.log_directory / change.path
+        if not same_contents(change.before, facts_of(fs, path)):
+            raise RefusedError(f"{path} could not be given back as it was; what is left of it is in {run.folder}")
 
 
 # --- forward ----------------------------------------------------------------------------------------------
@@ -185,14 +199,14 @@ def _save(fs: FileSystem, run: RunRecord, change: Change) -> None:
     if change.before is None or fs.status(saved) is not None:
         return
     status = fs.status(live)
-    if status is None or status.size != change.before.size:
-        if change.kind == "cut" and status is not None and change.after and status.size == change.after.size:
-            raise RefusedError(f"{saved} is gone, and {live} was cut already")
+    if status is None or (status.size, status.modified_ns) != (change.before.size, change.before.modified_ns):
         raise RefusedError(f"{live} was changed while {run.name} was unfinished; what it took is in {run.folder}")
     if change.kind == "cut":
         assert change.after is not None
-        copy_bytes(fs, live, saved, change.after.size, change.before.size)
-        fs.copy_attributes(live, saved)
+        temporary = saved.with_name(saved.name + ".part")
+        copy_bytes(fs, live, temporary, change.after.size, change.before.size)
+        fs.copy_attributes(live, temporary)
+        fs.rename(temporary, saved)
         return
     try:
         fs.link(live, saved)

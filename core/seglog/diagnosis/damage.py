@@ -57,7 +57,9 @@ def gap_finding(gap: Gap, path: Path, last_offset: int, next_offset: int | None)
         return finding("ZERO_BYTES", *place, message, offsets_lost=lost, **where)
     if gap.at_end and gap.reason is EndReason.TRAILING:
         size = f", of a batch that declares {gap.size}" if gap.size > 0 else ""
-        return finding("TORN_TAIL", *place, f"the file ends within a batch: {gap.length} bytes are there{size}", **where)
+        return finding(
+            "TORN_TAIL", *place, f"the file ends within a batch: {gap.length} bytes are there{size}", **where
+        )
     message = f"{gap.length} bytes are no batch ({gap.reason.value}); {follows}"
     return finding("UNREADABLE_BYTES", *place, message, offsets_lost=lost, **where)
 

@@ -12,11 +12,8 @@ Other files go through `dump_files`. Records of a batch whose checksum is wrong 
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +23,7 @@ from seglog.diagnosis.damage import record_findings, with_damage
 from seglog.diagnosis.dump_files import dump_file, is_log
 from seglog.diagnosis.findings import Finding, finding
 from seglog.diagnosis.render_json import text_line
+from seglog.diagnosis.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.diagnosis.selection import Chosen, Selection
 from seglog.diagnosis.walk import LogWalk, Piece
 from seglog.format.columns import Records
@@ -35,15 +33,7 @@ from seglog.kernels import render
 from seglog.log.listing import Target, TargetKind, list_log_directory, list_partition
 from seglog.storage.filesystem import FileSystem
 
-# A rendered block; larger only for a line that is larger itself.
-BLOCK_BYTES = 1 << 21
-_TASK_OUTPUT_BYTES = 16 << 20
-_GROUP_BYTES = 128 << 10
-_SMALL_FILE_BYTES = 1 << 20
-
 _NOTHING = np.zeros(0, dtype=np.uint8)
-
-Block = memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +103,7 @@ def _files_of_partition(fs: FileSystem, directory: Path, every_file: bool) -> It
         yield from (path for path in others if path is not None)
 
 
-Rendered = Block | Finding
-
-
-class _LogDump:
+class _LogDump(LogRenderer):
     """One `.log` file (or leftover of one, or KRaft snapshot) rendered."""
 
     def __init__(self, fs: FileSystem, path: Path, options: DumpOptions, limit: int | None) -> None:
@@ -124,10 +111,10 @@ class _LogDump:
         self.fs, self.path, self.options, self.limit = fs, path, options, limit
         self.base_offset = 0 if name is None else name.offset
         self.shown = 0
+        super().__init__(options.jobs)
         self.records = options.records or options.selection.by_record
         self._style = render.JSON if options.json else render.TEXT
         self._prefix = np.frombuffer(self._batch_prefix(), dtype=np.uint8)
-        self._buffers: deque[np.ndarray] = deque()
 
     def blocks(self) -> Iterator[Rendered]:
         """The file's lines. Under threads unless it is small or limited."""
@@ -137,10 +124,10 @@ class _LogDump:
             yield memoryview(text_line("file", {"path": str(self.path), "size": size}))
         walk = LogWalk(self.fs, self.path, fresh=True)
         steps = with_damage(walk, self.path, self.base_offset)
-        if self.limit is not None or self.options.jobs < 2 or size <= _SMALL_FILE_BYTES:
-            yield from self._in_sequence(steps)
+        if self.limit is not None or self.options.jobs < 2 or size <= SMALL_FILE_BYTES:
+            yield from self.in_sequence(steps)
         else:
-            yield from self._under_threads(steps)
+            yield from self.under_threads(steps)
 
     def _batch_prefix(self) -> bytes:
         if not self.options.json:
@@ -149,51 +136,10 @@ class _LogDump:
         head = json.dumps(names, ensure_ascii=False, separators=(",", ":"))
         return f'{head[:-1]},"position":'.encode("utf-8", "replace")
 
-    def _in_sequence(self, steps: Iterator[Piece | Finding]) -> Iterator[Rendered]:
-        for step in steps:
-            if isinstance(step, Finding):
-                yield step
-                continue
-            yield from self._recycling(self._rendered(step, 0, len(step.batches)))
-            if self.limit is not None and self.shown >= self.limit:
-                return
+    def enough(self) -> bool:
+        return self.limit is not None and self.shown >= self.limit
 
-    def _under_threads(self, steps: Iterator[Piece | Finding]) -> Iterator[Rendered]:
-        waiting: deque[Finding | Future[tuple[list[Rendered], Iterator[Rendered]]]] = deque()
-        jobs = self.options.jobs
-        with ThreadPoolExecutor(jobs, "seglog-dump") as pool:
-            try:
-                for step in steps:
-                    if isinstance(step, Finding):
-                        waiting.append(step)
-                    else:
-                        for first, behind in _groups(step):
-                            waiting.append(pool.submit(_begun, self._rendered(step, first, behind)))
-                    while len(waiting) > 2 * jobs:
-                        yield from self._finished(waiting.popleft())
-                while waiting:
-                    yield from self._finished(waiting.popleft())
-            finally:
-                for left in waiting:
-                    if not isinstance(left, Finding):
-                        left.cancel()
-
-    def _finished(self, item: Finding | Future[tuple[list[Rendered], Iterator[Rendered]]]) -> Iterator[Rendered]:
-        if isinstance(item, Finding):
-            yield item
-            return
-        begun, rest = item.result()
-        yield from self._recycling(iter(begun))
-        yield from self._recycling(rest)
-
-    def _recycling(self, blocks: Iterator[Rendered]) -> Iterator[Rendered]:
-        for block in blocks:
-            yield block
-            if not isinstance(block, Finding) and isinstance(block.obj, np.ndarray):
-                self._buffers.append(block.obj if block.obj.base is None else block.obj.base)
-
-    def _rendered(self, piece: Piece, first: int, behind: int) -> Generator[Rendered, None, None]:
-        """The lines of batches `first` to `behind` of a piece, then what is wrong with their records."""
+    def rendered(self, piece: Piece, first: int, behind: int) -> Generator[Rendered, None, None]:
         batches, valid = piece.batches[first:behind], piece.valid[first:behind]
         for records in self._decoded(piece, batches):
             begin = records.first_batch
@@ -237,12 +183,10 @@ class _LogDump:
             flags |= np.where(valid | self.options.untrusted, render.SHOW_RECORDS, 0)
         return flags.astype(np.uint8)
 
-    def _lines(
-        self, arena: np.ndarray, batches: np.ndarray, flags: np.ndarray, rows: np.ndarray
-    ) -> Iterator[Block]:
+    def _lines(self, arena: np.ndarray, batches: np.ndarray, flags: np.ndarray, rows: np.ndarray) -> Iterator[Block]:
         state = np.zeros(render.STATE_SIZE, dtype=np.int64)
         while state[render.STATE_BATCH] < len(batches):
-            out = self._buffer(int(state[render.STATE_NEEDED]))
+            out = self.buffer(int(state[render.STATE_NEEDED]))
             written = render.render(
                 self._style, self.options.base64, self._prefix, arena, batches, flags, rows, out, state
             )
@@ -250,14 +194,7 @@ class _LogDump:
                 state[render.STATE_NEEDED] = 0
                 yield memoryview(out)[:written]  # type: ignore[arg-type]
             else:
-                self._buffers.append(out)
-
-    def _buffer(self, least: int) -> np.ndarray:
-        try:
-            found = self._buffers.popleft()
-        except IndexError:
-            found = _NOTHING
-        return found if len(found) >= max(least, BLOCK_BYTES) else np.empty(max(least, BLOCK_BYTES), dtype=np.uint8)
+                self.give_back(out)
 
     def _too_large(self, row: np.void) -> Finding:
         return finding(
@@ -270,28 +207,6 @@ class _LogDump:
             first_offset=int(row["base_offset"]),
             last_offset=int(row["last_offset"]),
         )
-
-
-def _begun(blocks: Iterator[Rendered]) -> tuple[list[Rendered], Iterator[Rendered]]:
-    """The first blocks, up to a bound of bytes, computed now; the others are computed by whoever iterates."""
-    begun: list[Rendered] = []
-    size = 0
-    for block in blocks:
-        begun.append(block)
-        size += 0 if isinstance(block, Finding) else len(block)
-        if size >= _TASK_OUTPUT_BYTES:
-            break
-    return begun, blocks
-
-
-def _groups(piece: Piece) -> Iterator[tuple[int, int]]:
-    """Runs of batches worth a task each: of compressed ones fewer bytes."""
-    count = len(piece.batches)
-    if not (piece.batches["attributes"] & layout.CODEC_MASK).any():
-        return iter(((0, count),))
-    number = (piece.batches["position"] - piece.position) // _GROUP_BYTES
-    cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), count]
-    return ((first, behind) for first, behind in zip(cuts, islice(cuts, 1, None), strict=False))
 
 
 def _with_inner_offsets(records: Records) -> np.ndarray:

@@ -222,9 +222,7 @@ def _bytes_fields(name: str, value: bytes) -> dict[str, str]:
 _BY_KIND: dict[FileKind, Reader] = {
     FileKind.OFFSET_INDEX: _index_rows("offset_index_entry", decode_offset_index, 8),
     FileKind.TIME_INDEX: _index_rows("time_index_entry", decode_time_index, 12),
-    FileKind.TRANSACTION_INDEX: _index_rows(
-        "aborted_transaction", lambda data, _: decode_transaction_index(data), 34
-    ),
+    FileKind.TRANSACTION_INDEX: _index_rows("aborted_transaction", lambda data, _: decode_transaction_index(data), 34),
     FileKind.PRODUCER_SNAPSHOT: _snapshot_rows,
     FileKind.LOG_07: _rows_07,
 }

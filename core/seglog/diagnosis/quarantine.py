@@ -167,9 +167,9 @@ def facts_of(fs: FileSystem, path: Path, crc: int | None = None) -> FileFacts | 
     return FileFacts(status.size, crc, status.modified_ns, status.mode, status.owner, status.group)
 
 
-def crc_of(fs: FileSystem, path: Path, start: int = 0, end: int | None = None) -> int:
-    """CRC-32C of a file's bytes from `start` to `end`."""
-    value, position = 0, start
+def crc_of(fs: FileSystem, path: Path, start: int = 0, end: int | None = None, value: int = 0) -> int:
+    """CRC-32C of a file's bytes from `start` to `end`, continuing from `value`."""
+    position = start
     with fs.open(path, "r") as file:
         stop = file.size() if end is None else end
         while position < stop:

@@ -269,9 +269,7 @@ class Verification:
             missed = {min(stop, at + _SAMPLE_BYTES) for at in positions}
         return sorted({0} | (found - missed))
 
-    def _finished(
-        self, plan: _Plan, work: _Work, futures: Sequence[Future[RangeResult | None]]
-    ) -> Iterator[Finding]:
+    def _finished(self, plan: _Plan, work: _Work, futures: Sequence[Future[RangeResult | None]]) -> Iterator[Finding]:
         results = [future.result() for future in futures]
         totals = Totals()
         last_offset, epoch = plan.last_offset, plan.leader_epoch

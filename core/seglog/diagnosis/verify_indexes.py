@@ -60,7 +60,9 @@ class IndexObserver:
         for i in range(self._next_time, len(self._times)):
             timestamp, offset = (int(value) for value in self._times[i].tolist())
             if offset > self._last_offset:
-                yield from self._wrong_time(i, f"entry {i} names offset {offset}, the log ends with {self._last_offset}")
+                yield from self._wrong_time(
+                    i, f"entry {i} names offset {offset}, the log ends with {self._last_offset}"
+                )
             elif timestamp > self._max_timestamp:
                 yield from self._wrong_time(i, f"entry {i} has timestamp {timestamp}, no record is as young")
         last = int(self._times["timestamp"][-1]) if len(self._times) else -1
@@ -98,9 +100,7 @@ class IndexObserver:
     def _preallocated(self, path: Path, count: int, position: int) -> None:
         severity = Severity.WARNING if self.closed else Severity.INFO
         message = f"{count} zero entries behind the written ones, from preallocation; would be rebuilt"
-        self._waiting.append(
-            self._finding("INDEX_PREALLOCATED", path, message, severity=severity, position=position)
-        )
+        self._waiting.append(self._finding("INDEX_PREALLOCATED", path, message, severity=severity, position=position))
 
     def _check_shape(self) -> None:
         base = self.segment.base_offset
@@ -146,7 +146,9 @@ class IndexObserver:
             before = int(good["last_offset"][at - 1]) if at else self._last_offset
             # brokers before 0.10 wrote the first offset of the append, which a wrapper does not tell
             if offset <= before or (good["magic"][at] >= 2 and offset < good["base_offset"][at]):
-                message = f"entry {i} says offset {offset} at position {position}, where {good['base_offset'][at]} begins"
+                message = (
+                    f"entry {i} says offset {offset} at position {position}, where {good['base_offset'][at]} begins"
+                )
                 yield from self._wrong_offset(i, message)
         self._next_entry = max(self._next_entry, behind)
 

@@ -227,9 +227,7 @@ class SemanticObserver:
             try:
                 entries = decode_snapshot(self._fs.read_bytes(path), path)
             except CorruptSnapshotError as error:
-                yield finding(
-                    "SNAPSHOT_CORRUPT", self._partition, path.name, error.reason, position=error.position
-                )
+                yield finding("SNAPSHOT_CORRUPT", self._partition, path.name, error.reason, position=error.position)
                 continue
             if at == offset:
                 yield from self._compare_snapshot(path, entries)

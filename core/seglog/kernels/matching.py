@@ -15,9 +15,9 @@ def match_keys(arena: np.ndarray, rows: np.ndarray, key: np.ndarray, out: np.nda
     """
     found = 0
     for i in range(len(rows)):
-        same = np.int64(rows[i]["key_size"]) == len(key)
+        same = int(rows[i]["key_size"]) == len(key)
         if same:
-            at = np.int64(rows[i]["key_position"])
+            at = int(rows[i]["key_position"])
             for k in range(len(key)):
                 if load_byte(arena, at + k) != load_byte(key, k):
                     same = False

@@ -118,17 +118,17 @@ def _bytes(
 def _put_batch(out: np.ndarray, p: int, style: int, prefix: np.ndarray, batch: np.ndarray, valid: bool) -> int:
     """The line of one batch; `prefix` holds what comes before the position."""
     copy_bytes(prefix, 0, out, p, len(prefix))
-    p = put_integer(out, p + len(prefix), np.int64(batch["position"]))
-    attributes = np.int64(batch["attributes"])
-    magic = np.int64(batch["magic"])
-    sequence = np.int64(batch["base_sequence"])
-    delta = np.int64(batch["last_offset"]) - np.int64(batch["base_offset"])
+    p = put_integer(out, p + len(prefix), int(batch["position"]))
+    attributes = int(batch["attributes"])
+    magic = int(batch["magic"])
+    sequence = int(batch["base_sequence"])
+    delta = int(batch["last_offset"]) - int(batch["base_offset"])
     horizon = magic >= 2 and attributes & _DELETE_HORIZON_MASK != 0
-    p = _field(out, p, style + _SIZE, np.int64(batch["size"]))
+    p = _field(out, p, style + _SIZE, int(batch["size"]))
     p = _field(out, p, style + _MAGIC, magic)
-    p = _field(out, p, style + _BASE_OFFSET, np.int64(batch["base_offset"]))
-    p = _field(out, p, style + _LAST_OFFSET, np.int64(batch["last_offset"]))
-    p = _field(out, p, style + _COUNT, np.int64(batch["count"]))
+    p = _field(out, p, style + _BASE_OFFSET, int(batch["base_offset"]))
+    p = _field(out, p, style + _LAST_OFFSET, int(batch["last_offset"]))
+    p = _field(out, p, style + _COUNT, int(batch["count"]))
     p = put_word(_CELLS, _SIZES, style + _CODEC, out, p)
     p = put_word(_CELLS, _SIZES, style + _CODEC_NAME + (attributes & _CODEC_MASK), out, p)
     p = put_word(_CELLS, _SIZES, style + _TIMESTAMP_TYPE, out, p)
@@ -138,30 +138,30 @@ def _put_batch(out: np.ndarray, p: int, style: int, prefix: np.ndarray, batch: n
     if horizon:
         p = put_word(_CELLS, _SIZES, style + _NULL, out, p)
     else:
-        p = put_integer(out, p, np.int64(batch["base_timestamp"]))
-    p = _field(out, p, style + _MAX_TIMESTAMP, np.int64(batch["max_timestamp"]))
+        p = put_integer(out, p, int(batch["base_timestamp"]))
+    p = _field(out, p, style + _MAX_TIMESTAMP, int(batch["max_timestamp"]))
     p = put_word(_CELLS, _SIZES, style + _DELETE_HORIZON, out, p)
     if horizon:
-        p = put_integer(out, p, np.int64(batch["base_timestamp"]))
+        p = put_integer(out, p, int(batch["base_timestamp"]))
     else:
         p = put_word(_CELLS, _SIZES, style + _NULL, out, p)
-    p = _field(out, p, style + _PRODUCER_ID, np.int64(batch["producer_id"]))
-    p = _field(out, p, style + _PRODUCER_EPOCH, np.int64(batch["producer_epoch"]))
+    p = _field(out, p, style + _PRODUCER_ID, int(batch["producer_id"]))
+    p = _field(out, p, style + _PRODUCER_EPOCH, int(batch["producer_epoch"]))
     p = _field(out, p, style + _BASE_SEQUENCE, sequence)
     p = _field(out, p, style + _LAST_SEQUENCE, -1 if sequence < 0 else (sequence + delta) & 0x7FFFFFFF)
     p = _flag(out, p, style + _TRANSACTIONAL, style, magic >= 2 and attributes & _TRANSACTIONAL_MASK != 0)
     p = _flag(out, p, style + _CONTROL, style, magic >= 2 and attributes & _CONTROL_MASK != 0)
-    p = _field(out, p, style + _LEADER_EPOCH, np.int64(batch["leader_epoch"]))
-    p = _field(out, p, style + _CRC, np.int64(batch["crc"]))
+    p = _field(out, p, style + _LEADER_EPOCH, int(batch["leader_epoch"]))
+    p = _field(out, p, style + _CRC, int(batch["crc"]))
     p = _flag(out, p, style + _VALID, style, valid)
     return put_word(_CELLS, _SIZES, style + _LINE_END, out, p)
 
 
 @kernel
 def _put_headers(out: np.ndarray, p: int, style: int, base64: bool, arena: np.ndarray, row: np.ndarray) -> int:
-    at = np.int64(row["headers_position"])
-    end = np.int64(row["position"]) + np.int64(row["size"])
-    for k in range(np.int64(row["header_count"])):
+    at = int(row["headers_position"])
+    end = int(row["position"]) + int(row["size"])
+    for k in range(int(row["header_count"])):
         p = put_word(_CELLS, _SIZES, style + (_HEADER if k == 0 else _NEXT_HEADER), out, p)
         size, at = read_varint(arena, at, end)
         p = _bytes(out, p, style + _HEADER_KEY, style, False, arena, at, size)
@@ -177,12 +177,12 @@ def _put_headers(out: np.ndarray, p: int, style: int, base64: bool, arena: np.nd
 def _put_record(
     out: np.ndarray, p: int, style: int, base64: bool, trusted: bool, arena: np.ndarray, row: np.ndarray
 ) -> int:
-    p = _field(out, p, style + _RECORD, np.int64(row["offset"]))
-    p = _field(out, p, style + _TIMESTAMP, np.int64(row["timestamp"]))
-    p = _field(out, p, style + _SEQUENCE, np.int64(row["sequence"]))
-    key_at, key_size = np.int64(row["key_position"]), np.int64(row["key_size"])
+    p = _field(out, p, style + _RECORD, int(row["offset"]))
+    p = _field(out, p, style + _TIMESTAMP, int(row["timestamp"]))
+    p = _field(out, p, style + _SEQUENCE, int(row["sequence"]))
+    key_at, key_size = int(row["key_position"]), int(row["key_size"])
     p = _bytes(out, p, style + _KEY, style, base64, arena, key_at, key_size)
-    value_at, value_size = np.int64(row["value_position"]), np.int64(row["value_size"])
+    value_at, value_size = int(row["value_position"]), int(row["value_size"])
     p = _bytes(out, p, style + _VALUE, style, base64, arena, value_at, value_size)
     p = put_word(_CELLS, _SIZES, style + _HEADERS, out, p)
     if row["header_count"] > 0:
@@ -203,17 +203,17 @@ def _bytes_size(arena: np.ndarray, start: int, size: int) -> int:
 @kernel
 def _record_room(arena: np.ndarray, row: np.ndarray) -> int:
     """An upper bound of the bytes that a record's line takes; close to the truth for large records."""
-    size = np.int64(row["size"])
-    fixed = _LINE_BYTES + SLACK + np.int64(row["header_count"]) * _HEADER_BYTES
+    size = int(row["size"])
+    fixed = _LINE_BYTES + SLACK + int(row["header_count"]) * _HEADER_BYTES
     if size < _LARGE_RECORD:
         return fixed + MOST_JSON_EXPANSION * size
-    key_size, value_size = np.int64(row["key_size"]), np.int64(row["value_size"])
+    key_size, value_size = int(row["key_size"]), int(row["value_size"])
     inner = max(key_size, 0) + max(value_size, 0)
     fixed += MOST_JSON_EXPANSION * max(size - inner, 0)  # headers
     return (
         fixed
-        + _bytes_size(arena, np.int64(row["key_position"]), key_size)
-        + _bytes_size(arena, np.int64(row["value_position"]), value_size)
+        + _bytes_size(arena, int(row["key_position"]), key_size)
+        + _bytes_size(arena, int(row["value_position"]), value_size)
         + MOST_JSON_EXPANSION  # a text given up for base64 has spoilt at most one escape more
     )
 
@@ -240,7 +240,7 @@ def render(
     p = 0
     b, r = state[STATE_BATCH], state[STATE_ROW]
     while b < len(batches):
-        shown = np.int64(flags[b])
+        shown = int(flags[b])
         if state[STATE_BATCH_DONE] == 0:
             if shown & SHOW_BATCH:
                 needed = _LINE_BYTES + SLACK + len(prefix)
@@ -250,7 +250,7 @@ def render(
                 p = _put_batch(out, p, style, prefix, batches[b], shown & VALID != 0)
             state[STATE_BATCH_DONE] = 1
         full = False
-        while r < len(rows) and np.int64(rows[r]["batch"]) <= b:
+        while r < len(rows) and int(rows[r]["batch"]) <= b:
             if shown & SHOW_RECORDS:
                 needed = _record_room(arena, rows[r])
                 if needed > len(out) - p:

@@ -56,7 +56,7 @@ def make_cells(words: list[str]) -> tuple[np.ndarray, np.ndarray]:
 def put_word(cells: np.ndarray, sizes: np.ndarray, word: int, out: np.ndarray, p: int) -> int:
     """Writes fixed word number `word` of a table made by `make_cells`."""
     copy_bytes(cells, CELL * word, out, p, CELL)
-    return p + np.int64(sizes[word])
+    return p + int(sizes[word])
 
 
 @inlined
@@ -77,7 +77,7 @@ def put_integer(out: np.ndarray, p: int, value: int) -> int:
 def put_integer_digits(out: np.ndarray, p: int, value: int) -> int:
     """Writes a number that is not negative."""
     size = 1
-    bound = np.int64(10)
+    bound = int(10)
     while size < 19 and value >= bound:
         size += 1
         if size < 19:
@@ -169,7 +169,7 @@ def put_json_text(out: np.ndarray, p: int, data: np.ndarray, start: int, end: in
             i += size
             p += size
             continue
-        escape = np.int64(_ESCAPES[byte])
+        escape = int(_ESCAPES[byte])
         if escape == 0:
             store_byte(out, p, byte)
             p += 1
@@ -208,7 +208,7 @@ def json_text_size(data: np.ndarray, start: int, end: int) -> int:
             size += taken
             i += taken
         else:
-            escape = np.int64(_ESCAPES[byte])
+            escape = int(_ESCAPES[byte])
             size += 1 if escape == 0 else (6 if escape == 1 else 2)
             i += 1
     return size

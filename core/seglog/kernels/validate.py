@@ -52,9 +52,9 @@ _CONTROL_MASK = layout.CONTROL_MASK
 def _judge_record_batch(batch: np.ndarray) -> int:
     """Bits of a v2 header by itself."""
     bits = 0
-    attributes = np.int64(batch["attributes"])
-    count = np.int64(batch["count"])
-    delta = np.int64(batch["last_offset"]) - np.int64(batch["base_offset"])
+    attributes = int(batch["attributes"])
+    count = int(batch["count"])
+    delta = int(batch["last_offset"]) - int(batch["base_offset"])
     if attributes & _CODEC_MASK > 4:
         bits |= CODEC_UNKNOWN
     if delta < 0:
@@ -64,7 +64,7 @@ def _judge_record_batch(batch: np.ndarray) -> int:
     control = attributes & _CONTROL_MASK != 0
     if control and count > 1:
         bits |= CONTROL_INVALID
-    producer = np.int64(batch["producer_id"])
+    producer = int(batch["producer_id"])
     if producer < 0:
         if attributes & _TRANSACTIONAL_MASK != 0:
             bits |= PRODUCER_INVALID
@@ -88,14 +88,14 @@ def judge_batches(
         if not valid[i]:
             continue
         batch = batches[i]
-        magic = np.int64(batch["magic"])
-        base, last = np.int64(batch["base_offset"]), np.int64(batch["last_offset"])
+        magic = int(batch["magic"])
+        base, last = int(batch["base_offset"]), int(batch["last_offset"])
         bits = 0
         if magic == 2:
             bits = _judge_record_batch(batch)
         elif magic < 0 or magic > 2:
             bits = MAGIC_UNKNOWN
-        elif np.int64(batch["attributes"]) & _CODEC_MASK > 3:
+        elif int(batch["attributes"]) & _CODEC_MASK > 3:
             bits = CODEC_UNKNOWN
         if base < least_offset or last > most_offset:
             bits |= OFFSET_OUT_OF_SEGMENT
@@ -103,7 +103,7 @@ def judge_batches(
             bits |= OFFSETS_NOT_ASCENDING
         if batch["max_timestamp"] < -1:
             bits |= TIMESTAMP_NEGATIVE
-        epoch = np.int64(batch["leader_epoch"])
+        epoch = int(batch["leader_epoch"])
         if magic == 2 and epoch < state[STATE_LEADER_EPOCH]:
             bits |= LEADER_EPOCH_DECREASING
         state[STATE_LEADER_EPOCH] = max(state[STATE_LEADER_EPOCH], epoch)
@@ -112,7 +112,7 @@ def judge_batches(
             if state[STATE_FIRST_OFFSET] < 0:
                 state[STATE_FIRST_OFFSET] = base
         state[STATE_BATCHES] += 1
-        state[STATE_RECORDS] += max(np.int64(batch["count"]), 0) if magic >= 2 else 1
+        state[STATE_RECORDS] += max(int(batch["count"]), 0) if magic >= 2 else 1
         if bits != 0:
             out[i] = bits
             flagged += 1
@@ -131,21 +131,21 @@ def judge_rows(rows: np.ndarray, batches: np.ndarray, status: np.ndarray, last_o
     for i in range(len(batches)):
         batch = batches[i]
         bits = 0
-        magic = np.int64(batch["magic"])
-        least = np.int64(batch["base_offset"]) if magic >= 2 else last_offset + 1
-        most = np.int64(batch["last_offset"])
-        bounded = np.int64(batch["attributes"]) & _TIMESTAMP_TYPE_MASK == 0 and magic > 0
-        max_timestamp = np.int64(batch["max_timestamp"])
+        magic = int(batch["magic"])
+        least = int(batch["base_offset"]) if magic >= 2 else last_offset + 1
+        most = int(batch["last_offset"])
+        bounded = int(batch["attributes"]) & _TIMESTAMP_TYPE_MASK == 0 and magic > 0
+        max_timestamp = int(batch["max_timestamp"])
         first = r
-        while r < len(rows) and np.int64(rows[r]["batch"]) == i:
-            offset = np.int64(rows[r]["offset"])
+        while r < len(rows) and int(rows[r]["batch"]) == i:
+            offset = int(rows[r]["offset"])
             if offset < least or offset > most:
                 bits |= RECORD_OFFSETS_INVALID
             least = offset + 1
-            if bounded and np.int64(rows[r]["timestamp"]) > max_timestamp:
+            if bounded and int(rows[r]["timestamp"]) > max_timestamp:
                 bits |= RECORD_TIMESTAMP_ABOVE_MAX
             r += 1
-        if status[i] == 0 and magic >= 2 and r - first != np.int64(batch["count"]):
+        if status[i] == 0 and magic >= 2 and r - first != int(batch["count"]):
             bits |= RECORD_COUNT_DIFFERS
         if most > last_offset:
             last_offset = most
@@ -157,10 +157,10 @@ def judge_rows(rows: np.ndarray, batches: np.ndarray, status: np.ndarray, last_o
 
 @inlined
 def _checksum_right(data: np.ndarray, start: int, row: np.ndarray) -> bool:
-    end = start + np.int64(row["size"])
-    if np.int64(row["magic"]) >= 2:
-        return crc32c(data, start + layout.ATTRIBUTES_OFFSET, end) == np.int64(row["crc"])
-    return crc32(data, start + layout.MESSAGE_MAGIC_OFFSET, end) == np.int64(row["crc"])
+    end = start + int(row["size"])
+    if int(row["magic"]) >= 2:
+        return crc32c(data, start + layout.ATTRIBUTES_OFFSET, end) == int(row["crc"])
+    return crc32(data, start + layout.MESSAGE_MAGIC_OFFSET, end) == int(row["crc"])
 
 
 @kernel
@@ -188,7 +188,7 @@ def walk_clean(
             return p, False
         if checksums:
             for i in range(count):
-                if not _checksum_right(data, np.int64(rows[i]["position"]) - file_position, rows[i]):
+                if not _checksum_right(data, int(rows[i]["position"]) - file_position, rows[i]):
                     return p, False
         p = behind
         if status == WALK_PARTIAL or status == WALK_COMPLETE:

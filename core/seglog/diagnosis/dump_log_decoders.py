@@ -1,0 +1,87 @@
+"""How kafka-dump-log shows keys and values: as text, numbers, or records of Kafka's internal topics.
+
+Kafka: StringDecoder, DefaultDecoder, IntegerDecoder, LongDecoder; OffsetsMessageParser and its siblings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from seglog.format import coordinator
+from seglog.format.control import ControlRecordError, parse_control_record
+from seglog.model import ControlType
+
+PartDecoder = Literal["string", "default", "integer", "long"]
+
+_CONTROL_NAMES = {
+    ControlType.LEADER_CHANGE: "LeaderChange:",
+    ControlType.SNAPSHOT_HEADER: "SnapshotHeader",
+    ControlType.SNAPSHOT_FOOTER: "SnapshotFooter",
+    ControlType.KRAFT_VERSION: "KRaftVersion",
+    ControlType.KRAFT_VOTERS: "KRaftVoters",
+}
+
+
+class Decoder(Protocol):
+    """Texts of a record's key and value; None where nothing is printed."""
+
+    def texts(self, key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]: ...
+
+
+class StringDecoder:
+    """UTF-8 for both, which the kernel renders by itself."""
+
+    def texts(self, key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+        return _part("string", key), _part("string", value)
+
+
+@dataclass(frozen=True, slots=True)
+class PartDecoders:
+    """`--key-decoder-class` and `--value-decoder-class`."""
+
+    key: PartDecoder = "string"
+    value: PartDecoder = "string"
+
+    def texts(self, key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+        return _part(self.key, key), _part(self.value, value)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorDecoder:
+    """`--offsets-decoder`, `--transaction-log-decoder` and `--share-group-state-decoder` by their table of messages."""
+
+    table: str
+
+    def texts(self, key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+        return coordinator.coordinator_text(self.table, key, value, offset)
+
+
+class MetadataDecoder:
+    """`--cluster-metadata-decoder`."""
+
+    def texts(self, key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+        return None, coordinator.metadata_text(value, offset)
+
+
+def _part(decoder: PartDecoder, data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    if decoder == "integer":
+        return str(int.from_bytes(data[:4], "big", signed=True)) if len(data) >= 4 else "?"
+    if decoder == "long":
+        return str(int.from_bytes(data[:8], "big", signed=True)) if len(data) >= 8 else "?"
+    return data.decode("utf-8", "replace") if decoder == "string" else f"[{data.hex()}]"
+
+
+def control_text(key: bytes | None, value: bytes | None) -> str:
+    """What stands behind a control record's metadata."""
+    try:
+        record = parse_control_record(key, value)
+    except ControlRecordError as error:
+        return f" invalid control record: {error}"
+    if record.type in (ControlType.ABORT, ControlType.COMMIT):
+        return f" endTxnMarker: {record.type.name} coordinatorEpoch: {record.coordinator_epoch}"
+    if record.type is ControlType.UNKNOWN:
+        return f" controlType: UNKNOWN({record.type_id})"
+    return f" {_CONTROL_NAMES[record.type]} {coordinator.json_text(record.data)}"

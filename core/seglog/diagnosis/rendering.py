@@ -1,0 +1,124 @@
+"""Turning the pieces of a log into rendered blocks, in order, under threads; `dump` and `dump_log` share it.
+
+A task renders a run of batches. What a hostile task gives is bounded: the first blocks are computed under the
+thread, the others only as they are read. Buffers are recycled: a block is valid until the next step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+
+import numpy as np
+
+from seglog import layout
+from seglog.diagnosis.findings import Finding
+from seglog.diagnosis.walk import Piece
+
+# A rendered block; larger only for a line that is larger itself.
+BLOCK_BYTES = 1 << 21
+SMALL_FILE_BYTES = 1 << 20
+
+_TASK_OUTPUT_BYTES = 16 << 20
+_GROUP_BYTES = 128 << 10
+_NO_BUFFER = np.zeros(0, dtype=np.uint8)
+
+Block = memoryview
+Rendered = Block | Finding
+
+
+class LogRenderer:
+    """Renders one log. A subclass says how a run of batches looks, and whether enough was shown."""
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+        self._buffers: deque[np.ndarray] = deque()
+
+    def rendered(self, piece: Piece, first: int, behind: int) -> Generator[Rendered, None, None]:
+        """The lines of batches `first` to `behind` of `piece`."""
+        raise NotImplementedError
+
+    def enough(self) -> bool:
+        """Whether nothing more is wanted; asked when blocks are made in sequence."""
+        return False
+
+    def in_sequence(self, steps: Iterator[Piece | Finding]) -> Iterator[Rendered]:
+        """The blocks and findings of `steps`, made as they are read."""
+        for step in steps:
+            if isinstance(step, Finding):
+                yield step
+                continue
+            yield from self._recycling(self.rendered(step, 0, len(step.batches)))
+            if self.enough():
+                return
+
+    def under_threads(self, steps: Iterator[Piece | Finding]) -> Iterator[Rendered]:
+        """The same, made ahead. Each piece must have a buffer of its own."""
+        waiting: deque[Finding | Future[tuple[list[Rendered], Iterator[Rendered]]]] = deque()
+        jobs = self.jobs
+        with ThreadPoolExecutor(jobs, "seglog-dump") as pool:
+            try:
+                for step in steps:
+                    if isinstance(step, Finding):
+                        waiting.append(step)
+                    else:
+                        for first, behind in _groups(step):
+                            waiting.append(pool.submit(_begun, self.rendered(step, first, behind)))
+                    while len(waiting) > 2 * jobs:
+                        yield from self._finished(waiting.popleft())
+                while waiting:
+                    yield from self._finished(waiting.popleft())
+            finally:
+                for left in waiting:
+                    if not isinstance(left, Finding):
+                        left.cancel()
+
+    def _finished(self, item: Finding | Future[tuple[list[Rendered], Iterator[Rendered]]]) -> Iterator[Rendered]:
+        if isinstance(item, Finding):
+            yield item
+            return
+        begun, rest = item.result()
+        yield from self._recycling(iter(begun))
+        yield from self._recycling(rest)
+
+    def _recycling(self, blocks: Iterator[Rendered]) -> Iterator[Rendered]:
+        for block in blocks:
+            yield block
+            if not isinstance(block, Finding) and isinstance(block.obj, np.ndarray):
+                self._buffers.append(block.obj if block.obj.base is None else block.obj.base)
+
+    def buffer(self, least: int = 0) -> np.ndarray:
+        """A buffer (uint8) of at least `least` bytes."""
+        try:
+            found = self._buffers.popleft()
+        except IndexError:
+            found = _NO_BUFFER
+        return found if len(found) >= max(least, BLOCK_BYTES) else np.empty(max(least, BLOCK_BYTES), dtype=np.uint8)
+
+    def give_back(self, buffer: np.ndarray) -> None:
+        """A buffer that was not needed."""
+        self._buffers.append(buffer)
+
+
+def _begun(blocks: Iterator[Rendered]) -> tuple[list[Rendered], Iterator[Rendered]]:
+    """The first blocks, up to a bound of bytes, computed now; the others are computed by whoever iterates."""
+    begun: list[Rendered] = []
+    size = 0
+    for block in blocks:
+        begun.append(block)
+        size += 0 if isinstance(block, Finding) else len(block)
+        if size >= _TASK_OUTPUT_BYTES:
+            break
+    return begun, blocks
+
+
+def _groups(piece: Piece) -> Iterator[tuple[int, int]]:
+    """Runs of batches worth a task each: of compressed ones fewer bytes."""
+    count = len(piece.batches)
+    if not (piece.batches["attributes"] & layout.CODEC_MASK).any():
+        return iter(((0, count),))
+    number = (piece.batches["position"] - piece.position) // _GROUP_BYTES
+    cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), count]
+    return ((first, behind) for first, behind in zip(cuts, islice(cuts, 1, None), strict=False))

@@ -1,0 +1,222 @@
+"""Batches and records in the very text of kafka-dump-log (Kafka: DumpLogSegments), a whole chunk in one call.
+
+What takes an object decoder (control records, internal topics) comes as ready text: `endings` holds the bytes
+behind each row's metadata, where `has_ending` says so. Everything else is written here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog import layout
+from seglog.kernels._jit import copy_bytes, inlined, kernel, load_int8, load_uint32, store_byte
+from seglog.kernels.legacy import crc32
+from seglog.kernels.render import (
+    SHOW_BATCH,
+    SHOW_RECORDS,
+    STATE_BATCH,
+    STATE_BATCH_DONE,
+    STATE_NEEDED,
+    STATE_RECORDS,
+    STATE_ROW,
+    VALID,
+)
+from seglog.kernels.text import SLACK, make_cells, put_integer, put_java_text, put_word
+from seglog.kernels.varint import read_varint
+
+# Flags of a run.
+PRINT_DATA = 1  # keys and payloads as text
+SKIP_METADATA = 2
+
+_LINE_BYTES = 1024
+_HEADER_BYTES = 8
+_MOST_TEXT_EXPANSION = 3
+
+_CELLS, _SIZES = make_cells(
+    [
+        *("baseOffset: ", " lastOffset: ", " count: ", " baseSequence: ", " lastSequence: ", " producerId: "),
+        *(" producerEpoch: ", " partitionLeaderEpoch: ", " isTransactional: ", " isControl: "),
+        *(" deleteHorizonMs: ", "OptionalLong.empty", "OptionalLong[", "]", " position: "),
+        *(" NoTimestampType: ", " CreateTime: ", " LogAppendTime: ", " size: ", " magic: "),
+        *(" compresscodec: none crc: ", " compresscodec: gzip crc: ", " compresscodec: snappy crc: "),
+        *(" compresscodec: lz4 crc: ", " compresscodec: zstd crc: ", " compresscodec: unknown crc: "),
+        *(" isvalid: ", "false", "true", "offset: ", "| offset: ", " keySize: ", " valueSize: "),
+        *(" sequence: ", " headerKeys: [", ",", " isValid: ", " crc: ", " key: ", " payload: "),
+        *("| key: ", "| payload: "),
+    ]
+)
+(_BASE_OFFSET, _LAST_OFFSET, _COUNT, _BASE_SEQUENCE, _LAST_SEQUENCE, _PRODUCER_ID) = range(6)
+(_PRODUCER_EPOCH, _LEADER_EPOCH, _TRANSACTIONAL, _CONTROL) = range(6, 10)
+(_DELETE_HORIZON, _EMPTY, _PRESENT, _BRACKET, _POSITION) = range(10, 15)
+(_TIMESTAMP_TYPE, _BATCH_SIZE, _MAGIC, _CODEC) = (15, 18, 19, 20)
+(_VALID, _FALSE, _TRUE, _OFFSET, _RECORD_OFFSET, _KEY_SIZE, _VALUE_SIZE) = range(26, 33)
+(_SEQUENCE, _HEADER_KEYS, _COMMA, _RECORD_VALID, _RECORD_CRC, _KEY, _PAYLOAD) = range(33, 40)
+(_FIRST_KEY, _FIRST_PAYLOAD) = (40, 41)
+_LINE_FEED = 0x0A
+
+_CODEC_MASK = layout.CODEC_MASK
+_TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
+
+
+@inlined
+def _field(out: np.ndarray, p: int, word: int, value: int) -> int:
+    return put_integer(out, put_word(_CELLS, _SIZES, word, out, p), value)
+
+
+@inlined
+def _flag(out: np.ndarray, p: int, word: int, value: bool) -> int:
+    p = put_word(_CELLS, _SIZES, word, out, p)
+    return put_word(_CELLS, _SIZES, _TRUE if value else _FALSE, out, p)
+
+
+@kernel
+def _timestamp_type(magic: int, attributes: int) -> int:
+    """The word of a timestamp's type."""
+    if magic < 1:
+        return _TIMESTAMP_TYPE
+    return _TIMESTAMP_TYPE + (2 if attributes & _TIMESTAMP_TYPE_MASK != 0 else 1)
+
+
+@kernel
+def _put_batch(out: np.ndarray, p: int, batch: np.ndarray, valid: bool) -> int:
+    attributes, magic = int(batch["attributes"]), int(batch["magic"])
+    if magic < 2:
+        p = _field(out, p, _OFFSET, int(batch["last_offset"]))
+    else:
+        base, last, sequence = int(batch["base_offset"]), int(batch["last_offset"]), int(batch["base_sequence"])
+        p = _field(out, p, _BASE_OFFSET, base)
+        p = _field(out, p, _LAST_OFFSET, last)
+        p = _field(out, p, _COUNT, int(batch["count"]))
+        p = _field(out, p, _BASE_SEQUENCE, sequence)
+        p = _field(out, p, _LAST_SEQUENCE, -1 if sequence < 0 else (sequence + last - base) & 0x7FFFFFFF)
+        p = _field(out, p, _PRODUCER_ID, int(batch["producer_id"]))
+        p = _field(out, p, _PRODUCER_EPOCH, int(batch["producer_epoch"]))
+        p = _field(out, p, _LEADER_EPOCH, int(batch["leader_epoch"]))
+        p = _flag(out, p, _TRANSACTIONAL, attributes & layout.TRANSACTIONAL_MASK != 0)
+        p = _flag(out, p, _CONTROL, attributes & layout.CONTROL_MASK != 0)
+        p = put_word(_CELLS, _SIZES, _DELETE_HORIZON, out, p)
+        if attributes & layout.DELETE_HORIZON_MASK != 0:
+            p = _field(out, p, _PRESENT, int(batch["base_timestamp"]))
+            p = put_word(_CELLS, _SIZES, _BRACKET, out, p)
+        else:
+            p = put_word(_CELLS, _SIZES, _EMPTY, out, p)
+    p = _field(out, p, _POSITION, int(batch["position"]))
+    p = _field(out, p, _timestamp_type(magic, attributes), int(batch["max_timestamp"]))
+    p = _field(out, p, _BATCH_SIZE, int(batch["size"]))
+    p = _field(out, p, _MAGIC, magic)
+    p = put_word(_CELLS, _SIZES, _CODEC + min(attributes & _CODEC_MASK, 5), out, p)
+    p = put_integer(out, p, int(batch["crc"]))
+    p = _flag(out, p, _VALID, valid)
+    store_byte(out, p, _LINE_FEED)
+    return p + 1
+
+
+@kernel
+def _put_header_keys(out: np.ndarray, p: int, arena: np.ndarray, row: np.ndarray) -> int:
+    at = int(row["headers_position"])
+    end = int(row["position"]) + int(row["size"])
+    for k in range(int(row["header_count"])):
+        if k > 0:
+            p = put_word(_CELLS, _SIZES, _COMMA, out, p)
+        size, at = read_varint(arena, at, end)
+        p = put_java_text(out, p, arena, at, at + size)
+        at += size
+        size, at = read_varint(arena, at, end)
+        at += max(size, 0)
+    return p
+
+
+@kernel
+def _put_metadata(out: np.ndarray, p: int, arena: np.ndarray, batch: np.ndarray, row: np.ndarray) -> int:
+    magic, attributes = int(batch["magic"]), int(batch["attributes"])
+    at = int(row["position"])
+    p = _field(out, p, _RECORD_OFFSET, int(row["offset"]))
+    # the message inside a wrapper decides; what it inherits of the wrapper is the type alone
+    kind = _timestamp_type(magic, attributes) if magic >= 2 else _timestamp_type(load_int8(arena, at + 16), attributes)
+    p = _field(out, p, kind, int(row["timestamp"]))
+    p = _field(out, p, _KEY_SIZE, int(row["key_size"]))
+    p = _field(out, p, _VALUE_SIZE, int(row["value_size"]))
+    if magic < 2:
+        stored = load_uint32(arena, at + layout.MESSAGE_CRC_OFFSET)
+        computed = crc32(arena, at + layout.MESSAGE_MAGIC_OFFSET, at + int(row["size"]))
+        p = _flag(out, p, _RECORD_VALID, stored == computed)
+        return _field(out, p, _RECORD_CRC, stored)
+    p = _field(out, p, _SEQUENCE, int(row["sequence"]))
+    p = put_word(_CELLS, _SIZES, _HEADER_KEYS, out, p)
+    if row["header_count"] > 0:
+        p = _put_header_keys(out, p, arena, row)
+    return put_word(_CELLS, _SIZES, _BRACKET, out, p)
+
+
+@kernel
+def _put_contents(out: np.ndarray, p: int, arena: np.ndarray, row: np.ndarray, skip: bool) -> int:
+    first = skip
+    if row["key_size"] >= 0:
+        p = put_word(_CELLS, _SIZES, _FIRST_KEY if first else _KEY, out, p)
+        first = False
+        start = int(row["key_position"])
+        p = put_java_text(out, p, arena, start, start + int(row["key_size"]))
+    if row["value_size"] >= 0:
+        p = put_word(_CELLS, _SIZES, _FIRST_PAYLOAD if first else _PAYLOAD, out, p)
+        start = int(row["value_position"])
+        p = put_java_text(out, p, arena, start, start + int(row["value_size"]))
+    return p
+
+
+@kernel
+def render_dump_log(
+    flags_of_run: int,
+    arena: np.ndarray,
+    batches: np.ndarray,
+    flags: np.ndarray,
+    rows: np.ndarray,
+    endings: np.ndarray,
+    ending_bounds: np.ndarray,
+    has_ending: np.ndarray,
+    out: np.ndarray,
+    state: np.ndarray,
+) -> int:
+    """Writes lines into `out` as `render.render` does, with the same state and flags of batches.
+
+    Row r with `has_ending[r]` (uint8) ends with `endings[ending_bounds[r]:ending_bounds[r + 1]]` instead of its
+    key and payload.
+    """
+    skip, contents = flags_of_run & SKIP_METADATA != 0, flags_of_run & PRINT_DATA != 0
+    p = 0
+    b, r = state[STATE_BATCH], state[STATE_ROW]
+    while b < len(batches):
+        shown = int(flags[b])
+        if state[STATE_BATCH_DONE] == 0:
+            if shown & SHOW_BATCH:
+                if _LINE_BYTES + SLACK > len(out) - p:
+                    state[STATE_NEEDED] = _LINE_BYTES + SLACK
+                    break
+                p = _put_batch(out, p, batches[b], shown & VALID != 0)
+            state[STATE_BATCH_DONE] = 1
+        full = False
+        while r < len(rows) and int(rows[r]["batch"]) <= b:
+            if shown & SHOW_RECORDS:
+                ending = ending_bounds[r + 1] - ending_bounds[r] if has_ending[r] else 0
+                needed = _LINE_BYTES + SLACK + int(rows[r]["header_count"]) * _HEADER_BYTES + ending
+                needed += _MOST_TEXT_EXPANSION * int(rows[r]["size"])
+                if needed > len(out) - p:
+                    state[STATE_NEEDED] = needed
+                    full = True
+                    break
+                if not skip:
+                    p = _put_metadata(out, p, arena, batches[b], rows[r])
+                if has_ending[r]:
+                    copy_bytes(endings, ending_bounds[r], out, p, ending)
+                    p += ending
+                elif contents:
+                    p = _put_contents(out, p, arena, rows[r], skip)
+                store_byte(out, p, _LINE_FEED)
+                p += 1
+                state[STATE_RECORDS] += 1
+            r += 1
+        if full:
+            break
+        state[STATE_BATCH_DONE] = 0
+        b += 1
+    state[STATE_BATCH], state[STATE_ROW] = b, r
+    return p
