@@ -16,7 +16,7 @@ from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.diagnosis.journal import Change, FileFacts
-from seglog.diagnosis.quarantine import NEW, OLD, facts_of
+from seglog.diagnosis.quarantine import NEW, OLD, crc_of, facts_of
 from seglog.diagnosis.ranges import ByteRange
 from seglog.diagnosis.repair_plan import PartitionPlan, RepairOptions, SegmentRepair
 from seglog.errors import CorruptSnapshotError, RefusedError
@@ -123,8 +123,6 @@ class PartitionBuilder:
         return crc
 
     def _crc_of_front(self, path: Path, size: int) -> int:
-        from seglog.diagnosis.quarantine import crc_of
-
         return crc_of(self._fs, path, 0, size)
 
     # --- step 2 -------------------------------------------------------------------------------------------

@@ -212,6 +212,16 @@ class OverlayFileSystem:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
         self._changed[target] = self._adopt(source)
 
+    def substitute(self, path: Path, source: Path) -> None:
+        """Makes the contents of `source`, a file below, those of `path`; attributes are those of `path` if it is
+        there, else those of `source`.
+        """
+        given, status = self._below.status(source), self.status(path)
+        self._require(source, given)
+        assert given is not None
+        size = given.size
+        self._changed[path] = _Contents(replace(status or given, size=size), self._below.open(source, "r"), size)
+
     def _adopt(self, path: Path) -> _Contents:
         """The file's contents as changed ones, taken from below where they were not yet."""
         if path not in self._changed:
