@@ -27,6 +27,7 @@ COMMANDS = (
     "truncate",
     "recover",
     "reindex",
+    "dump-log",
     "config",
 )
 

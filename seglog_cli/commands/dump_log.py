@@ -1,0 +1,95 @@
+"""`seglog dump-log`: kafka-dump-log's options and text."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.options import command, flag, size_option
+from seglog_cli.session import Session
+
+DecoderClass = Annotated[
+    str | None,
+    typer.Option(metavar="CLASS", help="StringDecoder, DefaultDecoder, IntegerDecoder or LongDecoder."),
+]
+
+
+@command
+def run(
+    session: Session,
+    files: Annotated[
+        str, typer.Option("--files", metavar="FILE,…", help="The files, separated by commas.", show_default=False)
+    ],
+    print_data_log: Annotated[bool, flag("--print-data-log", "Records with keys and payloads.")] = False,
+    deep_iteration: Annotated[bool, flag("--deep-iteration", "Records, without keys and payloads.")] = False,
+    key_decoder_class: DecoderClass = None,
+    value_decoder_class: DecoderClass = None,
+    offsets_decoder: Annotated[bool, flag("--offsets-decoder", "Records are those of __consumer_offsets.")] = False,
+    transaction_log_decoder: Annotated[
+        bool, flag("--transaction-log-decoder", "Records are those of __transaction_state.")
+    ] = False,
+    cluster_metadata_decoder: Annotated[
+        bool, flag("--cluster-metadata-decoder", "Records are those of __cluster_metadata.")
+    ] = False,
+    share_group_state_decoder: Annotated[
+        bool, flag("--share-group-state-decoder", "Records are those of __share_group_state.")
+    ] = False,
+    skip_record_metadata: Annotated[bool, flag("--skip-record-metadata", "Only keys and payloads of records.")] = False,
+    verify_index_only: Annotated[bool, flag("--verify-index-only", "Check indexes, print no entries.")] = False,
+    index_sanity_check: Annotated[bool, flag("--index-sanity-check", "Only what a broker checks of an index.")] = False,
+    max_bytes: Annotated[int, size_option("--max-bytes", "Only this much of each .log file.")] = 2**31 - 1,
+    max_message_size: Annotated[
+        int, size_option("--max-message-size", "Taken for compatibility; batches of any size are read.")
+    ] = 5242880,
+    untrusted: Annotated[bool, flag("--untrusted", "Also the records of batches whose checksum is wrong.")] = False,
+) -> int:
+    """Takes the options of kafka-dump-log and prints its text.
+
+    Where Kafka's tool works, standard output is the same. Where it does not, this goes on: damage is
+    reported, what follows it is shown, and the exit code is 1; records of a batch whose checksum is wrong
+    are not shown as if they were genuine; nothing is ever created.
+
+    Examples:
+      seglog dump-log --files orders-lz4-0/00000000000000000000.log --deep-iteration
+      seglog dump-log --files customers-0/00000000000000000000.index --verify-index-only
+      seglog dump-log --files __consumer_offsets-0/00000000000000000000.log --offsets-decoder
+    """
+    from pathlib import Path
+
+    from seglog.diagnosis.dump_log import DumpLogOptions, dump_log
+    from seglog.diagnosis.dump_log_options import choose_decoder
+    from seglog.diagnosis.findings import Finding, Severity
+    from seglog.diagnosis.reports import Report
+    from seglog_cli.views.findings import finding_text
+
+    del max_message_size
+    asked = {
+        "offsets": offsets_decoder,
+        "transaction-log": transaction_log_decoder,
+        "cluster-metadata": cluster_metadata_decoder,
+        "share-group-state": share_group_state_decoder,
+    }
+    options = DumpLogOptions(
+        deep_iteration=deep_iteration,
+        print_data_log=print_data_log,
+        skip_record_metadata=skip_record_metadata,
+        verify_index_only=verify_index_only,
+        index_sanity_check=index_sanity_check,
+        max_bytes=max_bytes,
+        decoder=choose_decoder([n for n, on in asked.items() if on], key_decoder_class, value_decoder_class),
+        untrusted=untrusted,
+        jobs=session.threads,
+    )
+    wrong = False
+    for item in dump_log(session.fs, [Path(name) for name in files.split(",") if name], options):
+        if isinstance(item, Finding):
+            session.console.message(finding_text(session.console, item))
+            wrong = wrong or item.severity is not Severity.INFO
+        elif isinstance(item, Report):
+            session.console.message(item.text)
+            wrong = True
+        else:
+            session.console.write(item)
+    return ExitCode.FOUND if wrong else ExitCode.DONE
