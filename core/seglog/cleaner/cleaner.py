@@ -27,6 +27,7 @@ from seglog.cleaner.round import CleaningRound, prepare_round
 from seglog.cleaner.stats import CleanerStats
 from seglog.clock import Clock
 from seglog.errors import RefusedError
+from seglog.kernels import filtering
 from seglog.log.log import Log
 from seglog.log.segment import LogSegment
 
@@ -118,7 +119,7 @@ def _counted(
         output = NullOutput(path, group[0].base_offset, round_.index_interval_bytes)
         _copy_group(round_, group, filter_, output, stats, pool)
         summaries.append(output.finish(group[-1].modified_ms, None))
-    filter_.check_complete()
+    _complete(filter_, indexing, stats)
     return summaries
 
 
@@ -136,7 +137,7 @@ def _run(
             _copy_group(round_, group, filter_, output, stats, pool)
             with stats.phase("fsync"):
                 summaries.append(output.finish(group[-1].modified_ms, pool))
-        filter_.check_complete()
+        _complete(filter_, indexing, stats)
         with stats.phase("fsync"):
             for output in outputs:
                 output.wait()
@@ -161,6 +162,14 @@ def _copy_group(
 ) -> None:
     for filtered in in_order(pool, filter_.filter_chunk, filter_.tasks(group), round_.options.chunks_ahead):
         _write(filtered, output, stats)
+
+
+def _complete(filter_: RecordFilter, indexing: OffsetIndexing, stats: CleanerStats) -> None:
+    """Checks that nothing was missed, and gives records without a key, which the index had counted, their name."""
+    filter_.check_complete()
+    without_key = indexing.offset_map.without_key
+    stats.counters[filtering.RECORDS_WITHOUT_KEY] += without_key
+    stats.counters[filtering.RECORDS_SUPERSEDED] -= without_key
 
 
 def _write(filtered: FilteredChunk, output: Output, stats: CleanerStats) -> None:

@@ -45,6 +45,8 @@ class OffsetMap:
         self._settings[kernels.VERSION] = int(options.strategy.kind)
         self._settings[kernels.STORE_BYTES] = self._settings[kernels.STORE_LIMIT] = self._store_limit
         self._settings[kernels.ENTRY_LIMIT] = self._limit
+        self._settings[kernels.COUNTING] = 1
+        self._without_key = 0
         self._allocate(min(_FIRST_SLOTS, self._most_slots))
 
     # --- what a round reads --------------------------------------------------------------------------------
@@ -80,8 +82,15 @@ class OffsetMap:
 
     # --- filling -------------------------------------------------------------------------------------------
 
+    @property
+    def without_key(self) -> int:
+        """Records without a key that the first pass met in batches that are dirty as a whole."""
+        return self._without_key + int(self._state[kernels.WITHOUT_KEY])
+
     def begin_pass(self, ordinal: int) -> None:
         """Forgets the keys and starts over at the record with this ordinal; what is settled stays so."""
+        self._without_key = self.without_key
+        self._settings[kernels.COUNTING] = 0
         self._state[:] = 0
         self._state[kernels.NEXT_ORDINAL] = ordinal
         self.slots[:] = 0

@@ -31,9 +31,9 @@ from seglog.kernels._jit import (
 from seglog.kernels.encode import seal_batch
 from seglog.kernels.hashing import hash_key
 from seglog.kernels.offset_map import SLOT_BYTES, find_key, get_bit, set_bit
-from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, RECORDS_VALID, TRAILING_BYTES
+from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, LENGTH_INVALID, RECORDS_VALID, TRAILING_BYTES
 from seglog.kernels.spans import read_record
-from seglog.kernels.varint import varint_size, write_varint
+from seglog.kernels.varint import read_varint, varint_size, write_varint
 
 # Flags of a batch.
 DISCARD = 1  # none of its records is kept
@@ -60,7 +60,7 @@ BATCHES_READ = 2
 BATCHES_DISCARDED = 3  # DELETE
 RECORDS_DISCARDED = 4  # of aborted transactions, and markers that went, also of unread batches
 RECORDS_WITHOUT_KEY = 5
-RECORDS_SUPERSEDED = 6
+RECORDS_SUPERSEDED = 6  # with those without a key in batches that are dirty as a whole: OffsetMap.without_key
 TOMBSTONES_EXPIRED = 7
 TOMBSTONES_KEPT = 8
 BATCHES_VERBATIM = 9
@@ -161,6 +161,7 @@ def _choose(
     count = np.int64(row["count"])
     base_offset = np.int64(row["base_offset"])
     control = np.int64(row["attributes"]) & _CONTROL != 0
+    indexed = flags & 81 == 16 and base_offset >= settings[0]
     n = 0
     tombstones = 0
     p = start
@@ -176,7 +177,7 @@ def _choose(
             keep = True
             counters[13] += 1
         elif key_size < 0:
-            counters[5] += 1
+            counters[6 if indexed else 5] += 1  # the index has counted those without a key already
         elif not _is_latest(
             arena,
             key_position,
@@ -211,6 +212,57 @@ def _choose(
     if count > 0 and p != end:
         return TRAILING_BYTES, 0, 0
     counters[0] += count
+    return RECORDS_VALID, n, tombstones
+
+
+@kernel
+def _choose_indexed(
+    arena: np.ndarray,
+    start: int,
+    end: int,
+    row: np.ndarray,
+    expired: bool,
+    ordinal: int,
+    survivors: np.ndarray,
+    kept: np.ndarray,
+    counters: np.ndarray,
+) -> tuple[int, int, int]:
+    """The same for a batch whose every record has been indexed, so that its bits say all there is to say.
+
+    What the index has read is known to be sound: of a record that goes only the length is read again.
+    """
+    count = np.int64(row["count"])
+    n = 0
+    tombstones = 0
+    superseded = 0
+    dropped = 0
+    p = start
+    for k in range(count):
+        length, body = read_varint(arena, p, end)
+        if body < 0 or length < 0 or length > end - body:
+            return LENGTH_INVALID, 0, 0
+        if get_bit(survivors, ordinal + k) == 0:
+            superseded += 1
+        else:
+            found = read_record(arena, p, end)
+            status, stop, timestamp_delta, behind_delta, _, _, _, value_size, _ = found
+            if status != RECORDS_VALID:
+                return status, 0, 0
+            if value_size < 0 and expired:
+                dropped += 1
+            else:
+                at = n * KEPT_ROW_BYTES
+                store_int64(kept, at, p)
+                store_int64(kept, at + 8, stop)
+                store_int64(kept, at + 16, timestamp_delta)
+                store_int64(kept, at + 24, behind_delta)
+                n += 1
+                if value_size < 0:
+                    tombstones += 1
+        p = body + length
+    counters[0] += count
+    counters[6] += superseded
+    counters[7] += dropped
     return RECORDS_VALID, n, tombstones
 
 
@@ -375,22 +427,29 @@ def filter_batches(
         if flag & 80 == 0 and not control and settings[5] == 0 and settings[2] != 0:
             _prefetch_slots(arena, starts[i], ends[i], count, slots, settings, seeds)
         dirty, clean = ordinals[0], ordinals[1]
-        status, n, tombstones = _choose(
-            arena,
-            starts[i],
-            ends[i],
-            row,
-            flag,
-            ordinals,
-            survivors,
-            superseded,
-            slots,
-            store,
-            seeds,
-            settings,
-            kept,
-            counters,
-        )
+        holds_last_kept = np.int64(row["base_offset"]) <= settings[7] and settings[7] <= np.int64(row["last_offset"])
+        if flag & 81 == 16 and not control and np.int64(row["base_offset"]) >= settings[0] and not holds_last_kept:
+            status, n, tombstones = _choose_indexed(
+                arena, starts[i], ends[i], row, flag & 32 != 0, dirty, survivors, kept, counters
+            )
+            ordinals[0] += count
+        else:
+            status, n, tombstones = _choose(
+                arena,
+                starts[i],
+                ends[i],
+                row,
+                flag,
+                ordinals,
+                survivors,
+                superseded,
+                slots,
+                store,
+                seeds,
+                settings,
+                kept,
+                counters,
+            )
         if status != RECORDS_VALID:
             return i, at, rows, status
         if flag & 64 != 0:

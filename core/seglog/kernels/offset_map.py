@@ -60,7 +60,8 @@ BLOCK_ROWS = 6
 BLOCK_DONE = 7
 FULL = 8  # 1 once a record stayed unsettled
 UNSETTLED = 9  # how many
-STATE_SLOTS = 10
+WITHOUT_KEY = 10  # records without key, counted while COUNTING
+STATE_SLOTS = 11
 
 # Settings (int64), constant during a call.
 SLOTS = 0
@@ -72,7 +73,8 @@ FIRST_DIRTY = 5
 TRACKING = 6  # 1: `settled` counts
 HASH_MASK = 7  # -1; tests weaken the hash with it
 VERSION = 8  # 0: by offset, 1: by timestamp, 2: by header
-SETTINGS_SLOTS = 9
+COUNTING = 9  # 1 in the first pass
+SETTINGS_SLOTS = 10
 
 BLOCK_RECORDS = 64
 AHEAD = 24  # slots whose keys are asked for before they are moved
@@ -199,6 +201,8 @@ def _gather(
     mask = settings[7]
     version = settings[8]
     first_dirty = settings[5]
+    counting = settings[9]
+    without_key = 0
     tracking = settings[6] != 0
     while i < len(batches) and n < BLOCK_RECORDS:
         end = ends[i]
@@ -232,6 +236,8 @@ def _gather(
                     present, value = header_as_int64(arena, count_position, stop, header)
                     _add_version(block, n, value, present)
                 n += 1
+            elif key_size < 0 and base_offset >= first_dirty:
+                without_key += counting
             ordinal += 1
             done += 1
             p = stop
@@ -247,6 +253,7 @@ def _gather(
     state[2] = ordinal
     state[6] = n
     state[7] = 0
+    state[10] += without_key
     return RECORDS_VALID
 
 
