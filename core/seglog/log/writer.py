@@ -96,6 +96,8 @@ class SegmentWriter:
         if base_offset == active.base_offset:
             return active
         active.on_become_inactive()
+        # before the next segment exists: a power cut must not leave that one behind a shortened predecessor
+        log.flush_below(base_offset)
         log.producers.end_offset = base_offset
         log.producers.take_snapshot()
         created = LogSegment.create(
@@ -109,7 +111,6 @@ class SegmentWriter:
         log.segments.add(created)
         self.forget_segment()
         log.publish(log.log_start_offset, max(base_offset, log.log_end_offset), log.high_watermark)
-        log.flush_below(base_offset)
         return created
 
     def _drawn_jitter(self) -> int:
