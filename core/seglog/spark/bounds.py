@@ -81,8 +81,8 @@ def _batch_range(log: PartitionLog, options: ReadOptions) -> OffsetRange:
     first = _resolved(log, options.starting, options, starts=True)
     if options.starting.kind in ("offsets", "timestamp", "timestamps"):
         first = within(log, first, "starting offset", options.fail_on_data_loss)
-    behind = UNBOUNDED
-    if options.ending.kind != "latest":
+    behind = first if options.starting.kind != "earliest" and first >= log.log_end_offset else UNBOUNDED
+    if options.ending.kind != "latest" and behind == UNBOUNDED:
         behind = _resolved(log, options.ending, options, starts=False)
         if behind != UNBOUNDED:
             behind = within(log, behind, "ending offset", options.fail_on_data_loss)

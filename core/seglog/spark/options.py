@@ -68,8 +68,19 @@ _REFUSED = {
 }
 # What CREATE TABLE, catalogs and readers of Spark add to the options of a source.
 _OF_SPARK = frozenset(
-    ("location", "owner", "provider", "comment", "collation", "external", "is_managed_location", "managed_location")
-    + ("table_type", "serialization.format", "mergeschema")
+    {
+        "collation",
+        "comment",
+        "external",
+        "is_managed_location",
+        "location",
+        "managed_location",
+        "mergeschema",
+        "owner",
+        "provider",
+        "serialization.format",
+        "table_type",
+    }
 )
 
 _ISOLATIONS = {level.label: level for level in Isolation}
@@ -183,9 +194,9 @@ def _selection(
         except re.error as error:
             raise ConfigError(f"subscribePattern: {pattern!r} is no regular expression: {error}") from error
     assign = parse_assign(given["assign"]) if "assign" in given else None
-    topics = frozenset(_names(given["subscribe"])) if "subscribe" in given else None
-    if frozenset() in (topics, assign):
-        raise ConfigError(f"{chosen[0]}: no topic is named")
+    topics = _value(given, "subscribe", lambda text: frozenset(_names(text)), None)
+    if assign is not None and not assign:
+        raise ConfigError("assign: no topic is named")
     return assign, topics, pattern
 
 
@@ -200,7 +211,10 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
             raise ConfigError(f"paths: no JSON list of strings: {given['paths'][:200]!r}")
         paths += several
     if not paths:
-        raise ConfigError("no path is given: load(path), or option path, names a partition or log directory")
+        raise ConfigError(
+            "no path is given: load(path), or option path, names a partition or log directory (Spark 4.3 hands a"
+            " Python source none of the options of CREATE TABLE: use CREATE TEMP VIEW, or SELECT … WITH (path = '…'))"
+        )
     return tuple(dict.fromkeys(paths))
 
 

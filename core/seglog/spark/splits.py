@@ -118,7 +118,7 @@ def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> I
     for i, segment in enumerate(segments):
         active = i == len(segments) - 1
         behind = INT64_MAX if active else segments[i + 1].base_offset
-        if behind <= wanted.first or segment.base_offset >= wanted.behind:
+        if behind <= wanted.first or segment.base_offset >= wanted.behind or wanted.first == wanted.behind:
             continue
         piece = _piece(log, segment, wanted, active)
         if options.view != SEGMENTS:
