@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from seglog.api import open_log as open_log
+    from seglog.api import verify as verify
     from seglog.config import LogConfig as LogConfig
     from seglog.errors import AppendError as AppendError
     from seglog.errors import CorruptionError as CorruptionError
@@ -73,6 +74,7 @@ _HOMES = {
     "columns_of": "seglog.format.builder",
     "columns_of_arrays": "seglog.format.builder",
     "open_log": "seglog.api",
+    "verify": "seglog.api",
 }
 
 __all__ = [
@@ -99,6 +101,7 @@ __all__ = [
     "columns_of",
     "columns_of_arrays",
     "open_log",
+    "verify",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The public function that opens one partition's log.
+"""The public functions: open one partition's log, and look logs over.
 
 Everything here takes paths as text or `Path` and uses the machine's own files and clock; who needs other ones
 (tests, services) uses `Log.open` and `LogDirectory.open`.
@@ -15,6 +15,7 @@ from seglog.clock import Clock, SystemClock
 from seglog.config import LogConfig
 
 if TYPE_CHECKING:
+    from seglog.diagnosis.findings import Finding
     from seglog.log.log import Log
 
 
@@ -72,3 +73,35 @@ def open_log(
         owner.close()
         raise
     owner.close()
+
+
+def verify(*paths: str | Path, level: str = "record", clock: Clock | None = None) -> Iterator[Finding]:
+    """What is wrong with the segments, partitions or log directories at `paths`; nothing is changed.
+
+    `level` is header, crc, record, index or semantic; each includes the ones before it. Looking goes on past
+    damage. Raises NotALogError when there is no log at a path, ValueError for another level.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     print([found.code for found in seglog.verify(directory + "/t-0", level="crc")])
+    ...     with open(directory + "/t-0/00000000000000000000.log", "r+b") as file:
+    ...         position = file.seek(70)
+    ...         written = file.write(b"X")
+    ...     print([found.code for found in seglog.verify(directory + "/t-0")])
+    []
+    ['CRC_MISMATCH']
+    """
+    from seglog.diagnosis.verify import Verification, VerifyOptions
+    from seglog.diagnosis.verify_batches import Level
+    from seglog.log.listing import resolve_paths
+    from seglog.storage.filesystem import LocalFileSystem
+
+    if level.upper() not in Level.__members__:
+        names = ", ".join(known.lower() for known in Level.__members__)
+        raise ValueError(f"{level!r} is not a level; there are {names}")
+    fs = LocalFileSystem()
+    targets = resolve_paths(fs, [Path(path) for path in paths])
+    options = VerifyOptions(level=Level[level.upper()])
+    yield from Verification(fs, targets, options, clock or SystemClock())
