@@ -1,0 +1,256 @@
+"""seglog against Kafka 4.3.0's own classes, in one run on the same files: prints a table of ratios.
+
+    python -m tests.benchmarks.against_kafka [--records 1000000] [--work DIRECTORY] [--only clean,verify,…]
+
+Needs Java 17+ and Maven, as the `kafka` tests do. Logs are made by Kafka (16-byte keys, 100-byte text values, batches
+of 16 KiB) and kept in the work directory for the next run. In-process work is the best of several runs after a
+warm-up on both sides, with the files in the page cache; whole commands are timed as processes. Nothing here is a
+test: machines differ, so only the ratios of one run mean anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+import seglog
+from seglog.cleaner.cleaner import clean_log
+from seglog.cleaner.options import CleanerOptions
+from seglog.clock import FixedClock, SystemClock
+from seglog.diagnosis.verify import Level, Verification, VerifyOptions
+from seglog.format.decoder import decode_records
+from seglog.log.listing import list_partition, resolve_paths
+from seglog.log.scan import SegmentScan
+from seglog.storage.filesystem import LocalFileSystem
+from tests.support.kafka import KafkaHarness
+from tests.support.kafka.jvm import find_java, kafka_classpath
+
+FS = LocalFileSystem()
+SEGMENT_BYTES = 100 << 20
+CORES = len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row: seconds of both sides for `amount` of `unit`; the target is a ratio, or None where there is none."""
+
+    what: str
+    kafka_seconds: float
+    seglog_seconds: float
+    amount: float
+    unit: str
+    target: float | None
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        return self.kafka_seconds / self.seglog_seconds
+
+
+def best(work: Callable[[], float], runs: int = 5, warmups: int = 1) -> float:
+    """The least seconds of `runs`; `work` returns what it measured."""
+    for _ in range(warmups):
+        work()
+    return min(work() for _ in range(runs))
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+class Comparison:
+    """The logs, the JVM, and a method a row group."""
+
+    def __init__(self, work: Path, records: int, runs: int) -> None:
+        self.work, self.records, self.runs = work, records, runs
+        self.kafka = KafkaHarness("3g", measuring=True)
+
+    def log(self, codec: str, records: int | None = None, value_size: int = 100, **options: object) -> Path:
+        """A partition directory with all of it in sealed segments."""
+        count = records or self.records
+        topic = f"{codec}-{count}-{value_size}"
+        if not (self.work / f"{topic}-0").exists():
+            options.setdefault("key_space", max(count // 5, 1))
+            self.kafka.generate(
+                self.work, topic=topic, records=count, value_size=value_size, codec=codec, seed=1, batch_bytes=16384,
+                batch_records=1 << 20, segment_bytes=SEGMENT_BYTES, roll_at_end=True, **options,
+            )  # fmt: skip
+        directory = self.work / f"{topic}-0"
+        for path in directory.iterdir():  # into the page cache
+            path.read_bytes()
+        return directory
+
+    def size(self, directory: Path) -> int:
+        return sum(path.stat().st_size for path in directory.glob("*.log"))
+
+    # --- rows ---------------------------------------------------------------------------------------------------
+
+    def decode(self) -> Iterator[Measured]:
+        """All records into columns, one thread; Kafka iterates over them, from files or memory, the faster counts."""
+        for codec, target in (("none", 1.0), ("lz4", None), ("zstd", None)):
+            directory = self.log(codec)
+            theirs = min(min(self.kafka.measure(directory, what)) for what in ("records_file", "records_memory"))
+            ours = best(lambda d=directory: timed(lambda: self._decode(d)), self.runs)
+            yield Measured(f"decode {codec}", theirs, ours, self.records / 1e6, "M records", target, "one thread")
+
+    def _decode(self, directory: Path) -> int:
+        count = 0
+        for segment in list_partition(FS, directory).segments:
+            for chunk in SegmentScan(FS, segment.log):
+                count += sum(len(part) for part in decode_records(chunk.data, chunk.batches, chunk.position))
+        assert count == self.records, f"{count} of {self.records} records decoded"
+        return count
+
+    def verify(self) -> Iterator[Measured]:
+        """Headers and checksums with all cores, and every record's structure with one."""
+        for codec in ("none", "lz4", "zstd"):
+            directory = self.log(codec)
+            theirs = min(min(self.kafka.measure(directory, what)) for what in ("verify_file", "verify_memory"))
+            ours = best(lambda d=directory: timed(lambda: self._verify(d, Level.CRC, CORES)), self.runs)
+            size = self.size(directory) / 1e6
+            yield Measured(f"verify crc {codec}", theirs, ours, size, "MB", 1.3, f"{CORES} cores")
+        directory = self.log("none")
+        theirs = min(min(self.kafka.measure(directory, what)) for what in ("records_file", "records_memory"))
+        ours = best(lambda: timed(lambda: self._verify(directory, Level.RECORD, 1)), self.runs)
+        note = "one thread; target 1.5 GB/s"
+        yield Measured("verify record none", theirs, ours, self.size(directory) / 1e6, "MB", None, note)
+
+    def _verify(self, directory: Path, level: Level, jobs: int) -> None:
+        options = VerifyOptions(level=level, jobs=jobs)
+        verification = Verification(FS, resolve_paths(FS, [directory]), options, SystemClock())
+        assert not list(verification)
+
+    def append(self) -> Iterator[Measured]:
+        """Prebuilt columns against prebuilt batches: seglog also builds, encodes and checksums the batches."""
+        directory = self.log("none")
+        theirs = min(self.kafka.measure(directory, "append", work=self.work / "bench-0", segment_bytes=SEGMENT_BYTES))
+        columns = []
+        for segment in list_partition(FS, directory).segments:
+            for chunk in SegmentScan(FS, segment.log, chunk_bytes=1 << 30):
+                columns += decode_records(chunk.data, chunk.batches, chunk.position)
+
+        def once() -> float:
+            target = self.work / "bench-0"
+            shutil.rmtree(target, ignore_errors=True)
+            config = {"segment.bytes": SEGMENT_BYTES, "message.timestamp.after.max.ms": 2**63 - 1}
+            with seglog.open_log(target, create=True, config=config) as log:
+                seconds = timed(lambda: [log.append(part) for part in columns])
+                assert log.log_end_offset == self.records
+            shutil.rmtree(target)
+            return seconds
+
+        yield Measured("append columns", theirs, best(once, self.runs), self.records / 1e6, "M records", 0.5)
+
+    def clean(self) -> Iterator[Measured]:
+        """One round over a log with five records a key, durable; one thread, then all cores."""
+        logs = (
+            ("none", self.log("none"), 6.0, 8.0),
+            ("lz4", self.log("lz4"), 3.0, 5.0),
+            ("zstd", self.log("zstd"), 3.0, 5.0),
+            ("1 KiB", self.log("none", self.records * 12 // 100, 1024), 2.0, 2.0),
+        )
+        for name, directory, one, all_cores in logs:
+            options = {"work": self.work / "bench-0", "segment_bytes": SEGMENT_BYTES}
+            theirs = min(self.kafka.measure(directory, "clean", **options))
+            size = self.size(directory) / 1e6
+            for jobs, target in ((1, one), (CORES, all_cores)):
+                ours = best(lambda d=directory, j=jobs: self._clean(d, j), self.runs)
+                yield Measured(f"clean {name}", theirs, ours, size, "MB", target, f"{jobs} thread{'s' * (jobs > 1)}")
+
+    def _clean(self, directory: Path, jobs: int) -> float:
+        target = self.work / "bench-0"
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        for path in directory.iterdir():
+            if path.suffix == ".log":
+                (target / path.name).hardlink_to(path)
+            else:
+                shutil.copy2(path, target / path.name)
+        now = max(int(path.stat().st_mtime * 1000) for path in directory.glob("*.log"))
+        config = {"segment.bytes": SEGMENT_BYTES, "cleanup.policy": "compact", "file.delete.delay.ms": 0}
+        clock = FixedClock(now)
+        with seglog.open_log(target, writable=True, config=config, clock=clock) as log:
+            seconds = timed(lambda: clean_log(log, CleanerOptions(jobs=jobs), clock))
+        shutil.rmtree(target)
+        return seconds
+
+    def dump(self) -> Iterator[Measured]:
+        """All records as text, whole processes, output thrown away."""
+        directory = self.log("none")
+        logs = sorted(directory.glob("*.log"))
+        names = ",".join(map(str, logs))
+        tool = [str(find_java()), "-Xmx1g", "-cp", kafka_classpath(), "org.apache.kafka.tools.DumpLogSegments"]
+        theirs = best(lambda: process([*tool, "--files", names, "--print-data-log"])[0], 3)
+        ours, memory = min(process([*command(), "dump", "--records", str(directory)]) for _ in range(4))
+        size = self.size(directory) / 1e6
+        yield Measured("dump --records", theirs, ours, size, "MB", 8.0, f"whole process, {memory:.0f} MiB resident")
+
+    def start(self) -> Iterator[Measured]:
+        """How soon a command is there; the other side is the JVM's start with kafka-dump-log's help."""
+        tool = [str(find_java()), "-Xmx1g", "-cp", kafka_classpath(), "org.apache.kafka.tools.DumpLogSegments"]
+        small = self.log("none", 800)
+        files = ["--files", str(min(small.glob("*.log")))]
+        ours = min(process([*command(), "--help"])[0] for _ in range(6))
+        yield Measured(
+            "seglog --help", best(lambda: process([*tool, "--help"])[0], 3), ours, 1, "runs", None, "target 0.15 s"
+        )
+        ours = min(process([*command(), "dump", "--records", str(small)])[0] for _ in range(6))
+        theirs = best(lambda: process([*tool, *files, "--print-data-log"])[0], 3)
+        yield Measured("dump of 100 KB", theirs, ours, 1, "runs", None, "target 0.35 s")
+
+
+def command() -> list[str]:
+    """The command line of this environment."""
+    return [str(Path(sys.executable).with_name("seglog"))]
+
+
+def process(arguments: list[str]) -> tuple[float, float]:
+    """(seconds, peak resident MiB) of a whole process whose output goes nowhere."""
+    start = time.perf_counter()
+    child = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, _, usage = os.wait4(child.pid, 0)
+    return time.perf_counter() - start, usage.ru_maxrss / 1024
+
+
+GROUPS = ("decode", "verify", "append", "clean", "dump", "start")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "seglog-benchmark")
+    parser.add_argument("--only", default=",".join(GROUPS), help=f"some of {','.join(GROUPS)}")
+    arguments = parser.parse_args()
+    table = Table("work", "Kafka s", "seglog s", "Kafka /s", "seglog /s", "ratio", "target", "", title="against Kafka")
+    comparison = Comparison(arguments.work, arguments.records, arguments.runs)
+    try:
+        for group in arguments.only.split(","):
+            for row in getattr(comparison, group)():
+                target = "" if row.target is None else f"{row.target:g} ×"
+                table.add_row(
+                    row.what, f"{row.kafka_seconds:.3f}", f"{row.seglog_seconds:.3f}",
+                    f"{row.amount / row.kafka_seconds:.4g} {row.unit}", f"{row.amount / row.seglog_seconds:.4g} {row.unit}",
+                    f"{row.ratio:.2f} ×", target, row.note,
+                )  # fmt: skip
+                print(row, file=sys.stderr)
+    finally:
+        comparison.kafka.close()
+    Console(width=150).print(table)
+
+
+if __name__ == "__main__":
+    main()
