@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,12 @@ def gap_finding(gap: Gap, path: Path, last_offset: int, next_offset: int | None)
         first, last, lost = last_offset + 1, next_offset - 1, next_offset - 1 - last_offset
     elif gap.at_end:
         first = last_offset + 1
-    where = {"position": gap.position, "length": gap.length, "first_offset": first, "last_offset": last}
+    where: dict[str, Any] = {
+        "position": gap.position,
+        "length": gap.length,
+        "first_offset": first,
+        "last_offset": last,
+    }
     place = path.parent.resolve().name, path.name
     follows = "nothing good follows" if gap.at_end else "a good batch follows"
     if gap.zeros:

@@ -24,7 +24,7 @@ from seglog.diagnosis.dump_files import dump_file, is_log
 from seglog.diagnosis.findings import Finding, finding
 from seglog.diagnosis.render_json import text_line
 from seglog.diagnosis.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
-from seglog.diagnosis.selection import Chosen, Selection
+from seglog.diagnosis.selection import EVERYTHING, Chosen, Selection
 from seglog.diagnosis.walk import LogWalk, Piece
 from seglog.format.columns import Records
 from seglog.format.decoder import decode_records
@@ -51,7 +51,7 @@ class DumpOptions:
     untrusted: bool = False
     base64: bool = False
     every_file: bool = False
-    selection: Selection = Selection()
+    selection: Selection = EVERYTHING
     limit: int | None = None
     jobs: int = 2
 

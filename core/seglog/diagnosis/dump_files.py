@@ -195,9 +195,18 @@ def _rows_07(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
 
 
 def _message_07_rows(path: Path, base: int, start: int, message: message_07.Message07) -> Iterator[Row | Finding]:
-    where = {"position": start + message.position, "length": message.size, "first_offset": base + message.position}
+    where = {
+        "position": start + message.position,
+        "length": message.size,
+        "first_offset": base + message.position,
+    }
     codec = "unknown" if message.codec is None else message.codec.label
-    fields = {"position": start + message.position, "size": message.size, "magic": message.magic, "codec": codec}
+    fields = {
+        "position": start + message.position,
+        "size": message.size,
+        "magic": message.magic,
+        "codec": codec,
+    }
     valid = message.is_valid
     yield "message", {"offset": base + message.position, **fields, "crc": message.crc, "valid": valid}
     if not valid:

@@ -9,6 +9,7 @@ Where Kafka's tool works, stdout is the same byte for byte. Where it does not, t
 - "Non-consecutive offsets" are reported between records only, not before a segment's first one.
 - Nothing is created: a `.timeindex` without its `.index` is printed. Positions outside the log are mismatches.
 - Checkpoints, `partition.metadata` and leftovers (`.deleted`, …) are printed instead of ignored.
+- DefaultDecoder shows bytes in base64, not the identity of a Java object.
 - Whatever is wrong is a `Report` or a `Finding`, so that the command can exit with 1.
 """
 
@@ -65,9 +66,7 @@ class DumpLogOptions:
         return self.deep_iteration or self.prints_data
 
 
-def dump_log(
-    fs: FileSystem, files: Sequence[Path], options: DumpLogOptions
-) -> Iterator[Block | Finding | Report]:
+def dump_log(fs: FileSystem, files: Sequence[Path], options: DumpLogOptions) -> Iterator[Block | Finding | Report]:
     """Dumps `files` in order: blocks for stdout (valid until the next step), findings, and at the end the reports.
 
     Raises OSError where a file cannot be read.
@@ -80,7 +79,9 @@ def dump_log(
         if is_log(path):
             yield from _LogText(fs, path, options, reports).blocks()
         elif kind is not None and kind is not FileKind.LOG_07:
-            yield from IndexDump(fs, path, kind, options.verify_index_only, options.index_sanity_check, reports).blocks()
+            yield from IndexDump(
+                fs, path, kind, options.verify_index_only, options.index_sanity_check, reports
+            ).blocks()
         else:
             try:
                 yield from dump_file(fs, path, as_json=False)
@@ -114,9 +115,8 @@ class _LogText(LogRenderer):
         # Offsets are compared in the log's order, which threads do not keep.
         steps = self._following(steps) if self.options.is_deep else steps
         for block in self.in_sequence(steps) if small else self.under_threads(steps):
-            if isinstance(block, Finding) and block.position is not None and end < size:
-                if block.code == "TORN_TAIL":
-                    continue  # `max_bytes` cut that batch
+            if isinstance(block, Finding) and block.code == "TORN_TAIL" and end < size:
+                continue  # `max_bytes` cut that batch
             yield block
             if isinstance(block, Finding) and self._ends_with(block, size):
                 yield _text(f"Found {block.length} invalid bytes at the end of {self.path.name}\n")
@@ -149,7 +149,10 @@ class _LogText(LogRenderer):
         width = good["last_offset"] - good["base_offset"] + 1
         legacy = good["magic"] < 2
         before = np.concatenate(
-            ([good["base_offset"][0] - 1 if self._last_offset is None else self._last_offset], good["last_offset"][:-1])
+            (
+                [good["base_offset"][0] - 1 if self._last_offset is None else self._last_offset],
+                good["last_offset"][:-1],
+            )
         )
         suspect = legacy | (width != good["count"]) | (good["base_offset"] != before + 1)
         if suspect.any() and piece.complete:

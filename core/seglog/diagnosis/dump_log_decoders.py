@@ -5,6 +5,7 @@ Kafka: StringDecoder, DefaultDecoder, IntegerDecoder, LongDecoder; OffsetsMessag
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -32,7 +33,12 @@ class Decoder(Protocol):
 class StringDecoder:
     """UTF-8 for both, which the kernel renders by itself."""
 
-    def texts(self, key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+    def texts(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        offset: int,  # noqa: ARG002 (the protocol's)
+    ) -> tuple[str | None, str | None]:
         return _part("string", key), _part("string", value)
 
 
@@ -43,7 +49,12 @@ class PartDecoders:
     key: PartDecoder = "string"
     value: PartDecoder = "string"
 
-    def texts(self, key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+    def texts(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        offset: int,  # noqa: ARG002 (the protocol's)
+    ) -> tuple[str | None, str | None]:
         return _part(self.key, key), _part(self.value, value)
 
 
@@ -60,7 +71,12 @@ class CoordinatorDecoder:
 class MetadataDecoder:
     """`--cluster-metadata-decoder`."""
 
-    def texts(self, key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+    def texts(
+        self,
+        key: bytes | None,  # noqa: ARG002 (the protocol's)
+        value: bytes | None,
+        offset: int,
+    ) -> tuple[str | None, str | None]:
         return None, coordinator.metadata_text(value, offset)
 
 
@@ -71,7 +87,8 @@ def _part(decoder: PartDecoder, data: bytes | None) -> str | None:
         return str(int.from_bytes(data[:4], "big", signed=True)) if len(data) >= 4 else "?"
     if decoder == "long":
         return str(int.from_bytes(data[:8], "big", signed=True)) if len(data) >= 8 else "?"
-    return data.decode("utf-8", "replace") if decoder == "string" else f"[{data.hex()}]"
+    # Kafka's DefaultDecoder prints the identity of a Java array, which tells nothing: the bytes do
+    return data.decode("utf-8", "replace") if decoder == "string" else base64.b64encode(data).decode("ascii")
 
 
 def control_text(key: bytes | None, value: bytes | None) -> str:

@@ -30,7 +30,13 @@ class IndexDump:
     """One `.index`, `.timeindex`, `.txnindex` or `.snapshot`."""
 
     def __init__(
-        self, fs: FileSystem, path: Path, kind: FileKind, verify_only: bool, sanity_only: bool, reports: Reports
+        self,
+        fs: FileSystem,
+        path: Path,
+        kind: FileKind,
+        verify_only: bool,
+        sanity_only: bool,
+        reports: Reports,
     ) -> None:
         self.fs, self.path, self.kind, self.reports = fs, path, kind, reports
         self.verify_only, self.sanity_only = verify_only, sanity_only
@@ -71,11 +77,11 @@ class IndexDump:
 
     def _offset_index(self) -> Iterator[str | Finding]:
         rows = decode_offset_index(self._read(), self.base_offset)
-        if self.sanity_only:
-            yield from self._sanity(rows["offset"], None, 8)
-            return
         if len(rows) == 0:
             yield f"{self.path} is empty."
+            return
+        if self.sanity_only:
+            yield from self._sanity(rows["offset"], None, 8)
             return
         log = self._log()
         for i, (offset, position) in enumerate(rows.tolist()):
@@ -199,13 +205,13 @@ def _snapshot_line(entry: ProducerEntry) -> str:
     line = (
         f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch}"
         f" coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: {transaction}"
-        f" lastTimestamp: {entry.timestamp} "
+        f" lastTimestamp: {entry.timestamp}"
     )
     if entry.last_offset < 0:
         return line
     first_sequence = (entry.last_sequence - entry.offset_delta) & INT32_MAX
     return (
-        f"{line}firstSequence: {first_sequence} lastSequence: {entry.last_sequence} lastOffset: {entry.last_offset}"
+        f"{line} firstSequence: {first_sequence} lastSequence: {entry.last_sequence} lastOffset: {entry.last_offset}"
         f" offsetDelta: {entry.offset_delta} timestamp: {entry.timestamp}"
     )
 

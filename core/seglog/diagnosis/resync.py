@@ -19,6 +19,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.format import checksum
+from seglog.format.buffers import byte_view
 from seglog.format.decoder import checksums_valid, scan_batches
 from seglog.kernels.batches import WALK_COMPLETE, WALK_FULL
 from seglog.kernels.validate import find_entry
@@ -46,7 +47,7 @@ def entry_row(file: File, position: int, stop: int) -> np.ndarray | None:
     The entry must end by `stop`.
     """
     head = np.zeros(layout.RECORD_BATCH_OVERHEAD, dtype=np.uint8)
-    filled = file.read_into(position, head[: max(0, min(len(head), stop - position))])
+    filled = file.read_into(position, byte_view(head[: max(0, min(len(head), stop - position))]))
     if filled <= layout.HEADER_UP_TO_MAGIC:
         return None
     size = int.from_bytes(head[8:12].tobytes(), "big", signed=True) + layout.LOG_OVERHEAD
@@ -105,7 +106,7 @@ def _search(file: File, position: int, stop: int, offsets: OffsetRange) -> int:
     window = np.empty(max(0, min(_FIRST_WINDOW_BYTES, stop - position)), dtype=np.uint8)
     work = _WORK_BYTES
     while position < stop:
-        filled = file.read_into(position, window[: min(len(window), stop - position)])
+        filled = file.read_into(position, byte_view(window[: min(len(window), stop - position)]))
         beyond = stop - position - filled
         at = 0
         while filled:
@@ -129,7 +130,7 @@ def _search(file: File, position: int, stop: int, offsets: OffsetRange) -> int:
 
 def _plausible_at(file: File, position: int, stop: int, offsets: OffsetRange) -> bool:
     head = np.zeros(layout.RECORD_BATCH_OVERHEAD, dtype=np.uint8)
-    filled = file.read_into(position, head[: min(len(head), stop - position)])
+    filled = file.read_into(position, byte_view(head[: min(len(head), stop - position)]))
     beyond = stop - position - filled
     return find_entry(head, 0, filled, beyond, offsets.least, offsets.most) == 0
 

@@ -40,7 +40,7 @@ class Selection:
     @property
     def everything(self) -> bool:
         """Whether there is no condition."""
-        return self == Selection()
+        return self == EVERYTHING
 
     def of(self, records: Records, with_records: bool) -> Chosen:
         """What of `records` is wanted. A batch counts by its header, or with `with_records` by its records."""
@@ -85,3 +85,6 @@ class Selection:
         if self.end_timestamp is not None:
             wanted &= rows["timestamp"] < self.end_timestamp
         return wanted
+
+
+EVERYTHING = Selection()

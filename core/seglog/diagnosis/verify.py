@@ -30,10 +30,9 @@ from seglog.diagnosis.verify_batches import Level, RangeResult, SegmentVerifier,
 from seglog.diagnosis.verify_files import verify_07, verify_log_directory, verify_names
 from seglog.diagnosis.verify_indexes import IndexObserver
 from seglog.diagnosis.verify_semantics import SemanticObserver
-from seglog.format.filenames import FileKind, parse_file_name
+from seglog.format.filenames import FileKind, PartitionState, parse_file_name
 from seglog.log.listing import (
     PartitionListing,
-    PartitionState,
     SegmentFiles,
     Target,
     TargetKind,

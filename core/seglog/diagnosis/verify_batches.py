@@ -20,6 +20,7 @@ from seglog.diagnosis.damage import record_findings, with_damage
 from seglog.diagnosis.findings import Finding, finding
 from seglog.diagnosis.resync import OffsetRange
 from seglog.diagnosis.walk import Gap, LogWalk, Piece
+from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.format.decoder import decode_records
 from seglog.kernels import validate
@@ -111,7 +112,7 @@ def _clean_headers(
     position = start
     with fs.open(path, "r") as file:
         while position < end:
-            filled = file.read_into(position, buffer[: min(len(buffer), end - position)])
+            filled = file.read_into(position, byte_view(buffer[: min(len(buffer), end - position)]))
             consumed, right = walk_clean(buffer, filled, position, *limits, rows, state)
             if not right or consumed == 0:
                 return None
@@ -275,15 +276,27 @@ def _readable(records: Records, valid: np.ndarray) -> int:
 
 
 RULES: dict[int, tuple[str, str]] = {
-    validate.OFFSETS_NOT_ASCENDING: ("OFFSETS_NOT_ASCENDING", "the batch does not start behind the one before it"),
-    validate.OFFSET_OUT_OF_SEGMENT: ("OFFSET_OUT_OF_SEGMENT", "the batch's offsets do not belong in this segment"),
+    validate.OFFSETS_NOT_ASCENDING: (
+        "OFFSETS_NOT_ASCENDING",
+        "the batch does not start behind the one before it",
+    ),
+    validate.OFFSET_OUT_OF_SEGMENT: (
+        "OFFSET_OUT_OF_SEGMENT",
+        "the batch's offsets do not belong in this segment",
+    ),
     validate.MAGIC_UNKNOWN: ("MAGIC_UNKNOWN", "the batch's magic is none that Kafka writes"),
     validate.CODEC_UNKNOWN: ("CODEC_UNKNOWN", "the batch names an unknown codec"),
     validate.OFFSET_DELTA_INVALID: ("OFFSET_DELTA_INVALID", "the batch's last offset is below its first"),
     validate.COUNT_INVALID: ("COUNT_INVALID", "the batch's record count cannot be"),
-    validate.PRODUCER_INVALID: ("PRODUCER_INVALID", "producer id, epoch, sequence and flags do not go together"),
+    validate.PRODUCER_INVALID: (
+        "PRODUCER_INVALID",
+        "producer id, epoch, sequence and flags do not go together",
+    ),
     validate.CONTROL_INVALID: ("CONTROL_INVALID", "a control batch with more than one record"),
-    validate.LEADER_EPOCH_DECREASING: ("LEADER_EPOCH_DECREASING", "the batch's leader epoch is below an earlier one"),
+    validate.LEADER_EPOCH_DECREASING: (
+        "LEADER_EPOCH_DECREASING",
+        "the batch's leader epoch is below an earlier one",
+    ),
     validate.TIMESTAMP_NEGATIVE: ("TIMESTAMP_NEGATIVE", "the batch's maximum timestamp is negative"),
     validate.RECORD_OFFSETS_INVALID: (
         "RECORD_OFFSETS_INVALID",

@@ -117,7 +117,13 @@ class IndexObserver:
             self._ascending("TIME_INDEX_INVALID", self.segment.time_index, self._times, "offset", 12, strictly=False)
 
     def _ascending(
-        self, code: str, path: Path | None, rows: np.ndarray, column: str, entry_bytes: int, strictly: bool = True
+        self,
+        code: str,
+        path: Path | None,
+        rows: np.ndarray,
+        column: str,
+        entry_bytes: int,
+        strictly: bool = True,
     ) -> None:
         steps = np.diff(rows[column].astype(np.int64))
         for i in np.flatnonzero(steps <= 0 if strictly else steps < 0)[:1].tolist():
@@ -146,9 +152,8 @@ class IndexObserver:
             before = int(good["last_offset"][at - 1]) if at else self._last_offset
             # brokers before 0.10 wrote the first offset of the append, which a wrapper does not tell
             if offset <= before or (good["magic"][at] >= 2 and offset < good["base_offset"][at]):
-                message = (
-                    f"entry {i} says offset {offset} at position {position}, where {good['base_offset'][at]} begins"
-                )
+                begins = int(good["base_offset"][at])
+                message = f"entry {i} says offset {offset} at position {position}, where {begins} begins"
                 yield from self._wrong_offset(i, message)
         self._next_entry = max(self._next_entry, behind)
 

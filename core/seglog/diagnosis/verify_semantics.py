@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -138,7 +139,10 @@ class SemanticObserver:
         if transaction.aborted:
             self._found.aborted.append(
                 AbortedTransaction(
-                    transaction.producer_id, transaction.first_offset, transaction.last_offset, last_stable_offset
+                    transaction.producer_id,
+                    transaction.first_offset,
+                    transaction.last_offset,
+                    last_stable_offset,
                 )
             )
 
@@ -153,7 +157,10 @@ class SemanticObserver:
                     record = parse_control_record(records.key(i), records.value(i))
                 except ControlRecordError as error:
                     where = {"position": int(batch["position"]), "length": int(batch["size"])}
-                    offset = {"first_offset": int(batch["base_offset"]), "last_offset": int(batch["last_offset"])}
+                    offset = {
+                        "first_offset": int(batch["base_offset"]),
+                        "last_offset": int(batch["last_offset"]),
+                    }
                     name = self._current.log.name
                     yield finding("CONTROL_INVALID", self._partition, name, str(error), **where, **offset)
                     continue
@@ -210,7 +217,7 @@ class SemanticObserver:
         return ""
 
     def _index_order(self, path: Path, listed: list[AbortedTransaction]) -> Iterator[Finding]:
-        for before, entry in zip(listed, listed[1:], strict=False):
+        for before, entry in pairwise(listed):
             if entry.last_offset <= before.last_offset:
                 yield self._index_finding(path, entry, f"follows one that ends at offset {before.last_offset}")
                 return
@@ -272,7 +279,7 @@ class SemanticObserver:
         except CorruptCheckpointError as error:
             yield finding("CHECKPOINT_CORRUPT", self._partition, path.name, error.reason)
             return
-        for before, entry in zip(listed, listed[1:], strict=False):
+        for before, entry in pairwise(listed):
             if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
                 message = f"epoch {entry.epoch} at {entry.start_offset} follows {before.epoch} at {before.start_offset}"
                 yield finding("LEADER_EPOCHS_DIFFER", self._partition, path.name, message)

@@ -20,6 +20,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.diagnosis.resync import OffsetRange, checksum_valid, entry_end, entry_row, next_entry
+from seglog.format.buffers import byte_view
 from seglog.format.decoder import BatchScan, checksums_valid, scan_batches
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
 from seglog.log.scan import CHUNK_BYTES, EndReason
@@ -100,7 +101,7 @@ class LogWalk:
             else:
                 target = np.empty_like(buffer) if self._fresh else buffer
             expected = min(len(target), stop - position)
-            filled = file.read_into(position, target[:expected])
+            filled = file.read_into(position, byte_view(target[:expected]))
             if filled == 0:
                 return  # the file was cut while it was read
             if filled < expected:

@@ -45,14 +45,14 @@ _HEADER_BYTES = 128  # and so does a header without its bytes
 _LARGE_RECORD = 1 << 20  # from here on the exact size is worked out before a buffer is made
 
 _JSON_WORDS = [
-    *(",\"magic\":", ",\"base_offset\":", ",\"last_offset\":", ",\"count\":", ",\"codec\":"),
+    *(',"magic":', ',"base_offset":', ',"last_offset":', ',"count":', ',"codec":'),
     *('"none"', '"gzip"', '"snappy"', '"lz4"', '"zstd"', '"unknown"', '"unknown"', '"unknown"'),
-    *(",\"timestamp_type\":", '"NoTimestampType"', '"CreateTime"', '"LogAppendTime"'),
-    *(",\"base_timestamp\":", ",\"max_timestamp\":", ",\"delete_horizon\":", ",\"producer_id\":"),
-    *(",\"producer_epoch\":", ",\"base_sequence\":", ",\"last_sequence\":", ",\"transactional\":"),
-    *(",\"control\":", ",\"leader_epoch\":", ",\"crc\":", ",\"valid\":", "false", "true", "null", "}\n"),
+    *(',"timestamp_type":', '"NoTimestampType"', '"CreateTime"', '"LogAppendTime"'),
+    *(',"base_timestamp":', ',"max_timestamp":', ',"delete_horizon":', ',"producer_id":'),
+    *(',"producer_epoch":', ',"base_sequence":', ',"last_sequence":', ',"transactional":'),
+    *(',"control":', ',"leader_epoch":', ',"crc":', ',"valid":', "false", "true", "null", "}\n"),
     *('{"type":"record","offset":', ',"timestamp":', ',"sequence":', ',"headers":[', "]"),
-    *(",\"trusted\":false", "{", ",{", "}", ',"size":', '"'),
+    *(',"trusted":false', "{", ",{", "}", ',"size":', '"'),
     *(',"key":"', ',"key_b64":"', ',"key":null', ',"value":"', ',"value_b64":"', ',"value":null'),
     *('"key":"', '"key_b64":"'),
 ]

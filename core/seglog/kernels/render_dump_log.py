@@ -83,7 +83,11 @@ def _put_batch(out: np.ndarray, p: int, batch: np.ndarray, valid: bool) -> int:
     if magic < 2:
         p = _field(out, p, _OFFSET, int(batch["last_offset"]))
     else:
-        base, last, sequence = int(batch["base_offset"]), int(batch["last_offset"]), int(batch["base_sequence"])
+        base, last, sequence = (
+            int(batch["base_offset"]),
+            int(batch["last_offset"]),
+            int(batch["base_sequence"]),
+        )
         p = _field(out, p, _BASE_OFFSET, base)
         p = _field(out, p, _LAST_OFFSET, last)
         p = _field(out, p, _COUNT, int(batch["count"]))
@@ -188,7 +192,7 @@ def render_dump_log(
         shown = int(flags[b])
         if state[STATE_BATCH_DONE] == 0:
             if shown & SHOW_BATCH:
-                if _LINE_BYTES + SLACK > len(out) - p:
+                if len(out) - p < _LINE_BYTES + SLACK:
                     state[STATE_NEEDED] = _LINE_BYTES + SLACK
                     break
                 p = _put_batch(out, p, batches[b], shown & VALID != 0)

@@ -33,7 +33,7 @@ def _escapes() -> np.ndarray:
     """(128,) uint8: 0 for an ASCII character that JSON takes as it is, 1 for \\u00XX, else the letter behind \\."""
     table = np.zeros(128, dtype=np.uint8)
     table[:0x20] = 1
-    for character, letter in (('"', '"'), ("\\", "\\"), ("\b", "b"), ("\t", "t"), ("\n", "n"), ("\f", "f"), ("\r", "r")):
+    for character, letter in zip('"\\\b\t\n\f\r', '"\\btnfr', strict=True):
         table[ord(character)] = ord(letter)
     return table
 
@@ -77,7 +77,7 @@ def put_integer(out: np.ndarray, p: int, value: int) -> int:
 def put_integer_digits(out: np.ndarray, p: int, value: int) -> int:
     """Writes a number that is not negative."""
     size = 1
-    bound = int(10)
+    bound = 10
     while size < 19 and value >= bound:
         size += 1
         if size < 19:

@@ -75,7 +75,12 @@ def _judge_record_batch(batch: np.ndarray) -> int:
 
 @kernel
 def judge_batches(
-    batches: np.ndarray, valid: np.ndarray, least_offset: int, most_offset: int, state: np.ndarray, out: np.ndarray
+    batches: np.ndarray,
+    valid: np.ndarray,
+    least_offset: int,
+    most_offset: int,
+    state: np.ndarray,
+    out: np.ndarray,
 ) -> int:
     """Fills `out` (int64, a batch) with the rules that each header breaks; returns how many batches break any.
 
@@ -191,7 +196,7 @@ def walk_clean(
                 if not _checksum_right(data, int(rows[i]["position"]) - file_position, rows[i]):
                     return p, False
         p = behind
-        if status == WALK_PARTIAL or status == WALK_COMPLETE:
+        if status in (WALK_PARTIAL, WALK_COMPLETE):
             return p, True
         if count == 0:
             return p, False
@@ -210,7 +215,7 @@ def _plausible_record_batch(data: np.ndarray, p: int, room: int, least_offset: i
     if delta < 0 or delta > most_offset - base_offset:
         return False
     count = load_int32(data, p + 57)
-    return load_byte(data, p + 22) & _CODEC_MASK <= 4 and 0 <= count <= delta + 1
+    return bool(load_byte(data, p + 22) & _CODEC_MASK <= 4 and 0 <= count <= delta + 1)
 
 
 @kernel
@@ -232,13 +237,11 @@ def _plausible_message(
     if value_at + 4 > end:
         return True  # behind the buffer: its checksum will tell
     value_size = load_int32(data, value_at)
-    return value_size >= -1 and max(key_size, 0) + max(value_size, 0) + overhead == length
+    return bool(value_size >= -1 and max(key_size, 0) + max(value_size, 0) + overhead == length)
 
 
 @kernel
-def find_entry(
-    data: np.ndarray, start: int, end: int, beyond: int, least_offset: int, most_offset: int
-) -> int:
+def find_entry(data: np.ndarray, start: int, end: int, beyond: int, least_offset: int, most_offset: int) -> int:
     """The first place in `data[start:end]` where an entry could begin that ends within `beyond` bytes behind `end`.
 
     Only headers are judged, and only where 61 bytes of one (34 of a message) lie before `end`; -1 when there is
@@ -250,9 +253,7 @@ def find_entry(
             continue
         room = end - p + beyond
         if magic == 2:
-            if p + _RECORD_BATCH_OVERHEAD <= end and _plausible_record_batch(
-                data, p, room, least_offset, most_offset
-            ):
+            if p + _RECORD_BATCH_OVERHEAD <= end and _plausible_record_batch(data, p, room, least_offset, most_offset):
                 return p
         elif _plausible_message(data, p, end, room, magic, least_offset, most_offset):
             return p
@@ -260,8 +261,6 @@ def find_entry(
     if beyond == 0:
         least = max(start, end - _LOG_OVERHEAD - layout.MESSAGE_V1_OVERHEAD + 1)
         for p in range(least, end - _LOG_OVERHEAD - layout.MESSAGE_V0_OVERHEAD + 1):
-            if load_byte(data, p + 16) == 0 and _plausible_message(
-                data, p, end, end - p, 0, least_offset, most_offset
-            ):
+            if load_byte(data, p + 16) == 0 and _plausible_message(data, p, end, end - p, 0, least_offset, most_offset):
                 return p
     return -1
