@@ -5,8 +5,9 @@ right checksums contradict each other. Steps:
 
 1. The spine: the largest number of batches that ascend as they lie in the file. One batch with a broken base
    offset (no checksum covers it) then costs itself, not everything that follows.
-2. The other batches, a run at a time: one that fills a hole of the spine, and joins a batch at one of its ends, was
-   moved there and goes back. Those that overlap with the spine are copies, or foreign, and go.
+2. The other batches, a run at a time: one that fits into a hole of the spine was moved and goes back. Those that
+   overlap with the spine are copies, or foreign, and go; so does a batch that would fit where it lies but for one
+   bit of its base offset: that bit is what broke.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from __future__ import annotations
 from bisect import bisect_left
 
 import numpy as np
+
+from seglog.layout import INT64_MAX
+
+_MOST = INT64_MAX
 
 
 def ascending_chain(first: np.ndarray, last: np.ndarray) -> np.ndarray:
@@ -46,12 +51,56 @@ def arrange(first: np.ndarray, last: np.ndarray, reorder: bool) -> np.ndarray:
 
     `first` and `last` are the batches' offsets in file order; without `reorder` nothing that was moved comes back.
     """
-    spine = ascending_chain(first, last)
-    kept = np.flatnonzero(spine).tolist()
-    if reorder:
-        for run in _runs(np.flatnonzero(~spine), first, last):
-            _insert(kept, run, first, last)
-    return np.array(kept, dtype=np.int64)
+    spine = np.flatnonzero(ascending_chain(first, last))
+    return _Arrangement(first, last, spine).arranged() if reorder else spine
+
+
+class _Arrangement:
+    """Step 2: `order` grows from the spine."""
+
+    def __init__(self, first: np.ndarray, last: np.ndarray, spine: np.ndarray) -> None:
+        self._first, self._last, self._spine = first, last, spine
+        self._order: list[int] = spine.tolist()
+
+    def arranged(self) -> np.ndarray:
+        others = np.setdiff1d(np.arange(len(self._first)), self._spine, assume_unique=True)
+        waiting = _runs(others, self._first, self._last)
+        # What is sure goes first: it fills holes that would make the doubtful ones look right where they lie.
+        waiting = [run for run in waiting if not (self._is_sure(run) and self._insert(run))]
+        for run in waiting:
+            if len(run) > 1 or not self._one_bit_off(run[0]):
+                self._insert(run)
+        return np.array(self._order, dtype=np.int64)
+
+    def _is_sure(self, run: list[int]) -> bool:
+        """Whether the run is several batches, or exactly what a hole lacks."""
+        low, high = self._hole(int(self._first[run[0]]))
+        return len(run) > 1 or (low == int(self._first[run[0]]) and high == int(self._last[run[-1]]))
+
+    def _hole(self, offset: int) -> tuple[int, int]:
+        """The offsets around `offset` that no batch has yet."""
+        at = bisect_left(self._order, offset, key=lambda i: int(self._first[i]))
+        low = int(self._last[self._order[at - 1]]) + 1 if at else 0
+        high = int(self._first[self._order[at]]) - 1 if at < len(self._order) else INT64_MAX
+        return low, high
+
+    def _insert(self, run: list[int]) -> bool:
+        """Puts a run into the hole that it fits into; false when there is none."""
+        first, last = int(self._first[run[0]]), int(self._last[run[-1]])
+        low, high = self._hole(first)
+        if not low <= first <= last <= high:
+            return False
+        at = bisect_left(self._order, first, key=lambda i: int(self._first[i]))
+        self._order[at:at] = run
+        return True
+
+    def _one_bit_off(self, i: int) -> bool:
+        """Whether batch `i` joins a neighbour in the file when one bit of its base offset is turned over."""
+        at = int(np.searchsorted(self._spine, i))
+        low, high = self._hole(int(self._last[self._spine[at - 1]]) + 1 if at else 0)
+        base, span = int(self._first[i]), int(self._last[i] - self._first[i])
+        turned = (base ^ (1 << bit) for bit in range(63))
+        return any((each == low and each + span <= high) or (each >= low and each + span == high) for each in turned)
 
 
 def _runs(others: np.ndarray, first: np.ndarray, last: np.ndarray) -> list[list[int]]:
@@ -63,14 +112,3 @@ def _runs(others: np.ndarray, first: np.ndarray, last: np.ndarray) -> list[list[
         else:
             runs.append([i])
     return runs
-
-
-def _insert(kept: list[int], run: list[int], first: np.ndarray, last: np.ndarray) -> None:
-    low, high = int(first[run[0]]), int(last[run[-1]])
-    at = bisect_left(kept, low, key=lambda i: int(first[i]))
-    before = int(last[kept[at - 1]]) if at else None
-    behind = int(first[kept[at]]) if at < len(kept) else None
-    if (before is not None and before >= low) or (behind is not None and behind <= high):
-        return
-    if before == low - 1 or behind == high + 1:
-        kept[at:at] = run

@@ -229,7 +229,7 @@ class _Planner:
                 name = segment_file_name(segment.base_offset, kind)
                 if segment.base_offset in rewritten:
                     self._draft.files.append(FileRepair(name, "rebuild", "its log changes"))
-                elif Part.INDEX in self._options.only and self._found_on(name, INDEX_CODES):
+                elif Part.INDEX in self._options.only and self._index_is_wrong(segment, name):
                     self._draft.files.append(FileRepair(name, "rebuild", self._reason(name)))
                     if kind is FileKind.TRANSACTION_INDEX:
                         self._draft.replay(segment.base_offset)
@@ -272,11 +272,17 @@ class _Planner:
             return True
         return any(each.file == name and (codes is None or each.code in codes) for each in self._findings)
 
+    def _index_is_wrong(self, segment: SegmentFiles, name: str) -> bool:
+        if self._found_on(name, INDEX_CODES):
+            return True
+        missing = name not in {path.name for path in segment.files} and not name.endswith(".txnindex")
+        return missing and self._found_on(segment.log.name, frozenset({"INDEX_MISSING"}))
+
     def _has_code(self, *codes: str) -> bool:
         return any(each.code in codes for each in self._findings or ())
 
     def _reason(self, name: str) -> str:
-        return next((each.code for each in self._findings or () if each.file == name), "rebuilt from the data")
+        return next((each.code for each in self._findings or () if each.file == name), "missing or under suspicion")
 
 
 def _bounds(segments: Sequence[SegmentFiles], i: int) -> OffsetRange:
