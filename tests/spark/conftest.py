@@ -57,7 +57,8 @@ def read(spark: SparkSession) -> Callable[..., DataFrame]:
     def load(path: Path | str, **options: object) -> DataFrame:
         reader = spark.read.format("seglog")
         for name, value in options.items():
-            reader = reader.option(name.replace("__", "."), str(value).lower() if isinstance(value, bool) else str(value))
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            reader = reader.option(name.replace("__", "."), text)
         return reader.load(str(path))
 
     return load

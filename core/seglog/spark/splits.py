@@ -163,19 +163,18 @@ def narrowed(log: PartitionLog, segment: SegmentFiles, piece: Piece) -> Piece:
 
 def cut(log: PartitionLog, piece: Piece, target: int) -> list[Piece]:
     """The piece in parts of at most about `target` bytes, cut where batches begin."""
-    parts = -(-piece.bytes // target)
     segment = next((s for s in log.segments if str(s.log) == piece.path), None)
-    if parts <= 1 or segment is None:
+    if piece.bytes <= target or segment is None:
         return [piece]
     positions = log.index_of(segment)[:, 1]
+    positions = positions[(positions > piece.start) & (positions < piece.end)]
+    parts = min(-(-piece.bytes // target), len(positions) + 1)
     cuts = [piece.start]
     for i in range(1, parts):
         wanted = piece.start + i * piece.bytes // parts
         at = int(np.searchsorted(positions, max(wanted, cuts[-1] + 1)))
         for position in positions[at : at + _CUT_TRIES].tolist():
-            if position >= piece.end:
-                break
-            if position > cuts[-1] and batch_at(log.fs, segment.log, position, piece.size) is not None:
+            if batch_at(log.fs, segment.log, position, piece.size) is not None:
                 cuts.append(position)
                 break
     ends = [*cuts[1:], piece.end]

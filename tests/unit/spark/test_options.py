@@ -81,7 +81,7 @@ def test_a_timestamp_beats_timestamps_beats_offsets():
     ],
 )
 def test_what_cannot_be_is_refused_in_words(options, message):
-    with pytest.raises(ConfigError, match="(?s).*") as caught:
+    with pytest.raises(ConfigError) as caught:
         parse_read_options({"path": "/logs", **options})
     assert message in str(caught.value)
 
