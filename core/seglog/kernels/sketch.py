@@ -1,0 +1,127 @@
+"""One pass over records for statistics: sizes by powers of two, distinct keys, frequent keys, time order.
+
+Distinct keys by HyperLogLog (P. Flajolet et al., 2007; 2^14 registers: a standard error of 0.8 %). Frequent keys
+by a majority vote in each of many slots (J. S. Moore, 1981): a key that has most of its slot's records is found,
+and its count is a lower bound.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog.kernels._jit import copy_bytes, kernel
+from seglog.kernels.hashing import hash_key
+
+REGISTER_BITS = 14
+REGISTERS = 1 << REGISTER_BITS
+SLOT_BITS = 12
+SLOTS = 1 << SLOT_BITS
+SLOT_KEY_BYTES = 64
+BUCKETS = 33  # bucket 0 holds size 0, bucket n sizes from 2^(n-1) to 2^n - 1
+
+# Counters (int64).
+RECORDS = 0
+NULL_KEYS = 1
+TOMBSTONES = 2
+HEADERS = 3
+RECORDS_WITH_HEADERS = 4
+KEY_BYTES = 5
+VALUE_BYTES = 6
+OUT_OF_ORDER = 7  # records older than one before them
+NEWEST = 8
+OLDEST = 9
+LARGEST_KEY = 10
+LARGEST_VALUE = 11
+COUNTERS = 12
+
+
+@kernel
+def _bucket(size: int) -> int:
+    bucket = 0
+    while size > 0:
+        size >>= 1
+        bucket += 1
+    return min(bucket, BUCKETS - 1)
+
+
+@kernel
+def _rank(hashed: int) -> int:
+    """1 + the trailing zeros of the bits that do not choose the register."""
+    rank = 1
+    bits = (hashed >> REGISTER_BITS) & 0x3FFFFFFFFFFFF
+    while rank < 51 and bits & 1 == 0:
+        bits >>= 1
+        rank += 1
+    return rank
+
+
+@kernel
+def _vote(arena: np.ndarray, at: int, size: int, hashed: int, votes: np.ndarray, keys: np.ndarray, weight: int) -> None:
+    """`votes` (int64, (SLOTS, 3)): hash, count and key size of each slot's candidate; `keys` holds its bytes."""
+    slot = (hashed >> 32) & (SLOTS - 1)
+    if votes[slot, 1] > 0 and votes[slot, 0] == hashed:
+        votes[slot, 1] += weight
+    elif votes[slot, 1] > 0:
+        votes[slot, 1] -= weight
+    else:
+        votes[slot, 0] = hashed
+        votes[slot, 1] = weight
+        votes[slot, 2] = size
+        copy_bytes(arena, at, keys, slot * SLOT_KEY_BYTES, min(size, SLOT_KEY_BYTES))
+
+
+@kernel
+def count_records(
+    arena: np.ndarray,
+    rows: np.ndarray,
+    seeds: np.ndarray,
+    counters: np.ndarray,
+    key_sizes: np.ndarray,
+    value_sizes: np.ndarray,
+    registers: np.ndarray,
+    votes: np.ndarray,
+    keys: np.ndarray,
+) -> None:
+    """Adds `rows` (layout.RECORD) to the statistics; see the constants above for the shapes (all int64 but `keys`
+    and `registers`, which are uint8).
+    """
+    for i in range(len(rows)):
+        row = rows[i]
+        key_size, value_size = int(row["key_size"]), int(row["value_size"])
+        counters[RECORDS] += 1
+        if key_size < 0:
+            counters[NULL_KEYS] += 1
+        else:
+            at = int(row["key_position"])
+            hashed = hash_key(arena, at, key_size, seeds)
+            register = hashed & (REGISTERS - 1)
+            rank = _rank(hashed)
+            if rank > registers[register]:
+                registers[register] = rank
+            _vote(arena, at, key_size, hashed, votes, keys, 1)
+            key_sizes[_bucket(key_size)] += 1
+            counters[KEY_BYTES] += key_size
+            counters[LARGEST_KEY] = max(counters[LARGEST_KEY], key_size)
+        if value_size < 0:
+            if key_size >= 0:
+                counters[TOMBSTONES] += 1
+        else:
+            value_sizes[_bucket(value_size)] += 1
+            counters[VALUE_BYTES] += value_size
+            counters[LARGEST_VALUE] = max(counters[LARGEST_VALUE], value_size)
+        headers = int(row["header_count"])
+        counters[HEADERS] += headers
+        if headers > 0:
+            counters[RECORDS_WITH_HEADERS] += 1
+        timestamp = int(row["timestamp"])
+        if timestamp >= 0:
+            if timestamp < counters[NEWEST]:
+                counters[OUT_OF_ORDER] += 1
+            counters[NEWEST] = max(counters[NEWEST], timestamp)
+            if counters[OLDEST] < 0 or timestamp < counters[OLDEST]:
+                counters[OLDEST] = timestamp
+
+
+def new_seeds() -> np.ndarray:
+    """Fixed seeds: statistics of the same log are the same."""
+    return np.array([0x243F6A8885A308D3, 0x13198A2E03707344, 0x24093822299F31D0, 0x082EFA98EC4E6C89], dtype=np.int64)
