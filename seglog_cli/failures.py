@@ -13,7 +13,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import FrameType
 
 from seglog import errors
@@ -60,8 +59,6 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return ExitCode.TERMINATED
     if missing_extra(error) is not None:
         return ExitCode.UNSUPPORTED
-    if isinstance(error, errors.CorruptionError) and not isinstance(error.path, Path):
-        return ExitCode.REFUSED  # not damage on disk: records that the log does not take
     return next((code for kind, code in CODES if isinstance(error, kind)), ExitCode.INTERNAL)
 
 

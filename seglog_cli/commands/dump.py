@@ -43,7 +43,7 @@ def run(
       seglog dump orders-lz4-0 --limit 2
       seglog dump --records --json customers-0/00000000000000000000.log
       seglog dump --records --key k1 --from-offset 100 customers-0
-      seglog dump orders-lz4-0/00000000000000000000.timeindex leader-epoch-checkpoint
+      seglog dump orders-lz4-0/00000000000000000000.timeindex cleaner-offset-checkpoint
     """
     from seglog.diagnosis.dump import DumpOptions, dump
     from seglog.diagnosis.findings import Finding, Severity

@@ -15,7 +15,7 @@ from seglog_cli.session import Session
 def run(
     session: Session,
     partition: Partition,
-    offset: Annotated[int | None, typer.Option("--offset", metavar="N", help="Start at this offset.")] = None,
+    offset: Annotated[int | None, offset_option("--offset", "Start at this offset.")] = None,
     timestamp: Annotated[
         int | None, time_option("--timestamp", "Start at the first record of this time or later.")
     ] = None,
@@ -37,7 +37,7 @@ def run(
     aborted and of open transactions are left out.
 
     Examples:
-      seglog read orders-lz4-0 --offset 1990
+      seglog read orders-lz4-0 --offset 700
       seglog read --json payments-0 --isolation read_committed --limit 3
       seglog read clicks-0 --timestamp 2026-11-21T00:00:00Z --limit 1
     """

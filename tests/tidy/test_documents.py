@@ -36,7 +36,7 @@ POSITIONS = {
 
 def test_the_architecture_names_every_module_and_what_it_owns() -> None:
     made = manual.with_module_list(ARCHITECTURE, manual.module_list())
-    assert ARCHITECTURE == made, "run python -m seglog_cli.manual"
+    assert made == ARCHITECTURE, "run python -m seglog_cli.manual"
 
 
 def test_the_format_page_has_every_file_type() -> None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from seglog.clock import Clock
 from seglog.config import LogConfig
+from seglog.errors import AppendError, InvalidRecordError
 from seglog.format.builder import columns
 from seglog.format.columns import Records
 from seglog.model import Compression, TopicPartition
@@ -120,9 +121,16 @@ class Ingest:
         step = min(self._log.config.flush_messages, ready)
         for start in range(0, ready, step):
             piece = part(records, start, min(start + step, ready))
-            info = self._log.append(piece, codec=self._codec, batch_records=self._batch_records)
+            info = self._write(piece)
             if info.flushed:
                 yield from self._acknowledge()
+
+    def _write(self, piece: Records) -> _Info:
+        try:
+            return self._log.append(piece, codec=self._codec, batch_records=self._batch_records)
+        except InvalidRecordError as error:
+            # what Kafka calls an invalid record is here input that the log does not take, not damage on disk
+            raise AppendError(f"{self._log.topic_partition}: {error}") from error
 
     def _flush_when_due(self) -> Iterator[Appended]:
         if self._log.flush_if_due(self._log.clock.now_ms()):

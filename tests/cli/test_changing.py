@@ -1,0 +1,150 @@
+"""`seglog truncate`, `recover`, `reindex`, `config` and `read`: what they change, say and refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import clean_logs, json_lines, run
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return clean_logs(tmp_path) / "orders-none-0"
+
+
+def offsets(log: Path) -> list[int]:
+    return [record["offset"] for record in json_lines(run("read", "--json", log))]
+
+
+def contents(log: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in log.iterdir()}
+
+
+def cut_in_two(log: Path) -> None:
+    """Damages the second segment's first batch."""
+    path = sorted(log.glob("*.log"))[1]
+    data = bytearray(path.read_bytes())
+    data[80] ^= 1
+    path.write_bytes(data)
+
+
+def test_truncating_to_an_offset_takes_whole_batches(log: Path) -> None:
+    plan = json_lines(run("truncate", "--json", "--dry-run", "--to-offset", "500", log))[0]
+    done = json_lines(run("truncate", "--json", "--to-offset", "500", log))[0]
+    assert {**done, "dry_run": True} == plan
+    assert (done["to_offset"], done["end_offset_before"], done["deleted_segments"]) == (500, 790, [750])
+    assert offsets(log)[-1] == 499
+    assert run("verify", log).exit_code == 0
+
+
+def test_truncating_to_a_time_and_behind_the_end(log: Path) -> None:
+    first = json_lines(run("read", "--json", "--limit", "1", "--offset", "700", log))[0]
+    assert json_lines(run("truncate", "--json", "-n", "--to-time", str(first["timestamp"]), log))[0]["to_offset"] <= 700
+    assert "nothing to cut" in run("truncate", "--to-offset", "9999", log).stdout
+    assert offsets(log)[-1] == 789
+
+
+@pytest.mark.parametrize("arguments", [[], ["--to-offset", "1", "--at-damage"]])
+def test_where_to_cut_must_be_said_once(arguments: list[str], log: Path) -> None:
+    assert run("truncate", log, *arguments).exit_code == 2
+
+
+def test_cutting_at_damage_is_what_recovery_does(log: Path) -> None:
+    cut_in_two(log)
+    plan = json_lines(run("recover", "--json", "--dry-run", log))[0]
+    done = json_lines(run("truncate", "--json", "--at-damage", log))[0]
+    assert (plan["log_end_offset"], plan["truncated_bytes"]) == (done["log_end_offset"], done["truncated_bytes"])
+    assert done["log_end_offset"] == 350
+    assert offsets(log)[-1] == 349
+    assert run("recover", "--check", "--dry-run", log).exit_code == 0
+
+
+def test_check_tells_by_exit_code_that_recovery_would_lose_something(log: Path) -> None:
+    cut_in_two(log)
+    assert run("recover", "--dry-run", log).exit_code == 0
+    assert run("recover", "--dry-run", "--check", log).exit_code == 1
+
+
+def test_a_log_directory_is_recovered_from_its_checkpoints(log: Path) -> None:
+    cut_in_two(log)  # below the checkpointed recovery point: a broker does not look there
+    found = json_lines(run("recover", "--json", "--dry-run", log.parent))
+    assert len(found) > 10
+    assert sum(one["truncated_bytes"] for one in found) == 0
+
+
+def test_indexes_come_back_as_they_were(log: Path) -> None:
+    before = contents(log)
+    for path in (*log.glob("*.index"), *log.glob("*.timeindex")):
+        path.unlink()
+    done = run("reindex", log)
+    assert done.exit_code == 0, done.stderr
+    after = contents(log)
+    assert {n: d for n, d in after.items() if "index" in n} == {n: d for n, d in before.items() if "index" in n}
+    assert {n: d for n, d in after.items() if n.endswith(".log")} == {
+        n: d for n, d in before.items() if n.endswith(".log")
+    }
+
+
+def test_reindexing_refuses_to_lose_a_byte(log: Path) -> None:
+    cut_in_two(log)
+    before = contents(log)
+    done = run("reindex", log)
+    assert done.exit_code == 12
+    assert "seglog verify --repair" in done.stderr
+    assert contents(log) == before
+
+
+def test_reading_out_of_range_names_the_range(log: Path) -> None:
+    done = run("read", log, "--offset", "791")
+    assert done.exit_code == 2
+    assert "offset 791 is out of range: the log holds offsets 0 to 790" in done.stderr
+    assert run("read", log, "--offset", "790").exit_code == 0
+
+
+def test_one_fetch_is_at_least_one_batch_and_at_most_its_size(log: Path) -> None:
+    assert json_lines(run("read", "--json", "--max-bytes", "1", log))[0]["offset"] == 0
+    one = len(json_lines(run("read", "--json", "--max-bytes", "1", log)))
+    two = len(json_lines(run("read", "--json", "--max-bytes", "13000", log)))
+    assert 0 < one < two < 790
+
+
+def test_reading_from_a_time_on(log: Path) -> None:
+    wanted = json_lines(run("read", "--json", "--offset", "123", "--limit", "1", log))[0]
+    found = json_lines(run("read", "--json", "--timestamp", str(wanted["timestamp"]), "--limit", "1", log))[0]
+    assert found == wanted
+    assert run("read", log, "--timestamp", "2099-01-01T00:00:00Z").stdout == ""
+
+
+def test_read_committed_leaves_aborted_records_out(tmp_path: Path) -> None:
+    payments = clean_logs(tmp_path) / "payments-0"
+    uncommitted = json_lines(run("read", "--json", payments))
+    committed = json_lines(run("read", "--json", "--isolation", "read_committed", payments))
+    seen = {record["offset"] for record in uncommitted}
+    assert {record["offset"] for record in committed} < seen
+
+
+def test_configuration_says_where_each_value_comes_from(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    customers = log.parent / "customers-0"
+    file = log.parent.parent / "c.yaml"
+    file.write_text('retention.ms: 1h\ntopics:\n  "cust*":\n    delete.retention.ms: 5s\n')
+    monkeypatch.setenv("SEGLOG_SEGMENT_MS", "9s")
+    done = run("config", "show", "--json", "--config", file, "--set", "preallocate=true", customers)
+    found = {line["key"]: (line["value"], line["origin"]) for line in json_lines(done)}
+    assert found["preallocate"] == ("true", "--set")
+    assert found["segment.ms"] == ("9s", "SEGLOG_SEGMENT_MS")
+    assert found["delete.retention.ms"] == ("5s", f"{file}:4")
+    assert found["retention.ms"] == ("1h", f"{file}:1")
+    assert found["cleanup.policy"][0] == "compact"
+    assert found["cleanup.policy"][1].startswith("__cluster_metadata-0/")
+    assert "segment.bytes" not in found
+    assert "segment.bytes" in run("config", "show", "--all", customers).stdout
+
+
+def test_a_bad_configuration_file_names_its_line(log: Path) -> None:
+    file = log.parent.parent / "c.yaml"
+    file.write_text("retention.ms: 1h\nsegment.byte: 3\n")
+    done = run("config", "show", "--config", file, log)
+    assert done.exit_code == 2
+    assert f"{file}:2: there is no configuration key 'segment.byte'" in done.stderr

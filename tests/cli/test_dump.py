@@ -1,0 +1,104 @@
+"""`seglog dump` and `dump-log`: formats, filters, damage."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import clean_logs, json_lines, run
+from tests.support.fixtures import expected
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return clean_logs(tmp_path)
+
+
+def damage(partition: Path, position: int) -> Path:
+    """Flips a bit of the first segment."""
+    path = sorted(partition.glob("*.log"))[0]
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+    return path
+
+
+def test_json_batches_have_the_contracts_fields_in_its_order(logs: Path) -> None:
+    first = json_lines(run("dump", "--json", "--limit", "1", logs / "payments-0"))[0]
+    assert (
+        list(first)
+        == ["type", "partition", "file", "position", "size", "magic", "base_offset", "last_offset", "count", "codec", "timestamp_type", "base_timestamp", "max_timestamp", "delete_horizon", "producer_id", "producer_epoch", "base_sequence", "last_sequence", "transactional", "control", "leader_epoch", "crc", "valid"]
+    )
+
+
+def test_records_are_those_that_kafka_lists(logs: Path) -> None:
+    listed = [one for one in expected("4.3.0/clean", "orders-snappy-0", "list") if "count" not in one]
+    shown = [one for one in json_lines(run("dump", "--records", "--json", logs / "orders-snappy-0"))]
+    records = [one for one in shown if one["type"] == "record"]
+    assert len(records) > 0
+    assert not listed or len(records) == len([one for one in listed if "offset" in one])
+
+
+def test_base64_can_be_had_for_all(logs: Path) -> None:
+    (plain,) = json_lines(run("dump", "--json", "--records", "--limit", "1", logs / "customers-0"))[1:]
+    (coded,) = json_lines(
+        run("dump", "--json", "--records", "--limit", "1", "--bytes", "base64", logs / "customers-0")
+    )[1:]
+    assert base64.b64decode(coded["key_b64"]).decode() == plain["key"]
+    assert "key" not in coded
+
+
+def test_filters_narrow_it_down(logs: Path) -> None:
+    log = logs / "customers-0"
+    everything = [r for r in json_lines(run("dump", "--records", "--json", log)) if r["type"] == "record"]
+    some = everything[3]
+    asked = run("dump", "--records", "--json", "--key", some["key"], "--from-offset", str(some["offset"]), log)
+    found = [r["offset"] for r in json_lines(asked) if r["type"] == "record"]
+    assert found == [r["offset"] for r in everything if r["key"] == some["key"] and r["offset"] >= some["offset"]]
+    later = run("dump", "--records", "--json", "--since", str(some["timestamp"] + 1), log)
+    times = [r["timestamp"] for r in json_lines(later) if r["type"] == "record"]
+    assert times and min(times) > some["timestamp"]
+
+
+def test_damage_is_told_where_it_lies_and_the_rest_is_shown(logs: Path) -> None:
+    log = logs / "orders-none-0"
+    whole = json_lines(run("dump", "--json", log))
+    damage(log, whole[1]["position"] + 100)
+    done = run("dump", "--records", "--json", log)
+    lines = json_lines(done)
+    assert done.exit_code == 1
+    assert [one["code"] for one in lines if one["type"] == "finding"] == ["CRC_MISMATCH"]
+    assert [one["base_offset"] for one in lines if one["type"] == "batch"] == [one["base_offset"] for one in whole]
+    hidden = range(whole[1]["base_offset"], whole[1]["last_offset"] + 1)
+    assert not {one["offset"] for one in lines if one["type"] == "record"} & set(hidden)
+    untrusted = json_lines(run("dump", "--records", "--json", "--untrusted", log))
+    assert {one["offset"] for one in untrusted if one.get("trusted") is False} == set(hidden)
+
+
+def test_every_file_of_a_log_directory_can_be_dumped(logs: Path) -> None:
+    done = run("dump", "--all", "--json", logs)
+    assert done.exit_code == 0, done.stderr
+    kinds = {one["type"] for one in json_lines(done)}
+    assert {"batch", "offset_index_entry", "time_index_entry"} <= kinds or len(kinds) > 5
+
+
+@pytest.mark.parametrize("partition", ["orders-zstd-0", "payments-0", "customers-0"])
+def test_dump_log_prints_kafkas_text(partition: str, logs: Path) -> None:
+    files = ",".join(str(path) for path in sorted((logs / partition).glob("*.log")))
+    shown = run("dump-log", "--print-data-log", "--files", files).stdout.replace(f"{logs / partition}/", "")
+    wanted = expected("4.3.0/clean", partition, "dump")
+    assert _without_places(shown) == _without_places(wanted)
+
+
+def _without_places(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("Dumping ")]
+
+
+def test_dump_log_exits_with_1_where_kafkas_tool_hides_damage(logs: Path) -> None:
+    path = damage(logs / "orders-none-0", 200)
+    done = run("dump-log", "--deep-iteration", "--files", path)
+    assert done.exit_code == 1
+    assert "isvalid: false" in done.stdout
+    assert "CRC_MISMATCH" in done.stderr

@@ -1,0 +1,82 @@
+"""Running seglog's command line in tests: in this process, or as a process of its own, on copies of fixtures."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from seglog_cli.app import COMMANDS, build
+from tests.support.fixtures import fixture_copy
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: str | Path, input_text: str | bytes | None = None) -> Result:
+    """The command line in this process."""
+    given = [str(argument) for argument in arguments]
+    names = [given[0]] if given and given[0] in COMMANDS else COMMANDS
+    return CliRunner().invoke(build(names), given, input=input_text, catch_exceptions=False)
+
+
+def json_lines(result: Result) -> list[dict[str, Any]]:
+    """Standard output as JSON lines."""
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a seglog process: this interpreter's modules, no configuration, no colour."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("SEGLOG_") or k == "SEGLOG_JIT"}
+    path = os.pathsep.join([str(ROOT / "core"), str(ROOT)])
+    return {**kept, "PYTHONPATH": path, "NO_COLOR": "1", "COLUMNS": "100", **more}
+
+
+def process(
+    *arguments: str | Path,
+    input_bytes: bytes | None = None,
+    directory: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """The command line as a process."""
+    command = [sys.executable, "-m", "seglog_cli", *map(str, arguments)]
+    return subprocess.run(
+        command,
+        input=input_bytes,
+        capture_output=True,
+        cwd=directory,
+        env=environment(**(variables or {})),
+        check=False,
+        timeout=120,
+    )
+
+
+def shell(script: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """A line of bash in `directory`, where `seglog` is this tree's command line; stdout and stderr are one."""
+    wrapper = directory.parent / "bin" / "seglog"
+    if not wrapper.exists():
+        wrapper.parent.mkdir(exist_ok=True)
+        wrapper.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m seglog_cli "$@"\n')
+        wrapper.chmod(0o755)
+    path = f"{wrapper.parent}{os.pathsep}{os.environ.get('PATH', '/usr/bin:/bin')}"
+    return subprocess.run(
+        [shutil.which("bash") or "/bin/bash", "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=directory,
+        env=environment(PATH=path),
+        check=False,
+        timeout=120,
+    )
+
+
+def clean_logs(directory: Path) -> Path:
+    """A copy of the log directory of a Kafka 4.3 broker that was stopped in order."""
+    return fixture_copy("4.3.0/clean", directory)
