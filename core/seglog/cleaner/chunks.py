@@ -16,6 +16,7 @@ import numpy as np
 from seglog import layout
 from seglog.cleaner.options import CleanerOptions
 from seglog.errors import CorruptRecordError, InvalidRecordError
+from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.compression import DecompressionError, decompress, decompress_into
 from seglog.format.decoder import DECOMPRESSED_BATCH_LIMIT, checksums_valid, decode_records
@@ -32,7 +33,7 @@ _ARENA_BYTES = 4 << 20
 class Part:
     """Batches [`first`, `last`) of a chunk with their records laid open.
 
-    Magic 2: batch i of the part has the payload `arena[starts[i]:ends[i]]`. Magic 0 and 1: `records` holds them decoded.
+    Magic 2: batch i of the part has the payload `arena[starts[i]:ends[i]]`. Magic 0 and 1: `records` has them decoded.
     """
 
     first: int
@@ -154,7 +155,7 @@ def _expanded(chunk: Chunk, first: int, last: int, wanted: np.ndarray | None) ->
 def _put(codec: int, piece: np.ndarray, arena: np.ndarray, used: int) -> int | None:
     """Lays a payload into the arena; None when it does not fit there or cannot be decompressed at all."""
     try:
-        return decompress_into(codec, memoryview(piece), arena, used)
+        return decompress_into(codec, byte_view(piece), arena, used)
     except DecompressionError:
         return None
 
@@ -163,7 +164,7 @@ def _alone(chunk: Chunk, row: np.void, codec: int, piece: np.ndarray) -> np.ndar
     """The payload of one batch in its own memory."""
     status = RECORDS_VALID
     try:
-        raw = decompress(codec, memoryview(piece), limit=DECOMPRESSED_BATCH_LIMIT)
+        raw = decompress(codec, byte_view(piece), limit=DECOMPRESSED_BATCH_LIMIT)
     except DecompressionError as error:
         status = DECOMPRESSION_TOO_LARGE if error.too_large else DECOMPRESSION_FAILED
         if codec > 4:

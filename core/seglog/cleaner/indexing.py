@@ -22,7 +22,7 @@ from seglog.cleaner.pipeline import in_order
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker, collect_aborted
-from seglog.kernels import filtering
+from seglog.kernels import filtering, superseding
 from seglog.kernels.decode import rows_needed
 from seglog.kernels.records import RECORDS_VALID
 from seglog.log.markers import read_markers
@@ -183,9 +183,9 @@ class _Passes:
             self._indexing.superseded = bits
         place = (ordinals, offset_map.slots, offset_map.store, offset_map.seeds, settings, bits)
         if records is not None:
-            filtering.mark_superseded_rows(part.arena, records.rows, *place)
+            superseding.mark_superseded_rows(part.arena, records.rows, *place)
             return
-        done, status = filtering.mark_superseded(part.arena, part.starts, part.ends, batches, *place)
+        done, status = superseding.mark_superseded(part.arena, part.starts, part.ends, batches, *place)
         if status != RECORDS_VALID:
             raise invalid_records(chunk.path, batches[done], status)
 

@@ -12,10 +12,12 @@ import numpy as np
 from seglog import layout
 from seglog.cleaner.round import CleaningRound
 from seglog.errors import InvalidRecordError
+from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.format.compression import compress
-from seglog.kernels import filtering
+from seglog.kernels import filtering, rebuilding
 from seglog.kernels.encode import ENCODE_COMPLETE, encode_batches, encoded_bound, seal_batch
+from seglog.kernels.filtering import Place
 
 _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 _ALL = layout.INT32_MAX
@@ -27,10 +29,11 @@ def filter_legacy(
     batches: np.ndarray,
     records: Records,
     flags: np.ndarray,
-    place: tuple[np.ndarray, ...],
+    ordinals: np.ndarray,
+    place: Place,
     counters: np.ndarray,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rows (layout.BATCH) and bytes of what is left of `batches`. `place` is what the kernels ask; see there."""
+    """Rows (layout.BATCH) and bytes of what is left of `batches`. `ordinals` move on."""
     keep = np.empty(len(records.rows), dtype=np.uint8)
     dirty = flags & filtering.DIRTY != 0
     expired = bool(flags[0] & filtering.EXPIRED)
@@ -40,7 +43,7 @@ def filter_legacy(
         (records.rows[:border], keep[:border], False),
         (records.rows[border:], keep[border:], True),
     ):
-        filtering.choose_rows(records.arena, rows, is_dirty, expired, *place, marks, counters)
+        filtering.choose_rows(records.arena, rows, is_dirty, expired, ordinals, place, marks, counters)
     counters[filtering.BATCHES_READ] += len(batches)
     chosen = records.rows[keep != 0]
     edges = np.searchsorted(chosen["batch"], np.arange(len(batches) + 1)).tolist()
@@ -96,7 +99,7 @@ def _rebuilt(
         payload = _stamped(payload, table, round_.now_ms + round_.delete_retention_ms)
         counters[filtering.HORIZONS_SET] += 1
     table["attributes"] |= codec
-    packed = compress(codec, memoryview(payload)) if codec else payload.tobytes()
+    packed = compress(codec, byte_view(payload)) if codec else payload.tobytes()
     sealed = np.zeros(_OVERHEAD + len(packed), dtype=np.uint8)
     sealed[_OVERHEAD:] = np.frombuffer(packed, dtype=np.uint8)
     table["size"] = len(sealed)
@@ -111,9 +114,9 @@ def _stamped(payload: np.ndarray, table: np.ndarray, horizon_ms: int) -> np.ndar
     count = int(source["count"][0])
     table["base_timestamp"] = horizon_ms
     table["attributes"] |= layout.DELETE_HORIZON_MASK
-    kept = np.empty(count * filtering.KEPT_ROW_BYTES, dtype=np.uint8)
+    kept = np.empty(count * rebuilding.KEPT_ROW_BYTES, dtype=np.uint8)
     out = np.empty(len(payload) + count * _STAMP_GROWTH, dtype=np.uint8)
-    used, _ = filtering.stamp_records(payload, 0, len(payload), source[0], kept, out, table[0])
+    used, _ = rebuilding.stamp_records(payload, 0, len(payload), source[0], kept, out, table[0])
     return out[:used]
 
 

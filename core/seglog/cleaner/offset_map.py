@@ -1,7 +1,7 @@
 """The offset map's memory: slots, key store and bits, and what to do when one of them is full.
 
-Mirrors SkimpyOffsetMap, with two differences that `kernels.offset_map` explains: keys are compared by their bytes, and a
-full map ends an index pass, not the round. The dedupe buffer is split in three quarters for slots and a quarter for
+Mirrors SkimpyOffsetMap, with two differences that `kernels.offset_map` explains: keys are compared by their bytes, and
+a full map ends an index pass, not the round. The dedupe buffer is split in three quarters for slots and a quarter for
 keys; KEY_STORE_BYTES on top of it hold the rest of the keys. Slots grow from few, so that a small log neither
 touches the whole buffer nor leaves the processor's cache.
 """
@@ -16,6 +16,7 @@ from seglog.cleaner.options import CleanerOptions
 from seglog.kernels import offset_map as kernels
 from seglog.kernels.decode import rows_needed
 from seglog.kernels.hashing import SEED_WORDS
+from seglog.kernels.key_blocks import BLOCK_BYTES, BLOCK_ROW_BYTES, SLOT_BYTES
 
 KEY_STORE_BYTES = 64 << 20
 _FIRST_SLOTS = 1 << 14
@@ -29,7 +30,7 @@ class OffsetMap:
     """One round's map. Offsets below `first_dirty_offset` never enter it."""
 
     def __init__(self, options: CleanerOptions, first_dirty_offset: int) -> None:
-        self._most_slots = max(options.dedupe_buffer_bytes * 3 // 4 // kernels.SLOT_BYTES, 8)
+        self._most_slots = max(options.dedupe_buffer_bytes * 3 // 4 // SLOT_BYTES, 8)
         self._limit = min(options.entry_limit, int(self._most_slots * _HIGHEST_LOAD))
         self._store_limit = options.dedupe_buffer_bytes // 4 + KEY_STORE_BYTES
         self.seeds = np.frombuffer(os.urandom(8 * SEED_WORDS), dtype=np.int64)
@@ -37,7 +38,7 @@ class OffsetMap:
         self.store = np.empty(self._store_limit, dtype=np.uint8)  # pages that are not written take no memory
         self.survivors = np.zeros(1 << 13, dtype=np.uint8)
         self._settled = _NO_BITS
-        self._block = np.zeros(kernels.BLOCK_BYTES, dtype=np.uint8)
+        self._block = np.zeros(BLOCK_BYTES, dtype=np.uint8)
         self._state = np.zeros(kernels.STATE_SLOTS, dtype=np.int64)
         self._settings = np.zeros(kernels.SETTINGS_SLOTS, dtype=np.int64)
         self._settings[kernels.FIRST_DIRTY] = first_dirty_offset
@@ -162,12 +163,12 @@ class OffsetMap:
             self._begin_tracking()
 
     def _oversized_key(self) -> int:
-        at = int(self._state[kernels.BLOCK_DONE]) * kernels.BLOCK_ROW_BYTES + 16
+        at = int(self._state[kernels.BLOCK_DONE]) * BLOCK_ROW_BYTES + 16
         return int.from_bytes(self._block[at : at + 8].tobytes(), "big") + 32
 
     def _begin_tracking(self) -> None:
         """From here on `settled` tells which records need no other pass: all in front of the one that did not fit."""
-        at = int(self._state[kernels.BLOCK_DONE]) * kernels.BLOCK_ROW_BYTES + 24
+        at = int(self._state[kernels.BLOCK_DONE]) * BLOCK_ROW_BYTES + 24
         ordinal = int.from_bytes(self._block[at : at + 8].tobytes(), "big")
         self._settled = np.zeros(len(self.survivors), dtype=np.uint8)
         self._settled[: ordinal // 8] = 0xFF
@@ -187,7 +188,7 @@ class OffsetMap:
 
     def _allocate(self, count: int) -> None:
         # not np.zeros: memory of np.empty may lie in huge pages, which random access needs
-        self.slots = np.empty(count * kernels.SLOT_BYTES, dtype=np.uint8)
+        self.slots = np.empty(count * SLOT_BYTES, dtype=np.uint8)
         self.slots[:] = 0
         self._settings[kernels.SLOTS] = count
         largest = count == self._most_slots

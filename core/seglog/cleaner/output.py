@@ -64,7 +64,7 @@ class NullOutput:
     def append_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
         self._aborted += len(transactions)
 
-    def finish(self, modified_ms: int, pool: Executor | None) -> SegmentSummary:
+    def finish(self, modified_ms: int, pool: Executor | None) -> SegmentSummary:  # noqa: ARG002 (as CleanedOutput)
         indexing.closing_time_entry(self._state)
         return SegmentSummary(
             self._base_offset,

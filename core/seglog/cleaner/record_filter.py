@@ -21,8 +21,9 @@ from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker, collect_aborted
 from seglog.errors import IncompleteError
+from seglog.format.buffers import byte_view
 from seglog.format.compression import compress
-from seglog.kernels import filtering
+from seglog.kernels import filtering, rebuilding
 from seglog.kernels.encode import seal_batch
 from seglog.kernels.filtering import (
     DELETE,
@@ -32,6 +33,7 @@ from seglog.kernels.filtering import (
     KEEP_ALL,
     RETAIN_EMPTY,
     STAMP_MARKER,
+    Place,
 )
 from seglog.log.scan import Chunk
 from seglog.log.segment import LogSegment
@@ -140,13 +142,14 @@ class RecordFilter:
         round_ = self._round
         stamped = modern & (batches["attributes"] & layout.DELETE_HORIZON_MASK != 0)
         past = stamped & (batches["base_timestamp"] <= round_.now_ms)
-        past |= ~modern & (modified_ms <= round_.legacy_horizon_ms)
+        past = past | ~modern & (modified_ms <= round_.legacy_horizon_ms)
         if round_.options.expire:
             timestamps = batches["max_timestamp"]
             timestamps = np.where(~modern & (timestamps < 0), modified_ms, timestamps)
             due = timestamps <= round_.now_ms - round_.delete_retention_ms
-            past |= ~stamped & (timestamps >= 0) & due
-        return past
+            past = past | ~stamped & (timestamps >= 0) & due
+        answer: np.ndarray = past
+        return answer
 
     def check_complete(self) -> None:
         """Asserts, before anything is replaced, that the copy met the very records that the index had seen."""
@@ -176,13 +179,15 @@ class RecordFilter:
                 return filtered
             batches, flags = chunk.batches[part.first : part.last], task.flags[part.first : part.last]
             if part.records is not None:
-                place = (task.ordinals, *self._place(compressed=True))
+                place = self._place(compressed=True)
                 with self._stats.phase("filter"):
-                    filtered.pieces += filter_legacy(self._round, batches, part.records, flags, place, filtered.counters)
+                    filtered.pieces += filter_legacy(
+                        self._round, batches, part.records, flags, task.ordinals, place, filtered.counters
+                    )
             else:
                 self._filter_part(task, part, batches, flags, filtered)
 
-    def _place(self, compressed: bool) -> tuple[np.ndarray, ...]:
+    def _place(self, compressed: bool) -> Place:
         """The arrays that say which record is the latest, as kernels take them."""
         indexing = self._indexing
         offset_map = indexing.offset_map
@@ -196,7 +201,7 @@ class RecordFilter:
         chunk = task.chunk
         compressed = bool((batches["attributes"] & layout.CODEC_MASK != 0).any())
         place = self._place(compressed)
-        kept = np.empty((max(int(batches["count"].max()), 0) + 1) * filtering.KEPT_ROW_BYTES, dtype=np.uint8)
+        kept = np.empty((max(int(batches["count"].max()), 0) + 1) * rebuilding.KEPT_ROW_BYTES, dtype=np.uint8)
         room, first = len(part.arena) + _SLACK_BYTES, 0
         while first < len(batches):
             left = len(batches) - first
@@ -213,7 +218,7 @@ class RecordFilter:
                     first,
                     flags,
                     task.ordinals,
-                    *place,
+                    place,
                     kept,
                     out,
                     targets,
@@ -243,17 +248,17 @@ class RecordFilter:
         out: np.ndarray,
     ) -> Piece:
         """Puts verbatim, empty and rebuilt batches together, compressing the rebuilt ones."""
-        view, data = memoryview(out), memoryview(chunk.data)
+        view, data = byte_view(out), byte_view(chunk.data)
         pieces: list[bytes | memoryview] = []
         position = 0
         columns = (targets["position"], targets["size"], targets["attributes"], sources, actions)
         for i, (at, size, attributes, source, action) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
         ):
-            if action == filtering.VERBATIM:
+            if action == rebuilding.VERBATIM:
                 begin = int(batches[source]["position"]) - chunk.position
                 pieces.append(data[begin : begin + size])
-            elif action == filtering.EMPTY:
+            elif action == rebuilding.EMPTY:
                 pieces.append(view[at : at + size])
             else:
                 payload = view[at : at + size]
@@ -264,6 +269,6 @@ class RecordFilter:
             targets["position"][i] = position
             position += size
         sealed = np.frombuffer(bytearray(b"".join(pieces)), dtype=np.uint8)
-        for i in np.flatnonzero(actions == filtering.REBUILT).tolist():
+        for i in np.flatnonzero(actions == rebuilding.REBUILT).tolist():
             seal_batch(sealed, int(targets["position"][i]), targets[i], True)
         return targets, sealed

@@ -128,8 +128,7 @@ class CleaningRound:
         """The segments to index."""
         if self.first_mapped_offset >= self.first_uncleanable_offset:
             return ()
-        ranged = LogSegments(self.segments).between(self.first_mapped_offset, self.first_uncleanable_offset)
-        return ranged
+        return LogSegments(self.segments).between(self.first_mapped_offset, self.first_uncleanable_offset)
 
     def start_position(self, segment: LogSegment) -> int:
         """Where in a dirty segment the batches begin that reach the first mapped offset.

@@ -36,9 +36,10 @@ def hash_key(data: np.ndarray, p: int, size: int, seeds: np.ndarray) -> int:
         second = load_uint32(data, end - 4)
     elif size > 0:
         first = load_byte(data, p) << 16 | load_byte(data, p + (size >> 1)) << 8 | load_byte(data, end - 1)
-        second = np.int64(0)
+        second = 0
     else:
-        first = np.int64(0)
-        second = np.int64(0)
+        first = 0
+        second = 0
     state = multiply_fold(first ^ seeds[1], second ^ state)
-    return multiply_fold(state ^ seeds[2], size ^ seeds[3])
+    hashed: int = multiply_fold(state ^ seeds[2], size ^ seeds[3])
+    return hashed

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from seglog import layout
 from seglog.kernels._jit import (
     copy_bytes,
     inlined,
@@ -33,15 +32,19 @@ from seglog.kernels._jit import (
     load_little_int64,
     multiply_high,
     prefetch,
-    store_byte,
     store_int32,
     store_int64,
 )
 from seglog.kernels.hashing import hash_key
-from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, RECORDS_VALID, TRAILING_BYTES
-from seglog.kernels.spans import header_as_int64, read_record
-
-SLOT_BYTES = 16
+from seglog.kernels.key_blocks import (
+    BLOCK_ROW_BYTES,
+    SLOT_BYTES,
+    clear_bit,
+    gather,
+    gather_rows,
+    set_bit,
+)
+from seglog.kernels.records import RECORDS_VALID
 
 # What `index_batches` and `index_rows` return; a positive number is a record status (kernels.records).
 INDEX_COMPLETE = 0
@@ -76,30 +79,7 @@ VERSION = 8  # 0: by offset, 1: by timestamp, 2: by header
 COUNTING = 9  # 1 in the first pass
 SETTINGS_SLOTS = 10
 
-BLOCK_RECORDS = 64
 AHEAD = 24  # slots whose keys are asked for before they are moved
-BLOCK_ROW_BYTES = 48  # hash, key position, key size, ordinal, version, presence
-BLOCK_BYTES = BLOCK_RECORDS * BLOCK_ROW_BYTES
-
-_TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
-
-
-@inlined
-def get_bit(bits: np.ndarray, i: int) -> int:
-    """Bit `i` of a uint8 array."""
-    return load_byte(bits, i >> 3) >> (i & 7) & 1
-
-
-@inlined
-def set_bit(bits: np.ndarray, i: int) -> None:
-    """Sets bit `i`."""
-    store_byte(bits, i >> 3, load_byte(bits, i >> 3) | 1 << (i & 7))
-
-
-@inlined
-def clear_bit(bits: np.ndarray, i: int) -> None:
-    """Clears bit `i`."""
-    store_byte(bits, i >> 3, load_byte(bits, i >> 3) & ~(1 << (i & 7)))
 
 
 @inlined
@@ -112,8 +92,9 @@ def _same_bytes(a: np.ndarray, i: int, b: np.ndarray, j: int, size: int) -> bool
             i += 8
             j += 8
         back = i - stop  # the last eight bytes, which may overlap those before
-        return load_little_int64(a, stop) == load_little_int64(b, j - back)
-    for k in range(size):
+        same: bool = load_little_int64(a, stop) == load_little_int64(b, j - back)
+        return same
+    for k in range(size):  # noqa: SIM110 (kernels have no generators)
         if load_byte(a, i + k) != load_byte(b, j + k):
             return False
     return True
@@ -146,153 +127,6 @@ def find_key(
             i = 0
 
 
-@inlined
-def _add_row(block: np.ndarray, n: int, key_hash: int, key_position: int, key_size: int, ordinal: int) -> None:
-    at = n * BLOCK_ROW_BYTES
-    store_int64(block, at, key_hash)
-    store_int64(block, at + 8, key_position)
-    store_int64(block, at + 16, key_size)
-    store_int64(block, at + 24, ordinal)
-
-
-@inlined
-def _add_version(block: np.ndarray, n: int, version: int, present: int) -> None:
-    store_int64(block, n * BLOCK_ROW_BYTES + 32, version)
-    store_int64(block, n * BLOCK_ROW_BYTES + 40, present)
-
-
-@inlined
-def _wanted(
-    ordinal: int, key_size: int, offset: int, first_dirty: int, tracking: bool, settled: np.ndarray
-) -> bool:
-    """Whether a record goes into the map; one that never does counts as settled."""
-    if tracking:
-        if get_bit(settled, ordinal) != 0:
-            return False
-        if key_size < 0 or offset < first_dirty:
-            set_bit(settled, ordinal)
-            return False
-        return True
-    return key_size >= 0 and offset >= first_dirty
-
-
-@kernel
-def _gather(
-    arena: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    batches: np.ndarray,
-    skipped: np.ndarray,
-    state: np.ndarray,
-    settings: np.ndarray,
-    seeds: np.ndarray,
-    header: np.ndarray,
-    settled: np.ndarray,
-    slots: np.ndarray,
-    block: np.ndarray,
-) -> int:
-    """Fills the next block from v2 batches; returns a record status."""
-    i = state[3]
-    p = state[4]
-    done = state[5]
-    ordinal = state[2]
-    n = 0
-    slot_count = settings[0]
-    mask = settings[7]
-    version = settings[8]
-    first_dirty = settings[5]
-    counting = settings[9]
-    without_key = 0
-    tracking = settings[6] != 0
-    while i < len(batches) and n < BLOCK_RECORDS:
-        end = ends[i]
-        row = batches[i]
-        count = np.int64(row["count"])
-        if p < 0:
-            if skipped[i] != 0:
-                i += 1
-                continue
-            if count < 0 or count * LEAST_RECORD_SIZE > end - starts[i]:
-                state[3] = i
-                return COUNT_INVALID
-            p = starts[i]
-            done = 0
-        base_offset = np.int64(row["base_offset"])
-        while done < count and n < BLOCK_RECORDS:
-            found = read_record(arena, p, end)
-            status, stop, timestamp_delta, _, offset_delta, key_position, key_size, _, count_position = found
-            if status != RECORDS_VALID:
-                state[3] = i
-                return status
-            if _wanted(ordinal, key_size, base_offset + offset_delta, first_dirty, tracking, settled):
-                key_hash = hash_key(arena, key_position, key_size, seeds) & mask
-                prefetch(slots, SLOT_BYTES * multiply_high(key_hash, slot_count))
-                _add_row(block, n, key_hash, key_position, key_size, ordinal)
-                if version == 1:
-                    append_time = np.int64(row["attributes"]) & _TIMESTAMP_TYPE_MASK != 0
-                    timestamp = np.int64(row["base_timestamp"]) + timestamp_delta
-                    _add_version(block, n, np.int64(row["max_timestamp"]) if append_time else timestamp, 1)
-                elif version == 2:
-                    present, value = header_as_int64(arena, count_position, stop, header)
-                    _add_version(block, n, value, present)
-                n += 1
-            elif key_size < 0 and base_offset >= first_dirty:
-                without_key += counting
-            ordinal += 1
-            done += 1
-            p = stop
-        if done == count:
-            if count > 0 and p != end:
-                state[3] = i
-                return TRAILING_BYTES
-            i += 1
-            p = np.int64(-1)
-    state[3] = i
-    state[4] = p
-    state[5] = done
-    state[2] = ordinal
-    state[6] = n
-    state[7] = 0
-    state[10] += without_key
-    return RECORDS_VALID
-
-
-@kernel
-def _gather_rows(
-    arena: np.ndarray,
-    rows: np.ndarray,
-    state: np.ndarray,
-    settings: np.ndarray,
-    seeds: np.ndarray,
-    settled: np.ndarray,
-    slots: np.ndarray,
-    block: np.ndarray,
-) -> None:
-    """The same from rows of `layout.RECORD`: messages of magic 0 and 1, which have no headers."""
-    i = state[3]
-    ordinal = state[2]
-    n = 0
-    while i < len(rows) and n < BLOCK_RECORDS:
-        row = rows[i]
-        key_size = np.int64(row["key_size"])
-        if _wanted(ordinal, key_size, row["offset"], settings[5], settings[6] != 0, settled):
-            key_position = np.int64(row["key_position"])
-            key_hash = hash_key(arena, key_position, key_size, seeds) & settings[7]
-            prefetch(slots, SLOT_BYTES * multiply_high(key_hash, settings[0]))
-            _add_row(block, n, key_hash, key_position, key_size, ordinal)
-            if settings[8] == 1:
-                _add_version(block, n, row["timestamp"], 1)
-            else:
-                _add_version(block, n, 0, 0)
-            n += 1
-        ordinal += 1
-        i += 1
-    state[3] = i
-    state[2] = ordinal
-    state[6] = n
-    state[7] = 0
-
-
 @kernel
 def _prefetch_keys(slots: np.ndarray, slot_count: int, store: np.ndarray, block: np.ndarray, n: int) -> None:
     for k in range(n):
@@ -321,7 +155,7 @@ def _put_block(
     """Puts the block's records from BLOCK_DONE on; returns INDEX_COMPLETE, or why it stopped at BLOCK_DONE."""
     slot_count = settings[0]
     versioned = settings[8] != 0
-    overhead = np.int64(16 if versioned else 4)
+    overhead = 16 if versioned else 4
     tracking = settings[6] != 0
     entry_limit = min(settings[1], settings[2])
     for k in range(state[7], state[6]):
@@ -402,7 +236,7 @@ def index_batches(
     """
     while True:
         if state[7] == state[6]:
-            status = _gather(
+            status = gather(
                 arena, starts, ends, batches, skipped, state, settings, seeds, header, settled, slots, block
             )
             if status != RECORDS_VALID:
@@ -431,7 +265,7 @@ def index_rows(
     """The same for rows of `layout.RECORD`."""
     while True:
         if state[7] == state[6]:
-            _gather_rows(arena, rows, state, settings, seeds, settled, slots, block)
+            gather_rows(arena, rows, state, settings, seeds, settled, slots, block)
             if state[6] == 0:
                 return INDEX_COMPLETE
             _prefetch_keys(slots, settings[0], store, block, state[6])

@@ -73,8 +73,8 @@ def header_as_int64(data: np.ndarray, p: int, end: int, name: np.ndarray) -> tup
 
     `p` is the position of the header count of a record that `read_record` has passed; the record ends at `end`.
     """
-    present = np.int64(0)
-    value = np.int64(0)
+    present = 0
+    value = 0
     count, p = read_varint(data, p, end)
     for _ in range(count):
         size, p = read_varint(data, p, end)
@@ -86,10 +86,10 @@ def header_as_int64(data: np.ndarray, p: int, end: int, name: np.ndarray) -> tup
         p += size
         size, p = read_varint(data, p, end)
         if same:
-            present = np.int64(0)
-            value = np.int64(0)
+            present = 0
+            value = 0
             if size == 8:
-                present = np.int64(1)
+                present = 1
                 value = load_int64(data, p)
         p += max(size, 0)
     return present, value

@@ -1,0 +1,168 @@
+"""Writing what is left of a v2 batch (Kafka: MemoryRecords.filterTo, buildRetainedRecordsInto, writeEmptyHeader).
+
+The records to keep come as rows of `kept`: start, end, timestamp delta, position behind that delta. Base timestamp is
+the delete horizon if there is one, else the first kept record's timestamp; a record's bytes are copied as they are,
+and only where its timestamp delta changes are length and delta written anew.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog import layout
+from seglog.kernels._jit import copy_bytes, inlined, kernel, load_int64, store_byte, store_int64
+from seglog.kernels.encode import seal_batch
+from seglog.kernels.records import RECORDS_VALID
+from seglog.kernels.spans import read_record
+from seglog.kernels.varint import varint_size, write_varint
+
+# What became of a batch in the output (column of the caller's `actions`).
+VERBATIM = 0
+EMPTY = 1
+REBUILT = 2
+
+KEPT_ROW_BYTES = 32
+
+_APPEND_TIME = layout.TIMESTAMP_TYPE_MASK
+_HORIZON = layout.DELETE_HORIZON_MASK
+_EMPTY_ATTRIBUTES = layout.TIMESTAMP_TYPE_MASK | layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK
+_REBUILT_ATTRIBUTES = _EMPTY_ATTRIBUTES | layout.CODEC_MASK
+_OVERHEAD = layout.RECORD_BATCH_OVERHEAD
+
+
+@inlined
+def keep_row(kept: np.ndarray, n: int, start: int, end: int, timestamp_delta: int, behind_delta: int) -> None:
+    """Fills row `n` of the records to keep."""
+    at = n * KEPT_ROW_BYTES
+    store_int64(kept, at, start)
+    store_int64(kept, at + 8, end)
+    store_int64(kept, at + 16, timestamp_delta)
+    store_int64(kept, at + 24, behind_delta)
+
+
+@kernel
+def _rebuild_records(
+    arena: np.ndarray, kept: np.ndarray, n: int, row: np.ndarray, out: np.ndarray, p: int, rebuilt: np.ndarray
+) -> int:
+    """Writes the kept records at `p`, and timestamps and count into `rebuilt`; returns the index behind them.
+
+    `row` is the source batch. `rebuilt["base_timestamp"]` is the delete horizon if its attribute says so.
+    """
+    append_time = int(row["attributes"]) & _APPEND_TIME != 0
+    old_base = int(row["base_timestamp"])
+    latest = int(row["max_timestamp"])
+    if int(rebuilt["attributes"]) & _HORIZON == 0:
+        rebuilt["base_timestamp"] = latest if append_time else old_base + load_int64(kept, 16)
+    base = int(rebuilt["base_timestamp"])
+    most = -1
+    for k in range(n):
+        at = k * KEPT_ROW_BYTES
+        start = load_int64(kept, at)
+        stop = load_int64(kept, at + 8)
+        delta = load_int64(kept, at + 16)
+        timestamp = latest if append_time else old_base + delta
+        most = max(most, timestamp)
+        if timestamp - base == delta:
+            copy_bytes(arena, start, out, p, stop - start)
+            p += stop - start
+        else:
+            rest = load_int64(kept, at + 24)
+            p = write_varint(out, p, 1 + varint_size(timestamp - base) + stop - rest)
+            store_byte(out, p, 0)
+            p = write_varint(out, p + 1, timestamp - base)
+            copy_bytes(arena, rest, out, p, stop - rest)
+            p += stop - rest
+    rebuilt["max_timestamp"] = latest if append_time else most
+    rebuilt["count"] = n
+    return p
+
+
+@inlined
+def _begin(row: np.ndarray, position: int, out: np.ndarray) -> None:
+    """A row of the output that takes over what rewriting leaves alone."""
+    out["position"] = position
+    out["base_offset"] = row["base_offset"]
+    out["last_offset"] = row["last_offset"]
+    out["base_timestamp"] = row["base_timestamp"]
+    out["max_timestamp"] = row["max_timestamp"]
+    out["producer_id"] = row["producer_id"]
+    out["crc"] = row["crc"]
+    out["size"] = row["size"]
+    out["count"] = row["count"]
+    out["leader_epoch"] = row["leader_epoch"]
+    out["base_sequence"] = row["base_sequence"]
+    out["producer_epoch"] = row["producer_epoch"]
+    out["attributes"] = row["attributes"]
+    out["magic"] = row["magic"]
+
+
+@kernel
+def write_batch(
+    data: np.ndarray,
+    data_position: int,
+    arena: np.ndarray,
+    row: np.ndarray,
+    flags: int,
+    kept: np.ndarray,
+    n: int,
+    tombstones: int,
+    settings: np.ndarray,
+    out: np.ndarray,
+    at: int,
+    target: np.ndarray,
+    counters: np.ndarray,
+) -> tuple[int, int]:
+    """Writes what is left of a batch at `at` and its row to `target`; returns (index behind it, action)."""
+    compressed = settings[6] != 0
+    attributes = int(row["attributes"])
+    stamped = attributes & _HORIZON != 0
+    stamp = (tombstones > 0 or flags & 8 != 0) and not stamped
+    _begin(row, at, target)
+    counters[1] += n
+    counters[8] += tombstones
+    if n == 0:
+        counters[11] += 1
+        target["base_timestamp"] = -1
+        target["size"] = _OVERHEAD
+        target["count"] = 0
+        target["attributes"] = attributes & _EMPTY_ATTRIBUTES
+        seal_batch(out, at, target, True)
+        return at + _OVERHEAD, EMPTY
+    if n == int(row["count"]) and not stamp:
+        counters[9] += 1
+        if compressed:
+            return at, VERBATIM
+        copy_bytes(data, data_position, out, at, int(row["size"]))
+        return at + int(row["size"]), VERBATIM
+    counters[10] += 1
+    if stamp:
+        counters[12] += 1
+        target["base_timestamp"] = settings[1]
+    target["attributes"] = attributes & _REBUILT_ATTRIBUTES | (_HORIZON if stamp or stamped else 0)
+    if compressed:
+        behind = _rebuild_records(arena, kept, n, row, out, at, target)
+        target["size"] = behind - at
+        return behind, REBUILT
+    behind = _rebuild_records(arena, kept, n, row, out, at + _OVERHEAD, target)
+    target["size"] = behind - at
+    seal_batch(out, at, target, True)
+    return behind, REBUILT
+
+
+@kernel
+def stamp_records(
+    arena: np.ndarray, start: int, end: int, row: np.ndarray, kept: np.ndarray, out: np.ndarray, target: np.ndarray
+) -> tuple[int, int]:
+    """Rewrites all records of a batch relative to the delete horizon that `target["base_timestamp"]` holds.
+
+    `target["attributes"]` says that it holds one. Returns (index behind the records in `out`, record status).
+    """
+    count = int(row["count"])
+    p = start
+    for n in range(count):
+        status, stop, timestamp_delta, behind_delta, _, _, _, _, _ = read_record(arena, p, end)
+        if status != RECORDS_VALID:
+            return 0, status
+        keep_row(kept, n, p, stop, timestamp_delta, behind_delta)
+        p = stop
+    return _rebuild_records(arena, kept, count, row, out, 0, target), RECORDS_VALID

@@ -1,0 +1,83 @@
+"""Marking the records of the clean section whose keys are in the map, before that map is emptied.
+
+A round of several index passes has no single map to ask when it copies. So each pass leaves a bit for every clean
+record that a dirty one beats (see `offset_map` and `filtering`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog import layout
+from seglog.kernels._jit import kernel
+from seglog.kernels.hashing import hash_key
+from seglog.kernels.key_blocks import prefetch_slots, set_bit
+from seglog.kernels.offset_map import find_key
+from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, RECORDS_VALID
+from seglog.kernels.spans import read_record
+
+_CONTROL = layout.CONTROL_MASK
+
+
+@kernel
+def mark_superseded(
+    arena: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    batches: np.ndarray,
+    ordinals: np.ndarray,
+    slots: np.ndarray,
+    store: np.ndarray,
+    seeds: np.ndarray,
+    settings: np.ndarray,
+    superseded: np.ndarray,
+) -> tuple[int, int]:
+    """Sets the bit of every record in these batches whose key is in the map; returns (batches done, status).
+
+    Control batches are passed over. `settings` are those of `filtering`.
+    """
+    for i in range(len(batches)):
+        row = batches[i]
+        if int(row["attributes"]) & _CONTROL != 0:
+            continue
+        count = int(row["count"])
+        end = ends[i]
+        if count < 0 or count * LEAST_RECORD_SIZE > end - starts[i]:
+            return i, COUNT_INVALID
+        prefetch_slots(arena, starts[i], end, count, slots, settings[2], seeds, settings[4])
+        p = starts[i]
+        for _ in range(count):
+            status, stop, _, _, _, key_position, key_size, _, _ = read_record(arena, p, end)
+            if status != RECORDS_VALID:
+                return i, status
+            if key_size >= 0:
+                key_hash = hash_key(arena, key_position, key_size, seeds) & settings[4]
+                _, word = find_key(slots, settings[2], store, settings[3], arena, key_position, key_size, key_hash)
+                if word != 0:
+                    set_bit(superseded, ordinals[1])
+            ordinals[1] += 1
+            p = stop
+    return len(batches), RECORDS_VALID
+
+
+@kernel
+def mark_superseded_rows(
+    arena: np.ndarray,
+    rows: np.ndarray,
+    ordinals: np.ndarray,
+    slots: np.ndarray,
+    store: np.ndarray,
+    seeds: np.ndarray,
+    settings: np.ndarray,
+    superseded: np.ndarray,
+) -> None:
+    """The same for messages of magic 0 and 1."""
+    for i in range(len(rows)):
+        key_size = int(rows[i]["key_size"])
+        if key_size >= 0:
+            key_position = int(rows[i]["key_position"])
+            key_hash = hash_key(arena, key_position, key_size, seeds) & settings[4]
+            _, word = find_key(slots, settings[2], store, settings[3], arena, key_position, key_size, key_hash)
+            if word != 0:
+                set_bit(superseded, ordinals[1])
+        ordinals[1] += 1
