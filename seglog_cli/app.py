@@ -20,6 +20,7 @@ from seglog_cli.help import HelpOption
 from seglog_cli.options import CONTEXT
 
 COMMANDS = (
+    "ls",
     "append",
     "read",
     "dump",

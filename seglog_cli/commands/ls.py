@@ -1,0 +1,34 @@
+"""`seglog ls`: what lies where."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from seglog_cli.options import Paths, command, flag
+from seglog_cli.session import Session
+
+
+@command
+def run(
+    session: Session,
+    paths: Paths,
+    segments: Annotated[bool, flag("--long -l", "Segments too; a partition that is named shows them anyway.")] = False,
+) -> None:
+    """Lists partitions, segments and leftovers: sizes, offsets, times.
+
+    The end offset is where the next record would go; newest is the largest timestamp that the indexes and
+    the end of the log tell. Offsets of a Kafka 0.7 log are byte positions. Leftovers of a crash and files
+    that are not Kafka's are listed by name.
+
+    Examples:
+      seglog ls /var/lib/kafka/data
+      seglog ls --json orders-none-0
+      seglog ls --long customers-0 payments-0
+    """
+    from seglog.diagnosis.overview import overview
+    from seglog.log.listing import TargetKind, resolve_paths
+    from seglog_cli.views.overview import show_overviews
+
+    targets = resolve_paths(session.fs, paths)
+    named = all(target.kind is not TargetKind.LOG_DIRECTORY for target in targets)
+    show_overviews(session.console, overview(session.fs, targets), segments or named)
