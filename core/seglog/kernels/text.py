@@ -69,7 +69,7 @@ def put_integer(out: np.ndarray, p: int, value: int) -> int:
             p = put_integer_digits(out, p, 922337203685477580)
             store_byte(out, p, 0x38)
             return p + 1
-        value = -value
+        value = 0 - value  # not `-value`: compiled, a column of int8 has no 128
     return put_integer_digits(out, p, value)
 
 
