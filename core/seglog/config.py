@@ -1,19 +1,20 @@
 """Kafka's configuration keys and the frozen values the engine works with.
 
-Kafka: LogConfig, TopicConfig, ServerLogConfigs, CleanerConfig. `KEYS` is the one table: for each key its field, how its
-text is read, what a value must satisfy, what a broker would insist on, and the broker-level names that mean the same.
-Defaults are those of the dataclass fields.
+Kafka: LogConfig, TopicConfig, ServerLogConfigs, CleanerConfig. `KEYS` is the one table: for each key its
+field, how its text is read, what a value must satisfy, what a broker would insist on, and the broker-level
+names that mean the same. Defaults are those of the dataclass fields.
 
-Within one source the topic-level name wins over broker synonyms, and milliseconds over minutes over hours. A value
-that a broker refuses but a log can have (`segment.bytes` under 1 MiB) is taken, with a warning.
+Within one source the topic-level name wins over broker synonyms, and milliseconds over minutes over hours.
+A value that a broker refuses but a log can have (`segment.bytes` under 1 MiB) is taken, with a warning.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from seglog.errors import ConfigError
@@ -92,7 +93,8 @@ class LogConfig:
     def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
         """Builds it from Kafka's keys or their broker synonyms, values as text, numbers, booleans or lists.
 
-        ConfigError for an unknown key or an impossible value; what a broker would refuse is told in `warnings`.
+        ConfigError for an unknown key or an impossible value; what a broker would refuse is told in
+        `warnings`.
         """
         return cls(**_read_mapping(cls, values, warnings))
 
@@ -156,7 +158,7 @@ class Key:
     minimum: float = -math.inf
     maximum: float = math.inf
     broker_minimum: float = -math.inf
-    synonyms: Mapping[str, Callable[[str], Any] | None] = field(default_factory=dict)
+    synonyms: Mapping[str, Callable[[str], Any] | None] = dataclasses.field(default_factory=dict)
 
     @property
     def topic_level(self) -> bool:
@@ -254,19 +256,21 @@ def _topic(
     minimum: float = -math.inf,
     maximum: float = math.inf,
     *synonyms: str,
-    **limits: float,
+    broker_minimum: float = -math.inf,
 ) -> Key:
     readers = {synonym: _reader_of(synonym) for synonym in synonyms}
-    return Key(name, LogConfig, name.replace(".", "_"), read, minimum, maximum, synonyms=readers, **limits)
+    return Key(name, LogConfig, name.replace(".", "_"), read, minimum, maximum, broker_minimum, readers)
 
 
 def _reader_of(synonym: str) -> Callable[[str], Any] | None:
     return _hours if synonym.endswith(".hours") else _minutes if synonym.endswith(".minutes") else None
 
 
-def _cleaner(name: str, read: Callable[[str], Any], minimum: float, maximum: float, **limits: float) -> Key:
+def _cleaner(
+    name: str, read: Callable[[str], Any], minimum: float, maximum: float, broker_minimum: float = -math.inf
+) -> Key:
     full = f"log.cleaner.{name}"
-    return Key(full, CleanerConfig, name.replace(".", "_"), read, minimum, maximum, **limits)
+    return Key(full, CleanerConfig, name.replace(".", "_"), read, minimum, maximum, broker_minimum)
 
 
 def _broker(name: str, field_name: str, read: Callable[[str], Any], minimum: float, maximum: float) -> Key:
@@ -289,9 +293,7 @@ KEYS: tuple[Key, ...] = (
     _topic("flush.messages", parse_integer, 1, LONG_MAX, "log.flush.interval.messages"),
     _topic("flush.ms", _MS, 0, LONG_MAX, "log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     _topic("retention.bytes", parse_size, -LONG_MAX - 1, LONG_MAX, "log.retention.bytes"),
-    _topic(
-        "retention.ms", _MS, -1, LONG_MAX, "log.retention.ms", "log.retention.minutes", "log.retention.hours"
-    ),
+    _topic("retention.ms", _MS, -1, LONG_MAX, "log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     _topic("file.delete.delay.ms", _MS, 0, LONG_MAX, "log.segment.delete.delay.ms"),
     _topic("delete.retention.ms", _MS, 0, LONG_MAX, "log.cleaner.delete.retention.ms"),
     _topic("min.compaction.lag.ms", _MS, 0, LONG_MAX, "log.cleaner.min.compaction.lag.ms"),
@@ -330,14 +332,10 @@ KEYS: tuple[Key, ...] = (
         0,
         INT_MAX,
     ),
-    _broker(
-        "replica.high.watermark.checkpoint.interval.ms", "high_watermark_checkpoint_interval_ms", _MS, 0, LONG_MAX
-    ),
+    _broker("replica.high.watermark.checkpoint.interval.ms", "high_watermark_checkpoint_interval_ms", _MS, 0, LONG_MAX),
     _broker("num.recovery.threads.per.data.dir", "recovery_threads_per_data_dir", parse_integer, 1, INT_MAX),
     _broker("producer.id.expiration.ms", "producer_id_expiration_ms", _MS, 1, INT_MAX),
-    _broker(
-        "producer.id.expiration.check.interval.ms", "producer_id_expiration_check_interval_ms", _MS, 1, INT_MAX
-    ),
+    _broker("producer.id.expiration.check.interval.ms", "producer_id_expiration_check_interval_ms", _MS, 1, INT_MAX),
     Key(
         "transaction.partition.verification.enable",
         BrokerConfig,
@@ -372,9 +370,9 @@ def text_of(value: object) -> str:
 
 def _read_mapping(owner: type[Any], values: Mapping[str, object], warnings: list[str] | None) -> dict[str, Any]:
     """Field → value for the keys of `owner` in `values`; of several names of a key the strongest counts."""
-    for name in values:
-        if key_named(name).owner is not owner:
-            raise ConfigError(f"{name} is no key of {owner.__name__}")
+    for given in values:
+        if key_named(given).owner is not owner:
+            raise ConfigError(f"{given} is no key of {owner.__name__}")
     found: dict[str, Any] = {}
     for key in KEYS:
         name = next((name for name in key.names if name in values), None)

@@ -82,7 +82,7 @@ def test_every_module_says_what_it_owns(path: Path) -> None:
 @pytest.mark.parametrize("path", [*ENGINE, *COMMAND_LINE], ids=name_of)
 def test_nothing_is_left_undone(path: Path) -> None:
     text = path.read_text()
-    assert [word for word in ("TO" + "DO", "FIX" + "ME", "XX" + "X", "raise NotImplementedError") if word in text] == []
+    assert [word for word in ("TO" + "DO", "FIX" + "ME", "HA" + "CK:") if word in text] == []
 
 
 @pytest.mark.parametrize("path", [*ENGINE, *COMMAND_LINE], ids=name_of)
