@@ -1,0 +1,45 @@
+"""Logs to clean, and cleaning them, in few words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seglog.cleaner.cleaner import clean_log
+from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.plan import CleaningResult
+from seglog.clock import ManualClock
+from seglog.log.log import Log
+from seglog.model import Compression, Record
+from tests.support.open_logs import START_MS, opened_log
+
+
+def compacted_log(directory: Path, **options: Any) -> Log:
+    """A writable compacted log in `directory`/t-0; `options` as `opened_log`."""
+    options = {"message_timestamp_after_max_ms": 1 << 62, **options}
+    return opened_log(directory / "t-0", cleanup_policy=frozenset({"compact"}), **options)
+
+
+def keyed(*pairs: tuple[str, str | None], timestamp: int = START_MS) -> list[Record]:
+    """Records of (key, value), one millisecond apart."""
+    return [
+        Record(None if value is None else value.encode(), key.encode(), timestamp + i)
+        for i, (key, value) in enumerate(pairs)
+    ]
+
+
+def append(log: Log, records: Sequence[Record], batch_records: int = 3, codec: Compression | None = None) -> None:
+    """Appends in batches of `batch_records`."""
+    if records:
+        log.append(list(records), batch_records=batch_records, codec=codec)
+
+
+def contents(log: Log) -> list[tuple[int | None, bytes | None, bytes | None]]:
+    """(offset, key, value) of every record."""
+    return [(record.offset, record.key, record.value) for record in log.records()]
+
+
+def clean(log: Log, *, at: int = START_MS, checkpoint: int | None = None, **options: Any) -> CleaningResult:
+    """One round at the time `at`."""
+    return clean_log(log, CleanerOptions(**options), ManualClock(at), checkpoint)

@@ -1,0 +1,67 @@
+"""The dirty section: where it begins, what ends it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from seglog.cleaner.cleanable import cleanable_offsets, round_down
+from seglog.log.segments import LogSegments
+
+
+class Stub:
+    """A segment with a base offset and a largest timestamp."""
+
+    def __init__(self, base_offset: int, timestamp: int = 0) -> None:
+        self.base_offset, self._timestamp = base_offset, timestamp
+
+    def largest_timestamp(self) -> int:
+        return self._timestamp
+
+
+def segments(*found: tuple[int, int]) -> LogSegments:
+    stubs: list[Any] = [Stub(base, timestamp) for base, timestamp in found]
+    return LogSegments(stubs)
+
+
+def offsets(**options: Any) -> Any:
+    values = {
+        "checkpoint": None,
+        "log_start_offset": 0,
+        "log_end_offset": 300,
+        "last_stable_offset": 300,
+        "min_compaction_lag_ms": 0,
+        "now_ms": 1000,
+        **options,
+    }
+    return cleanable_offsets(segments((0, 100), (100, 500), (200, 900), (300, 0)), **values)
+
+
+def test_without_checkpoint_everything_but_the_active_segment_is_dirty() -> None:
+    found = offsets()
+    assert (found.first_dirty_offset, found.first_uncleanable_offset, found.checkpoint_reset) == (0, 300, False)
+
+
+@pytest.mark.parametrize(("checkpoint", "start"), [(50, 60), (301, 60)])
+def test_a_checkpoint_outside_the_log_is_reset_to_its_start(checkpoint: int, start: int) -> None:
+    found = offsets(checkpoint=checkpoint, log_start_offset=start)
+    assert (found.first_dirty_offset, found.checkpoint_reset) == (60, True)
+
+
+def test_an_open_transaction_ends_the_range() -> None:
+    found = offsets(last_stable_offset=150)
+    assert found.first_uncleanable_offset == 150
+    assert "transaction" in found.reason
+
+
+def test_young_segments_are_not_cleaned() -> None:
+    found = offsets(min_compaction_lag_ms=600)
+    assert found.first_uncleanable_offset == 100
+    assert "min.compaction.lag.ms" in found.reason
+    assert offsets(min_compaction_lag_ms=600, checkpoint=120).first_uncleanable_offset == 120
+
+
+def test_the_end_is_rounded_down_to_a_segment() -> None:
+    found = segments((0, 0), (100, 0), (200, 0))
+    assert [round_down(found, offset) for offset in (0, 99, 100, 150, 200, 250)] == [0, 0, 100, 100, 200, 200]

@@ -1,0 +1,349 @@
+"""A cleaning round as a whole: what stays, what is refused, and that a plan keeps its word."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from seglog.cleaner.cleaner import apply_plan, clean_log, plan_round
+from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.strategy import Strategy
+from seglog.clock import ManualClock
+from seglog.errors import ConfigError, CorruptRecordError, InvalidRecordError, RefusedError
+from seglog.log.log import Log
+from seglog.log.producers import ProducerIdentity
+from seglog.model import Compression, Header, Record
+from tests.support.cleaning import append, clean, compacted_log, contents, keyed
+from tests.support.crash_filesystem import CrashFileSystem
+from tests.support.log_files import files_of
+from tests.support.open_logs import START_MS
+from tests.support.reference_cleaner import survivors
+
+DAY_MS = 86_400_000
+
+
+def many(count: int, keys: int, seed: int = 1) -> list[Record]:
+    chance = random.Random(seed)
+    return [Record(b"value-%d" % i, b"key-%d" % chance.randrange(keys), START_MS + i) for i in range(count)]
+
+
+def digest(directory: Path) -> str:
+    """Of everything in a partition directory, times included."""
+    text = repr([(p.name, p.stat().st_mtime_ns, p.read_bytes()) for p in sorted(directory.iterdir())])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_the_last_record_of_each_key_survives_with_its_offset(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    append(log, keyed(("a", "1"), ("b", "2"), ("a", "3"), ("c", "4"), ("b", "5")))
+    log.roll()
+    result = clean(log)
+    assert contents(log) == [(2, b"a", b"3"), (3, b"c", b"4"), (4, b"b", b"5")]
+    assert (result.first_dirty_offset, result.end_offset) == (0, 5)
+    assert result.stats.records_read == 5
+    assert result.stats.records_written == 3
+
+
+def test_the_active_segment_is_left_alone_unless_it_is_rolled(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    append(log, keyed(("a", "1"), ("a", "2")))
+    before = contents(log)
+    assert clean(log).end_offset == 0
+    assert contents(log) == before
+    assert clean(log, roll=True).end_offset == 2
+    assert contents(log) == [(1, b"a", b"2")]
+
+
+def test_a_second_round_begins_where_the_first_ended_and_still_beats_the_clean_section(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    append(log, keyed(("a", "1"), ("b", "2")))
+    first = clean(log, roll=True)
+    append(log, keyed(("a", "3")))
+    second = clean(log, roll=True, checkpoint=first.end_offset)
+    assert (second.first_dirty_offset, second.stats.map_records_read) == (2, 1)
+    assert contents(log) == [(1, b"b", b"2"), (2, b"a", b"3")]
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_every_codec_comes_out_with_the_same_records_and_codec(tmp_path: Path, codec: Compression, jobs: int) -> None:
+    log = compacted_log(tmp_path, segment_bytes=3000)
+    records = many(400, 40)
+    append(log, records, 10, codec)
+    expected = survivors(list(log.records()))
+    clean(log, roll=True, jobs=jobs, chunk_bytes=700)
+    assert contents(log) == expected
+    codecs = {int(row["attributes"]) & 7 for segment in log.segments for rows in segment.rows() for row in rows}
+    assert codecs <= {int(codec), 0}
+
+
+@pytest.mark.parametrize("mask", [0, 1, 0xFF])
+@pytest.mark.parametrize("buffer_bytes", [120, 1 << 20])
+def test_keys_with_equal_hashes_lose_no_record(tmp_path: Path, mask: int, buffer_bytes: int) -> None:
+    log = compacted_log(tmp_path)
+    append(log, many(300, 60), 7)
+    expected = survivors(list(log.records()))
+    clean(log, roll=True, hash_mask=mask, dedupe_buffer_bytes=buffer_bytes)
+    assert contents(log) == expected
+
+
+def test_a_buffer_for_one_percent_of_the_keys_gives_the_files_of_a_large_one(tmp_path: Path) -> None:
+    found = []
+    for name, buffer_bytes in (("large", 1 << 20), ("small", 24 * 12)):
+        log = compacted_log(tmp_path / name, segment_bytes=20_000)
+        append(log, many(3000, 1000), 20)
+        result = clean(log, roll=True)
+        append(log, many(3000, 1000, seed=2), 20)
+        result = clean(log, roll=True, checkpoint=result.end_offset, dedupe_buffer_bytes=buffer_bytes)
+        found.append({k: v for k, v in files_of(log.directory).items() if not k.endswith(".snapshot")})
+        passes = result.stats.index_passes
+        assert (passes > 50) == (name == "small")
+        assert result.stats.map_entries == len({record.key for record in many(3000, 1000, seed=2)})
+    assert found[0] == found[1]
+
+
+def test_a_buffer_that_holds_no_two_keys_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="at least 2"):
+        CleanerOptions(dedupe_buffer_bytes=24)
+
+
+def test_a_key_larger_than_anything_else_is_compared_whole(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path, max_message_bytes=1 << 22)
+    long = "k" * 1_000_000
+    append(log, keyed((long + "a", "1"), (long + "b", "2"), (long + "a", "3")), 1)
+    clean(log, roll=True, hash_mask=0)
+    assert [offset for offset, _, _ in contents(log)] == [1, 2]
+
+
+def test_a_wrong_checksum_is_refused_by_name_and_nothing_changes(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path, segment_bytes=1000)
+    append(log, many(100, 10))
+    log.roll()
+    target = log.segments.snapshot()[1]
+    row = next(target.rows())[2]
+    data = bytearray(target.path.read_bytes())
+    data[int(row["position"]) + 70] ^= 1
+    target.path.write_bytes(data)
+    before = digest(log.directory)
+    with pytest.raises(CorruptRecordError) as caught:
+        clean(log)
+    assert digest(log.directory) == before
+    assert (caught.value.path, caught.value.position) == (target.path, int(row["position"]))
+    assert (caught.value.first_offset, caught.value.last_offset) == (int(row["base_offset"]), int(row["last_offset"]))
+    assert "seglog verify --repair" in str(caught.value)
+
+
+def test_a_wrong_checksum_in_the_clean_section_is_refused_too(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path, segment_bytes=1000)
+    append(log, many(100, 10))
+    log.roll()
+    data = bytearray(log.segments.first.path.read_bytes())
+    data[70] ^= 1
+    log.segments.first.path.write_bytes(data)
+    before = digest(log.directory)
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        clean(log, checkpoint=log.segments.snapshot()[2].base_offset)
+    assert digest(log.directory) == before
+
+
+def test_trailing_bytes_are_refused(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    append(log, many(9, 3))
+    log.roll()
+    log.close()
+    first = log.segments.first.path
+    first.write_bytes(first.read_bytes() + b"torn")
+    log = compacted_log(tmp_path)
+    before = digest(log.directory)
+    with pytest.raises(CorruptRecordError, match="no whole batch"):
+        clean(log)
+    assert digest(log.directory) == before
+
+
+def test_records_that_cannot_be_read_are_refused_though_the_checksum_is_right(tmp_path: Path) -> None:
+    from seglog.format.checksum import crc32c
+
+    log = compacted_log(tmp_path)
+    append(log, many(9, 3), 9)
+    log.roll()
+    data = bytearray(log.segments.first.path.read_bytes())
+    data[61] ^= 2  # length of the first record
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    log.segments.first.path.write_bytes(data)
+    with pytest.raises(InvalidRecordError):
+        clean(log)
+
+
+def test_a_plan_touches_nothing_and_the_run_does_what_it_said(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path, segment_bytes=2000)
+    append(log, many(500, 50), 10, Compression.ZSTD)
+    log.roll()
+    before = digest(log.directory)
+    plan = plan_round(log, CleanerOptions(), ManualClock(START_MS))
+    assert digest(log.directory) == before
+    result = apply_plan(log, plan, ManualClock(START_MS))
+    assert result.segments_after == plan.result.segments_after
+    assert result.stats.reasons() == plan.result.stats.reasons()
+    assert [s.path.stat().st_size for s in log.segments][:-1] == [s.size for s in plan.result.segments_after]
+    assert plan.result.to_json()["dry_run"] is True
+
+
+def test_a_plan_with_roll_foresees_the_rolled_segment(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    append(log, many(60, 6))
+    plan = plan_round(log, CleanerOptions(roll=True), ManualClock(START_MS))
+    assert len(log.segments) == 1
+    result = apply_plan(log, plan, ManualClock(START_MS))
+    assert result.segments_after == plan.result.segments_after
+    assert plan.result.end_offset == 60
+
+
+def test_a_plan_is_refused_when_the_log_went_on(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    append(log, many(60, 6))
+    log.roll()
+    plan = plan_round(log, CleanerOptions(), ManualClock(START_MS))
+    append(log, many(5, 5))
+    log.roll()
+    with pytest.raises(RefusedError, match="changed since"):
+        apply_plan(log, plan, ManualClock(START_MS))
+
+
+def test_no_room_for_the_output_is_refused_before_writing(tmp_path: Path) -> None:
+    compacted = compacted_log(tmp_path)
+    append(compacted, many(60, 60))
+    compacted.roll()
+    compacted.close()
+    fs = CrashFileSystem.of(tmp_path)
+    log = compacted_log(tmp_path, fs=fs)
+    fs.fill_disk_after(100)
+    before = fs.contents(log.directory)
+    with pytest.raises(RefusedError, match="nothing was changed"):
+        clean(log)
+    assert fs.contents(log.directory) == before
+
+
+def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    compacted = compacted_log(tmp_path)
+    append(compacted, many(600, 600))
+    compacted.roll()
+    compacted.close()
+    fs = CrashFileSystem.of(tmp_path)
+    log = compacted_log(tmp_path, fs=fs)
+    before = fs.contents(log.directory)
+    fs.fill_disk_after(1000)
+    fs.free_bytes = lambda path: 1 << 40  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="No space"):
+        clean(log)
+    assert fs.contents(log.directory) == before
+
+
+def with_version(key: str, value: str, version: int | None, timestamp: int = START_MS) -> Record:
+    headers = () if version is None else (Header("v", version.to_bytes(8, "big", signed=True)),)
+    return Record(value.encode(), key.encode(), timestamp, headers)
+
+
+def test_strategy_timestamp_keeps_the_latest_timestamp_and_the_last_record(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    append(log, [with_version("a", "new", None, START_MS + 9), with_version("a", "old", None, START_MS)])
+    append(log, [with_version("b", "x", None, START_MS + 5), with_version("b", "y", None, START_MS + 5)])
+    append(log, [with_version("a", "older", None, START_MS - 1)])
+    clean(log, roll=True, strategy=Strategy.parse("timestamp"))
+    assert contents(log) == [(0, b"a", b"new"), (3, b"b", b"y"), (4, b"a", b"older")]
+
+
+def test_strategy_header_keeps_the_highest_value_and_prefers_records_that_have_one(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    versions = [("a", 5), ("a", 3), ("b", -1), ("b", None), ("c", None), ("c", None), ("d", 7), ("d", 7), ("z", 0)]
+    append(log, [with_version(key, str(i), version) for i, (key, version) in enumerate(versions)])
+    clean(log, roll=True, strategy=Strategy.parse("header:v"))
+    assert [offset for offset, _, _ in contents(log)] == [0, 2, 5, 7, 8]
+
+
+def test_a_clean_record_wins_under_a_strategy_that_prefers_it(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    append(log, [with_version("a", "best", 9)])
+    end = clean(log, roll=True, strategy=Strategy.parse("header:v")).end_offset
+    append(log, [with_version("a", "late", 1), with_version("b", "x", 1)])
+    clean(log, roll=True, strategy=Strategy.parse("header:v"), checkpoint=end)
+    assert contents(log) == [(0, b"a", b"best"), (2, b"b", b"x")]
+
+
+def test_tombstones_go_one_round_after_they_were_stamped(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    append(log, keyed(("a", "1"), ("a", None), ("b", "2")))
+    clean(log, roll=True)
+    assert contents(log) == [(1, b"a", None), (2, b"b", b"2")]
+    later = clean(log, at=START_MS + DAY_MS, first_dirty_offset=0)
+    assert contents(log) == [(2, b"b", b"2")]
+    assert later.stats.reasons()["tombstones_expired"] == 1
+
+
+def test_expire_removes_old_tombstones_of_an_idle_log_at_once_and_stamps_the_others(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    append(log, keyed(("a", "1"), ("a", None), ("b", "2")))
+    append(log, keyed(("c", None), timestamp=START_MS + 2 * DAY_MS))
+    log.roll()
+    result = clean(log, at=START_MS + 2 * DAY_MS, expire=True, checkpoint=log.log_end_offset)
+    assert result.stats.index_passes == 1
+    assert contents(log)[-1] == (3, b"c", None)
+    assert (1, b"a", None) not in contents(log)
+    assert result.stats.reasons()["delete_horizons_set"] == 1
+
+
+def transaction(log: Log, producer_id: int, pairs: list[Record], commit: bool, timestamp: int) -> None:
+    identity = ProducerIdentity(producer_id, transactional=True)
+    log.append(pairs, producer=identity)
+    log.append_end_txn_marker(identity, commit, timestamp=timestamp)
+
+
+def markers(log: Log) -> list[tuple[int, int]]:
+    """(producer id, records) of every control batch."""
+    return [
+        (int(row["producer_id"]), int(row["count"]))
+        for segment in log.segments
+        for rows in segment.rows()
+        for row in rows
+        if int(row["attributes"]) & 0x20
+    ]
+
+
+def test_expire_removes_markers_whose_transactions_are_gone_in_one_command(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    transaction(log, 1, keyed(("a", "1")), commit=False, timestamp=START_MS)
+    transaction(log, 2, keyed(("b", "1")), commit=True, timestamp=START_MS)
+    transaction(log, 3, keyed(("c", "kept")), commit=True, timestamp=START_MS)
+    append(log, keyed(("b", "2"), timestamp=START_MS + 2 * DAY_MS))
+    log.producers.expire(START_MS + 9 * DAY_MS)
+    clean(log, at=START_MS + 2 * DAY_MS, expire=True, roll=True)
+    assert markers(log) == [(3, 1)]
+    assert [key for _, key, _ in contents(log)] == [b"c", b"b"]
+
+
+def test_an_aborted_transaction_leaves_an_index_entry_as_long_as_its_marker(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    transaction(log, 1, keyed(("a", "aborted")), commit=False, timestamp=START_MS)
+    append(log, keyed(("b", "2")))
+    clean(log, roll=True)
+    assert [t.producer_id for t in log.segments.first.transaction_index.entries] == [1]
+    assert b"aborted" not in log.segments.first.path.read_bytes()
+
+
+def test_the_broker_text_has_its_lines(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    append(log, many(300, 3))
+    text = clean(log, roll=True).text()
+    assert text.startswith("\n\tLog cleaner thread 0 cleaned log t-0 (dirty section = [0, 300])\n")
+    assert re.search(r"\n\tBuffer utilization: 0\.0%\n", text)
+    assert re.search(r"\n\tStart size: 0\.0 MB \(300 messages\)\n\tEnd size: 0\.0 MB \(3 messages\)\n", text)
+    assert text.endswith("% size reduction (99.0% fewer messages)\n")
+
+
+def test_an_empty_log_and_one_without_dirty_records_are_no_error(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    result = clean_log(log, CleanerOptions(roll=True), ManualClock(START_MS))
+    assert (result.end_offset, result.segments_after) == (0, ())

@@ -1,0 +1,37 @@
+"""The block that a broker logs, to the letter."""
+
+from __future__ import annotations
+
+from seglog.cleaner.stats import CleanerStats, format_stats
+from seglog.clock import ManualClock
+from seglog.kernels import filtering
+
+
+def test_the_block_has_kafkas_words_and_numbers() -> None:
+    clock = ManualClock(0)
+    stats = CleanerStats(clock)
+    clock.advance(150)
+    stats.index_done()
+    clock.advance(350)
+    stats.all_done()
+    stats.bytes_read = stats.map_bytes_read = 3 << 20
+    stats.bytes_written = 1 << 18
+    stats.buffer_utilization = 0.25
+    stats.counters[filtering.RECORDS_READ], stats.counters[filtering.RECORDS_WRITTEN] = 6000, 10
+    assert format_stats(stats, "e11-0", 0, 6000, 3) == (
+        "\n"
+        "\tLog cleaner thread 3 cleaned log e11-0 (dirty section = [0, 6000])\n"
+        "\t3.0 MB of log processed in 0.5 seconds (6.0 MB/sec).\n"
+        "\tIndexed 3.0 MB in 0.1 seconds (20.0 Mb/sec, 30.0% of total time)\n"
+        "\tBuffer utilization: 25.0%\n"
+        "\tCleaned 3.0 MB in 0.3 seconds (8.6 Mb/sec, 70.0% of total time)\n"
+        "\tStart size: 3.0 MB (6,000 messages)\n"
+        "\tEnd size: 0.2 MB (10 messages)\n"
+        "\t91.7% size reduction (99.8% fewer messages)\n"
+    )
+
+
+def test_divisions_by_zero_print_as_java_prints_them() -> None:
+    text = format_stats(CleanerStats(ManualClock(0)), "t-0", 5, 5)
+    assert "(NaN MB/sec)" in text
+    assert "NaN% size reduction (NaN% fewer messages)" in text

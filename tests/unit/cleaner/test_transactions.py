@@ -1,0 +1,55 @@
+"""Markers and aborted data, as in the walk-through of the specification's appendix B."""
+
+from __future__ import annotations
+
+from seglog.cleaner.transactions import TransactionTracker
+from seglog.log.transaction_index import AbortedTransaction
+
+
+def aborted(producer_id: int, first: int, last: int) -> AbortedTransaction:
+    return AbortedTransaction(producer_id, first, last, last + 1)
+
+
+def test_aborted_data_goes_and_its_marker_stays_while_data_was_seen() -> None:
+    tracker = TransactionTracker()
+    tracker.add_aborted([aborted(1, 0, 2), aborted(1, 3, 5)])
+    assert tracker.on_batch(1, 0, 0)
+    assert not tracker.on_batch(2, 1, 1)
+    assert not tracker.on_marker(1, 2, True)
+    assert tracker.on_batch(1, 3, 3)
+    assert not tracker.on_marker(2, 4, False)
+    assert not tracker.on_marker(1, 5, True)
+    assert [t.first_offset for t in tracker.take_kept_aborted()] == [0, 3]
+    assert tracker.take_kept_aborted() == []
+
+
+def test_a_marker_without_data_may_go() -> None:
+    tracker = TransactionTracker()
+    tracker.add_aborted([aborted(1, 0, 2)])
+    assert tracker.on_marker(1, 2, True)
+    assert tracker.on_marker(3, 6, False)
+    assert tracker.take_kept_aborted() == []
+
+
+def test_a_committed_transaction_counts_once() -> None:
+    tracker = TransactionTracker()
+    tracker.on_batch(1, 0, 0)
+    assert not tracker.on_marker(1, 1, False)
+    assert tracker.on_marker(1, 2, False)
+
+
+def test_a_transaction_announced_by_several_segments_ends_once() -> None:
+    tracker = TransactionTracker()
+    tracker.add_aborted([aborted(1, 0, 5)])
+    assert tracker.on_batch(1, 0, 2)
+    tracker.add_aborted([aborted(1, 0, 5)])
+    assert not tracker.on_marker(1, 5, True)
+    assert not tracker.on_batch(1, 6, 6)
+
+
+def test_only_what_remains_counts_when_markers_expire() -> None:
+    tracker = TransactionTracker(remains={7}.__contains__)
+    tracker.on_batch(1, 0, 0)
+    tracker.on_batch(2, 7, 7)
+    assert tracker.on_marker(1, 8, False)
+    assert not tracker.on_marker(2, 9, False)
