@@ -217,7 +217,9 @@ def _save(fs: FileSystem, run: RunRecord, change: Change) -> None:
 
 
 def _remove_if_saved(fs: FileSystem, run: RunRecord, change: Change) -> None:
-    if fs.status(run.log_directory / change.path) is not None:
+    """Removes the old file; a new one may have its name by now, for a moment, as the `.swap` of a segment."""
+    live, saved = fs.status(run.log_directory / change.path), fs.status(run.folder / change.saved)
+    if live is not None and saved is not None and live.inode == saved.inode:
         fs.remove(run.log_directory / change.path)
 
 
@@ -263,7 +265,8 @@ def _revert(fs: FileSystem, run: RunRecord, change: Change) -> None:
         return
     if change.kind == "replace":
         swap = _swap_of(run, change)
-        if swap != live and fs.status(swap) is not None:
+        is_ours = fs.status(run.folder / change.staged) is None
+        if swap != live and is_ours and fs.status(swap) is not None:
             fs.remove(swap)
     if change.kind == "move" and fs.status(run.log_directory / change.source) is None:
         fs.rename(live, run.log_directory / change.source)

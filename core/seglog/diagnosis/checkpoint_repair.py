@@ -98,6 +98,7 @@ def stage_checkpoints(fs: FileSystem, plan: RepairPlan, run: Path) -> list[Chang
             )
         )
     fs.sync_directory(staging)
+    fs.sync_directory(run)
     return changes
 
 

@@ -46,20 +46,41 @@ def ascending_chain(first: np.ndarray, last: np.ndarray) -> np.ndarray:
     return chosen
 
 
-def arrange(first: np.ndarray, last: np.ndarray, reorder: bool) -> np.ndarray:
+def arrange(first: np.ndarray, last: np.ndarray, embedded: np.ndarray, reorder: bool) -> np.ndarray:
     """The batches to keep, as indexes in the order of their offsets.
 
-    `first` and `last` are the batches' offsets in file order; without `reorder` nothing that was moved comes back.
+    `first` and `last` are the batches' offsets in file order; `embedded` (bool) says which of them touch another
+    one at both ends. Without `reorder` nothing that was moved comes back.
     """
-    spine = np.flatnonzero(ascending_chain(first, last))
-    return _Arrangement(first, last, spine).arranged() if reorder else spine
+    spine = _with_sound_offsets(np.flatnonzero(ascending_chain(first, last)), first, last)
+    return _Arrangement(first, last, embedded, spine).arranged() if reorder else spine
+
+
+def _with_sound_offsets(spine: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """The spine, where of two neighbours that exclude each other the one with a broken base offset goes.
+
+    Chains of equal length are a matter of luck. A batch on the spine is the broken one when turning one bit of its
+    base offset makes it fill exactly what is between its predecessor and the neighbour that had to go.
+    """
+    chosen = spine.tolist()
+    on_spine = set(chosen)
+    for at, i in enumerate(chosen):
+        before = int(last[chosen[at - 1]]) + 1 if at else 0
+        behind = int(first[chosen[at + 1]]) if at + 1 < len(chosen) else INT64_MAX
+        rival, span = i + 1, int(last[i] - first[i])
+        if rival >= len(first) or rival in on_spine or not before <= int(first[rival]) <= int(last[rival]) < behind:
+            continue
+        turned = before ^ int(first[i])
+        if turned.bit_count() == 1 and before + span + 1 == int(first[rival]):
+            chosen[at] = rival
+    return np.array(chosen, dtype=np.int64)
 
 
 class _Arrangement:
     """Step 2: `order` grows from the spine."""
 
-    def __init__(self, first: np.ndarray, last: np.ndarray, spine: np.ndarray) -> None:
-        self._first, self._last, self._spine = first, last, spine
+    def __init__(self, first: np.ndarray, last: np.ndarray, embedded: np.ndarray, spine: np.ndarray) -> None:
+        self._first, self._last, self._embedded, self._spine = first, last, embedded, spine
         self._order: list[int] = spine.tolist()
 
     def arranged(self) -> np.ndarray:
@@ -69,7 +90,8 @@ class _Arrangement:
         waiting = [run for run in waiting if not (self._is_sure(run) and self._insert(run))]
         for run in waiting:
             if len(run) > 1 or not self._one_bit_off(run[0]):
-                self._insert(run)
+                for i in run:  # part of a run may be a copy
+                    self._insert([i])
         return np.array(self._order, dtype=np.int64)
 
     def _is_sure(self, run: list[int]) -> bool:
@@ -97,10 +119,15 @@ class _Arrangement:
     def _one_bit_off(self, i: int) -> bool:
         """Whether batch `i` joins a neighbour in the file when one bit of its base offset is turned over."""
         at = int(np.searchsorted(self._spine, i))
+        neighbours = {i - 1, i + 1} & set(range(len(self._first)))
+        if not self._embedded[i] or not neighbours <= set(self._spine[max(at - 1, 0) : at + 1].tolist()):
+            return False  # it lies beside damage, or among others that were moved
         low, high = self._hole(int(self._last[self._spine[at - 1]]) + 1 if at else 0)
         base, span = int(self._first[i]), int(self._last[i] - self._first[i])
-        turned = (base ^ (1 << bit) for bit in range(63))
-        return any((each == low and each + span <= high) or (each >= low and each + span == high) for each in turned)
+        turned = [each for bit in range(63) if low <= (each := base ^ (1 << bit)) and each + span <= high]
+        if len(neighbours) == 2:
+            return any(each == low or each + span == high for each in turned)
+        return any(each == low and each + span == high for each in turned)
 
 
 def _runs(others: np.ndarray, first: np.ndarray, last: np.ndarray) -> list[list[int]]:

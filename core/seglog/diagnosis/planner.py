@@ -128,10 +128,12 @@ class _Planner:
 
     def _planned(self, end: int) -> PartitionPlan:
         draft = self._draft
+        rebuilt = {file.name for file in draft.files if file.action == "rebuild"}
+        files = [file for file in draft.files if file.action != "remove" or file.name not in rebuilt]
         return PartitionPlan(
             self._directory,
             tuple(draft.segments),
-            tuple(draft.files),
+            tuple(files),
             draft.replay_from,
             draft.epochs,
             end,

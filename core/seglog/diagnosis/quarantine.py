@@ -60,6 +60,7 @@ def new_run(fs: FileSystem, quarantine: Path, clock: Clock) -> Path:
                 break
         fs.make_directory(folder)
         fs.sync_directory(quarantine)
+        fs.sync_directory(quarantine.parent)
     except OSError as error:
         reason = error.strerror or str(error)
         raise RefusedError(

@@ -4,23 +4,26 @@ Steps, a piece of the walk at a time (`walk` finds the way past damage):
 
 1. A batch stays when its checksum is right, its header keeps the rules that readers depend on, its control
    record can be read and, with `deep`, its records decode.
-2. Stretches of batches that stay and follow each other become one range.
-3. Where offsets do not ascend, the segment is read once more and `ordering` chooses.
+2. A batch with a wrong checksum may have swallowed good ones (blocks in each other's place): they are looked for
+   inside it, and count when their offsets are not its own.
+3. Stretches of batches that stay and follow each other become one range.
+4. Where offsets do not ascend, the segment is read once more and `ordering` chooses.
 
-Memory is bounded by the number of ranges; in step 3 by 28 bytes a batch.
+Memory is bounded by the number of ranges; in step 4 by 28 bytes a batch.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
 from seglog.diagnosis.ordering import arrange
-from seglog.diagnosis.resync import OffsetRange
+from seglog.diagnosis.resync import OffsetRange, next_entry
 from seglog.diagnosis.walk import Gap, LogWalk, Piece
 from seglog.errors import InvalidRecordError
 from seglog.format.decoder import decode_records
@@ -43,7 +46,8 @@ _HEADER_CODES = (
 )
 _HEADER_BITS = sum(bit for bit, _ in _HEADER_CODES)
 _RECORD_BITS = validate.RECORD_OFFSETS_INVALID | validate.RECORD_COUNT_DIFFERS
-_INVALID_CHECKSUM, _INVALID_RECORDS = 1 << 30, 1 << 31
+_INVALID_CHECKSUM, _INVALID_RECORDS, _SWALLOWED = 1 << 30, 1 << 31, 1 << 32
+_NO_OFFSET = -(1 << 62)
 _MOST_07_BYTES = 64 << 20
 
 
@@ -103,10 +107,14 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A piece of the walk with a verdict a batch: 0, or the bits that say why it goes."""
+    """A piece of the walk with a verdict a batch: 0, or the bits that say why it goes.
+
+    `first` are the batches' first offsets, which of legacy wrappers only their contents tell.
+    """
 
     piece: Piece
     bits: np.ndarray
+    first: np.ndarray
 
 
 class SegmentSurveyor:
@@ -134,26 +142,32 @@ class SegmentSurveyor:
             if isinstance(step, Gap):
                 _remove(found, RemovedRange(step.position, step.length, _gap_code(step)))
                 continue
-            good = step.piece.batches[step.bits == 0]
-            ascending &= _ascends(good, found.last_offset)
+            stays = step.bits == 0
+            good = step.piece.batches[stays]
+            ascending &= _ascends(step.first[stays], good["last_offset"], found.last_offset)
+            ascending &= not found.kept or not len(good) or int(good["position"][0]) >= found.kept[-1].end
             _take(found, step, good)
         if not ascending:
             return self._arranged(path, offsets, found.size)
         return _finished(found)
 
     def _arranged(self, path: Path, offsets: OffsetRange, size: int) -> Survey:
-        """Step 3."""
+        """Step 4."""
         columns: list[tuple[np.ndarray, ...]] = []
         found = Survey(size)
         for step in self._judged(path, offsets):
             if isinstance(step, Gap):
                 _remove(found, RemovedRange(step.position, step.length, _gap_code(step)))
                 continue
-            rows = step.piece.batches[step.bits == 0]
-            columns.append(tuple(rows[name].copy() for name in ("position", "size", "base_offset", "last_offset")))
+            stays = step.bits == 0
+            rows = step.piece.batches[stays]
+            names = ("position", "size", "last_offset")
+            columns.append((*(rows[name].copy() for name in names), step.first[stays]))
             _remove_judged(found, step)
-        position, length, first, last = (np.concatenate(parts) for parts in zip(*columns, strict=True))
-        order = arrange(first, last, self._reorder)
+        joined = [np.concatenate(parts) for parts in zip(*columns, strict=True)]
+        in_file_order = np.argsort(joined[0], kind="stable")  # swallowed batches came behind their piece
+        position, length, last, first = (column[in_file_order] for column in joined)
+        order = arrange(first, last, _embedded(position, length, size), self._reorder)
         gone = np.setdiff1d(np.arange(len(first)), order, assume_unique=True)
         for i in gone.tolist():
             lost = RemovedRange(int(position[i]), int(length[i]), NOT_ASCENDING, int(first[i]), int(last[i]))
@@ -165,55 +179,93 @@ class SegmentSurveyor:
         return _finished(found)
 
     def _judged(self, path: Path, offsets: OffsetRange) -> Iterator[_Judged | Gap]:
-        state = np.zeros(validate.STATE_SIZE, dtype=np.int64)
         for step in LogWalk(self._fs, path, offsets=offsets):
             if isinstance(step, Gap):
                 yield step
                 continue
-            bits = np.zeros(len(step.batches), dtype=np.int64)
-            validate.judge_batches(step.batches, step.valid, offsets.least, offsets.most, state, bits)
-            bits &= _HEADER_BITS
-            bits[~step.valid] = _INVALID_CHECKSUM
-            if step.complete:
-                self._judge_contents(path, step, bits)
             if self._progress is not None:
                 self._progress(int(step.batches["size"].sum(dtype=np.int64)))
-            yield _Judged(step, bits)
+            swallowed = step.batches[~step.valid].copy()
+            yield self._verdicts(path, step, offsets)
+            for row in swallowed:
+                yield from self._inside(path, row, offsets)
 
-    def _judge_contents(self, path: Path, piece: Piece, bits: np.ndarray) -> None:
-        control = (piece.batches["attributes"] & layout.CONTROL_MASK != 0) & (piece.batches["magic"] == 2)
-        at = np.flatnonzero(control & (bits == 0))
-        for i, marker in zip(
-            at.tolist(), read_markers(piece.data, piece.batches[at], piece.position, path), strict=True
-        ):
-            if isinstance(marker, InvalidRecordError):
-                bits[i] |= validate.CONTROL_INVALID
-        if self._deep:
-            at = np.flatnonzero(bits == 0)
-            bits[at[_unreadable(piece, at)]] = _INVALID_RECORDS
+    def _inside(self, path: Path, row: np.void, offsets: OffsetRange) -> Iterator[_Judged]:
+        """Step 2, for the damaged batch of `row`."""
+        end = int(row["position"]) + int(row["size"])
+        with self._fs.open(path, "r") as file:
+            start = next_entry(file, int(row["position"]) + 1, end, offsets)
+        if start >= end:
+            return
+        for step in LogWalk(self._fs, path, start, end, offsets=offsets):
+            if isinstance(step, Piece):
+                judged = self._verdicts(path, step, offsets)
+                first, last = step.batches["base_offset"], step.batches["last_offset"]
+                # Records may hold batches: those claim offsets of their own, or such as their holder has.
+                within = (first <= row["last_offset"]) & (last >= row["base_offset"])
+                judged.bits[~step.valid | within] = _SWALLOWED
+                yield judged
+
+    def _verdicts(self, path: Path, piece: Piece, offsets: OffsetRange) -> _Judged:
+        state = np.zeros(validate.STATE_SIZE, dtype=np.int64)
+        bits = np.zeros(len(piece.batches), dtype=np.int64)
+        validate.judge_batches(piece.batches, piece.valid, offsets.least, offsets.most, state, bits)
+        bits &= _HEADER_BITS
+        bits[~piece.valid] = _INVALID_CHECKSUM
+        judged = _Judged(piece, bits, piece.batches["base_offset"].astype(np.int64))
+        if piece.complete:
+            _judge_markers(path, judged)
+            if self._deep:
+                _judge_records(judged)
+        return judged
 
 
-def _unreadable(piece: Piece, at: np.ndarray) -> np.ndarray:
-    """Which of the batches `at` (indexes) have records that cannot be read (bool)."""
-    wrong = np.zeros(len(at), dtype=bool)
+def _judge_markers(path: Path, judged: _Judged) -> None:
+    batches, bits = judged.piece.batches, judged.bits
+    control = (batches["attributes"] & layout.CONTROL_MASK != 0) & (batches["magic"] == 2)
+    at = np.flatnonzero(control & (bits == 0))
+    markers = read_markers(judged.piece.data, batches[at], judged.piece.position, path)
+    for i, marker in zip(at.tolist(), markers, strict=True):
+        if isinstance(marker, InvalidRecordError):
+            bits[i] |= validate.CONTROL_INVALID
+
+
+def _judge_records(judged: _Judged) -> None:
+    """Marks the batches whose records cannot be read, and notes the first offsets of legacy ones."""
+    piece = judged.piece
+    at = np.flatnonzero(judged.bits == 0)
     done = 0
     for records in decode_records(piece.data, piece.batches[at], piece.position):
-        count = len(records.batches)
-        bits = np.zeros(count, dtype=np.int64)
-        validate.judge_rows(records.rows, records.batches, records.status, -(1 << 62), bits)
-        modern = records.batches["magic"] == 2
+        part = at[done : done + len(records.batches)]
+        done += len(part)
         readable = (records.status == 0) | (records.status == DECOMPRESSION_TOO_LARGE)
-        wrong[done : done + count] = ~readable | (modern & (bits & _RECORD_BITS != 0))
-        done += count
-    return wrong
+        wrong = np.zeros(len(part), dtype=np.int64)
+        validate.judge_rows(records.rows, records.batches, records.status, _NO_OFFSET, wrong)
+        wrong[records.batches["magic"] < 2] = 0
+        legacy = records.batches["magic"][records.rows["batch"]] < 2
+        if legacy.any():
+            _judge_legacy(records.rows[legacy], records.batches, wrong, judged.first, part)
+        judged.bits[part[~readable | (wrong & _RECORD_BITS != 0)]] = _INVALID_RECORDS
 
 
-def _ascends(rows: np.ndarray, last_offset: int | None) -> bool:
-    if not len(rows):
+def _judge_legacy(
+    rows: np.ndarray, batches: np.ndarray, wrong: np.ndarray, first: np.ndarray, part: np.ndarray
+) -> None:
+    """The offsets of messages must ascend up to their wrapper's."""
+    owner, offset = rows["batch"], rows["offset"]
+    descends = np.flatnonzero((owner[1:] == owner[:-1]) & (offset[1:] <= offset[:-1]))
+    wrong[owner[1:][descends]] |= validate.RECORD_OFFSETS_INVALID
+    wrong[owner[offset > batches["last_offset"][owner]]] |= validate.RECORD_OFFSETS_INVALID
+    owners, starts = np.unique(owner, return_index=True)
+    first[part[owners]] = offset[starts]
+
+
+def _ascends(first: np.ndarray, last: np.ndarray, before: int | None) -> bool:
+    if not len(first):
         return True
-    if last_offset is not None and int(rows["base_offset"][0]) <= last_offset:
+    if before is not None and int(first[0]) <= before:
         return False
-    return bool((rows["base_offset"][1:] > rows["last_offset"][:-1]).all())
+    return bool((first[1:] > last[:-1]).all())
 
 
 def _take(found: Survey, step: _Judged, good: np.ndarray) -> None:
@@ -242,8 +294,16 @@ def _joined(position: np.ndarray, length: np.ndarray) -> list[ByteRange]:
     ]
 
 
+def _embedded(position: np.ndarray, length: np.ndarray, size: int) -> np.ndarray:
+    """Which batches have another one, or an end of the file, directly before and behind them."""
+    ends = position + length
+    before = np.concatenate(([0], ends[:-1])) == position
+    behind = np.concatenate((position[1:], [size])) == ends
+    return before & behind
+
+
 def _remove_judged(found: Survey, step: _Judged) -> None:
-    for i in np.flatnonzero(step.bits).tolist():
+    for i in np.flatnonzero((step.bits != 0) & (step.bits != _SWALLOWED)).tolist():
         row, code = step.piece.batches[i], _code_of(int(step.bits[i]))
         first, last = int(row["base_offset"]), int(row["last_offset"])
         _remove(found, RemovedRange(int(row["position"]), int(row["size"]), code, first, last))
@@ -278,8 +338,27 @@ def _remove(found: Survey, removed: RemovedRange) -> None:
 
 
 def _finished(found: Survey) -> Survey:
-    found.removed.sort(key=lambda each: each.position)
+    kept = sorted(found.kept, key=lambda each: each.position)
+    found.removed = [part for each in sorted(found.removed, key=_place) for part in _without(each, kept)]
     return found
+
+
+def _place(each: RemovedRange) -> int:
+    return each.position
+
+
+def _without(removed: RemovedRange, kept: list[ByteRange]) -> Iterator[RemovedRange]:
+    """What of a removed range is not in `kept` (ascending): good batches may lie in damaged ones."""
+    start, end = removed.position, removed.position + removed.length
+    for part in kept[max(0, bisect_right(kept, start, key=lambda each: each.position) - 1) :]:
+        if part.position >= end:
+            break
+        if part.end > start:
+            if part.position > start:
+                yield replace(removed, position=start, length=part.position - start)
+            start = max(start, part.end)
+    if start < end:
+        yield replace(removed, position=start, length=end - start)
 
 
 def survey_07(fs: FileSystem, path: Path) -> Survey:

@@ -54,6 +54,8 @@ class PartitionBuilder:
         self._name = plan.directory.name
         self._overlay = OverlayFileSystem(fs)
         self._changes: dict[str, Change] = {}
+        # `.swap` files that are there already must not meet those of this run: then files are replaced one by one.
+        self._has_swaps = any(file.name.endswith(".swap") or file.source.endswith(".swap") for file in plan.files)
         self.problems: list[str] = []
 
     def build(self) -> list[Change]:
@@ -176,7 +178,7 @@ class PartitionBuilder:
                         ProducerStateManager(OverlayFileSystem(self._overlay), self._plan.directory, strict=False),
                     )
                 continue
-            if segment.base_offset > producers.end_offset or (i > 0 and segment.base_offset > start):
+            if segment.base_offset > producers.end_offset or (i > 0 and segment.base_offset >= start):
                 producers.end_offset = max(segment.base_offset, producers.end_offset)
                 touched.update(_named(producers.take_snapshot()))
             touched |= self._replay_segment(segment, producers, bool(wanted & _index_names(segment)))
@@ -283,7 +285,7 @@ class PartitionBuilder:
         source: str = "",
     ) -> None:
         parsed = parse_file_name(name)
-        in_segment = parsed is not None and Path(name).suffix in _ORDER
+        in_segment = parsed is not None and Path(name).suffix in _ORDER and not self._has_swaps
         self._changes[name] = Change(
             kind=kind,  # type: ignore[arg-type]
             path=f"{self._name}/{name}",

@@ -1,0 +1,157 @@
+"""Repairs and undos, with the power cut at every change of the file system: done, or not begun, never between."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seglog.clock import FixedClock
+from seglog.diagnosis.apply import settle_pending, undo_run
+from seglog.diagnosis.examine import examine
+from seglog.diagnosis.journal import RunState
+from seglog.diagnosis.quarantine import PENDING_FILE, pending_run
+from seglog.diagnosis.repair import RepairOutcome, repair
+from tests.support.crash_filesystem import CrashFileSystem, PowerCut
+from tests.support.damage import rewrite
+from tests.support.fixtures import KAFKA, fixture_now_ms
+
+NAME, PARTITION = "4.3.0/generated", "mixed-0"
+LOG_DIRECTORY = KAFKA / NAME
+DIRECTORY = LOG_DIRECTORY / PARTITION
+CLOCK = FixedClock(fixture_now_ms(NAME))
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
+
+Damage = Callable[[CrashFileSystem], None]
+
+
+def in_the_middle(fs: CrashFileSystem) -> None:
+    """A batch of an inner segment that holds transactions: log, indexes, snapshots and checkpoints change."""
+    path = DIRECTORY / "00000000000000000258.log"
+    data = bytearray(fs.read_bytes(path))
+    data[len(data) // 2] ^= 4
+    rewrite(fs, path, bytes(data))
+
+
+def at_the_end(fs: CrashFileSystem) -> None:
+    """The last batch is torn: the log is cut where it is."""
+    path = DIRECTORY / "00000000000000001075.log"
+    rewrite(fs, path, fs.read_bytes(path)[:-20])
+
+
+def half_a_swap(fs: CrashFileSystem) -> None:
+    """A swap that a broker would finish, of a log that was damaged since."""
+    path = DIRECTORY / "00000000000000000528.log"
+    data = bytearray(fs.read_bytes(path))
+    data[700] ^= 4
+    rewrite(fs, path.with_name(path.name + ".swap"), bytes(data))
+    fs.remove(path)
+
+
+DAMAGE: tuple[Damage, ...] = (in_the_middle, at_the_end, half_a_swap)
+
+
+def damaged(damage: Damage) -> CrashFileSystem:
+    fs = CrashFileSystem.of(DIRECTORY)
+    for name in CHECKPOINTS:
+        rewrite(fs, LOG_DIRECTORY / name, (LOG_DIRECTORY / name).read_bytes())
+    damage(fs)
+    fs.sync_all()
+    return fs
+
+
+def repaired(fs: CrashFileSystem) -> RepairOutcome:
+    findings = examine(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY])
+    return repair(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY], findings, take_lock=False)
+
+
+def logs(fs: CrashFileSystem) -> dict[str, bytes]:
+    """Everything in the log directory; a half-written mark of a run is nothing, and is overwritten."""
+    return {name: data for name, data in fs.contents(LOG_DIRECTORY).items() if name != f"{PENDING_FILE}.tmp"}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_repair_cut_anywhere_is_finished_or_was_never_begun(damage: Damage) -> None:
+    whole = damaged(damage)
+    before, first = logs(whole), whole.mutations
+    assert repaired(whole).complete
+    after, changes = logs(whole), whole.mutations - first
+    assert after != before
+    outcomes = set()
+    for cut in range(changes):
+        fs = damaged(damage)
+        fs.cut_at(cut, fraction=0.5)
+        with pytest.raises(PowerCut):
+            repaired(fs)
+        survivor = fs.survivor(seed=cut)
+        run = settle_pending(survivor, LOG_DIRECTORY)
+        outcomes.add(None if run is None else run.state)
+        at = f"cut at {cut}: {fs.trace[-1]}"
+        assert logs(survivor) == (before if logs(survivor) == before and run is None else after), at
+        assert pending_run(survivor, LOG_DIRECTORY) is None
+    assert outcomes == {None, RunState.FINISHED}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_an_undo_cut_anywhere_is_completed(damage: Damage) -> None:
+    whole = damaged(damage)
+    before = logs(whole)
+    outcome = repaired(whole)
+    assert outcome.run is not None
+    first = whole.mutations
+    undo_run(whole, outcome.run)
+    assert logs(whole) == before
+    for cut in range(whole.mutations - first):
+        fs = damaged(damage)
+        again = repaired(fs).run
+        assert again is not None
+        after = logs(fs)
+        fs.sync_all()
+        fs.cut_at(cut, fraction=0.5)
+        with pytest.raises(PowerCut):
+            undo_run(fs, again)
+        survivor = fs.survivor(seed=cut)
+        run = settle_pending(survivor, LOG_DIRECTORY)
+        at = f"cut at {cut}: {fs.trace[-1]}"
+        assert run is None or run.state in (RunState.UNDONE, RunState.FINISHED), at
+        gone_back = logs(survivor) == before
+        assert gone_back or logs(survivor) == after, at
+        assert gone_back or run is None or run.state is RunState.FINISHED, at
+
+
+def test_a_full_disk_while_staging_leaves_everything_as_it_was() -> None:
+    for room in (0, 100, 5_000, 15_900):
+        fs = damaged(in_the_middle)
+        before = logs(fs)
+        findings = examine(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY])
+        fs.fill_disk_after(room)
+        free, fs.free_bytes = fs.free_bytes, lambda path: 1 << 40  # type: ignore[method-assign]
+        with pytest.raises(OSError, match="No space left"):
+            repair(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY], findings, take_lock=False)
+        assert logs(fs) == before, f"{room} bytes of room"
+        assert free(LOG_DIRECTORY) <= room
+        assert PENDING_FILE not in logs(fs)
+
+
+def test_a_repair_that_fails_half_way_is_taken_back() -> None:
+    """A rename fails once, at any of them: an error of the disk, not of the power."""
+    chance = random.Random(1)
+    for failing in sorted(chance.sample(range(6), 4)):
+        fs = damaged(in_the_middle)
+        before = logs(fs)
+        findings = examine(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY])
+        renames, rename = [0], fs.rename
+
+        def once(source: Path, target: Path, renames: list[int] = renames, failing: int = failing) -> None:
+            renames[0] += 1
+            if renames[0] == failing + 2:  # the first one belongs to the mark of the run
+                raise OSError(5, "Input/output error", str(source))
+            rename(source, target)
+
+        fs.rename = once  # type: ignore[method-assign]
+        outcome = repair(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY], findings, take_lock=False)
+        assert "Input/output error" in outcome.rolled_back
+        assert not outcome.complete
+        assert logs(fs) == before, f"rename {failing}"
