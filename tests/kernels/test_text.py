@@ -1,0 +1,94 @@
+"""Text kernels, compiled and interpreted, against Python's own json and base64."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seglog.kernels import text
+from seglog.kernels._jit import COMPILED
+from seglog.kernels.text import MOST_JSON_EXPANSION, SLACK
+from tests.support.interpreted import both
+
+Put = Callable[..., int]
+
+
+def written(put: Put, data: bytes) -> bytes | None:
+    source = np.frombuffer(b"\x22\x80" + data + b"\x22\x80", dtype=np.uint8)  # neighbours must not be looked at
+    out = np.zeros(MOST_JSON_EXPANSION * len(data) + SLACK, dtype=np.uint8)
+    end = put(out, 0, source, 2, 2 + len(data))
+    return None if end < 0 else out[:end].tobytes()
+
+
+@pytest.mark.parametrize("put", both(text, "put_integer"))
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_integers_are_written_in_decimal(put: Put, value: int) -> None:
+    out = np.zeros(64, dtype=np.uint8)
+    assert out[: put(out, 0, value)].tobytes() == str(value).encode()
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int16, np.int32, np.int64])
+def test_the_least_value_of_a_narrow_column_is_written_right(kind: type[np.signedinteger]) -> None:
+    value = np.array([np.iinfo(kind).min], dtype=kind)[0]
+    out = np.zeros(64, dtype=np.uint8)
+    compiled, interpreted = both(text, "put_integer")
+    for put, argument in ((compiled, value if COMPILED else int(value)), (interpreted, int(value))):
+        assert out[: put(out, 0, argument)].tobytes() == str(value).encode()
+
+
+@pytest.mark.parametrize("put", both(text, "put_json_text"))
+@given(st.text(st.characters(exclude_categories=["Cs"])) | st.text('"\\\n\x00\x1f\x7faé€😀', max_size=30))
+def test_text_is_a_json_string_with_its_characters_beyond_ascii_kept(put: Put, value: str) -> None:
+    found = written(put, value.encode())
+    assert found is not None
+    assert json.loads(b'"' + found + b'"') == value
+    if value.isascii() and value.isprintable():
+        assert found == json.dumps(value)[1:-1].encode()
+
+
+@pytest.mark.parametrize("put", both(text, "put_json_text"))
+@given(st.binary(max_size=40))
+def test_only_utf8_is_text(put: Put, value: bytes) -> None:
+    try:
+        wanted: str | None = value.decode()
+    except UnicodeDecodeError:
+        wanted = None
+    found = written(put, value)
+    assert (found is None) == (wanted is None)
+    if found is not None:
+        assert json.loads(b'"' + found + b'"') == wanted
+
+
+@pytest.mark.parametrize("size", both(text, "json_text_size"))
+@given(st.binary(max_size=40) | st.text('"\\\n\x00é€', max_size=20).map(str.encode))
+def test_the_size_is_known_before_writing(size: Put, value: bytes) -> None:
+    found = written(text.put_json_text, value)
+    assert size(np.frombuffer(value, dtype=np.uint8), 0, len(value)) == (-1 if found is None else len(found))
+
+
+@pytest.mark.parametrize("put", both(text, "put_base64"))
+@given(st.binary(max_size=40))
+def test_base64_is_pythons(put: Put, value: bytes) -> None:
+    assert written(put, value) == base64.b64encode(value)
+
+
+@pytest.mark.parametrize("put", both(text, "put_java_text"))
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_valid_text_goes_through_java_as_it_is(put: Put, value: str) -> None:
+    assert written(put, value.encode()) == value.encode()
+
+
+# What `new String(bytes, UTF_8)` of a JDK 17 gives.
+@pytest.mark.parametrize("put", both(text, "put_java_text"))
+@pytest.mark.parametrize(
+    ("data", "replacements"),
+    [(b"\x80", 1), (b"\xc0\x80", 2), (b"\xe2\x82", 1), (b"\xed\xa0\x80", 1), (b"\xf0\x9f\x98", 1), (b"\xff\xff", 2)],
+)
+def test_malformed_text_becomes_replacement_characters_as_in_java(put: Put, data: bytes, replacements: int) -> None:
+    assert written(put, data) == "\ufffd".encode() * replacements
