@@ -1,7 +1,8 @@
 """Progress on stderr: a moving line on a terminal, a line every ten seconds, or nothing.
 
-`auto` shows the moving line when stderr is a terminal, and nothing otherwise. Totals are bytes. A display
-is told how far the work is and decides nothing; it draws at most ten times a second.
+`auto` shows the moving line when stderr is a terminal, and nothing otherwise. A display
+is told how far the work is and decides nothing; it draws at most ten times a second. Where work is not
+counted in bytes, `unit` names what is counted.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _BAR_CELLS = 24
 
 
 class Progress:
-    """Shows nothing. `advance` takes bytes done since the last call, `update` takes where the work stands."""
+    """Shows nothing. `advance` takes what was done since the last call, `update` takes where the work stands."""
 
-    def __init__(self, title: str, total: int | None) -> None:
-        self.title, self.total, self.done = title, total, 0
+    def __init__(self, title: str, total: int | None, unit: str = "") -> None:
+        self.title, self.total, self.done, self.unit = title, total, 0, unit
         self._started = self._drawn = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -36,11 +37,11 @@ class Progress:
         self.close()
 
     def advance(self, size: int) -> None:
-        """`size` more bytes are done."""
+        """`size` more is done."""
         self.update(self.done + size)
 
     def update(self, done: int, total: int | None = None, title: str | None = None) -> None:
-        """`done` bytes of `total` are done; None leaves what was known."""
+        """`done` of `total` is done; None leaves what was known."""
         self.done = done
         self.total = self.total if total is None else total
         self.title = self.title if title is None else title
@@ -68,7 +69,7 @@ class PlainProgress(Progress):
     interval = _PLAIN_SECONDS
 
     def draw(self, seconds: float) -> None:
-        sys.stderr.write(f"{self.title}: {describe(self.done, self.total, seconds)}\n")
+        sys.stderr.write(f"{self.title}: {describe(self.done, self.total, seconds, self.unit)}\n")
         sys.stderr.flush()
 
 
@@ -82,7 +83,7 @@ class LiveProgress(Progress):
         if self.total:
             filled = min(self.done, self.total) * _BAR_CELLS // self.total
             bar = f" [{'#' * filled}{'.' * (_BAR_CELLS - filled)}]"
-        sys.stderr.write(f"\r\x1b[2K{self.title}{bar} {describe(self.done, self.total, seconds)}")
+        sys.stderr.write(f"\r\x1b[2K{self.title}{bar} {describe(self.done, self.total, seconds, self.unit)}")
         sys.stderr.flush()
 
     def clear(self) -> None:
@@ -90,17 +91,19 @@ class LiveProgress(Progress):
         sys.stderr.flush()
 
 
-def open_progress(console: Console, choice: ProgressChoice, title: str, total: int | None) -> Progress:
-    """The display that `--progress` asks for; `-q` means none."""
+def open_progress(console: Console, choice: ProgressChoice, title: str, total: int | None, unit: str = "") -> Progress:
+    """The display that `--progress` asks for; `-q` means none. Without a `unit` bytes are counted."""
     if choice == "none" or console.quiet:
-        return Progress(title, total)
+        return Progress(title, total, unit)
     if choice == "plain":
-        return PlainProgress(title, total)
-    return LiveProgress(title, total) if sys.stderr.isatty() else Progress(title, total)
+        return PlainProgress(title, total, unit)
+    return LiveProgress(title, total, unit) if sys.stderr.isatty() else Progress(title, total, unit)
 
 
-def describe(done: int, total: int | None, seconds: float) -> str:
-    """Such as `1.2 GB of 4.0 GB, 310 MB/s, 9 s left`."""
+def describe(done: int, total: int | None, seconds: float, unit: str = "") -> str:
+    """Such as `1.2 GB of 4.0 GB, 310 MB/s, 9 s left`, or `3 of 8 segments`."""
+    if unit:
+        return f"{done} {unit}" if total is None else f"{done} of {total} {unit}"
     rate = done / seconds if seconds > 0 else 0.0
     text = bytes_text(done) if total is None else f"{bytes_text(done)} of {bytes_text(total)}"
     text += f", {bytes_text(round(rate))}/s"

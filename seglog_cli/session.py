@@ -43,7 +43,8 @@ class Session:
     @property
     def threads(self) -> int:
         """`--jobs`, or as many threads as there are cores."""
-        return self.jobs or len(os.sched_getaffinity(0))
+        available = getattr(os, "sched_getaffinity", None)  # not everywhere; it knows of a container's limits
+        return self.jobs or (len(available(0)) if available else os.cpu_count() or 1)
 
     @functools.cached_property
     def fs(self) -> FileSystem:
@@ -113,11 +114,11 @@ class Session:
 
         return self.config_of(log_directory_of(target), chosen)
 
-    def progress(self, title: str, total: int | None = None) -> Progress:
-        """A progress display on stderr as `--progress` wants it; `total` is in bytes."""
+    def progress(self, title: str, total: int | None = None, unit: str = "") -> Progress:
+        """A progress display on stderr as `--progress` wants it; without a `unit` it counts bytes."""
         from seglog_cli.progress import open_progress
 
-        return open_progress(self.console, self.progress_choice, title, total)
+        return open_progress(self.console, self.progress_choice, title, total, unit)
 
 
 def open_session(

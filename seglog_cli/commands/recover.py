@@ -50,10 +50,10 @@ def recover_path(session: Session, path: Path, dry_run: bool, recovery_point: in
 
     target = resolve_path(session.fs, path)
     config_of = session.config_of_target(target)
-    with session.progress("recover") as progress:
+    with session.progress("recover", unit="segments") as progress:
 
         def tell(segment: LogSegment, number: int, count: int) -> None:
-            progress.update(number, count, f"recover {segment.path.parent.name} segment")
+            progress.update(number, count, f"recover {segment.path.parent.name}")
 
         options = RecoveryOptions(recovery_point=recovery_point, dry_run=dry_run, progress=tell)
         found = False
