@@ -58,6 +58,12 @@ def test_batches_hold_the_records_asked_for_in_the_codec_asked_for(codec: str, t
     assert all(b["valid"] for b in found)
 
 
+def test_the_number_of_records_counts_whatever_their_size(tmp_path: Path) -> None:
+    text = "".join("x" * 1000 + "\n" for _ in range(100))
+    run("append", "--create", tmp_path / "t-0", "--batch-records", "50", input_text=text)
+    assert [b["count"] for b in batches(tmp_path / "t-0")] == [50, 50]
+
+
 def test_each_flush_is_acknowledged(tmp_path: Path) -> None:
     done = run("append", "--create", tmp_path / "t-0", "--flush-messages", "2", input_text="a\nb\nc\n")
     assert done.stdout == "appended t-0 offsets 0 to 1 durable\nappended t-0 offsets 2 to 2 durable\n"

@@ -22,6 +22,7 @@ from seglog.config import LogConfig
 from seglog.errors import AppendError, InvalidRecordError
 from seglog.format.builder import columns
 from seglog.format.columns import Records
+from seglog.layout import INT32_MAX
 from seglog.model import Compression, TopicPartition
 
 
@@ -63,7 +64,12 @@ class AppendableLog(Protocol):
     def log_end_offset(self) -> int: ...
 
     def append(
-        self, records: Records, *, codec: Compression | None = None, batch_records: int | None = None
+        self,
+        records: Records,
+        *,
+        codec: Compression | None = None,
+        batch_records: int | None = None,
+        batch_bytes: int | None = None,
     ) -> _Info: ...
 
     def flush(self) -> None: ...
@@ -127,7 +133,13 @@ class Ingest:
 
     def _write(self, piece: Records) -> _Info:
         try:
-            return self._log.append(piece, codec=self._codec, batch_records=self._batch_records)
+            return self._log.append(
+                piece,
+                codec=self._codec,
+                batch_records=self._batch_records,
+                # a number of records that was asked for is only bounded by max.message.bytes
+                batch_bytes=None if self._batch_records is None else INT32_MAX,
+            )
         except InvalidRecordError as error:
             # what Kafka calls an invalid record is here input that the log does not take, not damage on disk
             raise AppendError(f"{self._log.topic_partition}: {error}") from error

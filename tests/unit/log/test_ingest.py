@@ -34,8 +34,15 @@ class RecordingLog:
     flushed_ms: int = 0
     appends: list[list[bytes | None]] = field(default_factory=list)
 
-    def append(self, records: Records, *, codec: Compression | None = None, batch_records: int | None = None) -> Info:
-        del codec, batch_records
+    def append(
+        self,
+        records: Records,
+        *,
+        codec: Compression | None = None,
+        batch_records: int | None = None,
+        batch_bytes: int | None = None,
+    ) -> Info:
+        del codec, batch_records, batch_bytes
         self.appends.append([record.value for record in records])
         self.log_end_offset += len(records)
         if self.log_end_offset - self.flushed_to >= self.config.flush_messages:
