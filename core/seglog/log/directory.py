@@ -41,6 +41,9 @@ from seglog.storage.lock import DirectoryLock
 
 ConfigOf = Callable[[str], LogConfig]
 
+# What seglog itself may leave beside lone partitions; a broker's directory has others too.
+_WITHOUT_BROKER = {filenames.CLEANER_OFFSET_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT}
+
 
 class LogDirectory:
     """A directory of partitions, open for reading or (with `writable`, holding its lock) for everything.
@@ -116,7 +119,8 @@ class LogDirectory:
         """Whether checkpoints, marker or `meta.properties` show that a broker (or seglog) keeps it as a log
         directory.
         """
-        return bool(self.listing.checkpoints) or self._marker.found or self.listing.meta_properties is not None
+        kept = self.listing.checkpoints.keys() - _WITHOUT_BROKER
+        return bool(kept) or self._marker.found or self.listing.meta_properties is not None
 
     @property
     def clean_shutdown(self) -> bool:

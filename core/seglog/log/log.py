@@ -327,15 +327,16 @@ class Log:
             self._republish()
             self._remove(pending)
 
-    def delete_segments(self, segments: Sequence[LogSegment], reason: str) -> None:
+    def delete_segments(self, segments: Sequence[LogSegment], reason: str, *, remove: bool = True) -> list[Path]:
         """Deletes the oldest segments, `reason` goes to the log of events; the log start follows.
 
-        Deleting the active segment too rolls first, so that the log end stays. RefusedError when `segments`
+        Deleting the active segment too rolls first, so that the log end stays. Without `remove` the files
+        stay as `.deleted`, for the caller to remove later; they are returned. RefusedError when `segments`
         are not the oldest ones.
         """
         with self._changing():
             if not segments:
-                return
+                return []
             oldest = self.segments.snapshot()[: len(segments)]
             if [found.base_offset for found in oldest] != [wanted.base_offset for wanted in segments]:
                 raise RefusedError(f"{self.directory}: only the oldest segments can be deleted")
@@ -347,7 +348,10 @@ class Log:
             pending = swap.retire_segments(segments)
             pending += swap.retire_snapshots(self.fs, self.producers, [s.base_offset for s in segments])
             self._move_log_start(max(self.log_start_offset, self.segments.first.base_offset))
+            if not remove:
+                return pending
             self._remove(pending)
+            return []
 
     def increment_log_start_offset(self, offset: int) -> None:
         """Moves the log start up to `offset` (Kafka: DeleteRecords); nothing happens at or below it.

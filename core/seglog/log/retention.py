@@ -1,0 +1,308 @@
+"""Retention: which of the oldest segments go, and why each of the others stays (Kafka: UnifiedLog.deleteOldSegments).
+
+Three rules in Kafka's order, each going on where the one before it stopped, oldest segment first, up to the first
+segment that does not qualify (specification 11.2):
+
+1. log start: the next segment begins at or below the log start offset.
+2. size: without the segment the log still holds `retention.bytes`.
+3. time: the segment's largest timestamp (its modification time where it has none) is older than `retention.ms`.
+
+Rules 2 and 3 need `delete` in the cleanup policy. Nothing above the high watermark goes, nor an empty last segment. When
+all segments go, the log is rolled first, so that its end stays. Applying renames to `.deleted` and moves the log start;
+the files themselves are removed `file.delete.delay.ms` later, by `remove_deleted`.
+
+`plan_freeing` is what Kafka does not have: whole oldest closed segments of several logs, oldest records first, until a
+wanted number of bytes is free.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from seglog.config import LogConfig
+from seglog.errors import RefusedError
+from seglog.log.log import Log
+from seglog.log.segment import LogSegment
+from seglog.model import TopicPartition
+from seglog.storage.filesystem import FileSystem
+
+
+class RetentionRule(Enum):
+    """Why a segment goes."""
+
+    LOG_START = "log-start"
+    SIZE = "size"
+    TIME = "time"
+    FREE = "free"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentVerdict:
+    """What becomes of one segment, and why. Sizes in bytes (of the `.log`), times in epoch milliseconds.
+
+    `next_offset` is the next segment's base, or the log end. `largest_timestamp` is the modification time when
+    `from_modified`. Of a kept segment `deletable_ms` says when the time rule lets it go, None if never; `in_future` that
+    its largest timestamp, that of the record at about `blocking_offset`, is later than now and holds everything behind it.
+    """
+
+    base_offset: int
+    next_offset: int
+    size: int
+    active: bool
+    largest_timestamp: int
+    from_modified: bool
+    rule: RetentionRule | None
+    reason: str
+    deletable_ms: int | None = None
+    in_future: bool = False
+    blocking_offset: int | None = None
+
+    @property
+    def removed(self) -> bool:
+        """Whether it goes."""
+        return self.rule is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPlan:
+    """What retention does to one log now. Made by `plan_retention` or `plan_freeing`, applied by `apply_retention`."""
+
+    topic_partition: TopicPartition
+    now_ms: int
+    log_start_offset: int
+    new_log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    rolls: bool
+    segments: tuple[SegmentVerdict, ...]
+
+    @property
+    def removed(self) -> tuple[SegmentVerdict, ...]:
+        """The segments that go, oldest first."""
+        return tuple(segment for segment in self.segments if segment.removed)
+
+    @property
+    def removed_bytes(self) -> int:
+        """Bytes of their `.log` files."""
+        return sum(segment.size for segment in self.removed)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing goes."""
+        return not self.removed
+
+
+def plan_retention(log: Log, now_ms: int, high_watermark: int | None = None) -> RetentionPlan:
+    """What a broker would delete from `log` at `now_ms` under the log's own configuration; changes nothing.
+
+    `high_watermark` is a broker's, when it may be below the log's own.
+    """
+    judge = _Judge(log, now_ms, log.high_watermark if high_watermark is None else high_watermark)
+    gone = judge.advance(0, RetentionRule.LOG_START)
+    if log.config.delete and not log.config.remote_storage_enable:
+        gone = judge.advance(gone, RetentionRule.SIZE)
+        gone = judge.advance(gone, RetentionRule.TIME)
+    return judge.plan(gone)
+
+
+def plan_freeing(logs: Iterable[Log], wanted_bytes: int, now_ms: int) -> list[RetentionPlan]:
+    """Which oldest closed segments may go so that at least `wanted_bytes` become free; of all logs the oldest first.
+
+    Logs without `delete` in their policy lose nothing. The plans free less when there is no more: compare
+    `removed_bytes`. Index files are not counted.
+    """
+    judges = [_Judge(log, now_ms, log.high_watermark) for log in logs]
+    counts = [0] * len(judges)
+    queue: list[tuple[int, int]] = []
+    for number, judge in enumerate(judges):
+        _offer(queue, number, judge, 0)
+    freed = 0
+    while queue and freed < wanted_bytes:
+        _, number = heapq.heappop(queue)
+        freed += judges[number].segments[counts[number]].size
+        counts[number] += 1
+        _offer(queue, number, judges[number], counts[number])
+    for judge, count in zip(judges, counts, strict=True):
+        judge.free(count, wanted_bytes)
+    return [judge.plan(count) for judge, count in zip(judges, counts, strict=True)]
+
+
+def _offer(queue: list[tuple[int, int]], number: int, judge: _Judge, index: int) -> None:
+    """Puts a log's next segment into the queue, if it may go."""
+    if judge.log.config.delete and index < len(judge.segments) - 1 and not judge.guard(index):
+        heapq.heappush(queue, (judge.segments[index].largest_timestamp(), number))
+
+
+def apply_retention(log: Log, plan: RetentionPlan) -> list[Path]:
+    """Renames the plan's segments to `.deleted` and moves the log start; returns the files to remove later.
+
+    RefusedError when the log is no longer the one that was planned for.
+    """
+    segments = log.segments.snapshot()
+    planned = [(verdict.base_offset, verdict.size) for verdict in plan.segments]
+    if [(s.base_offset, s.size) for s in segments] != planned or log.log_start_offset != plan.log_start_offset:
+        raise RefusedError(f"{log.directory}: the log has changed since the plan was made")
+    pending: list[Path] = []
+    done = 0
+    for rule, count in _runs(plan.removed):
+        reason = plan.segments[done].reason
+        pending += log.delete_segments(segments[done : done + count], f"{rule.value}: {reason}", remove=False)
+        done += count
+    return pending
+
+
+def remove_deleted(fs: FileSystem, paths: Sequence[Path]) -> None:
+    """Removes `.deleted` files, those that are still there."""
+    for path in paths:
+        if fs.status(path) is not None:
+            fs.remove(path)
+
+
+def _runs(removed: Sequence[SegmentVerdict]) -> Iterator[tuple[RetentionRule, int]]:
+    """The segments that go, in runs of one rule."""
+    start = 0
+    for i, verdict in enumerate(removed):
+        if i + 1 == len(removed) or removed[i + 1].rule is not verdict.rule:
+            assert verdict.rule is not None
+            yield verdict.rule, i + 1 - start
+            start = i + 1
+
+
+class _Judge:
+    """The rules over the segments of one log, with what each of them said."""
+
+    def __init__(self, log: Log, now_ms: int, high_watermark: int) -> None:
+        self.log, self.now_ms = log, now_ms
+        self.high_watermark = min(high_watermark, log.high_watermark)
+        self.segments: tuple[LogSegment, ...] = log.segments.snapshot()
+        self.config: LogConfig = log.config
+        self._rules: list[tuple[RetentionRule, str]] = []
+        self._excess = 0
+
+    # --- rules
+
+    def advance(self, gone: int, rule: RetentionRule) -> int:
+        """Lets `rule` go on behind the first `gone` segments; returns how many are gone then."""
+        if rule is RetentionRule.SIZE:
+            self._excess = sum(s.size for s in self.segments[gone:]) - self.config.retention_bytes
+            if self.config.retention_bytes < 0 or self._excess < 0:
+                return gone
+        while gone < len(self.segments) and not self.guard(gone):
+            reason = self._reason(gone, rule)
+            if not reason:
+                break
+            self._rules.append((rule, reason))
+            gone += 1
+        return gone
+
+    def free(self, count: int, wanted_bytes: int) -> None:
+        """Notes that the first `count` segments go to make room."""
+        self._rules = [(RetentionRule.FREE, f"one of the oldest segments, to free {wanted_bytes} bytes")] * count
+
+    def guard(self, index: int) -> str:
+        """Why no rule at all may delete this segment; empty when one may."""
+        upper = self.upper(index)
+        if self.high_watermark < upper:
+            return f"holds offsets that are not replicated: the high watermark is {self.high_watermark}"
+        if index == len(self.segments) - 1 and not self.segments[index].size:
+            return "the last segment, and empty"
+        return ""
+
+    def upper(self, index: int) -> int:
+        """First offset behind a segment."""
+        following = index + 1
+        return self.segments[following].base_offset if following < len(self.segments) else self.log.log_end_offset
+
+    def _reason(self, index: int, rule: RetentionRule) -> str:
+        segment, start = self.segments[index], self.log.log_start_offset
+        if rule is RetentionRule.LOG_START:
+            below = index + 1 < len(self.segments) and self.upper(index) <= start
+            return f"ends below the log start offset {start}" if below else ""
+        if rule is RetentionRule.SIZE:
+            if self._excess < segment.size:
+                return ""
+            excess, self._excess = self._excess, self._excess - segment.size
+            return f"the log is {excess} bytes over retention.bytes {self.config.retention_bytes}"
+        age = self.now_ms - segment.largest_timestamp()
+        if self.config.retention_ms < 0 or age <= self.config.retention_ms:
+            return ""
+        return f"its newest record is {age} ms old, more than retention.ms {self.config.retention_ms}"
+
+    # --- verdicts
+
+    def plan(self, gone: int) -> RetentionPlan:
+        everything = gone == len(self.segments)
+        start = self.log.log_end_offset if everything else self.segments[gone].base_offset
+        verdicts = [self._verdict(i, gone) for i in range(len(self.segments))]
+        return RetentionPlan(
+            self.log.topic_partition,
+            self.now_ms,
+            self.log.log_start_offset,
+            max(start, self.log.log_start_offset) if gone else self.log.log_start_offset,
+            self.log.log_end_offset,
+            self.high_watermark,
+            everything and gone > 0,
+            tuple(verdicts),
+        )
+
+    def _verdict(self, index: int, gone: int) -> SegmentVerdict:
+        segment = self.segments[index]
+        largest, has_timestamp = segment.largest_timestamp(), segment.max_timestamp >= 0
+        future = index >= gone and self._by_time and largest > self.now_ms
+        return SegmentVerdict(
+            base_offset=segment.base_offset,
+            next_offset=self.upper(index),
+            size=segment.size,
+            active=index == len(self.segments) - 1,
+            largest_timestamp=largest,
+            from_modified=not has_timestamp,
+            rule=self._rules[index][0] if index < gone else None,
+            reason=self._rules[index][1] if index < gone else self._why_kept(index, gone),
+            deletable_ms=self._deletable_ms(index, gone) if index >= gone else None,
+            in_future=future,
+            blocking_offset=segment.offset_of_max_timestamp if future and has_timestamp else None,
+        )
+
+    @property
+    def _by_time(self) -> bool:
+        return self.config.delete and self.config.retention_ms >= 0 and not self.config.remote_storage_enable
+
+    def _deletable_ms(self, index: int, gone: int) -> int | None:
+        """When the time rule reaches past this segment: every one before it must be old enough too."""
+        if not self._by_time:
+            return None
+        return max(s.largest_timestamp() for s in self.segments[gone : index + 1]) + self.config.retention_ms + 1
+
+    def _why_kept(self, index: int, gone: int) -> str:
+        guard = self.guard(index)
+        if guard:
+            return guard
+        if self.config.remote_storage_enable:
+            return "the topic is tiered: only the broker knows what was copied"
+        if not self.config.delete:
+            policy = ",".join(sorted(self.config.cleanup_policy)) or "empty"
+            return f"cleanup.policy is {policy}: only segments below the log start offset go"
+        if index > gone:
+            return f"behind segment {self.segments[gone].base_offset}, which stays"
+        return "; ".join([self._size_verdict(index), self._time_verdict(index)])
+
+    def _size_verdict(self, index: int) -> str:
+        limit = self.config.retention_bytes
+        if limit < 0:
+            return "no retention.bytes"
+        left = sum(s.size for s in self.segments[index + 1 :])
+        return f"without it {left} bytes would be left, less than retention.bytes {limit}"
+
+    def _time_verdict(self, index: int) -> str:
+        segment, limit = self.segments[index], self.config.retention_ms
+        if limit < 0:
+            return "no retention.ms"
+        age = self.now_ms - segment.largest_timestamp()
+        if age < 0:
+            what = "its newest record" if segment.max_timestamp >= 0 else "its modification time"
+            return f"{what} lies {-age} ms in the future and holds everything behind it"
+        return f"its newest record is {age} ms old, not more than retention.ms {limit}"
