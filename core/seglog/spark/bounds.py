@@ -68,9 +68,8 @@ def within(log: PartitionLog, offset: int, what: str, fail: bool) -> int:
     if first <= offset <= behind:
         return offset
     if fail:
-        error = OffsetOutOfRangeError(offset, first, behind, f"{log.topic_partition}: {what}")
-        error.args = (f"{error}; data may have been deleted or truncated (failOnDataLoss=false reads what is there)",)
-        raise error
+        subject = f"{log.topic_partition}: {what} (failOnDataLoss=false takes the nearest one there is)"
+        raise OffsetOutOfRangeError(offset, first, behind, subject)
     nearest = min(max(offset, first), behind)
     place = f"{log.topic_partition}: {what} {offset}"
     _logger.warning("%s is outside [%d, %d]; going on at %d", place, first, behind, nearest)

@@ -171,10 +171,16 @@ def tail_of(fs: FileSystem, segment: SegmentFiles, start: int | None = None) -> 
 
 
 def batch_at(fs: FileSystem, path: Path, position: int, size: int) -> np.void | None:
-    """The batch (a row of layout.BATCH) at `position` of a file of `size` bytes if its checksum is right."""
-    with fs.open(path, "r") as file:
-        row = entry_row(file, position, size)
-        return row[0] if row is not None and checksum_valid(file, row[0]) else None
+    """The batch (a row of layout.BATCH) at `position` of a file of `size` bytes if its checksum is right.
+
+    None as well when the file is gone: whoever reads it will say so.
+    """
+    try:
+        with fs.open(path, "r") as file:
+            row = entry_row(file, position, size)
+            return row[0] if row is not None and checksum_valid(file, row[0]) else None
+    except FileNotFoundError:
+        return None
 
 
 # --- paths --------------------------------------------------------------------------------------------------

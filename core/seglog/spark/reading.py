@@ -66,9 +66,13 @@ class Batches:
 def walk_piece(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Batches | Damage]:
     """The batches and the damage of a piece in order; `data` is valid until the next step.
 
-    Raises RefusedError when the file vanished, changed or may not be read.
+    Raises RefusedError when the file vanished (unless `failOnDataLoss` is false), changed or may not be read.
     """
     path = Path(piece.path)
+    if not options.fail_on_data_loss and fs.status(path) is None:
+        first = max(piece.base_offset, piece.first_offset)
+        _logger.warning("%s; offsets from %d on are not read", _vanished(path), first)
+        return
     _check_unchanged(fs, path, piece)
     walk = LogWalk(
         fs,
@@ -97,7 +101,8 @@ def walk_piece(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[B
         raise _vanished(path) from error
     except PermissionError as error:
         raise RefusedError(f"{path}: no permission to read it") from error
-    _check_unchanged(fs, path, piece)
+    if fs.status(path) is not None:  # an open file is read to its end, whoever removes its name
+        _check_unchanged(fs, path, piece)
 
 
 def not_shown(batches: np.ndarray, aborted: tuple[tuple[int, int, int], ...]) -> np.ndarray:

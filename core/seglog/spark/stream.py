@@ -82,6 +82,7 @@ class FollowedLog:
     def __init__(self, options: ReadOptions) -> None:
         self._fs, self._options = LocalFileSystem(), options
         self._tails: dict[TopicPartition, tuple[Path, int, LogTail]] = {}
+        self._written: Offsets = {}  # where each log ends, whatever of it may be read already
 
     def starting_offsets(self) -> Offsets:
         """Where the stream begins in each partition that is there now."""
@@ -105,8 +106,9 @@ class FollowedLog:
         for key, begun in start.items():
             if key not in ends:
                 self._lost(f"{key}: the partition is gone; it was read up to offset {begun}")
-            elif ends[key] < begun:
-                self._lost(f"{key}: it was read up to offset {begun}, and now ends at {ends[key]}: it was truncated")
+            elif self._written.get(key, begun) < begun:
+                end = self._written[key]
+                self._lost(f"{key}: it was read up to offset {begun}, and now ends at {end}: it was truncated")
             found[key] = max(begun, ends.get(key, begun))
         return found
 
@@ -139,7 +141,7 @@ class FollowedLog:
 
     def _end(self, log: PartitionLog) -> int:
         self._take_tail(log)
-        end = log.log_end_offset
+        end = self._written[log.topic_partition] = log.log_end_offset
         if log.high_watermark is not None:
             end = min(end, log.high_watermark)
         if self._options.isolation == Isolation.READ_COMMITTED:

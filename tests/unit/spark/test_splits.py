@@ -157,7 +157,7 @@ def test_the_log_start_checkpoint_hides_older_records(logs, tmp_path):
     shutil.copytree(logs / "clicks-0", tmp_path / "clicks-0")
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nclicks 0 100\n")
     assert {first for first, _ in bounded(tmp_path)} == {100}
-    with pytest.raises(OffsetOutOfRangeError, match="clicks-0: starting offset: offset 99 is out of range"):
+    with pytest.raises(OffsetOutOfRangeError, match=r"clicks-0: starting offset .*: offset 99 is out of range"):
         bounded(tmp_path, startingOffsets='{"clicks":{"0":99}}')
     relaxed = bounded(tmp_path, startingOffsets='{"clicks":{"0":99}}', failOnDataLoss="false")
     assert {first for first, _ in relaxed} == {100}
