@@ -83,7 +83,7 @@ class Console:
 def json_line(record: Mapping[str, object]) -> str:
     """A JSON object without blanks; text stays readable, lone surrogates are escaped."""
     text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
-    return text if text.isascii() or text.isprintable() or _encodable(text) else json.dumps(record)
+    return text if _encodable(text) else json.dumps(record, separators=(",", ":"))
 
 
 def wants_color(stream: TextIO, choice: ColorChoice) -> bool:

@@ -51,7 +51,8 @@ def test_roff_keeps_dots_quotes_backslashes_and_other_letters() -> None:
 
 
 def test_markdown_becomes_sections_lists_tables_and_literal_blocks() -> None:
-    text = "# Title\n\n## One\nProse\nand more.\n\n- a\n  b\n- c\n\n| x | y |\n|---|---|\n| 1 | `2` |\n\n```\n  box\n\n.end\n```\n"
+    prose = "# Title\n\n## One\nProse\nand more.\n\n- a\n  b\n- c\n\n"
+    text = prose + "| x | y |\n|---|---|\n| 1 | `2` |\n\n```\n  box\n\n.end\n```\n"
     assert roff.of_markdown(text) == [
         '.SH "ONE"',
         *(".PP", "Prose and more."),
