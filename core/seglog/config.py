@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -80,6 +81,16 @@ class LogConfig:
         """The codec batches are stored with; None keeps what the producer chose."""
         return _CODECS[self.compression_type]
 
+    @property
+    def contradictions(self) -> tuple[str, ...]:
+        """Sentences about values that a broker takes one by one but not together."""
+        if self.min_compaction_lag_ms <= self.max_compaction_lag_ms:
+            return ()
+        return (
+            f"min.compaction.lag.ms: a broker refuses {self.min_compaction_lag_ms},"
+            f" more than max.compaction.lag.ms ({self.max_compaction_lag_ms}); taken as it is",
+        )
+
     def compression_level(self, codec: Compression) -> int | None:
         """The configured level of a codec; None for those that have none."""
         levels = {
@@ -96,7 +107,10 @@ class LogConfig:
         ConfigError for an unknown key or an impossible value; what a broker would refuse is told in
         `warnings`.
         """
-        return cls(**_read_mapping(cls, values, warnings))
+        config = cls(**_read_mapping(cls, values, warnings))
+        if warnings is not None:
+            warnings.extend(config.contradictions)
+        return config
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +136,6 @@ class BrokerConfig:
     """Other broker-level configuration that a log directory needs. Durations in milliseconds, sizes in bytes."""
 
     log_dirs: tuple[str, ...] = ()
-    message_max_bytes: int = 1_048_588
     retention_check_interval_ms: int = 300_000
     initial_task_delay_ms: int = 30_000
     flush_offset_checkpoint_interval_ms: int = 60_000
@@ -196,7 +209,7 @@ class Key:
         if self.maximum == math.inf:
             return f"{self.minimum:.0f} or more"
         if self.maximum in (INT_MAX, LONG_MAX) and self.minimum > -math.inf:
-            return f"from {self.minimum:.0f} to {self.maximum:.0f}"
+            return f"from {self.minimum} to {self.maximum}"
         return f"between {self.minimum:g} and {self.maximum:g}"
 
 
@@ -229,10 +242,9 @@ def _one_of(choices: Mapping[str, Any], *, values: bool = False) -> Callable[[st
 
 def _rate(text: str) -> float:
     """Bytes a second: a size, or Kafka's own notation of a double."""
-    try:
-        return float(parse_size(text))
-    except ValueError:
+    if re.fullmatch(r"[\d.]+(?:[eE][+-]?\d+)?", text, re.ASCII):
         return parse_share(text)
+    return float(parse_size(text))
 
 
 def _gzip_level(text: str) -> int:
@@ -299,7 +311,7 @@ KEYS: tuple[Key, ...] = (
     _topic("min.compaction.lag.ms", _MS, 0, LONG_MAX, "log.cleaner.min.compaction.lag.ms"),
     _topic("max.compaction.lag.ms", _MS, 1, LONG_MAX, "log.cleaner.max.compaction.lag.ms"),
     _topic("min.cleanable.dirty.ratio", parse_share, 0, 1, "log.cleaner.min.cleanable.ratio"),
-    _topic("max.message.bytes", parse_size, 0, INT_MAX),
+    _topic("max.message.bytes", parse_size, 0, INT_MAX, "message.max.bytes"),
     _topic("compression.type", _one_of(_CODECS)),
     _topic("compression.gzip.level", _gzip_level, -1, 9),
     _topic("compression.lz4.level", parse_integer, 1, 17),
@@ -321,7 +333,6 @@ KEYS: tuple[Key, ...] = (
     _cleaner("io.max.bytes.per.second", _rate, 1e-300, math.inf),
     _cleaner("backoff.ms", _MS, 0, LONG_MAX),
     Key("log.dirs", BrokerConfig, "log_dirs", _names, synonyms={"log.dir": None}),
-    _broker("message.max.bytes", "message_max_bytes", parse_size, 0, INT_MAX),
     _broker("log.retention.check.interval.ms", "retention_check_interval_ms", _MS, 1, LONG_MAX),
     _broker("log.initial.task.delay.ms", "initial_task_delay_ms", _MS, 0, LONG_MAX),
     _broker("log.flush.offset.checkpoint.interval.ms", "flush_offset_checkpoint_interval_ms", _MS, 0, INT_MAX),

@@ -108,12 +108,13 @@ class Settings:
         ]
         found = {key.name: _first(stack, key) for key in KEYS}
         warnings = [*self.warnings, *filter(None, (item.key.warning(item.value) for item in found.values()))]
+        log = LogConfig(**_fields(found, LogConfig))
         return ResolvedConfig(
-            log=LogConfig(**_fields(found, LogConfig)),
+            log=log,
             cleaner=CleanerConfig(**_fields(found, CleanerConfig)),
             broker=BrokerConfig(**_fields(found, BrokerConfig)),
             settings=found,
-            warnings=tuple(warnings),
+            warnings=(*warnings, *log.contradictions),
         )
 
     def _matching(self, topic: str | None) -> list[Layer]:

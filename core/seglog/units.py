@@ -29,9 +29,7 @@ _DURATION_UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_00
 _DURATION = re.compile("".join(rf"(?:({_NUMBER}){unit})?" for unit in _DURATION_UNITS), re.ASCII)
 
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
-_TIME = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
-)
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _PERCENTAGE = re.compile(rf"({_NUMBER}) ?%", re.ASCII)
 _FRACTION = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 

@@ -1,0 +1,167 @@
+"""Sizes, durations, times and shares: what is read, what is refused, and that formatting reads back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seglog.units import (
+    format_duration,
+    format_size,
+    format_time,
+    parse_duration,
+    parse_integer,
+    parse_share,
+    parse_size,
+    parse_time,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("-1", -1),
+        ("1048576", 1 << 20),
+        ("1GiB", 1 << 30),
+        ("1 GiB", 1 << 30),
+        ("1GB", 10**9),
+        ("1.5KiB", 1536),
+        ("2kB", 2000),
+        ("2KB", 2000),
+        ("7B", 7),
+        ("3PiB", 3 << 50),
+    ],
+)
+def test_sizes_are_bytes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "GiB", "1G", "1gib", "1 000", "1_000", "-1GiB", "1e3", "0x10", "1.3B", "1GiBx", "\u0661GiB", "9" * 20]
+)
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a (size|whole number)"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("0", 0),
+        ("-1", -1),
+        ("86400000", 86_400_000),
+        ("500ms", 500),
+        ("5m", 300_000),
+        ("5m500ms", 300_500),
+        ("7d12h", 648_000_000),
+        ("1w1d1h1m1s1ms", 694_861_001),
+        ("1.5h", 5_400_000),
+        ("0.5s", 500),
+    ],
+)
+def test_durations_are_milliseconds(text: str, milliseconds: int) -> None:
+    assert parse_duration(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "12h7d", "1h1h", "5 m", "1M", "-1h", "0.5ms", "1y", "1d12"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a (duration|whole number)"):
+        parse_duration(text)
+
+
+def test_plain_numbers_count_the_unit_of_their_key_and_minus_one_stays() -> None:
+    assert parse_duration("168", 3_600_000) == 604_800_000
+    assert parse_duration("-1", 3_600_000) == -1
+    assert parse_duration("7d", 3_600_000) == 604_800_000
+
+
+@pytest.mark.parametrize(
+    ("text", "timestamp"),
+    [
+        ("0", 0),
+        ("1795225929000", 1_795_225_929_000),
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01T00:00:00.0019999Z", 1),
+        ("1970-01-01T00:00:00.5+00:00", 500),
+        ("1970-01-01t02:00:00+02:00", 0),
+        ("1969-12-31T23:59:59.999Z", -1),
+    ],
+)
+def test_times_are_epoch_milliseconds(text: str, timestamp: int) -> None:
+    assert parse_time(text) == timestamp
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "now", "2026-11-21", "2026-11-21T01:53:49", "2026-02-30T00:00:00Z", "2026-11-21T25:00:00Z", "1970-01-01T00Z"],
+)
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time"):
+        parse_time(text)
+
+
+def test_shares_are_fractions() -> None:
+    assert [parse_share(text) for text in ("50%", "0.5", "12.5 %", "1", ".25", "1e-1")] == [
+        0.5,
+        0.5,
+        0.125,
+        1,
+        0.25,
+        0.1,
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "%", "half", "-1", "1,5", "nan", "inf"])
+def test_what_is_no_share_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a share"):
+        parse_share(text)
+
+
+def test_an_integer_is_decimal_digits_and_a_sign() -> None:
+    assert parse_integer("+7") == 7
+    for text in ("7.0", "0x7", "", "seven"):
+        with pytest.raises(ValueError, match="is not a whole number"):
+            parse_integer(text)
+
+
+def test_long_nonsense_is_not_repeated_in_full() -> None:
+    with pytest.raises(ValueError) as refused:
+        parse_size("x" * 100_000)
+    assert len(str(refused.value)) < 300
+
+
+def test_formats_are_short() -> None:
+    assert [format_size(size) for size in (0, 1, 1023, 1024, 1 << 30, 3 << 19)] == [
+        "0",
+        "1",
+        "1023",
+        "1KiB",
+        "1GiB",
+        "1536KiB",
+    ]
+    assert [format_duration(value) for value in (-1, 0, 500, 648_000_000)] == ["-1", "0ms", "500ms", "7d12h"]
+    assert format_time(1_795_225_929_123) == "2026-11-21T01:52:09.123Z"
+    assert format_time(-1) == "1969-12-31T23:59:59.999Z"
+    assert format_time(2**63 - 1) == str(2**63 - 1)
+
+
+@given(st.integers(-1, 2**63 - 1))
+def test_what_is_formatted_reads_back(value: int) -> None:
+    assert parse_size(format_size(value)) == value
+    assert parse_duration(format_duration(value)) == value
+
+
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999) | st.integers(-(2**63), 2**63 - 1))
+def test_a_formatted_time_reads_back(timestamp: int) -> None:
+    assert parse_time(format_time(timestamp)) == timestamp
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_a_value_or_a_sentence(text: str) -> None:
+    for parse in (parse_size, parse_duration, parse_time, parse_share, parse_integer):
+        try:
+            parse(text)
+        except ValueError as refused:
+            assert " is not a" in str(refused)
