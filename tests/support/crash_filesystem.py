@@ -18,87 +18,23 @@ import errno
 import os
 import random
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from seglog.errors import RefusedError
 from seglog.storage.filesystem import READ_BYTES_LIMIT, FileStatus, OpenMode
-
-NOW_MS = 1_700_000_000_000
+from tests.support.crash_model import Directory, Node, Step, commit, directories_of, names_after_crash, set_name
 
 
 class PowerCut(BaseException):
     """The machine is off. Not an Exception: nothing in the engine may catch it and go on."""
 
 
-@dataclass(eq=False)
-class _Node:
-    """A file: contents now, contents on stable storage, and the changes between them."""
-
-    inode: int
-    content: bytearray = field(default_factory=bytearray)
-    durable: bytes = b""
-    pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # (position, data) or (size, None)
-    modified_ms: int = NOW_MS
-    mode: int = 0o644
-
-    def change(self, position: int, data: bytes | None) -> None:
-        self.pending.append((position, data))
-        _apply(self.content, position, data)
-        self.modified_ms = NOW_MS
-
-    def sync(self) -> None:
-        self.durable, self.pending = bytes(self.content), []
-
-    def after_crash(self, chance: random.Random) -> bytes:
-        content = bytearray(self.durable)
-        kept = chance.randint(0, len(self.pending))
-        for position, data in self.pending[:kept]:
-            _apply(content, position, data)
-        if kept < len(self.pending):
-            position, data = self.pending[kept]
-            outcome = chance.randrange(3)
-            if data is not None and outcome == 1:
-                _apply(content, position, data[: chance.randint(0, len(data))])
-            elif data is not None and outcome == 2:
-                _apply(content, position, bytes(len(data)))
-        return bytes(content)
-
-
-def _apply(content: bytearray, position: int, data: bytes | None) -> None:
-    if data is None:
-        del content[position:]
-        content.extend(bytes(max(0, position - len(content))))
-    else:
-        content.extend(bytes(max(0, position - len(content))))
-        content[position : position + len(data)] = data
-
-
-@dataclass(eq=False)
-class _Directory:
-    """Names now, names on stable storage, and the changes between them: (name, entry or None), grouped in steps."""
-
-    entries: dict[str, _Node | _Directory] = field(default_factory=dict)
-    durable: dict[str, _Node | _Directory] = field(default_factory=dict)
-    pending: list[_Step] = field(default_factory=list)
-    modified_ms: int = NOW_MS
-
-
-@dataclass(eq=False)
-class _Step:
-    """Changes of names that happen together; `decides` is the directory whose journal says whether they happened."""
-
-    decides: _Directory
-    changes: list[tuple[_Directory, str, _Node | _Directory | None]]
-
-
 class MemoryFile:
     """An open file of `CrashFileSystem`."""
 
-    def __init__(self, owner: CrashFileSystem, path: Path, node: _Node, writable: bool) -> None:
+    def __init__(self, owner: CrashFileSystem, path: Path, node: Node, writable: bool) -> None:
         self.path, self._owner, self._node, self._writable = path, owner, node, writable
 
     def size(self) -> int:
@@ -162,7 +98,7 @@ class CrashFileSystem:
     """See the module. Paths are absolute; the root directory exists."""
 
     def __init__(self) -> None:
-        self._root = _Directory()
+        self._root = Directory()
         self._inodes = 0
         self.mutations = 0
         self.trace: list[str] = []  # one line a mutation, for messages of failing tests
@@ -182,7 +118,7 @@ class CrashFileSystem:
             for path in sorted(folder.rglob("*")):
                 parent = fs._directory_of(path, create=True)
                 if path.is_dir():
-                    parent.entries[path.name] = _Directory()
+                    parent.entries[path.name] = Directory()
                 else:
                     node = fs._new_node(path.read_bytes())
                     node.modified_ms = path.stat().st_mtime_ns // 1_000_000
@@ -206,27 +142,27 @@ class CrashFileSystem:
         """The file system as a boot after a power cut finds it; the seed chooses what was lucky."""
         chance = random.Random(seed)
         fs = CrashFileSystem()
-        nodes: dict[int, _Node] = {}
-        names = _names_after_crash(self._root, chance)
+        nodes: dict[int, Node] = {}
+        names = names_after_crash(self._root, chance)
         fs._root = fs._copied(self._root, names, nodes, chance)
         fs.sync_all()
         return fs
 
     def sync_all(self) -> None:
         """Makes everything durable."""
-        for directory in _directories(self._root):
+        for directory in directories_of(self._root):
             directory.durable, directory.pending = dict(directory.entries), []
             for entry in directory.entries.values():
-                if isinstance(entry, _Node):
+                if isinstance(entry, Node):
                     entry.sync()
 
     def write_to(self, target: Path, folder: Path) -> None:
         """Copies `folder` of this file system to the real directory `target`."""
         directory = self._find(folder)
-        assert isinstance(directory, _Directory)
+        assert isinstance(directory, Directory)
         target.mkdir(parents=True, exist_ok=True)
         for name, entry in directory.entries.items():
-            if isinstance(entry, _Directory):
+            if isinstance(entry, Directory):
                 self.write_to(target / name, folder / name)
             else:
                 (target / name).write_bytes(entry.content)
@@ -236,7 +172,7 @@ class CrashFileSystem:
         """Path below `folder` → bytes, of every file."""
         found = {}
         for name, entry in self._directory(folder).entries.items():
-            if isinstance(entry, _Directory):
+            if isinstance(entry, Directory):
                 found |= {f"{name}/{below}": data for below, data in self.contents(folder / name).items()}
             else:
                 found[name] = bytes(entry.content)
@@ -276,7 +212,7 @@ class CrashFileSystem:
     def open(self, path: Path, mode: OpenMode) -> MemoryFile:
         self.check_power()
         entry = self._find(path)
-        if isinstance(entry, _Directory):
+        if isinstance(entry, Directory):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if entry is None:
             if mode in ("r", "r+"):
@@ -284,7 +220,7 @@ class CrashFileSystem:
             directory = self._directory_of(path)
             self.mutate(f"create {path.name}")
             entry = self._new_node()
-            self._step(directory, (directory, path.name, entry))
+            self._step((directory, path.name, entry))
         elif mode == "create_new":
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         elif mode == "create" and entry.content:
@@ -297,10 +233,10 @@ class CrashFileSystem:
         entry = self._find(path)
         if entry is None:
             return None
-        is_directory = isinstance(entry, _Directory)
-        size = 0 if isinstance(entry, _Directory) else len(entry.content)
-        inode = id(entry) if isinstance(entry, _Directory) else entry.inode
-        kind = (stat.S_IFDIR | 0o755) if isinstance(entry, _Directory) else (stat.S_IFREG | entry.mode)
+        is_directory = isinstance(entry, Directory)
+        size = 0 if isinstance(entry, Directory) else len(entry.content)
+        inode = id(entry) if isinstance(entry, Directory) else entry.inode
+        kind = (stat.S_IFDIR | 0o755) if isinstance(entry, Directory) else (stat.S_IFREG | entry.mode)
         at = entry.modified_ms
         return FileStatus(size, at, at * 1_000_000, inode, 1, kind, os.getuid(), os.getgid(), size, is_directory)
 
@@ -316,27 +252,27 @@ class CrashFileSystem:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(source))
         self.mutate(f"rename {source.name} to {target.name}")
         if source != target:
-            self._step(goal, (origin, source.name, None), (goal, target.name, entry))
+            self._step((origin, source.name, None), (goal, target.name, entry))
 
     def remove(self, path: Path) -> None:
         self.check_power()
         directory = self._directory_of(path)
-        if not isinstance(directory.entries.get(path.name), _Node):
+        if not isinstance(directory.entries.get(path.name), Node):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         self.mutate(f"remove {path.name}")
-        self._step(directory, (directory, path.name, None))
+        self._step((directory, path.name, None))
 
     def make_directory(self, path: Path, parents: bool = False) -> None:
         self.check_power()
-        if parents and path.parent != path:
-            if isinstance(self._find(path), _Directory):
+        if parents:
+            if isinstance(self._find(path), Directory):
                 return
             self.make_directory(path.parent, parents=True)
         directory = self._directory_of(path)
         if path.name in directory.entries:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         self.mutate(f"make directory {path.name}")
-        self._step(directory, (directory, path.name, _Directory()))
+        self._step((directory, path.name, Directory()))
 
     def remove_directory(self, path: Path) -> None:
         self.check_power()
@@ -344,18 +280,13 @@ class CrashFileSystem:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
         directory = self._directory_of(path)
         self.mutate(f"remove directory {path.name}")
-        self._step(directory, (directory, path.name, None))
+        self._step((directory, path.name, None))
 
     def sync_directory(self, path: Path) -> None:
         self.check_power()
         directory = self._directory(path)
         self.mutate(f"sync directory {path.name}")
-        for step in directory.pending:
-            for owner, name, entry in step.changes:
-                _set(owner.durable, name, entry)
-                if owner is not directory and step in owner.pending:
-                    owner.pending.remove(step)
-        directory.pending = []
+        commit(directory, len(directory.pending))
 
     def set_modified(self, path: Path, modified_ms: int) -> None:
         self.check_power()
@@ -367,7 +298,7 @@ class CrashFileSystem:
         self.mutate(f"copy attributes to {target.name}")
         origin, goal = self._existing(source), self._existing(target)
         goal.modified_ms = origin.modified_ms
-        if isinstance(origin, _Node) and isinstance(goal, _Node):
+        if isinstance(origin, Node) and isinstance(goal, Node):
             goal.mode = origin.mode
 
     def free_bytes(self, path: Path) -> int:
@@ -386,62 +317,62 @@ class CrashFileSystem:
         if target.name in directory.entries:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
         self.mutate(f"link {source.name} as {target.name}")
-        self._step(directory, (directory, target.name, entry))
+        self._step((directory, target.name, entry))
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _new_node(self, content: bytes = b"") -> _Node:
+    def _new_node(self, content: bytes = b"") -> Node:
         self._inodes += 1
-        return _Node(self._inodes, bytearray(content))
+        return Node(self._inodes, bytearray(content))
 
-    def _step(self, decides: _Directory, *changes: tuple[_Directory, str, _Node | _Directory | None]) -> None:
-        step = _Step(decides, list(changes))
+    def _step(self, *changes: tuple[Directory, str, Node | Directory | None]) -> None:
+        step = Step(list(changes))
         for owner in {id(change[0]): change[0] for change in changes}.values():
             owner.pending.append(step)
         for owner, name, entry in changes:
-            _set(owner.entries, name, entry)
+            set_name(owner.entries, name, entry)
 
-    def _find(self, path: Path) -> _Node | _Directory | None:
-        entry: _Node | _Directory | None = self._root
+    def _find(self, path: Path) -> Node | Directory | None:
+        entry: Node | Directory | None = self._root
         for part in path.parts[1:]:
-            if not isinstance(entry, _Directory):
+            if not isinstance(entry, Directory):
                 return None
             entry = entry.entries.get(part)
         return entry
 
-    def _existing(self, path: Path) -> _Node | _Directory:
+    def _existing(self, path: Path) -> Node | Directory:
         entry = self._find(path)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return entry
 
-    def _directory(self, path: Path) -> _Directory:
+    def _directory(self, path: Path) -> Directory:
         entry = self._existing(path)
-        if not isinstance(entry, _Directory):
+        if not isinstance(entry, Directory):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         return entry
 
-    def _directory_of(self, path: Path, create: bool = False) -> _Directory:
+    def _directory_of(self, path: Path, create: bool = False) -> Directory:
         directory = self._root
         for part in path.parts[1:-1]:
             entry = directory.entries.get(part)
             if entry is None and create:
-                entry = directory.entries[part] = _Directory()
-            if not isinstance(entry, _Directory):
+                entry = directory.entries[part] = Directory()
+            if not isinstance(entry, Directory):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path.parent))
             directory = entry
         return directory
 
     def _copied(
         self,
-        source: _Directory,
-        names: dict[int, dict[str, _Node | _Directory]],
-        nodes: dict[int, _Node],
+        source: Directory,
+        names: dict[int, dict[str, Node | Directory]],
+        nodes: dict[int, Node],
         chance: random.Random,
-    ) -> _Directory:
-        copy = _Directory(modified_ms=source.modified_ms)
+    ) -> Directory:
+        copy = Directory(modified_ms=source.modified_ms)
         for name, entry in sorted(names[id(source)].items()):
-            if isinstance(entry, _Directory):
+            if isinstance(entry, Directory):
                 copy.entries[name] = self._copied(entry, names, nodes, chance)
             else:
                 if id(entry) not in nodes:
@@ -450,37 +381,3 @@ class CrashFileSystem:
                     nodes[id(entry)] = node
                 copy.entries[name] = nodes[id(entry)]
         return copy
-
-
-def _set(names: dict[str, _Node | _Directory], name: str, entry: _Node | _Directory | None) -> None:
-    if entry is None:
-        names.pop(name, None)
-    else:
-        names[name] = entry
-
-
-def _directories(root: _Directory) -> Iterator[_Directory]:
-    """Every directory that is or was reachable."""
-    seen: dict[int, _Directory] = {}
-    waiting = [root]
-    while waiting:
-        directory = waiting.pop()
-        if id(directory) in seen:
-            continue
-        seen[id(directory)] = directory
-        yield directory
-        for entry in (*directory.entries.values(), *directory.durable.values()):
-            if isinstance(entry, _Directory):
-                waiting.append(entry)
-
-
-def _names_after_crash(root: _Directory, chance: random.Random) -> dict[int, dict[str, _Node | _Directory]]:
-    """Directory → names after the crash: what was durable, and a prefix of the steps of each directory since."""
-    directories = list(_directories(root))
-    names = {id(directory): dict(directory.durable) for directory in directories}
-    for directory in directories:
-        own = [step for step in directory.pending if step.decides is directory]
-        for step in own[: chance.randint(0, len(own))]:
-            for owner, name, entry in step.changes:
-                _set(names.setdefault(id(owner), {}), name, entry)
-    return names

@@ -37,7 +37,7 @@ def test_the_mode_is_kept_and_the_time_is_not(tmp_path: Path) -> None:
 
 def test_a_failure_keeps_the_old_contents(tmp_path: Path) -> None:
     class Full(LocalFileSystem):
-        def rename(self, source: Path, target: Path) -> None:  # noqa: ARG002
+        def rename(self, source: Path, target: Path) -> None:
             raise OSError(28, "No space left on device", str(target))
 
     (tmp_path / "checkpoint").write_bytes(b"old")

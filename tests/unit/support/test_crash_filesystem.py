@@ -101,3 +101,26 @@ def test_real_directories_come_in_and_go_out(tmp_path: Path) -> None:
     assert 0 < len(kept) < len(write_back)
     kept[0].write_to(tmp_path / "out", tmp_path / "in")
     assert (tmp_path / "out" / "a-0" / "f").read_bytes() == b"data"
+
+
+def test_a_file_moved_between_directories_is_in_exactly_one_of_them() -> None:
+    fs, other = fresh(), Path("/logs/b-0")
+    fs.make_directory(other)
+    fs.sync_directory(other.parent)
+    write(fs, "f", b"data", sync=True)
+    fs.rename(FOLDER / "f", other / "f")
+    places = set()
+    for seed in SEEDS:
+        survivor = fs.survivor(seed)
+        places.add(("f" in survivor.contents(FOLDER), "f" in survivor.contents(other)))
+    assert (True, True) not in places
+    assert {(True, False), (False, True)} <= places
+    fs.sync_directory(other)
+    assert all(fs.survivor(seed).contents(other.parent) == {"b-0/f": b"data"} for seed in SEEDS)
+
+
+def test_a_directory_made_and_removed_may_come_back_empty() -> None:
+    fs = fresh()
+    fs.make_directory(FOLDER / "new")
+    fs.remove_directory(FOLDER / "new")
+    assert {tuple(fs.survivor(seed).list(FOLDER)) for seed in SEEDS} == {(), ("new",)}
