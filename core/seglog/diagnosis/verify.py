@@ -262,11 +262,16 @@ class Verification:
 
     def _boundaries(self, work: _Work, positions: Sequence[int]) -> list[int]:
         """Where entries begin at or behind `positions`, ascending and without repetition."""
+        found = (self._boundary(work, position) for position in positions if position)
+        return sorted({0, *(position for position in found if position is not None)})
+
+    def _boundary(self, work: _Work, position: int) -> int | None:
+        """Where the first good entry at or behind `position` begins; None when none does nearby."""
         with self._fs.open(work.segment.log, "r") as file:
             stop = min(file.size(), work.segment.size)
-            found = {next_entry(file, at, min(stop, at + _SAMPLE_BYTES), work.offsets) for at in positions if at}
-            missed = {min(stop, at + _SAMPLE_BYTES) for at in positions}
-        return sorted({0} | (found - missed))
+            near = min(stop, position + 2 * _SAMPLE_BYTES)
+            found = next_entry(file, position, near, work.offsets) if position < near else near
+        return found if found < near else None
 
     def _finished(self, plan: _Plan, work: _Work, futures: Sequence[Future[RangeResult | None]]) -> Iterator[Finding]:
         results = [future.result() for future in futures]
@@ -290,11 +295,14 @@ class Verification:
             for start in range(0, work.segment.size, _SAMPLE_BYTES):
                 if self._is_late():
                     return
-                self._advance(min(_SAMPLE_BYTES, work.segment.size - start))
+                self._advance(min(_SAMPLE_BYTES, work.segment.size - start), files=0 if start else 1)
                 if not self._chosen(work.segment.log, start, share):
                     continue
-                first, *rest = self._boundaries(work, [start, start + _SAMPLE_BYTES])[-2:]
-                begin, end = (first, *rest, work.segment.size)[:2] if start else (0, *rest, work.segment.size)[:2]
+                begin = 0 if start == 0 else self._boundary(work, start)
+                end = self._boundary(work, start + _SAMPLE_BYTES)
+                if begin is None:
+                    continue  # one batch covers the whole range: it belongs to the one before
+                end = work.segment.size if end is None else end
                 result = clean_range(self._fs, work.segment.log, begin, end, work.offsets, level)
                 if result is None:
                     yield from self._detailed(plan, work)
@@ -315,9 +323,9 @@ class Verification:
         self.summary = replace(self.summary, complete=False)
         return True
 
-    def _advance(self, size: int) -> None:
-        self._done += size
-        self.summary = replace(self.summary, files=self.summary.files + 1)
+    def _advance(self, size: int, files: int = 1) -> None:
+        self._done = min(self._total, self._done + size)
+        self.summary = replace(self.summary, files=self.summary.files + files)
         if self._progress is not None:
             self._progress(self._done, self._total)
 

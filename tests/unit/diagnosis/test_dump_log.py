@@ -1,0 +1,103 @@
+"""dump-log where kafka-dump-log fails: damage, missing indexes, unknown files; and its reports."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+from seglog.diagnosis.dump_log import DumpLogOptions, dump_log
+from seglog.diagnosis.dump_log_decoders import PartDecoders
+from seglog.diagnosis.findings import Finding
+from seglog.diagnosis.reports import Report
+from seglog.storage.filesystem import LocalFileSystem
+from tests.support import logs_on_disk as logs
+from tests.support.naive import NaiveRecord, batch_v2
+
+FS = LocalFileSystem()
+
+
+def printed(*paths: Path, **options: Any) -> tuple[list[str], list[str], list[str]]:
+    """(lines of stdout, codes of findings, lines of reports)."""
+    out, codes, reports = b"", [], []
+    for item in dump_log(FS, list(paths), DumpLogOptions(**options)):
+        if isinstance(item, Finding):
+            codes.append(item.code)
+        elif isinstance(item, Report):
+            reports += item.text.split("\n")
+        else:
+            out += bytes(item)
+    return out.decode().split("\n")[:-1], codes, reports
+
+
+def test_damaged_records_are_not_printed_and_the_rest_is(tmp_path: Path) -> None:
+    batches = logs.plain_batches()
+    batches[1] = batches[1][:-1] + bytes([batches[1][-1] ^ 1])
+    path = logs.write_log(tmp_path, [*batches[:4], bytes(4096), *batches[4:]])
+    lines, codes, _ = printed(path, path, print_data_log=True)
+    assert codes == ["CRC_MISMATCH", "ZERO_BYTES"] * 2
+    assert len([line for line in lines if line.startswith("baseOffset: ")]) == 16
+    assert not any(line.startswith(("| offset: 3 ", "| offset: 4 ", "| offset: 5 ")) for line in lines)
+    assert len([line for line in lines if line.startswith("| offset: ")]) == 42
+    assert not any(line.startswith("Found ") for line in lines)
+
+
+def test_a_torn_tail_is_counted_unless_bytes_were_limited(tmp_path: Path) -> None:
+    batches = logs.plain_batches()
+    path = logs.write_log(tmp_path, [*batches, batches[0][:50]])
+    assert printed(path)[0][-1] == f"Found 50 invalid bytes at the end of {path.name}"
+    lines, codes, _ = printed(path, max_bytes=len(batches[0]) + 10)
+    assert len(lines) == 3 and codes == []
+
+
+def test_a_segment_that_starts_above_zero_is_no_gap(tmp_path: Path) -> None:
+    path = logs.write_log(tmp_path, logs.plain_batches(first_offset=100), base_offset=100)
+    assert printed(path, deep_iteration=True)[2] == []
+
+
+def test_gaps_between_records_are_reported(tmp_path: Path) -> None:
+    inner = [NaiveRecord(0, 0, b"k", b"v"), NaiveRecord(3, 0, b"k", b"v")]
+    path = logs.write_log(tmp_path, [batch_v2(0, inner), batch_v2(9, logs.records(2))])
+    _, _, reports = printed(path, deep_iteration=True)
+    assert reports == [f"Non-consecutive offsets in {path}", "  0 is followed by 3", "  3 is followed by 9"]
+
+
+def test_a_time_index_without_its_offset_index_creates_nothing(tmp_path: Path) -> None:
+    path = logs.write_log(tmp_path, logs.plain_batches())
+    times = path.with_suffix(".timeindex")
+    times.write_bytes(struct.pack(">qi", 1002, 2))
+    lines, codes, reports = printed(times)
+    assert (lines[1:], codes, reports) == (["timestamp: 1002 offset: 2"], [], [])
+    assert not path.with_suffix(".index").exists()
+
+
+def test_index_mismatches_are_reported_last_entry_first(tmp_path: Path) -> None:
+    path = logs.write_log(tmp_path, logs.plain_batches())
+    index = path.with_suffix(".index")
+    index.write_bytes(struct.pack(">iiii", 4, len(logs.plain_batches()[0]), 8, 10**6))
+    lines, _, reports = printed(index, verify_index_only=True)
+    assert lines == [f"Dumping {index}"]
+    assert reports == [
+        f"Mismatches in :{index}",
+        "  Index offset: 8, log offset: -1",
+        "  Index offset: 4, log offset: 5",
+    ]
+
+
+def test_checkpoints_and_leftovers_are_printed_and_strangers_named(tmp_path: Path) -> None:
+    path = logs.write_log(tmp_path, logs.plain_batches(1))
+    deleted = path.rename(path.with_name(path.name + ".deleted"))
+    epochs, stranger = path.parent / "leader-epoch-checkpoint", path.parent / "notes.txt"
+    epochs.write_bytes(b"0\n1\n3 7\n")
+    stranger.touch()
+    lines, codes, reports = printed(deleted, epochs, stranger)
+    assert any(line.startswith("baseOffset: 0 ") for line in lines)
+    assert "leader_epoch epoch=3 start_offset=7" in lines
+    assert codes == [] and reports == [f"Ignoring unknown file {stranger}"]
+
+
+def test_numbers_are_decoded(tmp_path: Path) -> None:
+    record = NaiveRecord(0, 0, struct.pack(">i", -7), struct.pack(">q", 2**40))
+    path = logs.write_log(tmp_path, [batch_v2(0, [record])])
+    lines, _, _ = printed(path, decoder=PartDecoders("integer", "long"))
+    assert lines[-1].endswith(f" key: -7 payload: {2**40}")
