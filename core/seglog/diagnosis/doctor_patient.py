@@ -1,0 +1,72 @@
+"""What `doctor` knows of a partition before it looks closer, and how it speaks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seglog.clock import Clock
+from seglog.config import LogConfig
+from seglog.diagnosis.doctor_cases import CASES, Diagnosis
+from seglog.diagnosis.doctor_kafka import KafkaEnd
+from seglog.diagnosis.transactions import Coordinated
+from seglog.log.listing import PartitionListing
+from seglog.log.loader import RecoveryReport
+from seglog.storage.filesystem import FileSystem
+
+
+@dataclass(slots=True)
+class Patient:
+    """One partition and what the log directory says of it.
+
+    `clean`: the clean-shutdown marker is there. `recovery_point` and `log_start_offset` come from the checkpoints.
+    `compacted`: its policy, or the cleaner's checkpoint, says so. `live`: a broker holds the directory. `topic_id`
+    (16 bytes) is what the cluster's metadata gives the topic; `metadata_known` whether there is such metadata.
+    """
+
+    fs: FileSystem
+    clock: Clock
+    log_directory: Path
+    listing: PartitionListing
+    config: LogConfig
+    clean: bool
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    compacted: bool = False
+    live: bool = False
+    metadata_known: bool = False
+    topic_id: bytes | None = None
+    coordinators: Mapping[int, Coordinated] | None = None
+    plan: RecoveryReport | None = None
+    ends: dict[int, KafkaEnd] = field(default_factory=dict)
+
+    def survives(self, base_offset: int, position: int) -> bool:
+        """Whether byte `position` of a segment is still there after the start."""
+        if self.plan is None:
+            return True
+        cut = next((one for one in self.plan.recovered if one.base_offset == base_offset), None)
+        return base_offset not in self.plan.deleted_segments and (cut is None or position < cut.valid_bytes)
+
+    def recovered(self, base_offset: int) -> bool:
+        """Whether the start rebuilds that segment's indexes, or deletes it."""
+        plan = self.plan
+        if plan is None:
+            return False
+        return base_offset in plan.deleted_segments or any(one.base_offset == base_offset for one in plan.recovered)
+
+    @property
+    def name(self) -> str:
+        """The directory's name."""
+        return self.listing.directory.name
+
+    def say(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
+        """A diagnosis of this partition; `fields` override what its case says."""
+        case = CASES[code]
+        path = self.listing.directory / file
+        command = case.command.format(log_directory=self.log_directory, partition=self.listing.directory, path=path)
+        known: dict[str, Any] = {"gravity": case.gravity, "broker": case.broker, "command": command, **fields}
+        return Diagnosis(
+            code, log_directory=str(self.log_directory), partition=self.name, file=path.name, message=message, **known
+        )

@@ -1,0 +1,60 @@
+"""`seglog doctor`: would a broker start on this log directory, and what would it do to the data?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.options import command, flag
+from seglog_cli.session import Session
+
+
+@command
+def run(
+    session: Session,
+    log_directories: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="LOGDIR", help="Log directories: all that one broker has in log.dirs.", show_default=False
+        ),
+    ],
+    quick: Annotated[
+        bool, flag("--quick", "Do not read all data: names, indexes, log ends, and what recovery would read.")
+    ] = False,
+) -> int:
+    """Tells whether a Kafka 4.3 broker would start here, and what it would do to the data.
+
+    One row a blocker (it does not start, or takes the directory offline), a danger (it cuts, deletes or serves what it
+    should not, or a thread of it dies) or a note (it settles that alone), each with the place, what the broker does
+    and the command that mends it. A broker that finds the clean-shutdown marker trusts what is there; without it,
+    it recovers: what that would cost is tried in memory. Nothing is changed, created or locked.
+
+    The exit code is 1 when there is a blocker or a danger. Give all directories of a broker at once, so that
+    what lies in two of them is found.
+
+    Examples:
+      seglog doctor /var/lib/kafka/data
+      seglog doctor --json --quick /disk1/kafka /disk2/kafka
+    """
+    from seglog.diagnosis.doctor import Doctor
+    from seglog_cli.views.doctor import show_diagnosis, show_doctor_summary
+
+    with session.progress("doctor") as progress:
+        doctor = Doctor(
+            session.fs,
+            log_directories,
+            session.clock,
+            session.config_of,
+            deep=not quick,
+            progress=lambda done, total: progress.update(done, total, "partitions"),
+        )
+        for row in doctor:
+            progress.clear()
+            show_diagnosis(session.console, row)
+    summary = doctor.summary
+    code = ExitCode.FOUND if summary.blockers or summary.dangers else ExitCode.DONE
+    show_doctor_summary(session.console, summary, int(code))
+    return code

@@ -1,0 +1,43 @@
+"""Diagnoses for people: what is there, what a broker does, what mends it; and a verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from seglog_cli.console import Console
+
+if TYPE_CHECKING:
+    from seglog.diagnosis.doctor import Diagnosis, DoctorSummary
+
+_STYLES = {"blocker": "error", "danger": "warning", "note": "dim"}
+
+
+def show_diagnosis(console: Console, row: Diagnosis) -> None:
+    """One JSON line, or up to three lines of text."""
+    if console.as_json:
+        console.json(row.as_dict())
+        return
+    gravity = console.styled(row.gravity.value, _STYLES[row.gravity.value])
+    place = "/".join(part for part in (row.partition or row.log_directory, row.file) if part)
+    if row.partition and row.file == row.partition:
+        place = row.partition
+    where = "" if row.position is None else f" position {row.position}"
+    more = "" if row.count < 2 else f" (and {row.count - 1} more)"
+    console.line(f"{gravity} {row.code} {place}{where}: {row.message}{more}")
+    console.line(f"  broker: {row.broker}")
+    if row.command:
+        console.line(f"  mend:   {row.command}")
+
+
+def show_doctor_summary(console: Console, summary: DoctorSummary, exit_code: int) -> None:
+    """The verdict."""
+    if console.as_json:
+        counts = dataclasses.asdict(summary)
+        console.json({"type": "summary", "exit_code": exit_code, "loads": summary.loads, **counts})
+        return
+    verdict = "a broker would start" if summary.loads else "a broker would not start"
+    counted = ((summary.blockers, "blocker"), (summary.dangers, "danger"), (summary.notes, "note"))
+    found = ", ".join(f"{n} {name}{'s' if n > 1 else ''}" for n, name in counted if n) or "nothing wrong"
+    style = "error" if summary.blockers else "warning" if summary.dangers else "good"
+    console.line(f"{summary.partitions} partitions: {console.styled(verdict, style)}; {found}")
