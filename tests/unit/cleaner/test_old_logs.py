@@ -1,0 +1,46 @@
+"""Logs that Kafka's own cleaner gives up on: messages of magic 0 and 1 at the end of the range, negative timestamps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from seglog.format.decoder import scan_batches
+from seglog.log.log import Log
+from tests.support.cleaning import clean, compacted_log, contents
+from tests.support.log_files import write_segment
+from tests.support.naive import NaiveRecord, batch_v2, message
+
+
+def log_of(directory: Path, *entries: bytes) -> Log:
+    """A log of one closed segment and an empty active one."""
+    rows = scan_batches(np.frombuffer(b"".join(entries), dtype=np.uint8), 0, sum(map(len, entries)), 0).batches
+    write_segment(directory / "t-0", 0, *entries)
+    write_segment(directory / "t-0", int(rows["last_offset"][-1]) + 1)
+    return compacted_log(directory)
+
+
+def test_messages_become_batches_of_magic_2(tmp_path: Path) -> None:
+    entries = [message(0, 0, b"a", b"1"), message(1, 1, b"b", b"2", timestamp=7), message(2, 1, b"a", b"3")]
+    log = log_of(tmp_path, *entries)
+    clean(log)
+    rows = next(log.segments.first.rows())
+    assert rows["magic"].tolist() == [2, 2]
+    assert rows["max_timestamp"].tolist()[0] == 7
+    assert contents(log) == [(1, b"b", b"2"), (2, b"a", b"3")]
+
+
+def test_the_last_message_leaves_an_empty_batch_when_nothing_of_it_stays(tmp_path: Path) -> None:
+    log = log_of(tmp_path, message(0, 1, b"a", b"1"), message(1, 1, None, b"without key"))
+    clean(log)
+    rows = next(log.segments.first.rows())
+    assert [(int(row["last_offset"]), int(row["count"])) for row in rows] == [(0, 1), (1, 0)]
+    assert contents(log) == [(0, b"a", b"1")]
+
+
+def test_negative_timestamps_stay_as_they_are(tmp_path: Path) -> None:
+    old = batch_v2(0, [NaiveRecord(i, -5 * i, b"k%d" % (i % 2), b"v") for i in range(4)], base_timestamp=-1000)
+    log = log_of(tmp_path, old)
+    clean(log)
+    assert [(record.offset, record.timestamp) for record in log.records()] == [(2, -1010), (3, -1015)]
