@@ -144,7 +144,13 @@ def test_a_repair_that_fails_half_way_is_taken_back() -> None:
         findings = examine(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY])
         renames, rename = [0], fs.rename
 
-        def once(source: Path, target: Path, renames: list[int] = renames, failing: int = failing) -> None:
+        def once(
+            source: Path,
+            target: Path,
+            renames: list[int] = renames,
+            failing: int = failing,
+            rename: Callable[[Path, Path], None] = rename,
+        ) -> None:
             renames[0] += 1
             if renames[0] == failing + 2:  # the first one belongs to the mark of the run
                 raise OSError(5, "Input/output error", str(source))

@@ -49,6 +49,7 @@ _RECORD_BITS = validate.RECORD_OFFSETS_INVALID | validate.RECORD_COUNT_DIFFERS
 _INVALID_CHECKSUM, _INVALID_RECORDS, _SWALLOWED = 1 << 30, 1 << 31, 1 << 32
 _NO_OFFSET = -(1 << 62)
 _MOST_07_BYTES = 64 << 20
+_OFFSETS_PER_BYTE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class Judged:
     """A piece of the walk with a verdict a batch: 0, or the bits that say why it goes.
 
     `first` are the batches' first offsets, which of legacy wrappers only their contents tell.
@@ -138,7 +139,7 @@ class SegmentSurveyor:
         status = self._fs.status(path)
         found = Survey(0 if status is None else status.size)
         ascending = True
-        for step in self._judged(path, offsets):
+        for step in self.judged(path, offsets):
             if isinstance(step, Gap):
                 _remove(found, RemovedRange(step.position, step.length, _gap_code(step)))
                 continue
@@ -155,7 +156,7 @@ class SegmentSurveyor:
         """Step 4."""
         columns: list[tuple[np.ndarray, ...]] = []
         found = Survey(size)
-        for step in self._judged(path, offsets):
+        for step in self.judged(path, offsets):
             if isinstance(step, Gap):
                 _remove(found, RemovedRange(step.position, step.length, _gap_code(step)))
                 continue
@@ -178,41 +179,52 @@ class SegmentSurveyor:
         found.kept = _joined(position[order], length[order])
         return _finished(found)
 
-    def _judged(self, path: Path, offsets: OffsetRange) -> Iterator[_Judged | Gap]:
-        for step in LogWalk(self._fs, path, offsets=offsets):
+    def judged(self, path: Path, offsets: OffsetRange, start: int = 0) -> Iterator[Judged | Gap]:
+        """The walk from `start` (an entry's beginning), every piece with its verdicts."""
+        waiting: list[np.void] = []  # damaged batches to look into, when it is known what follows them
+        for step in LogWalk(self._fs, path, start, offsets=offsets):
+            behind = step.position + step.length if isinstance(step, Gap) else 0
+            for row in waiting:
+                yield from self._inside(path, row, max(behind, _end_of(row)), offsets)
+            waiting = []
             if isinstance(step, Gap):
                 yield step
                 continue
             if self._progress is not None:
                 self._progress(int(step.batches["size"].sum(dtype=np.int64)))
-            swallowed = step.batches[~step.valid].copy()
+            damaged = step.batches[~step.valid].copy()
+            at_end = len(damaged) > 0 and not step.valid[-1]
             yield self._verdicts(path, step, offsets)
-            for row in swallowed:
-                yield from self._inside(path, row, offsets)
+            for row in damaged[: len(damaged) - at_end]:
+                yield from self._inside(path, row, _end_of(row), offsets)
+            waiting = list(damaged[len(damaged) - at_end :])
+        for row in waiting:
+            yield from self._inside(path, row, _end_of(row), offsets)
 
-    def _inside(self, path: Path, row: np.void, offsets: OffsetRange) -> Iterator[_Judged]:
-        """Step 2, for the damaged batch of `row`."""
-        end = int(row["position"]) + int(row["size"])
+    def _inside(self, path: Path, row: np.void, end: int, offsets: OffsetRange) -> Iterator[Judged]:
+        """Step 2, for the damaged batch of `row` and what is no batch behind it, up to `end`."""
         with self._fs.open(path, "r") as file:
             start = next_entry(file, int(row["position"]) + 1, end, offsets)
         if start >= end:
             return
+        own_first, own_last = int(row["base_offset"]), int(row["last_offset"])
+        if own_last - own_first > _OFFSETS_PER_BYTE * int(row["size"]):
+            own_first = own_last = -1  # the damage is in the header: its offsets say nothing
         for step in LogWalk(self._fs, path, start, end, offsets=offsets):
             if isinstance(step, Piece):
                 judged = self._verdicts(path, step, offsets)
-                first, last = step.batches["base_offset"], step.batches["last_offset"]
                 # Records may hold batches: those claim offsets of their own, or such as their holder has.
-                within = (first <= row["last_offset"]) & (last >= row["base_offset"])
+                within = (step.batches["base_offset"] <= own_last) & (step.batches["last_offset"] >= own_first)
                 judged.bits[~step.valid | within] = _SWALLOWED
                 yield judged
 
-    def _verdicts(self, path: Path, piece: Piece, offsets: OffsetRange) -> _Judged:
+    def _verdicts(self, path: Path, piece: Piece, offsets: OffsetRange) -> Judged:
         state = np.zeros(validate.STATE_SIZE, dtype=np.int64)
         bits = np.zeros(len(piece.batches), dtype=np.int64)
         validate.judge_batches(piece.batches, piece.valid, offsets.least, offsets.most, state, bits)
         bits &= _HEADER_BITS
         bits[~piece.valid] = _INVALID_CHECKSUM
-        judged = _Judged(piece, bits, piece.batches["base_offset"].astype(np.int64))
+        judged = Judged(piece, bits, piece.batches["base_offset"].astype(np.int64))
         if piece.complete:
             _judge_markers(path, judged)
             if self._deep:
@@ -220,7 +232,26 @@ class SegmentSurveyor:
         return judged
 
 
-def _judge_markers(path: Path, judged: _Judged) -> None:
+def judged_batches(
+    fs: FileSystem,
+    path: Path,
+    offsets: OffsetRange,
+    progress: Callable[[int], None] | None = None,
+    start: int = 0,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The batches of a log file that can stay, with their first offsets; swallowed ones behind their piece."""
+    surveyor = SegmentSurveyor(fs, progress=progress)
+    for step in surveyor.judged(path, offsets, start):
+        if isinstance(step, Judged):
+            stays = step.bits == 0
+            yield step.piece.batches[stays], step.first[stays]
+
+
+def _end_of(row: np.void) -> int:
+    return int(row["position"]) + int(row["size"])
+
+
+def _judge_markers(path: Path, judged: Judged) -> None:
     batches, bits = judged.piece.batches, judged.bits
     control = (batches["attributes"] & layout.CONTROL_MASK != 0) & (batches["magic"] == 2)
     at = np.flatnonzero(control & (bits == 0))
@@ -230,7 +261,7 @@ def _judge_markers(path: Path, judged: _Judged) -> None:
             bits[i] |= validate.CONTROL_INVALID
 
 
-def _judge_records(judged: _Judged) -> None:
+def _judge_records(judged: Judged) -> None:
     """Marks the batches whose records cannot be read, and notes the first offsets of legacy ones."""
     piece = judged.piece
     at = np.flatnonzero(judged.bits == 0)
@@ -268,7 +299,7 @@ def _ascends(first: np.ndarray, last: np.ndarray, before: int | None) -> bool:
     return bool((first[1:] > last[:-1]).all())
 
 
-def _take(found: Survey, step: _Judged, good: np.ndarray) -> None:
+def _take(found: Survey, step: Judged, good: np.ndarray) -> None:
     _remove_judged(found, step)
     if not len(good):
         return
@@ -299,10 +330,11 @@ def _embedded(position: np.ndarray, length: np.ndarray, size: int) -> np.ndarray
     ends = position + length
     before = np.concatenate(([0], ends[:-1])) == position
     behind = np.concatenate((position[1:], [size])) == ends
-    return before & behind
+    both: np.ndarray = before & behind
+    return both
 
 
-def _remove_judged(found: Survey, step: _Judged) -> None:
+def _remove_judged(found: Survey, step: Judged) -> None:
     for i in np.flatnonzero((step.bits != 0) & (step.bits != _SWALLOWED)).tolist():
         row, code = step.piece.batches[i], _code_of(int(step.bits[i]))
         first, last = int(row["base_offset"]), int(row["last_offset"])

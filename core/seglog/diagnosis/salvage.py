@@ -1,0 +1,284 @@
+"""`salvage`: every good batch that can be found, copied into a new and valid log; sources are only read.
+
+1. Sources are gathered: live segments first, then `.swap`, `.deleted` and `.cleaned` files, then images.
+2. Their good batches are found (`carve`), sorted by offset, copies dropped. Where batches overlap, those from the
+   better source win, then those that fit between their neighbours.
+3. They are written to segments of bounded size, whose indexes, producer snapshots and leader epochs are made by
+   recovering the new log.
+
+A batch is copied byte for byte. Memory is 41 bytes a batch found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.clock import Clock
+from seglog.diagnosis.carve import FOUND, carve_image, carve_log
+from seglog.diagnosis.message_salvage import copy_07
+from seglog.errors import NotALogError, RefusedError
+from seglog.format import filenames
+from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.log.listing import TargetKind, list_partition, resolve_path
+from seglog.log.loader import LoadOptions, load_log
+from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES
+from seglog.storage.filesystem import File, FileSystem
+
+DEFAULT_SEGMENT_BYTES = 1 << 30
+_COPY_BYTES = 1 << 20
+_RANK = {FileState.LIVE: 0, FileState.SWAP: 1, FileState.DELETED: 2, FileState.CLEANED: 3}
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageOptions:
+    """How to salvage. With `carve` any file is searched, byte by byte; the others only where they are log files."""
+
+    carve: bool = False
+    segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class SalvagedSource:
+    """What a source gave: good batches `found`, and those of them that were `used` (others were there already)."""
+
+    path: Path
+    size: int
+    found: int
+    found_bytes: int
+    used: int
+    used_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageReport:
+    """What was found where. `missing` are the ranges of offsets that no batch has, first and last included."""
+
+    target: Path
+    sources: tuple[SalvagedSource, ...]
+    batches: int
+    bytes: int
+    log_start_offset: int
+    log_end_offset: int
+    missing: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+
+    @property
+    def missing_offsets(self) -> int:
+        """How many offsets between the first and the last batch nobody has (compaction leaves such gaps, too)."""
+        return sum(last - first + 1 for first, last in self.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    path: Path
+    rank: int
+    size: int
+    is_log: bool
+
+
+def salvage(
+    fs: FileSystem,
+    clock: Clock,
+    paths: Sequence[Path],
+    target: Path,
+    options: SalvageOptions,
+    progress: Progress | None = None,
+) -> SalvageReport:
+    """Copies the good batches of `paths` (partition directories, log files, with `carve` anything) to `target`.
+
+    `target` must not exist, or be empty. NotALogError when no good batch is found; RefusedError when there is not
+    enough disk space, or when `target` holds something.
+    """
+    _prepare_target(fs, paths, target)
+    sources = _gathered(fs, paths, options)
+    if sources and all(source.path.suffix == FileKind.LOG_07.value for source in sources):
+        return _salvaged_07(fs, sources, target)
+    tables = [_table(fs, source, i, progress) for i, source in enumerate(sources)]
+    found = np.concatenate(tables) if tables else np.zeros(0, dtype=FOUND)
+    if not len(found):
+        raise NotALogError(paths[0], "no good batch was found" + ("" if options.carve else " (--carve looks harder)"))
+    chosen = found[choose(found, np.array([source.rank for source in sources]))]
+    total = int(chosen["size"].sum(dtype=np.int64))
+    fs.make_directory(target, parents=True)
+    _check_space(fs, target, total)
+    _write_segments(fs, sources, chosen, target, options)
+    _finish(fs, clock, paths, target, options)
+    return _report(sources, found, chosen, target)
+
+
+def choose(found: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """The rows of `found` (FOUND) to keep, as indexes in the order of offsets; `rank` of a source: lower is better.
+
+    Overlapping batches exclude each other: the better source wins, then the one that joins its predecessor, then
+    the one that ends first.
+    """
+    order = np.lexsort((found["last_offset"], rank[found["source"]], found["first_offset"]))
+    kept: list[int] = []
+    end = -1
+    for i in order.tolist():
+        first, last = int(found["first_offset"][i]), int(found["last_offset"][i])
+        if first > end:
+            kept.append(i)
+            end = last
+            continue
+        previous = kept[-1]
+        joins = len(kept) < 2 or first == int(found["last_offset"][kept[-2]]) + 1
+        better = rank[found["source"][i]] < rank[found["source"][previous]]
+        behind_all = len(kept) < 2 or first > int(found["last_offset"][kept[-2]])
+        if behind_all and better and joins:
+            kept[-1], end = i, last
+    return np.array(kept, dtype=np.int64)
+
+
+# --- sources ----------------------------------------------------------------------------------------------
+
+
+def _prepare_target(fs: FileSystem, paths: Sequence[Path], target: Path) -> None:
+    status = fs.status(target)
+    if status is not None and (not status.is_directory or fs.list(target)):
+        raise RefusedError(f"{target} is there already and not empty; salvage writes a new log")
+    for path in paths:
+        found = fs.status(path)
+        if found is None:
+            raise NotALogError(path, "no such file or directory")
+        source = path.resolve() if found.is_directory else path.resolve().parent
+        if target.resolve() == source or (found.is_directory and source in target.resolve().parents):
+            raise RefusedError(f"{target} lies inside {path}, which salvage never writes to")
+
+
+def _gathered(fs: FileSystem, paths: Sequence[Path], options: SalvageOptions) -> list[_Source]:
+    sources = [source for path in paths for source in _sources_of(fs, path, options)]
+    return sorted(sources, key=lambda source: (source.rank, source.path.name))
+
+
+def _sources_of(fs: FileSystem, path: Path, options: SalvageOptions) -> Iterator[_Source]:
+    status = fs.status(path)
+    if status is not None and status.is_directory:
+        if not options.carve and resolve_path(fs, path).kind is TargetKind.LOG_DIRECTORY:
+            raise RefusedError(f"{path} is a log directory: name one partition, whose batches make one log")
+        for name in fs.list(path):
+            found = fs.status(path / name)
+            parsed = parse_file_name(name)
+            is_log = parsed is not None and parsed.kind in (FileKind.LOG, FileKind.LOG_07)
+            if found is not None and not found.is_directory and (is_log or options.carve):
+                rank = _RANK.get(parsed.state, 4) if is_log and parsed is not None else 4
+                yield _Source(path / name, rank, found.size, is_log)
+    elif status is not None:
+        parsed = parse_file_name(path.name)
+        is_log = parsed is not None and parsed.kind in (FileKind.LOG, FileKind.LOG_07)
+        rank = _RANK.get(parsed.state, 4) if is_log and parsed is not None else 4
+        yield _Source(path, rank, status.size, is_log and not options.carve)
+
+
+def _table(fs: FileSystem, source: _Source, number: int, progress: Progress | None) -> np.ndarray:
+    carve = carve_log if source.is_log else carve_image
+    parts = list(carve(fs, source.path, number, progress))
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=FOUND)
+
+
+# --- the new log ------------------------------------------------------------------------------------------
+
+
+def _check_space(fs: FileSystem, target: Path, needed: int) -> None:
+    wanted = needed + needed // 20
+    free = fs.free_bytes(target)
+    if free < wanted:
+        raise RefusedError(f"{target}: {wanted} bytes of disk space are needed and {free} are free")
+
+
+def _write_segments(
+    fs: FileSystem, sources: Sequence[_Source], chosen: np.ndarray, target: Path, options: SalvageOptions
+) -> None:
+    files: dict[int, File] = {}
+    writer: File | None = None
+    position = base = 0
+    try:
+        for row in chosen:
+            size, last = int(row["size"]), int(row["last_offset"])
+            if writer is None or position + size > options.segment_bytes or last - base > layout.INT32_MAX:
+                _close(writer)
+                base, position = int(row["first_offset"]), 0
+                writer = fs.open(target / filenames.segment_file_name(base), "create_new")
+            source = int(row["source"])
+            if source not in files:
+                if len(files) >= 64:
+                    files.pop(next(iter(files))).close()
+                files[source] = fs.open(sources[source].path, "r")
+            _copy(files[source], int(row["position"]), writer, position, size)
+            position += size
+    finally:
+        _close(writer)
+        for file in files.values():
+            file.close()
+
+
+def _copy(source: File, start: int, writer: File, position: int, size: int) -> None:
+    done = 0
+    while done < size:
+        piece = source.read_at(start + done, min(_COPY_BYTES, size - done))
+        if not piece:
+            raise RefusedError(f"{source.path} became shorter while it was read")
+        writer.write_at(position + done, piece)
+        done += len(piece)
+
+
+def _close(writer: File | None) -> None:
+    if writer is not None:
+        writer.sync()
+        writer.close()
+
+
+def _finish(fs: FileSystem, clock: Clock, paths: Sequence[Path], target: Path, options: SalvageOptions) -> None:
+    """Indexes, snapshots and epochs by recovery; the topic's id goes along."""
+    metadata = paths[0] / filenames.PARTITION_METADATA
+    if fs.status(metadata) is not None:
+        with fs.open(target / filenames.PARTITION_METADATA, "create_new") as file:
+            file.write_at(0, fs.read_bytes(metadata))
+            file.sync()
+    first = list_partition(fs, target).segments[0].base_offset
+    loaded = load_log(
+        fs,
+        target,
+        clock,
+        LoadOptions(clean_shutdown=False, log_start_offset=first, index_interval_bytes=options.index_interval_bytes),
+    )
+    loaded.leader_epochs.create_file()
+    for segment in loaded.segments:
+        segment.flush()
+    loaded.segments.close(writable=True)
+    fs.sync_directory(target)
+
+
+def _report(sources: Sequence[_Source], found: np.ndarray, chosen: np.ndarray, target: Path) -> SalvageReport:
+    rows = []
+    for i, source in enumerate(sources):
+        mine, used = found[found["source"] == i], chosen[chosen["source"] == i]
+        sizes = (int(part["size"].sum(dtype=np.int64)) for part in (mine, used))
+        found_bytes, used_bytes = sizes
+        rows.append(SalvagedSource(source.path, source.size, len(mine), found_bytes, len(used), used_bytes))
+    holes = np.flatnonzero(chosen["first_offset"][1:] > chosen["last_offset"][:-1] + 1)
+    missing = tuple((int(chosen["last_offset"][i]) + 1, int(chosen["first_offset"][i + 1]) - 1) for i in holes.tolist())
+    total = int(chosen["size"].sum(dtype=np.int64))
+    start, end = int(chosen["first_offset"][0]), int(chosen["last_offset"][-1]) + 1
+    return SalvageReport(target, tuple(rows), len(chosen), total, start, end, missing)
+
+
+def _salvaged_07(fs: FileSystem, sources: Sequence[_Source], target: Path) -> SalvageReport:
+    fs.make_directory(target, parents=True)
+    _check_space(fs, target, sum(source.size for source in sources))
+    rows, end = [], 0
+    with fs.open(target / filenames.segment_file_name(0, FileKind.LOG_07), "create_new") as writer:
+        for source in sources:
+            count, size = copy_07(fs, source.path, writer, end)
+            rows.append(SalvagedSource(source.path, source.size, count, size, count, size))
+            end += size
+        writer.sync()
+    fs.sync_directory(target)
+    return SalvageReport(target, tuple(rows), sum(row.used for row in rows), end, 0, end)
