@@ -10,6 +10,7 @@ import pytest
 
 from seglog_cli.manual import descriptions
 from tests.support.command_line import ROOT, clean_logs, run, shell
+from tests.support.readme_tour import shown_lines
 
 README = (ROOT / "README.md").read_text()
 EXAMPLES = [example for one in descriptions() for example in one.examples]
@@ -31,10 +32,7 @@ def tour() -> list[tuple[str, list[str]]]:
 def test_the_tour_shows_what_happens(tmp_path: Path) -> None:
     logs = clean_logs(tmp_path)
     for command, expected in tour():
-        done = shell(command, logs)
-        shown = done.stdout.replace(str(logs.resolve()), "$PWD").splitlines()
-        shown += [f"[exit code {done.returncode}]"] if done.returncode else []
-        assert shown == expected, command
+        assert shown_lines(command, logs) == expected, f"{command}: run python -m tests.support.readme_tour"
 
 
 @pytest.mark.parametrize("marker", ["main-command", "test-command"])
