@@ -22,7 +22,8 @@ from seglog.format import checksum
 from seglog.format.buffers import byte_view
 from seglog.format.decoder import checksums_valid, scan_batches
 from seglog.kernels.batches import WALK_COMPLETE, WALK_FULL
-from seglog.kernels.validate import find_entry
+from seglog.kernels.crc32c import HARDWARE
+from seglog.kernels.validate import find_entry, find_good_entry
 from seglog.storage.filesystem import File
 
 _FIRST_WINDOW_BYTES = 64 << 10
@@ -108,17 +109,9 @@ def _search(file: File, position: int, stop: int, offsets: OffsetRange) -> int:
     while position < stop:
         filled = file.read_into(position, byte_view(window[: min(len(window), stop - position)]))
         beyond = stop - position - filled
-        at = 0
-        while filled:
-            at = find_entry(window, at, filled, beyond, offsets.least, offsets.most)
-            if at < 0:
-                break
-            row = entry_row(file, position + at, stop)
-            if row is not None and int(row["size"][0]) <= work:
-                work -= int(row["size"][0])
-                if checksum_valid(file, row[0]):
-                    return position + at
-            at += 1
+        found, work = _search_window(file, position, window[:filled], stop, offsets, work)
+        if found is not None:
+            return found
         work += _WORK_PER_BYTE * filled
         if filled < layout.RECORD_BATCH_OVERHEAD or beyond == 0:
             return stop
@@ -126,6 +119,29 @@ def _search(file: File, position: int, stop: int, offsets: OffsetRange) -> int:
         if len(window) < _WINDOW_BYTES:
             window = np.empty(_WINDOW_BYTES, dtype=np.uint8)
     return stop
+
+
+def _search_window(
+    file: File, position: int, window: np.ndarray, stop: int, offsets: OffsetRange, work: int
+) -> tuple[int | None, int]:
+    """(the first good entry that begins in `window`, or None; work left). `window[0]` lies at `position`."""
+    size, beyond, at = len(window), stop - position - len(window), 0
+    while True:
+        checked = False
+        if HARDWARE:
+            at, checked, work = find_good_entry(window, at, size, beyond, offsets.least, offsets.most, work)
+        else:
+            at = find_entry(window, at, size, beyond, offsets.least, offsets.most)
+        if at < 0:
+            return None, work
+        if checked:
+            return position + at, work
+        row = entry_row(file, position + at, stop)
+        if row is not None and int(row["size"][0]) <= work:
+            work -= int(row["size"][0])
+            if checksum_valid(file, row[0]):
+                return position + at, work
+        at += 1
 
 
 def _plausible_at(file: File, position: int, stop: int, offsets: OffsetRange) -> bool:

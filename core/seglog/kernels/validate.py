@@ -264,3 +264,30 @@ def find_entry(data: np.ndarray, start: int, end: int, beyond: int, least_offset
             if load_byte(data, p + 16) == 0 and _plausible_message(data, p, end, end - p, 0, least_offset, most_offset):
                 return p
     return -1
+
+
+@kernel
+def find_good_entry(
+    data: np.ndarray, start: int, end: int, beyond: int, least_offset: int, most_offset: int, work: int
+) -> tuple[int, bool, int]:
+    """Like `find_entry`, but passes over candidates in `data[:end]` whose checksum is wrong.
+
+    `work` is how many bytes may be checksummed; larger candidates than what is left of it are passed over.
+    Returns (position or -1, whether the checksum was found right, work left): a candidate that goes on behind
+    `end` is for the caller to check.
+    """
+    row = np.zeros(1, dtype=layout.BATCH)
+    p = start
+    while True:
+        p = find_entry(data, p, end, beyond, least_offset, most_offset)
+        if p < 0:
+            return -1, False, work
+        size = load_int32(data, p + 8) + _LOG_OVERHEAD
+        if size <= work:
+            if size > end - p:
+                return p, False, work
+            work -= size
+            count, _, _ = walk_batches(data, p, p + size, p, row)
+            if count == 1 and _checksum_right(data, p, row[0]):
+                return p, True, work
+        p += 1
