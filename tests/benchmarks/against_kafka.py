@@ -240,13 +240,18 @@ def main() -> None:
     try:
         for group in arguments.only.split(","):
             for row in getattr(comparison, group)():
-                target = "" if row.target is None else f"{row.target:g} ×"
+                target = "" if row.target is None else f"{row.target:g} x"
                 table.add_row(
-                    row.what, f"{row.kafka_seconds:.3f}", f"{row.seglog_seconds:.3f}",
-                    f"{row.amount / row.kafka_seconds:.4g} {row.unit}", f"{row.amount / row.seglog_seconds:.4g} {row.unit}",
-                    f"{row.ratio:.2f} ×", target, row.note,
-                )  # fmt: skip
-                print(row, file=sys.stderr)
+                    row.what,
+                    f"{row.kafka_seconds:.3f}",
+                    f"{row.seglog_seconds:.3f}",
+                    f"{row.amount / row.kafka_seconds:.4g} {row.unit}",
+                    f"{row.amount / row.seglog_seconds:.4g} {row.unit}",
+                    f"{row.ratio:.2f} x",
+                    target,
+                    row.note,
+                )
+                sys.stderr.write(f"{row.what}: {row.ratio:.2f} x\n")
     finally:
         comparison.kafka.close()
     Console(width=150).print(table)

@@ -20,6 +20,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.format import checksum
+from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.format.compression import DecompressionError, decompress_into
 from seglog.kernels import crc32c, legacy
@@ -73,7 +74,7 @@ def checksums(data: np.ndarray, batches: np.ndarray, file_position: int) -> np.n
 def _library_checksums(data: np.ndarray, batches: np.ndarray, file_position: int, out: np.ndarray) -> None:
     starts = batches["position"] - file_position
     ends = starts + batches["size"]
-    view = memoryview(data)
+    view = byte_view(data)
     for i, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         inside = start >= 0 and end <= len(data) and end - start >= layout.ATTRIBUTES_OFFSET
         out[i] = checksum.crc32c(view[start + layout.ATTRIBUTES_OFFSET : end]) if inside else -1

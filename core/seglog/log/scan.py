@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
+from seglog.format.buffers import byte_view
 from seglog.format.decoder import scan_batches
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE, WALK_COMPLETE, WALK_FULL
 from seglog.storage.filesystem import File, FileSystem
@@ -105,7 +106,7 @@ class SegmentScan:
         position, wanted = self._start, len(buffer)
         while position < stop:
             target = buffer if wanted <= len(buffer) else np.empty(wanted, dtype=np.uint8)
-            filled = file.read_into(position, target[: min(len(target), stop - position)])
+            filled = file.read_into(position, byte_view(target[: min(len(target), stop - position)]))
             if filled == 0:
                 stop = position  # the file was cut while it was read
                 break

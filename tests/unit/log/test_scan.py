@@ -57,7 +57,9 @@ def test_chunks_of_any_size_give_all_batches(tmp_path: Path, chunk_bytes: int) -
     ],
     ids=["nothing", "a byte", "torn", "zeroes", "huge size", "short header"],
 )
-def test_the_end_says_where_and_why(tmp_path: Path, chunk_bytes: int, tail: bytes, reason: EndReason, size: int) -> None:
+def test_the_end_says_where_and_why(
+    tmp_path: Path, chunk_bytes: int, tail: bytes, reason: EndReason, size: int
+) -> None:
     path = tmp_path / "00000000000000000000.log"
     head = batch(0, 10)
     path.write_bytes(head + tail)
