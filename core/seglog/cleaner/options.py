@@ -11,7 +11,7 @@ from seglog.errors import ConfigError
 KAFKA_BYTES_PER_ENTRY = 24
 DEFAULT_DEDUPE_BUFFER_BYTES = 134_217_728
 DEFAULT_LOAD_FACTOR = 0.9
-CHUNK_BYTES = 512 << 10  # stays in a core's cache from the read to the last look at it
+CHUNK_BYTES = 1 << 20  # stays in a core's cache from the read to the last look at it
 
 
 @dataclass(frozen=True, slots=True)
