@@ -1,7 +1,8 @@
 """Walking a piece of a segment: batches to show, and damage; what every view has in common.
 
 1. The file must be the one that was planned: a sealed segment unchanged, the active one not shorter.
-2. Walk past any damage (`diagnosis.walk`); a wrong checksum or bytes that are no batch become `Damage`.
+2. Walk past any damage (`diagnosis.walk`); a wrong checksum, bytes that are no batch, and offsets that cannot be
+   here become `Damage`. Batches out of order are damage that `onCorrupt` skip keeps: which one is wrong is unknown.
 3. Stop behind the wanted offsets. Bytes at the end of the active segment that are no whole batch are a torn tail:
    a broker's unfinished write, never read and no error.
 """
@@ -33,6 +34,8 @@ MAX_BATCH_BYTES = 1 << 30
 CHECKSUM = "checksum"
 FRAMING = "framing"
 CONTENTS = "contents"
+OFFSETS = "offsets"  # no checksum covers a batch's offset: it is checked against the segment
+ORDER = "order"
 TORN_TAIL = "torn tail"
 
 
@@ -84,7 +87,7 @@ def walk_piece(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[B
         max_batch_bytes=MAX_BATCH_BYTES,
         check=options.verify_crc,
     )
-    reached = -1
+    reached = piece.base_offset - 1
     try:
         for step in walk:
             if reached >= piece.behind_offset:
@@ -94,7 +97,12 @@ def walk_piece(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[B
                 continue
             yield from _damaged(piece, step)
             good = step.batches[step.valid] if step.complete else step.batches[:0]
+            inside = _inside(good, piece)
+            for row in good[~inside]:
+                yield damage_at(piece, row, OFFSETS, "its offsets cannot be in this segment")
+            good = good[inside]
             if len(good):
+                yield from _disorder(piece, good, reached)
                 reached = int(good["last_offset"][-1]) + 1
                 yield Batches(step.data, step.position, good[_wanted(good, piece)])
     except FileNotFoundError as error:
@@ -130,7 +138,23 @@ def handle(damage: Damage, options: ReadOptions) -> None:
         return
     if options.on_corrupt == "fail":
         raise damage.error()
-    _logger.warning("skipped %d bytes: %s", damage.size, damage.error())
+    done = "kept" if damage.kind == ORDER else "skipped"
+    _logger.warning("%s %d bytes: %s", done, damage.size, damage.error())
+
+
+def _inside(batches: np.ndarray, piece: Piece) -> np.ndarray:
+    last = batches["last_offset"]
+    most = piece.base_offset + layout.INT32_MAX
+    begins_right = (batches["base_offset"] >= piece.base_offset) & (batches["base_offset"] <= last)
+    inside: np.ndarray = begins_right & (last <= most)
+    return inside
+
+
+def _disorder(piece: Piece, batches: np.ndarray, reached: int) -> Iterator[Damage]:
+    """The batches that do not end behind the one before; `reached` is behind the last one before them all."""
+    last = batches["last_offset"]
+    for i in np.flatnonzero(np.diff(last, prepend=reached - 1) <= 0).tolist():
+        yield damage_at(piece, batches[i], ORDER, "its offsets do not follow those before it")
 
 
 def _wanted(batches: np.ndarray, piece: Piece) -> np.ndarray:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from seglog.errors import CorruptRecordError, RefusedError
 from seglog.format.filenames import parse_partition_directory
@@ -149,6 +151,42 @@ def test_records_that_do_not_decode_are_skipped_with_their_batch(tmp_path):
         read(directory)
     assert offsets(read(directory, onCorrupt="skip")) == [*range(10), *range(20, 30)]
     assert [row["kind"] for row in read(directory, view="findings")] == ["contents"]
+
+
+FLIPS = st.lists(st.tuples(st.integers(0, sum(map(len, THREE)) - 1), st.integers(1, 255)), min_size=1, max_size=6)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(flips=FLIPS, cut=st.integers(0, 20))
+def test_damage_costs_the_batches_it_touches_and_nothing_else(tmp_path_factory, flips, cut):
+    data = bytearray(b"".join(THREE))
+    for at, mask in flips:
+        data[at] ^= mask
+    data = data[: len(data) - cut]
+    directory = partition_of(tmp_path_factory.mktemp("flips"), (0, bytes(data)))
+    found = set(offsets(read(directory, onCorrupt="skip")))
+    whole = [i for i in range(3) if bytes(data[i * len(THREE[0]) : (i + 1) * len(THREE[0])]) == THREE[i]]
+    assert {offset for i in whole for offset in range(i * 10, i * 10 + 10)} <= found
+    covered = data[17 : len(THREE[0])] != bytearray(THREE[0][17:])  # what the first batch's checksum covers
+    if covered and 1 in whole:
+        with pytest.raises(CorruptRecordError, match="position"):
+            read(directory)
+
+
+def test_offsets_that_cannot_be_there_are_damage(tmp_path):
+    far = (2**40).to_bytes(8, "big") + THREE[1][8:]
+    directory = partition_of(tmp_path, (0, THREE[0] + far + THREE[2]))
+    with pytest.raises(CorruptRecordError, match="its offsets cannot be in this segment"):
+        read(directory)
+    assert offsets(read(directory, onCorrupt="skip")) == [*range(10), *range(20, 30)]
+
+
+def test_batches_out_of_order_fail_and_are_kept_when_skipping(tmp_path):
+    directory = partition_of(tmp_path, (0, THREE[0] + THREE[2] + THREE[1]))
+    with pytest.raises(CorruptRecordError, match="do not follow those before it"):
+        read(directory)
+    assert offsets(read(directory, onCorrupt="skip")) == [*range(10), *range(20, 30), *range(10, 20)]
+    assert [row["kind"] for row in read(directory, view="findings")] == ["order"]
 
 
 def test_a_torn_tail_of_the_active_segment_is_no_error(tmp_path):

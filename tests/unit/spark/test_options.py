@@ -91,6 +91,12 @@ def test_a_stream_has_no_ending():
         parse(streaming=True, endingOffsets="latest")
 
 
+@pytest.mark.parametrize("view", ["batches", "segments", "findings"])
+def test_a_stream_has_records_alone(view):
+    with pytest.raises(ConfigError, match=f"read {view} with spark.read"):
+        parse(streaming=True, view=view)
+
+
 def test_an_unknown_option_names_the_nearest_and_all():
     with pytest.raises(ConfigError) as caught:
         parse(startingOffset="earliest")
