@@ -76,7 +76,11 @@ def of_findings(patient: Patient) -> Iterator[Diagnosis]:
         if code in ("DAMAGE_SERVED", "HEADER_ODD"):
             fields["broker"] = CODES[found.code].broker
         rows[found.code, found.file] = patient.say(code, found.file, found.message, **fields)
-    yield from rows.values()
+    damaged = {Path(file).stem for (code, file) in rows if code in _DAMAGE}
+    for row in rows.values():
+        # an index that leads to a damaged batch is not the one to blame
+        if row.code != "INDEX_TRUSTED" or Path(row.file).stem not in damaged:
+            yield row
 
 
 def _code_of(patient: Patient, found: Finding) -> str | None:

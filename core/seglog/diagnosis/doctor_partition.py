@@ -31,7 +31,7 @@ from seglog.storage.overlay import OverlayFileSystem
 
 _NAMED_BY_OFFSET = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".cleaned", ".swap")
 _MOST_INDEX_BYTES = 256 << 20
-_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 def examine_partition(patient: Patient, deep: bool) -> Iterator[Diagnosis]:
@@ -63,13 +63,26 @@ def _names(patient: Patient) -> Iterator[Diagnosis]:
         if status is None or status.is_directory or not path.name.endswith(_NAMED_BY_OFFSET):
             continue
         number = path.name.partition(".")[0]
-        if _NUMBER.fullmatch(number) is None:
+        if not _is_offset(number):
             yield patient.say("STRANGE_SEGMENT_NAME", path, f"{number!r} is no offset")
         elif path in patient.listing.strangers and path.name.endswith(".log"):
             message = f"{status.size} bytes under a name that Kafka never gives; it would open {int(number):020d}.log"
             yield patient.say("SHORT_SEGMENT_NAME", path, message)
     for orphan in patient.listing.orphans:
         yield patient.say("ORPHAN_INDEX", orphan.path, "there is no segment of that base offset")
+
+
+def _refused_names(patient: Patient) -> list[Path]:
+    """Files whose names stop the load, and `.log` files whose names seglog does not take."""
+    listing = patient.listing
+    numberless = [path for path in listing.leftovers if not _is_offset(path.name.partition(".")[0])]
+    named = [path for path in numberless if path.name.endswith(_NAMED_BY_OFFSET)]
+    return [*(path for path in listing.strangers if path.name.endswith(".log")), *named]
+
+
+def _is_offset(text: str) -> bool:
+    """Whether Java would parse it as a long."""
+    return _NUMBER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
 
 
 def _small_files(patient: Patient) -> Iterator[Diagnosis]:
@@ -111,6 +124,8 @@ def _reason(error: Exception, path: Path) -> str:
 
 def _leftovers(patient: Patient) -> Iterator[Diagnosis]:
     for path in patient.listing.leftovers:
+        if path in _refused_names(patient):
+            continue
         if path.name.endswith(".log.swap") and _is_damaged(patient.fs, path):
             yield patient.say("SWAP_DAMAGED", path, "the file would replace live segments, and is not whole")
         else:
@@ -151,7 +166,7 @@ def _start(patient: Patient) -> Iterator[Diagnosis]:
 def _without_refused(patient: Patient) -> FileSystem:
     """The files without those that were told already and would stop the recovery."""
     overlay = OverlayFileSystem(patient.fs)
-    refused = [path for path in patient.listing.strangers if path.name.endswith(".log")]
+    refused = _refused_names(patient)
     epochs = patient.listing.leader_epoch_checkpoint
     if epochs is not None and _unreadable_epochs(patient.fs, epochs):
         refused.append(epochs)
@@ -199,8 +214,7 @@ def _full_indexes(patient: Patient, plan: RecoveryReport) -> Iterator[Diagnosis]
 
 
 def _indexes(patient: Patient, segment: SegmentFiles) -> Iterator[Diagnosis]:
-    recovered = patient.plan is not None and segment.base_offset in {one.base_offset for one in patient.plan.recovered}
-    if recovered:
+    if patient.recovered(segment.base_offset):
         return
     if segment.time_index is None:
         if segment.size and _newest(patient.fs, segment) >= 0:
@@ -241,7 +255,7 @@ def _end(patient: Patient) -> Iterator[Diagnosis]:
     if not segments or patient.plan is None:
         return
     active = segments[-1]
-    if active.base_offset in {one.base_offset for one in patient.plan.recovered}:
+    if patient.recovered(active.base_offset):
         return
     end = kafka_end(patient.fs, active)
     patient.ends[active.base_offset] = end
