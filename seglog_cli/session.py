@@ -76,6 +76,10 @@ class Session:
         from seglog.log.directory import open_partition
         from seglog_cli.views.recovery import tell_recovery
 
+        if writable:
+            from seglog_cli.repairing import settle_unfinished
+
+            settle_unfinished(self, partition.resolve().parent)
         owner, log = open_partition(
             partition,
             fs=self.fs,

@@ -44,11 +44,14 @@ def run(
 
 def recover_path(session: Session, path: Path, dry_run: bool, recovery_point: int | None = None) -> bool:
     """Recovers and shows each partition; whether anything but indexes and snapshots changed."""
-    from seglog.log.listing import resolve_path
+    from seglog.log.listing import log_directory_of, resolve_path
     from seglog.log.recovering import RecoveryOptions, recover
+    from seglog_cli.repairing import settle_unfinished
     from seglog_cli.views.recovery import show_recovery
 
     target = resolve_path(session.fs, path)
+    if not dry_run:
+        settle_unfinished(session, log_directory_of(target))
     config_of = session.config_of_target(target)
     with session.progress("recover", unit="segments") as progress:
 

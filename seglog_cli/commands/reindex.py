@@ -17,11 +17,14 @@ def run(session: Session, path: OnePath, dry_run: DryRun = False) -> None:
       seglog reindex --dry-run customers-0
       seglog reindex /var/lib/kafka/data
     """
-    from seglog.log.listing import resolve_path
+    from seglog.log.listing import log_directory_of, resolve_path
     from seglog.log.recovering import RecoveryOptions, recover
+    from seglog_cli.repairing import settle_unfinished
     from seglog_cli.views.recovery import show_recovery
 
     target = resolve_path(session.fs, path)
+    if not dry_run:
+        settle_unfinished(session, log_directory_of(target))
     options = RecoveryOptions(dry_run=dry_run, lossless=True)
     for report in recover(session.fs, session.clock, target, session.config_of_target(target), options):
         show_recovery(session.console, report, dry_run)

@@ -7,7 +7,10 @@ from typing import Annotated
 import typer
 
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Paths, command, duration_option, flag, one_of
+from seglog_cli.failures import UsageError
+from seglog_cli.options import DryRun, Paths, command, duration_option, flag, one_of
+from seglog_cli.quarantines import QuarantineOption
+from seglog_cli.repairing import repair_options, repair_paths
 from seglog_cli.session import Session
 
 LEVELS = ("header", "crc", "record", "index", "semantic")
@@ -25,8 +28,22 @@ def run(
         str | None, typer.Option("--sample", metavar="SHARE", help="Verify this part only, such as 5%.")
     ] = None,
     max_duration: Annotated[int | None, duration_option("--max-duration", "Stop after this long.")] = None,
+    repair: Annotated[bool, flag("--repair", "Repair what is wrong; seglog undo takes it back.")] = False,
+    policy: Annotated[
+        str, typer.Option("--policy", metavar="smallest-loss|truncate|excise", help="How damage in logs is repaired.")
+    ] = "smallest-loss",
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only",
+            metavar="PARTS",
+            help="Repair only these: log, index, snapshot, epochs, checkpoint, separated by commas.",
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    quarantine: QuarantineOption = None,
 ) -> int:
-    """Verifies logs and goes on past damage; changes, locks and creates nothing.
+    """Verifies logs and goes on past damage; changes, locks and creates nothing without --repair.
 
     Levels, each with those before it: header (framing, offsets), crc (checksums), record (every record's
     structure), index (offset and time indexes), semantic (transactions, producers, epochs, checkpoints).
@@ -34,11 +51,27 @@ def run(
     of it, and what mends it; the codes are in seglog-findings(7). The exit code is 1 when there is an error
     or a warning, 3 when some input could not be read or time ran out.
 
+    --repair verifies at the deepest level and mends what it found, under the broker's lock. Smallest loss
+    cuts a torn tail, takes damage further in out of the log and puts batches that were moved back to their
+    place: every good batch stays. Excise is the same, but what lies out of order goes. Truncate does what a
+    broker's recovery does: it cuts at the first damage and drops all that follows. Indexes, snapshots, leader
+    epochs and checkpoints are made anew from the data where they are wrong. What is taken out is kept in the
+    quarantine, and a run that is cut short is finished by the next one. The exit code is then 4 when
+    everything is repaired and 5 when something remains. A log of Kafka 0.7 can only be cut at the damage, and
+    only in its last file, as its offsets are positions.
+
     Examples:
       seglog verify orders-none-0
       seglog verify --json --level crc /var/lib/kafka/data
+      seglog verify --repair --dry-run orders-none-0
+      seglog verify --repair /var/lib/kafka/data
       seglog verify --live --sample 5% --max-duration 10m /var/lib/kafka/data
     """
+    if repair:
+        _refuse_mixture(level, live, sample, max_duration)
+        return repair_paths(session, paths, repair_options(policy, only, quarantine), dry_run)
+    if dry_run or only is not None or quarantine is not None or policy != "smallest-loss":
+        raise UsageError("--policy, --only, --dry-run and --quarantine go with --repair")
     from seglog.diagnosis.verify import Level, Verification, VerifyOptions
     from seglog.log.listing import resolve_paths
     from seglog.units import parse_share
@@ -64,3 +97,10 @@ def run(
         code = ExitCode.DONE
     show_summary(session.console, summary, int(code))
     return code
+
+
+def _refuse_mixture(level: str, live: bool, sample: str | None, max_duration: int | None) -> None:
+    if live:
+        raise UsageError("--repair never works on a log that a broker writes to")
+    if sample is not None or max_duration is not None or level != "semantic":
+        raise UsageError("--repair looks at everything: --level, --sample and --max-duration do not go with it")

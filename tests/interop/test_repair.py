@@ -81,7 +81,8 @@ def test_policy_truncate_leaves_what_kafkas_recovery_leaves(
             continue  # Kafka does not start at all: there is nothing to be equal to
         findings = examine(fs, clock, directory.parent, [directory])
         options = RepairOptions(policy=Policy.TRUNCATE)
-        repair(fs, clock, directory.parent, [directory], findings, options, take_lock=False)
+        outcome = repair(fs, clock, directory.parent, [directory], findings, options, take_lock=False)
+        assert outcome.rolled_back == ""
         ours = {name: data for name, data in fs.contents(directory).items() if name.endswith(".log")}
         assert ours == {path.name: path.read_bytes() for path in theirs.glob("*.log")}, f"seed {seed}"
 

@@ -181,7 +181,7 @@ class _Planner:
             clean_shutdown=False,
             recovery_point=suspects[0],
             log_start_offset=0,
-            index_interval_bytes=self._options.index_interval_bytes,
+            index_interval_bytes=self._options.interval_of(self._directory),
         )
         try:
             report = plan_recovery(self._overlay, self._directory, self._clock, options)

@@ -21,7 +21,7 @@ from seglog.storage.atomic import write_atomically
 from seglog.storage.filesystem import FileStatus, FileSystem
 
 QUARANTINE = ".seglog-quarantine"
-PENDING_FILE = ".seglog-run"
+PENDING_FILE = filenames.SEGLOG_RUN_FILE
 
 OLD, NEW = "old", "new"
 

@@ -223,7 +223,7 @@ class PartitionBuilder:
         return LeaderEpochCache(self._overlay, self._plan.directory, tolerant=True)
 
     def _segment(self, base_offset: int) -> LogSegment:
-        interval = self._options.index_interval_bytes
+        interval = self._options.interval_of(self._plan.directory)
         return LogSegment(self._overlay, self._plan.directory, base_offset, index_interval_bytes=interval)
 
     # --- step 3 -------------------------------------------------------------------------------------------

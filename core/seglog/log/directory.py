@@ -97,6 +97,11 @@ class LogDirectory:
             lock = DirectoryLock(path)
             lock.acquire()
         try:
+            if writable and fs.status(path / filenames.SEGLOG_RUN_FILE) is not None:
+                raise RefusedError(
+                    f"{path}: a repair was cut short here; seglog verify --repair finishes it and seglog undo takes it"
+                    " back"
+                )
             return cls(
                 path,
                 fs=fs,

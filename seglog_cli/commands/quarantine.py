@@ -1,0 +1,117 @@
+"""`seglog quarantine`: what repairs took out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seglog_cli.help import HelpOption
+from seglog_cli.options import CONTEXT, command, flag
+from seglog_cli.quarantines import QuarantineOption, forget_run, named_run, places
+from seglog_cli.session import Session
+
+SUMMARY = "What repairs took out of logs: look at it, take it back, throw it away."
+
+app = typer.Typer(help=SUMMARY, rich_markup_mode=None, context_settings=CONTEXT)
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or its folder.", show_default=False)]
+
+
+@app.callback()
+def group(show_help: HelpOption = False) -> None:
+    """What repairs took out of logs: look at it, take it back, throw it away."""
+
+
+@app.command("ls", context_settings=CONTEXT)
+@command
+def ls(
+    session: Session,
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PATH]", help="A log directory, a partition, or a quarantine.", show_default=False),
+    ] = None,
+    quarantine: QuarantineOption = None,
+) -> None:
+    """Lists the runs in a quarantine: state, files, size.
+
+    Examples:
+      seglog quarantine ls /var/lib/kafka/data
+    """
+    from seglog.diagnosis.journal import RunRecord
+    from seglog.diagnosis.quarantine import runs_in, saved_bytes
+    from seglog_cli.views.repair import show_runs
+
+    runs: list[tuple[RunRecord, int]] = []
+    for place in places(quarantine, Path.cwd() if path is None else path):
+        for found in runs_in(session.fs, place):
+            if isinstance(found, RunRecord):
+                runs.append((found, saved_bytes(session.fs, found.folder)))
+            else:
+                session.console.warning(str(found))
+    show_runs(session.console, runs)
+
+
+@app.command("show", context_settings=CONTEXT)
+@command
+def show(session: Session, name: Run, quarantine: QuarantineOption = None) -> None:
+    """Shows a run's changes, file by file.
+
+    Examples:
+      seglog quarantine show 20261121T015349Z-7f3a --quarantine /var/lib/kafka/.seglog-quarantine
+    """
+    from seglog.diagnosis.quarantine import saved_bytes
+    from seglog_cli.views.repair import show_run
+
+    found = named_run(session, name, quarantine)
+    show_run(session.console, found, saved_bytes(session.fs, found.folder))
+
+
+@app.command("restore", context_settings=CONTEXT)
+@command
+def restore(
+    session: Session,
+    name: Run,
+    target: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Where to put the old files.", show_default=False)
+    ],
+    quarantine: QuarantineOption = None,
+) -> None:
+    """Copies the old files of a run to another place; the log stays as it is (`seglog undo` takes a run back).
+
+    A file that was cut is put together again when the log still has its front as the run left it.
+
+    Examples:
+      seglog quarantine restore 20261121T015349Z-7f3a -o /tmp/before
+    """
+    from seglog.diagnosis.restore import restore_run
+
+    found = named_run(session, name, quarantine)
+    for path in restore_run(session.fs, found, target):
+        session.console.line(str(path))
+
+
+@app.command("purge", context_settings=CONTEXT)
+@command
+def purge(
+    session: Session,
+    name: Run,
+    yes: Annotated[bool, flag("--yes", "Do not ask.")] = False,
+    quarantine: QuarantineOption = None,
+) -> None:
+    """Removes a run for good: it cannot be undone any more, and what it took out is gone.
+
+    Examples:
+      seglog quarantine purge 20261121T015349Z-7f3a --yes
+    """
+    from seglog.diagnosis.quarantine import purge_run
+    from seglog_cli.failures import UsageError
+    from seglog_cli.progress import bytes_text
+
+    found = named_run(session, name, quarantine)
+    if not yes:
+        raise UsageError(f"{found.folder} would be removed for good: say so with --yes")
+    freed = purge_run(session.fs, found)
+    forget_run(found.folder)
+    session.console.message(f"{found.name} is gone; {bytes_text(freed)} freed")

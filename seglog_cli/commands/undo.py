@@ -1,0 +1,46 @@
+"""`seglog undo`: a repair, taken back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from seglog_cli.options import command
+from seglog_cli.quarantines import QuarantineOption, named_run
+from seglog_cli.session import Session
+
+
+@command
+def run(
+    session: Session,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="A run, as the repair named it, or its folder.", show_default=False),
+    ],
+    quarantine: QuarantineOption = None,
+) -> None:
+    """Takes a repair back: every file as it was, bit for bit, with its times, mode and owner.
+
+    Refused when a file that the repair changed has changed since, as then something would be lost. The run is
+    looked for in the quarantine of the current directory, if that is (in) a log directory, and where
+    --quarantine says.
+
+    Examples:
+      seglog undo 20261121T015349Z-7f3a --quarantine /var/lib/kafka/.seglog-quarantine
+      seglog undo /var/lib/kafka/.seglog-quarantine/20261121T015349Z-7f3a
+    """
+    from seglog.diagnosis.apply import settle_pending, undo_run
+    from seglog.diagnosis.journal import RunState, read_journal
+    from seglog.storage.lock import DirectoryLock
+
+    found = named_run(session, name, quarantine)
+    with DirectoryLock(found.log_directory):
+        settle_pending(session.fs, found.log_directory)
+        found = read_journal(session.fs, found.folder)
+        if found.state is not RunState.UNDONE:
+            undo_run(session.fs, found)
+    if session.as_json:
+        session.console.json({"type": "undone", "run": found.name, "files": len(found.changes)})
+    else:
+        session.console.line(f"{found.name} is undone: {len(found.changes)} files are as they were")

@@ -1,0 +1,160 @@
+"""Repair plans, what became of them, and the runs in a quarantine, for people and as JSON lines."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from seglog_cli.console import Console
+from seglog_cli.progress import bytes_text
+
+if TYPE_CHECKING:
+    from seglog.diagnosis.examine import Examination
+    from seglog.diagnosis.journal import RunRecord
+    from seglog.diagnosis.repair import RepairOutcome
+    from seglog.diagnosis.repair_plan import RepairPlan
+    from seglog.diagnosis.salvage import SalvageReport
+    from seglog_cli.exit_codes import ExitCode
+
+_MISSING_SHOWN = 20
+
+
+def show_plan(console: Console, plan: RepairPlan) -> None:
+    """The steps of a plan; what it leaves and what it costs."""
+    rows = list(plan.rows())
+    for row in rows:
+        if console.as_json:
+            console.json(row)
+        else:
+            console.line(f"{console.styled(row['action'], 'strong')} {_subject(row)}: {_details(row)}")
+    for sentence in plan.unrepaired:
+        console.warning(f"stays: {sentence}")
+    if not rows:
+        console.message("nothing to repair")
+    elif not console.as_json:
+        lost = sum(partition.removed_bytes for partition in plan.partitions)
+        console.line(
+            f"{len(rows)} steps; {bytes_text(lost)} of damage would go to the quarantine, and"
+            f" {bytes_text(plan.bytes_needed)} of disk space is needed"
+        )
+
+
+def show_outcome(
+    console: Console, outcome: RepairOutcome, before: Examination, after: Examination, code: ExitCode
+) -> None:
+    """What a repair did, and what is still wrong."""
+    run = None if outcome.run is None or outcome.rolled_back else outcome.run.name
+    if run is not None:
+        for row in outcome.plan.rows():
+            console.json(row) if console.as_json else console.line(_done(console, row))
+    if outcome.rolled_back:
+        console.warning(f"the repair failed and was taken back: {outcome.rolled_back}")
+    for sentence in outcome.unrepaired:
+        console.warning(f"stays: {sentence}")
+    if console.as_json:
+        counts = dataclasses.asdict(before.summary)
+        remaining = after.summary.errors + after.summary.warnings
+        console.json({"type": "summary", "exit_code": int(code), "run": run, **counts, "remaining": remaining})
+    elif run is not None:
+        left = after.summary.errors + after.summary.warnings
+        rest = "everything is repaired" if not left else f"{left} findings remain"
+        console.line(f"{console.styled(rest, 'warning' if left else 'good')}; seglog undo {run} takes it back")
+    elif not before.damaged:
+        console.line(console.styled("nothing wrong", "good"))
+
+
+def show_runs(console: Console, runs: list[tuple[RunRecord, int]]) -> None:
+    """The runs in a quarantine, oldest first, with the bytes that they hold."""
+    for run, size in runs:
+        if console.as_json:
+            console.json({"type": "run", **_run_fields(run), "bytes": size})
+            continue
+        partitions = ", ".join(run.start.get("partitions", ())) or "-"
+        count = f"{len(run.changes)} files"
+        console.line(f"{run.name}  {run.state.value}  {count}  {bytes_text(size)}  {run.log_directory}  {partitions}")
+    if not runs and not console.as_json:
+        console.message("no runs")
+
+
+def show_run(console: Console, run: RunRecord, size: int) -> None:
+    """One run and its changes."""
+    if console.as_json:
+        console.json({"type": "run", **_run_fields(run), "bytes": size})
+        for change in run.changes:
+            console.json({"type": "change", **dataclasses.asdict(change)})
+        return
+    started = datetime.fromtimestamp(run.start["started_ms"] / 1000, UTC).isoformat(timespec="seconds")
+    console.line(f"{run.name}: {run.start['command']} of {run.log_directory}, {started}, {run.state.value}")
+    console.line(f"folder {run.folder}, {bytes_text(size)}")
+    for change in run.changes:
+        sizes = " → ".join("none" if facts is None else str(facts.size) for facts in (change.before, change.after))
+        origin = f" from {change.source}" if change.source else ""
+        console.line(f"{change.kind} {change.path}{origin}: {sizes} bytes; {change.reason}")
+
+
+def show_salvage(console: Console, report: SalvageReport) -> None:
+    """What was found where, and what nobody has."""
+    for source in report.sources:
+        fields: dict[str, Any] = {**dataclasses.asdict(source), "path": str(source.path)}
+        if console.as_json:
+            console.json({"type": "source", **fields})
+        elif source.found:
+            used = f"{source.used} of {source.found} batches used"
+            console.line(f"{source.path.name}: {used}, {bytes_text(source.used_bytes)}")
+        else:
+            console.line(f"{source.path.name}: nothing good")
+    if console.as_json:
+        for first, last in report.missing:
+            console.json({"type": "missing", "first_offset": first, "last_offset": last})
+        fields = {name: getattr(report, name) for name in ("batches", "bytes", "log_start_offset", "log_end_offset")}
+        console.json({"type": "summary", "exit_code": 0, **fields, "missing_offsets": report.missing_offsets})
+        return
+    for first, last in report.missing[:_MISSING_SHOWN]:
+        console.line(f"missing: offsets {first} to {last}")
+    if len(report.missing) > _MISSING_SHOWN:
+        console.line(f"missing: {len(report.missing) - _MISSING_SHOWN} more ranges (--json lists all)")
+    console.line(
+        f"{report.batches} batches, {bytes_text(report.bytes)}, offsets {report.log_start_offset} to"
+        f" {report.log_end_offset} in {report.target}; {report.missing_offsets} offsets are missing"
+    )
+
+
+def _subject(row: dict[str, Any]) -> str:
+    return f"{row['partition']}/{row['file']}" if row["partition"] else row["file"]
+
+
+def _details(row: dict[str, Any]) -> str:
+    parts = [row["reason"]]
+    if "position" in row:
+        parts.append(f"position {row['position']}, {row['length']} bytes")
+        if row["first_offset"] is not None:
+            last = row["last_offset"]
+            same = last is None or last == row["first_offset"]
+            parts.append(f"offset {row['first_offset']}" if same else f"offsets {row['first_offset']} to {last}")
+    if "before" in row:
+        parts.append(f"{row['before']} becomes {row['after']}")
+    if row.get("source"):
+        parts.append(f"from {row['source']}")
+    return ", ".join(parts)
+
+
+_PAST = {
+    "cut": "cut",
+    "excise": "excised",
+    "reorder": "reordered",
+    "rebuild": "rebuilt",
+    "remove": "removed",
+    "move": "renamed",
+    "set": "set",
+    "derive": "derived",
+}
+
+
+def _done(console: Console, row: dict[str, Any]) -> str:
+    return f"{console.styled(_PAST[row['action']], 'strong')} {_subject(row)}: {_details(row)}"
+
+
+def _run_fields(run: RunRecord) -> dict[str, Any]:
+    known = {name: run.start.get(name) for name in ("command", "log_directory", "started_ms", "policy", "partitions")}
+    return {"run": run.name, "state": run.state.value, **known, "files": len(run.changes), "folder": str(run.folder)}
