@@ -28,6 +28,9 @@ COMMANDS = (
     "truncate",
     "recover",
     "reindex",
+    "salvage",
+    "undo",
+    "quarantine",
     "dump-log",
     "config",
 )
