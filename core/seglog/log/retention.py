@@ -7,9 +7,9 @@ segment that does not qualify (specification 11.2):
 2. size: without the segment the log still holds `retention.bytes`.
 3. time: the segment's largest timestamp (its modification time where it has none) is older than `retention.ms`.
 
-Rules 2 and 3 need `delete` in the cleanup policy. Nothing above the high watermark goes, nor an empty last segment. When
-all segments go, the log is rolled first, so that its end stays. Applying renames to `.deleted` and moves the log start;
-the files themselves are removed `file.delete.delay.ms` later, by `remove_deleted`.
+Rules 2 and 3 need `delete` in the cleanup policy. Nothing above the high watermark goes, nor an empty last segment.
+When all segments go, the log is rolled first, so that its end stays. Applying renames to `.deleted` and moves the log
+start; the files themselves are removed `file.delete.delay.ms` later, by `remove_deleted`.
 
 `plan_freeing` is what Kafka does not have: whole oldest closed segments of several logs, oldest records first, until a
 wanted number of bytes is free.
@@ -45,8 +45,8 @@ class SegmentVerdict:
     """What becomes of one segment, and why. Sizes in bytes (of the `.log`), times in epoch milliseconds.
 
     `next_offset` is the next segment's base, or the log end. `largest_timestamp` is the modification time when
-    `from_modified`. Of a kept segment `deletable_ms` says when the time rule lets it go, None if never; `in_future` that
-    its largest timestamp, that of the record at about `blocking_offset`, is later than now and holds everything behind it.
+    `from_modified`. Of a kept segment `deletable_ms` says when time lets it go, None if never. `in_future`: its
+    largest timestamp, that of the batch that ends at `blocking_offset`, is later than now and holds what is behind it.
     """
 
     base_offset: int

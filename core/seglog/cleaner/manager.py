@@ -1,0 +1,265 @@
+"""Which log to clean next, and what became of those that were (Kafka: LogCleanerManager, LogToClean).
+
+1. Of every log that is neither being cleaned nor uncleanable, work out the dirty section's share (`log_to_clean`).
+2. A log qualifies when that share is above `min.cleanable.dirty.ratio`, or when a dirty record is older than
+   `max.compaction.lag.ms`; the one with the largest share is the filthiest. Asked anew each time.
+3. After the round, its end becomes the checkpoint. A log whose round failed is *uncleanable*, with the reason, until
+   one of its files changes (Kafka: until the broker is started again).
+
+Checkpoints outside the log are set back to the log start. Damaged ones are refused before anything is opened
+(`check_checkpoints`): cleaning would have to overwrite what they say of other partitions.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seglog.cleaner.cleanable import cleanable_offsets, round_down
+from seglog.clock import Clock
+from seglog.config import LONG_MAX
+from seglog.errors import CorruptCheckpointError, RefusedError
+from seglog.format.checkpoint import parse_offset_checkpoint
+from seglog.log.listing import OFFSET_CHECKPOINTS
+from seglog.log.log import Log
+from seglog.model import TopicPartition
+from seglog.storage.filesystem import FileSystem
+
+Fingerprint = tuple[tuple[str, int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogToClean:
+    """How dirty a log is. Offsets as in a round; sizes in bytes of `.log` files.
+
+    A segment that is clean in part counts in `clean_bytes` and in `cleanable_bytes`, as in Kafka. `delay_ms` is by how
+    much max.compaction.lag.ms is exceeded, 0 if it is not. `limit_reason` says why the dirty section ends there.
+    """
+
+    topic_partition: TopicPartition
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    min_cleanable_ratio: float
+    delay_ms: int
+    checkpoint_reset: bool
+    limit_reason: str
+
+    @property
+    def total_bytes(self) -> int:
+        return self.clean_bytes + self.cleanable_bytes
+
+    @property
+    def cleanable_ratio(self) -> float:
+        """Share of what is to be cleaned; 0 of an empty log (Kafka does not ask)."""
+        return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
+
+    @property
+    def eligible(self) -> bool:
+        """Whether a broker's cleaner would take it."""
+        overdue = self.delay_ms > 0 and self.cleanable_bytes > 0
+        return overdue or self.cleanable_ratio > self.min_cleanable_ratio
+
+    @property
+    def why(self) -> str:
+        """Why it is, or is not, taken; one clause."""
+        ratio = f"{100 * self.cleanable_ratio:.1f}% of its bytes are dirty"
+        if not self.total_bytes:
+            return "it holds nothing outside the active segment"
+        if not self.cleanable_bytes:
+            return f"nothing is cleanable: {self.limit_reason}"
+        if self.cleanable_ratio > self.min_cleanable_ratio:
+            return f"{ratio}, more than min.cleanable.dirty.ratio {self.min_cleanable_ratio:g}"
+        if self.eligible:
+            return f"a record is {self.delay_ms} ms over max.compaction.lag.ms"
+        return f"{ratio}, not more than min.cleanable.dirty.ratio {self.min_cleanable_ratio:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Uncleanable:
+    """A partition whose round failed. `fingerprint` is that of its files then; None asks for another try each time."""
+
+    topic_partition: TopicPartition
+    reason: str
+    since_ms: int
+    fingerprint: Fingerprint | None
+    bytes: int
+
+
+def log_to_clean(log: Log, checkpoint: int | None, now_ms: int) -> LogToClean:
+    """How dirty `log` is at `now_ms`; reads no more than indexes and the first batches of dirty segments."""
+    segments, config = log.segments, log.config
+    found = cleanable_offsets(
+        segments,
+        checkpoint=checkpoint,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        last_stable_offset=log.last_stable_offset,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        now_ms=now_ms,
+    )
+    first, end = found.first_dirty_offset, round_down(segments, found.first_uncleanable_offset)
+    return LogToClean(
+        topic_partition=log.topic_partition,
+        first_dirty_offset=first,
+        first_uncleanable_offset=end,
+        clean_bytes=sum(segment.size for segment in segments if segment.base_offset < first),
+        cleanable_bytes=sum(segment.size for segment in segments.between(min(first, end), end)),
+        min_cleanable_ratio=config.min_cleanable_dirty_ratio,
+        delay_ms=_delay_ms(log, first, now_ms),
+        checkpoint_reset=found.checkpoint_reset,
+        limit_reason=found.reason,
+    )
+
+
+def _delay_ms(log: Log, first_dirty_offset: int, now_ms: int) -> int:
+    """By how much the oldest dirty record is older than max.compaction.lag.ms (by its segment's first batch)."""
+    lag = log.config.max_compaction_lag_ms
+    if lag >= LONG_MAX:
+        return 0
+    inactive = (s for s in log.segments.from_floor(first_dirty_offset) if s is not log.segments.active)
+    stamps = [stamp for stamp in (segment.first_batch_timestamp() for segment in inactive) if stamp > 0]
+    return max(0, now_ms - lag - min(stamps)) if stamps else 0
+
+
+def fingerprint_of(fs: FileSystem, directory: Path) -> Fingerprint:
+    """Names, sizes, times and inodes of the files that a round reads: equal as long as none was changed.
+
+    Indexes and snapshots are left out: opening and closing a log may renew them.
+    """
+    found = []
+    for name in fs.list(directory):
+        status = fs.status(directory / name) if name.endswith((".log", ".txnindex")) else None
+        if status is not None:
+            found.append((name, status.size, status.modified_ns, status.inode))
+    return tuple(found)
+
+
+def check_checkpoints(fs: FileSystem, log_directory: Path) -> None:
+    """CorruptCheckpointError when an offset checkpoint is damaged or names a partition twice; else nothing happens.
+
+    A broker's cleaner thread dies of the latter, and takes some of the former as an empty file.
+    """
+    for name in OFFSET_CHECKPOINTS:
+        path = log_directory / name
+        if fs.status(path) is None:
+            continue
+        data = fs.read_bytes(path)
+        parse_offset_checkpoint(data, path)
+        seen: dict[tuple[str, int], int] = {}
+        for number, line in enumerate(data.decode("utf-8", "replace").splitlines()[2:], start=3):
+            topic, partition, _ = line.split()
+            first = seen.setdefault((topic, int(partition)), number)
+            if first != number:
+                what = f"{topic}-{partition} stands here a second time (first in line {first})"
+                raise CorruptCheckpointError(path, f"line {number}: {what}; `seglog verify --repair` settles it")
+
+
+class CleanerManager:
+    """Hands out the logs of one directory to cleaner threads, the filthiest first.
+
+    `logs` are the compacted ones, open; `checkpoints` gives first dirty offsets and is asked anew each time;
+    `write_checkpoint` makes one durable. `uncleanable` lives longer than the manager, so that reasons are kept.
+    """
+
+    def __init__(
+        self,
+        logs: Sequence[Log],
+        checkpoints: Callable[[], Mapping[TopicPartition, int]],
+        write_checkpoint: Callable[[TopicPartition, int], None],
+        clock: Clock,
+        uncleanable: dict[TopicPartition, Uncleanable],
+    ) -> None:
+        self._logs = {log.topic_partition: log for log in logs}
+        self._checkpoints, self._write_checkpoint, self._clock = checkpoints, write_checkpoint, clock
+        self.uncleanable = uncleanable
+        self._in_progress: set[TopicPartition] = set()
+        self._tried: set[TopicPartition] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def topic_partitions(self) -> tuple[TopicPartition, ...]:
+        """The logs that are handed out."""
+        return tuple(self._logs)
+
+    def candidates(self) -> list[LogToClean]:
+        """Every log that nobody works on and that is not uncleanable, the filthiest first; eligible or not."""
+        now_ms, checkpoints = self._clock.now_ms(), self._checkpoints()
+        free = [
+            log for key, log in self._logs.items() if key not in self._in_progress and not self._is_uncleanable(log)
+        ]
+        found = [log_to_clean(log, checkpoints.get(log.topic_partition), now_ms) for log in free]
+        return sorted(found, key=lambda log: (-log.cleanable_ratio, log.topic_partition))
+
+    def take_filthiest(self) -> tuple[Log, LogToClean] | None:
+        """The filthiest eligible log, in progress from now on; None when there is none.
+
+        A log is handed out once in a manager's life unless its round moved on: what cannot get cleaner is not tried in
+        a circle.
+        """
+        with self._lock:
+            for found in self.candidates():
+                key = found.topic_partition
+                if found.eligible and key not in self._tried:
+                    if found.checkpoint_reset:
+                        self._write_checkpoint(key, found.first_dirty_offset)
+                    self._in_progress.add(key)
+                    return self._logs[key], found
+            return None
+
+    def take(self, topic_partition: TopicPartition) -> Log | None:
+        """A log for retention, in progress from now on; None while it is being cleaned or is uncleanable."""
+        with self._lock:
+            log = self._logs[topic_partition]
+            if topic_partition in self._in_progress or self._is_uncleanable(log):
+                return None
+            self._in_progress.add(topic_partition)
+            return log
+
+    def done(self, cleaned: LogToClean, end_offset: int) -> None:
+        """The round ended at `end_offset`, which becomes the checkpoint."""
+        with self._lock:
+            key = cleaned.topic_partition
+            self._write_checkpoint(key, end_offset)
+            self._in_progress.discard(key)
+            if end_offset <= cleaned.first_dirty_offset:
+                self._tried.add(key)
+
+    def release(self, topic_partition: TopicPartition) -> None:
+        """The work on a log ended without a result (retention, or a stop)."""
+        with self._lock:
+            self._in_progress.discard(topic_partition)
+
+    def failed(self, topic_partition: TopicPartition, error: Exception) -> Uncleanable:
+        """The work failed: no more of it for this log until its files change.
+
+        For want of room (RefusedError) it is tried again by the next manager.
+        """
+        with self._lock:
+            log = self._logs[topic_partition]
+            again = isinstance(error, RefusedError)
+            found = Uncleanable(
+                topic_partition,
+                str(error),
+                self._clock.now_ms(),
+                None if again else fingerprint_of(log.fs, log.directory),
+                log.segments.size,
+            )
+            self.uncleanable[topic_partition] = found
+            self._tried.add(topic_partition)
+            self._in_progress.discard(topic_partition)
+            return found
+
+    def _is_uncleanable(self, log: Log) -> bool:
+        found = self.uncleanable.get(log.topic_partition)
+        if found is None:
+            return False
+        if log.topic_partition in self._tried:
+            return True
+        if found.fingerprint is not None and found.fingerprint == fingerprint_of(log.fs, log.directory):
+            return True
+        del self.uncleanable[log.topic_partition]
+        return False
