@@ -1,0 +1,119 @@
+"""`seglog diff`: copies of a partition compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError
+from seglog_cli.options import command, offset_option, one_of, size_option
+from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from seglog.diagnosis.diff import Difference
+    from seglog.log.listing import PartitionListing
+
+LEVELS = ("bytes", "batches", "view")
+MOST_ROWS = 10_000
+MEMORY_BYTES = 256 << 20
+
+
+@command
+def run(
+    session: Session,
+    copies: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="COPY", help="Copies of a partition, or log directories that hold them.", show_default=False
+        ),
+    ],
+    level: Annotated[str, typer.Option("--level", metavar="bytes|batches|view", help="What to compare.")] = "batches",
+    to_offset: Annotated[int | None, offset_option("--to-offset", "Of the view: up to this offset, without it.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many keys.")] = MOST_ROWS,
+    memory: Annotated[
+        int | None, size_option("--memory", "Memory for the view's tables (default: 256MiB); less takes more passes.")
+    ] = None,
+) -> int:
+    """Compares two or more copies of a partition: replicas, a backup, before and after.
+
+    bytes compares the .log files; batches what lies at each offset, wherever segments were rolled; view the
+    latest value of each key that a reader of committed records sees, which compaction must not change. Where
+    checksums tell which copy is right, it says so. Of log directories, partitions of the same name are
+    compared. The exit code is 1 when there is a difference.
+
+    Examples:
+      seglog diff broker1/orders-0 broker2/orders-0
+      seglog diff --level view before/customers-0 after/customers-0
+      seglog diff --json --level bytes /var/lib/kafka/data /backup/kafka
+    """
+    from seglog_cli.views.difference import show_difference, show_diff_summary
+
+    if len(copies) < 2:
+        raise UsageError("diff: it takes two copies at least")
+    one_of("--level", level, LEVELS)
+    found = 0
+    partitions = _partitions(session, copies)
+    for name, listings in partitions:
+        paths = [str(listing.directory) for listing in listings]
+        for difference in _differences(session, listings, level, to_offset, limit, memory or MEMORY_BYTES):
+            found += 1
+            show_difference(session.console, difference, name, paths)
+    code = ExitCode.FOUND if found else ExitCode.DONE
+    show_diff_summary(session.console, len(partitions), found, int(code))
+    return code
+
+
+def _differences(
+    session: Session,
+    listings: Sequence[PartitionListing],
+    level: str,
+    to_offset: int | None,
+    limit: int,
+    memory_bytes: int,
+) -> Iterator[Difference]:
+    from seglog.diagnosis.diff import Difference, diff_batches, diff_bytes
+    from seglog.diagnosis.diff_view import ViewOptions, diff_view
+
+    has = tuple(session.fs.status(listing.directory) is not None for listing in listings)
+    if not all(has):
+        yield Difference(level, "missing", has, "not every copy has the partition")
+    elif level == "bytes":
+        yield from diff_bytes(session.fs, listings)
+    elif level == "batches":
+        yield from diff_batches(session.fs, listings)
+    else:
+        yield from diff_view(
+            session.fs, listings, ViewOptions(memory_bytes, to_offset, limit), session.clock.now_ms()
+        )
+
+
+def _partitions(session: Session, copies: Sequence[Path]) -> list[tuple[str, list[PartitionListing]]]:
+    """The copies of each partition; a copy that lacks one has an empty listing for it."""
+    from seglog.errors import UnsupportedError
+    from seglog.log.listing import PartitionListing, TargetKind, list_log_directory, list_partition, resolve_paths
+
+    targets = resolve_paths(session.fs, copies)
+    kinds = {target.kind for target in targets}
+    if kinds == {TargetKind.PARTITION}:
+        listings = [list_partition(session.fs, target.path) for target in targets]
+        found = [(listings[0].directory.resolve().name, listings)]
+    elif kinds == {TargetKind.LOG_DIRECTORY}:
+        every = [{p.path.name: p.path for p in list_log_directory(session.fs, t.path).live} for t in targets]
+        found = []
+        for name in sorted({name for one in every for name in one}):
+            paths = [one.get(name, target.path / name) for one, target in zip(every, targets, strict=True)]
+            lists = [
+                list_partition(session.fs, path) if name in one else PartitionListing(path, None, "kafka")
+                for one, path in zip(every, paths, strict=True)
+            ]
+            found.append((name, lists))
+    else:
+        raise UsageError("diff: it takes partition directories, or log directories, not both and no files")
+    if any(listing.format == "0.7" for _, listings in found for listing in listings):
+        raise UnsupportedError("logs of Kafka 0.7 cannot be compared: their messages have no offsets of their own")
+    return found

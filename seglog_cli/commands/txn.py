@@ -1,0 +1,82 @@
+"""`seglog txn`: the transactions of a partition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.options import Partition, command, duration_option, one_of
+from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from seglog.diagnosis.transactions import Transaction
+    from seglog.log.listing import PartitionListing
+
+ACTIONS = ("list", "open", "stat", "abort-cmd")
+
+
+@command
+def run(
+    session: Session,
+    partition: Partition,
+    action: Annotated[
+        str, typer.Argument(metavar="[list|open|stat|abort-cmd]", help="What to show.", show_default=False)
+    ] = "list",
+    max_timeout: Annotated[
+        int | None,
+        duration_option("--max-timeout", "transaction.max.timeout.ms of the brokers (default: 15m)."),
+    ] = None,
+    bootstrap_server: Annotated[
+        str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="For the commands that abort-cmd prints.")
+    ] = "localhost:9092",
+) -> int:
+    """Shows the transactions in a log: where they began and ended, how long they took, which are open or hang.
+
+    list shows all, in the order in which they ended, open ones last; open those that have no end; stat counts and
+    adds up; abort-cmd prints the kafka-transactions.sh command that ends each hanging one. A transaction hangs when
+    the __transaction_state partitions beside the log say that nobody works on it, or, where they say nothing, when it
+    is older than --max-timeout. While it is open, readers of committed data and the cleaner wait for it. One that only
+    a producer snapshot knows, and of which the log has no record, hangs as well: deleting that snapshot
+    ends it. For open and abort-cmd the exit code is 1 when a transaction hangs.
+
+    Examples:
+      seglog txn payments-0
+      seglog txn payments-0 open --json
+      seglog txn payments-0 abort-cmd --bootstrap-server broker:9092
+    """
+    from seglog.diagnosis.transactions import TransactionState
+    from seglog.log.listing import list_partition
+    from seglog_cli.views.transactions import Statistics, show_abort, show_statistics, show_transaction
+
+    one_of("txn", action, ACTIONS)
+    listing = list_partition(session.fs, partition)
+    statistics, hanging = Statistics(listing.directory.resolve().name), 0
+    for one in _transactions(session, listing, max_timeout):
+        is_open = one.state is TransactionState.OPEN
+        hanging += one.hanging is True
+        statistics.add(one)
+        if action == "list" or (action == "open" and is_open):
+            show_transaction(session.console, one, statistics.partition)
+        elif action == "abort-cmd" and is_open and one.hanging is not False:
+            show_abort(session.console, one, listing, bootstrap_server)
+    if action == "stat":
+        show_statistics(session.console, statistics)
+    return ExitCode.FOUND if hanging and action in ("open", "abort-cmd") else ExitCode.DONE
+
+
+def _transactions(session: Session, listing: PartitionListing, max_timeout_ms: int | None) -> Iterator[Transaction]:
+    from seglog.diagnosis.transactions import DEFAULT_MAX_TIMEOUT_MS, read_coordinators, transactions
+
+    beside: Path = listing.directory.resolve().parent
+    return transactions(
+        session.fs,
+        listing,
+        session.clock.now_ms(),
+        max_timeout_ms=DEFAULT_MAX_TIMEOUT_MS if max_timeout_ms is None else max_timeout_ms,
+        coordinators=read_coordinators(session.fs, beside),
+    )

@@ -1,0 +1,59 @@
+"""Differences for people: where, in which copies, and which one is right."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from seglog_cli.console import Console
+
+if TYPE_CHECKING:
+    from seglog.diagnosis.diff import Difference
+
+
+def show_difference(console: Console, found: Difference, partition: str, copies: Sequence[str]) -> None:
+    """One line: JSON, or text."""
+    if console.as_json:
+        row = found.as_dict(partition, copies)
+        if found.key is not None:
+            row.update(key_fields(found.key))
+        console.json(row)
+        return
+    kind = console.styled(found.kind, "warning")
+    what = partition if not found.file else f"{partition}/{found.file}"
+    where = _offsets(found) if found.level != "bytes" else ""
+    key = "" if found.key is None else f" key {found.key.decode('utf-8', 'backslashreplace')!r}"
+    missing = [name for name, has in zip(copies, found.has, strict=True) if not has]
+    lacks = f"; not in {', '.join(missing)}" if missing and len(missing) < len(copies) else ""
+    right = "" if not found.right else f"; right: {', '.join(copies[i] for i in found.right)}"
+    console.line(f"{kind} {what}{key}{where}: {found.message}{lacks}{right}")
+
+
+def key_fields(key: bytes) -> dict[str, str]:
+    """`key` when it is text, else `key_b64`."""
+    try:
+        return {"key": key.decode()}
+    except UnicodeDecodeError:
+        return {"key_b64": base64.b64encode(key).decode()}
+
+
+def show_diff_summary(console: Console, partitions: int, found: int, exit_code: int) -> None:
+    """How much was compared and found."""
+    if console.as_json:
+        console.json({"type": "summary", "exit_code": exit_code, "partitions": partitions, "differences": found})
+        return
+    verdict = console.styled(f"{found} differences" if found else "no difference", "warning" if found else "good")
+    console.line(f"{partitions} partition{'s' if partitions != 1 else ''} compared: {verdict}")
+
+
+def _offsets(found: Difference) -> str:
+    if found.offsets:
+        each = ", ".join("none" if offset is None else str(offset) for offset in found.offsets)
+        return f" offsets {each}"
+    if found.first_offset is None:
+        return ""
+    if found.last_offset is None:
+        return f" from offset {found.first_offset}"
+    batches = "" if found.count == 1 else f" ({found.count} batches)"
+    return f" offsets {found.first_offset} to {found.last_offset}{batches}"
