@@ -15,9 +15,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
+WARM_UPS = 3  # the JVM compiles what it ran often
+
+
 def best(runs: int, work: Callable[[], int]) -> tuple[float, int]:
-    """(seconds of the fastest of `runs` runs after one to warm up, what `work` returned)."""
-    rows, times = work(), []
+    """(seconds of the fastest of `runs` runs after those to warm up, what `work` returned)."""
+    for _ in range(WARM_UPS):
+        rows = work()
+    times = []
     for _ in range(runs):
         begun = time.perf_counter()
         rows = work()
