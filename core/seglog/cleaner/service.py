@@ -37,9 +37,9 @@ from seglog.log.directory import LogDirectory
 from seglog.log.listing import list_log_directory
 from seglog.log.log import Log
 from seglog.log.opening import open_undamaged
+from seglog.log.retaining import TopicConfigs, stated_retention
 from seglog.log.retention import RetentionPlan, apply_retention, plan_retention, remove_deleted
 from seglog.model import TopicPartition
-from seglog.settings import ResolvedConfig
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.throttle import Throttle
 
@@ -47,12 +47,6 @@ _logger = logging.getLogger(__name__)
 
 _SLICE_SECONDS = 0.2
 _UNLIMITED = 1e300  # log.cleaner.io.max.bytes.per.second is the largest double unless set
-
-
-class TopicConfigs(Protocol):
-    """Configuration by topic (`seglog.log.topic_settings.DirectorySettings`)."""
-
-    def resolve(self, topic: str | None) -> ResolvedConfig: ...
 
 
 class Listener(Protocol):
@@ -186,7 +180,7 @@ class CleanerService:
             self.log_directory,
             fs=self._fs,
             clock=self.clock,
-            config_of=lambda topic: topics.resolve(topic).log,
+            config_of=lambda topic: stated_retention(topics.resolve(topic)),
             writable=writable,
         )
 

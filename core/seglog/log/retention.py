@@ -18,7 +18,7 @@ wanted number of bytes is free.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -109,13 +109,19 @@ def plan_retention(log: Log, now_ms: int, high_watermark: int | None = None) -> 
     return judge.plan(gone)
 
 
-def plan_freeing(logs: Iterable[Log], wanted_bytes: int, now_ms: int) -> list[RetentionPlan]:
+def plan_freeing(
+    logs: Iterable[Log],
+    wanted_bytes: int,
+    now_ms: int,
+    high_watermarks: Mapping[TopicPartition, int] | None = None,
+) -> list[RetentionPlan]:
     """Which oldest closed segments may go so that at least `wanted_bytes` become free; of all logs the oldest first.
 
     Logs without `delete` in their policy lose nothing. The plans free less when there is no more: compare
-    `removed_bytes`. Index files are not counted.
+    `removed_bytes`. Index files are not counted. `high_watermarks` are a broker's, perhaps below the logs'.
     """
-    judges = [_Judge(log, now_ms, log.high_watermark) for log in logs]
+    known = {} if high_watermarks is None else high_watermarks
+    judges = [_Judge(log, now_ms, known.get(log.topic_partition, log.high_watermark)) for log in logs]
     counts = [0] * len(judges)
     queue: list[tuple[int, int]] = []
     for number, judge in enumerate(judges):

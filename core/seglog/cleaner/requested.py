@@ -1,0 +1,207 @@
+"""Cleaning on request: named partitions whatever their ratio, of a log directory what is eligible (`seglog clean`).
+
+1. Before anything is opened for writing: every checkpoint is read (`manager.check_checkpoints`), and the policy of
+   every partition that was named must be known to be compact. Cleaning by mistake deletes records for good.
+2. A log whose recovery would cut off damage is refused (`log.opening`).
+3. A named partition gets one round. In a log directory, rounds go on, the filthiest log first, until none is eligible.
+4. The end of each round becomes the partition's checkpoint.
+
+A dry run opens for reading, which changes nothing, and works out the very same rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seglog.cleaner.cleaner import clean_log, plan_round
+from seglog.cleaner.manager import CleanerManager, check_checkpoints
+from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.plan import CleaningResult
+from seglog.clock import Clock
+from seglog.config import COMPACT
+from seglog.errors import NotALogError, RefusedError, SeglogError, UnsupportedError
+from seglog.format.filenames import parse_partition_directory
+from seglog.log.directory import LogDirectory
+from seglog.log.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
+from seglog.log.log import Log
+from seglog.log.opening import open_undamaged
+from seglog.log.retaining import TopicConfigs
+from seglog.settings import POLICY, ResolvedConfig
+from seglog.storage.filesystem import FileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """A round done, or in a dry run worked out. `active_bytes` lie in the active segment, which was left alone."""
+
+    log_directory: Path
+    result: CleaningResult
+    active_bytes: int = 0
+
+    @property
+    def changes(self) -> bool:
+        """Whether the round changes segments or the checkpoint."""
+        after = tuple((segment.base_offset, segment.size) for segment in self.result.segments_after)
+        return self.result.end_offset > self.result.first_dirty_offset or after != self.result.segments_before
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A partition of a log directory that was left alone."""
+
+    directory: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningFailure:
+    """A partition that could not be cleaned; it is as it was."""
+
+    directory: Path
+    error: SeglogError
+
+
+Outcome = Cleaned | Skipped | CleaningFailure
+
+
+def clean(
+    fs: FileSystem,
+    targets: Sequence[Target],
+    topics_of: Callable[[Path], TopicConfigs],
+    clock: Clock,
+    options: CleanerOptions,
+    *,
+    dry_run: bool = False,
+) -> Iterator[Outcome]:
+    """Cleans what `targets` name: partition directories and log directories, each partition once.
+
+    Raises, before anything is changed: RefusedError for a named partition that is not known to be compacted,
+    CorruptCheckpointError, LockedError, NotALogError.
+    """
+    work = _by_directory(targets)
+    topics = {log_directory: topics_of(log_directory) for log_directory, _, _ in work}
+    for log_directory, named, _ in work:
+        check_checkpoints(fs, log_directory)
+        for path in named:
+            _require_cleanable(fs, path, topics[log_directory])
+    for log_directory, named, whole in work:
+        known = topics[log_directory]
+        with LogDirectory.open(
+            log_directory,
+            fs=fs,
+            clock=clock,
+            config_of=lambda topic, known=known: known.resolve(topic).log,  # type: ignore[misc]
+            writable=not dry_run,
+        ) as directory:
+            yield from (_clean_named(directory, path, clock, options, dry_run) for path in named)
+            if whole:
+                yield from _clean_eligible(directory, set(named), known, clock, options, dry_run)
+
+
+def _by_directory(targets: Sequence[Target]) -> list[tuple[Path, list[Path], bool]]:
+    """(log directory, partitions named in it, whether it was named itself)."""
+    found: dict[Path, tuple[list[Path], list[bool]]] = {}
+    for target in targets:
+        if target.kind is TargetKind.FILE:
+            raise NotALogError(target.path, "a partition or a log directory can be cleaned, not a file")
+        log_directory = log_directory_of(target)
+        named, whole = found.setdefault(log_directory, ([], []))
+        path = log_directory / target.path.resolve().name
+        if target.kind is TargetKind.LOG_DIRECTORY:
+            whole.append(True)
+        elif path not in named:
+            named.append(path)
+    return [(log_directory, named, bool(whole)) for log_directory, (named, whole) in found.items()]
+
+
+def _require_cleanable(fs: FileSystem, path: Path, topics: TopicConfigs) -> None:
+    name = parse_partition_directory(path.name)
+    topic = path.name if name is None else name.topic_partition.topic
+    reason = policy_problem(topics.resolve(topic), topic)
+    if reason:
+        raise RefusedError(f"{path}: {reason}; nothing was changed")
+    if list_partition(fs, path).format != "kafka":
+        raise UnsupportedError(f"{path}: a log of Kafka 0.7 has no keys to clean by")
+
+
+def policy_problem(resolved: ResolvedConfig, topic: str) -> str:
+    """Why a topic must not be compacted, or the empty string."""
+    setting = resolved.settings[POLICY]
+    if not resolved.policy_known:
+        return (
+            f"the cleanup policy of {topic} is not known, and compacting a topic that is not compacted loses records:"
+            " state it with --policy compact or in a configuration file"
+        )
+    if COMPACT not in resolved.log.cleanup_policy:
+        return f"{topic} is not compacted: its cleanup.policy is {setting.text or 'empty'} ({setting.origin})"
+    return ""
+
+
+def _clean_named(
+    directory: LogDirectory, path: Path, clock: Clock, options: CleanerOptions, dry_run: bool
+) -> Cleaned | CleaningFailure:
+    try:
+        log = open_undamaged(directory, path)
+        checkpoint = directory.cleaner_offsets.get(log.topic_partition)
+        return _round(directory, log, clock, options, checkpoint, dry_run)
+    except SeglogError as error:
+        return CleaningFailure(path, error)
+
+
+def _round(
+    directory: LogDirectory, log: Log, clock: Clock, options: CleanerOptions, checkpoint: int | None, dry_run: bool
+) -> Cleaned:
+    if dry_run:
+        result = plan_round(log, options, clock, checkpoint).result
+    else:
+        result = clean_log(log, options, clock, checkpoint)
+        if parse_partition_directory(log.directory.name) is not None:
+            directory.write_cleaner_offset(log.topic_partition, result.end_offset)
+    return Cleaned(directory.path, result, 0 if options.roll else log.segments.active.size)
+
+
+def _clean_eligible(
+    directory: LogDirectory,
+    named: set[Path],
+    topics: TopicConfigs,
+    clock: Clock,
+    options: CleanerOptions,
+    dry_run: bool,
+) -> Iterator[Outcome]:
+    logs: list[Log] = []
+    for found in list_log_directory(directory.fs, directory.path).live:
+        if found.path in named:
+            continue
+        problem = policy_problem(topics.resolve(found.topic_partition.topic), found.topic_partition.topic)
+        if problem:
+            yield Skipped(found.path, problem)
+            continue
+        try:
+            logs.append(open_undamaged(directory, found.path))
+        except SeglogError as error:
+            yield CleaningFailure(found.path, error)
+    manager = CleanerManager(logs, lambda: directory.cleaner_offsets, _writer(directory, dry_run), clock, {})
+    yield from _rounds(directory, manager, clock, options, dry_run)
+    yield from (Skipped(directory.path / str(left.topic_partition), left.why) for left in manager.candidates())
+
+
+def _writer(directory: LogDirectory, dry_run: bool) -> Callable[..., None]:
+    return (lambda _partition, _offset: None) if dry_run else directory.write_cleaner_offset
+
+
+def _rounds(
+    directory: LogDirectory, manager: CleanerManager, clock: Clock, options: CleanerOptions, dry_run: bool
+) -> Iterator[Outcome]:
+    while (taken := manager.take_filthiest()) is not None:
+        log, found = taken
+        try:
+            cleaned = _round(directory, log, clock, options, found.first_dirty_offset, dry_run)
+        except SeglogError as error:
+            manager.failed(found.topic_partition, error)
+            yield CleaningFailure(log.directory, error)
+            continue
+        if not dry_run:  # the plan of a dry run stays taken: nothing has changed that would end its turn
+            manager.done(found, cleaned.result.end_offset)
+        yield cleaned
