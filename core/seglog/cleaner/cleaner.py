@@ -25,6 +25,7 @@ from seglog.cleaner.plan import CleaningPlan, CleaningResult
 from seglog.cleaner.record_filter import FilteredChunk, RecordFilter
 from seglog.cleaner.round import CleaningRound, prepare_round
 from seglog.cleaner.stats import CleanerStats
+from seglog.cleaner.transactions import TransactionTracker
 from seglog.clock import Clock
 from seglog.errors import RefusedError
 from seglog.kernels import filtering
@@ -42,7 +43,7 @@ def plan_round(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int 
     round_ = prepare_round(log, options, clock, checkpoint)
     stats = CleanerStats(clock)
     with _threads(options) as pool:
-        indexing = _indexed(round_, stats, pool)
+        indexing = index_round(round_, stats, pool)
         summaries = _counted(round_, indexing, stats, pool)
     stats.all_done()
     return CleaningPlan(round_, indexing, CleaningResult.of(round_, indexing, stats, summaries, dry_run=True))
@@ -75,7 +76,7 @@ def clean_log(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int |
     round_ = prepare_round(log, options, clock, checkpoint)
     stats = CleanerStats(clock)
     with _threads(options) as pool:
-        indexing = _indexed(round_, stats, pool)
+        indexing = index_round(round_, stats, pool)
         if round_.fs.free_bytes(round_.directory) < 2 * round_.source_bytes + _SPACE_SLACK_BYTES:
             # little room: only the exact size of the output tells whether it is enough
             summaries = _counted(round_, indexing, CleanerStats(clock), pool)
@@ -102,7 +103,8 @@ def _check_space(round_: CleaningRound, needed: int) -> None:
         )
 
 
-def _indexed(round_: CleaningRound, stats: CleanerStats, pool: Executor | None) -> OffsetIndexing:
+def index_round(round_: CleaningRound, stats: CleanerStats, pool: Executor | None) -> OffsetIndexing:
+    """Step 2."""
     indexing = build_offset_map(round_, stats, pool)
     stats.index_done()
     return indexing
@@ -112,14 +114,14 @@ def _counted(
     round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
 ) -> list[SegmentSummary]:
     """Runs all groups into nowhere."""
-    filter_ = _record_filter(round_, indexing, stats, pool)
+    filter_ = filter_of(round_, indexing, stats, pool)
     summaries: list[SegmentSummary] = []
     for group in round_.groups:
         path = group[0].path
         output = NullOutput(path, group[0].base_offset, round_.index_interval_bytes)
-        _copy_group(round_, group, filter_, output, stats, pool)
+        copy_group(round_, group, filter_, output, stats, pool)
         summaries.append(output.finish(group[-1].modified_ms, None))
-    _complete(filter_, indexing, stats)
+    complete(filter_, indexing, stats)
     return summaries
 
 
@@ -127,17 +129,17 @@ def _run(
     log: Log, round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
 ) -> CleaningResult:
     """Steps 3 and 4. Whatever goes wrong before the first swap, the `.cleaned` files are removed again."""
-    filter_ = _record_filter(round_, indexing, stats, pool)
+    filter_ = filter_of(round_, indexing, stats, pool)
     outputs: list[CleanedOutput] = []
     summaries: list[SegmentSummary] = []
     try:
         for group in round_.groups:
             output = CleanedOutput(round_.fs, round_.directory, group[0].base_offset, round_.index_interval_bytes)
             outputs.append(output)
-            _copy_group(round_, group, filter_, output, stats, pool)
+            copy_group(round_, group, filter_, output, stats, pool)
             with stats.phase("fsync"):
                 summaries.append(output.finish(group[-1].modified_ms, pool))
-        _complete(filter_, indexing, stats)
+        complete(filter_, indexing, stats)
         with stats.phase("fsync"):
             for output in outputs:
                 output.wait()
@@ -152,7 +154,7 @@ def _run(
     return CleaningResult.of(round_, indexing, stats, summaries, dry_run=False)
 
 
-def _copy_group(
+def copy_group(
     round_: CleaningRound,
     group: tuple[LogSegment, ...],
     filter_: RecordFilter,
@@ -160,11 +162,12 @@ def _copy_group(
     stats: CleanerStats,
     pool: Executor | None,
 ) -> None:
+    """Filters a group into its output."""
     for filtered in in_order(pool, filter_.filter_chunk, filter_.tasks(group), round_.options.chunks_ahead):
         _write(filtered, output, stats)
 
 
-def _complete(filter_: RecordFilter, indexing: OffsetIndexing, stats: CleanerStats) -> None:
+def complete(filter_: RecordFilter, indexing: OffsetIndexing, stats: CleanerStats) -> None:
     """Checks that nothing was missed, and gives records without a key, which the index had counted, their name."""
     filter_.check_complete()
     without_key = indexing.offset_map.without_key
@@ -183,13 +186,14 @@ def _write(filtered: FilteredChunk, output: Output, stats: CleanerStats) -> None
         output.append_aborted(filtered.aborted)
 
 
-def _record_filter(
+def filter_of(
     round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
 ) -> RecordFilter:
+    """The filter of a round whose index is complete."""
     if not round_.options.expire:
         return RecordFilter(round_, indexing, stats)
     remaining = _remaining_transactional(round_, indexing, pool)
-    return RecordFilter(round_, indexing, stats, remains=remaining.__contains__)
+    return RecordFilter(round_, indexing, stats, tracker=TransactionTracker(remaining.__contains__))
 
 
 def _remaining_transactional(round_: CleaningRound, indexing: OffsetIndexing, pool: Executor | None) -> set[int]:

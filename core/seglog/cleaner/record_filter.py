@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -68,7 +68,7 @@ class ChunkTask:
 
 
 class RecordFilter:
-    """Filters the groups of a round, in order. `remains` is for the tracker (see `TransactionTracker`)."""
+    """Filters the groups of a round, in order. `tracker` is for one that begins in the middle, or has `remains`."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class RecordFilter:
         stats: CleanerStats,
         *,
         recompress: bool = True,
-        remains: Callable[[int], bool] | None = None,
+        tracker: TransactionTracker | None = None,
     ) -> None:
         self._round, self._indexing, self._stats, self._recompress = round_, indexing, stats, recompress
-        self._tracker = TransactionTracker(remains)
+        self._tracker = tracker or TransactionTracker()
         self._unmapped = np.array(sorted(indexing.aborted), dtype=np.int64)
         self.ordinals = np.zeros(2, dtype=np.int64)
 

@@ -37,14 +37,18 @@ def collect_aborted(
 
 
 class TransactionTracker:
-    """The state between batches. `remains(base_offset)` tells whether a data batch counts as seen."""
+    """The state between batches. `remains(base_offset)` tells whether a data batch counts as seen.
+
+    `observed` and `committed` are the producers of which a batch of an aborted, or of another, transaction was seen
+    and no marker yet.
+    """
 
     def __init__(self, remains: Callable[[int], bool] | None = None) -> None:
         self._remains = remains
         self._upcoming: list[tuple[int, int, AbortedTransaction]] = []
         self._aborted: dict[int, AbortedTransaction] = {}
-        self._observed: set[int] = set()
-        self._committed: set[int] = set()
+        self.observed: set[int] = set()
+        self.committed: set[int] = set()
         self._added = 0
         self.kept_aborted: list[AbortedTransaction] = []
 
@@ -60,24 +64,24 @@ class TransactionTracker:
         seen = self._remains is None or self._remains(base_offset)
         if producer_id in self._aborted:
             if seen:
-                self._observed.add(producer_id)
+                self.observed.add(producer_id)
             return True
         if seen:
-            self._committed.add(producer_id)
+            self.committed.add(producer_id)
         return False
 
     def on_marker(self, producer_id: int, last_offset: int, aborted: bool) -> bool:
         """Whether a COMMIT or ABORT marker has no batch left; a kept ABORT is added to `kept_aborted`."""
         self._begin(last_offset)
         if not aborted:
-            seen = producer_id in self._committed
-            self._committed.discard(producer_id)
+            seen = producer_id in self.committed
+            self.committed.discard(producer_id)
             return not seen
         transaction = self._aborted.pop(producer_id, None)
-        if transaction is None or producer_id not in self._observed:
-            self._observed.discard(producer_id)
+        if transaction is None or producer_id not in self.observed:
+            self.observed.discard(producer_id)
             return True
-        self._observed.discard(producer_id)
+        self.observed.discard(producer_id)
         self.kept_aborted.append(transaction)
         return False
 
