@@ -17,6 +17,7 @@ from seglog.diagnosis.resync import OffsetRange
 from seglog.format.filenames import FileKind, FileName, FileState, parse_file_name, segment_file_name
 from seglog.log.listing import list_partition
 from seglog.log.swap import settle_leftovers
+from seglog.storage.atomic import TEMPORARY_SUFFIX
 from seglog.storage.overlay import OverlayFileSystem
 
 
@@ -34,7 +35,12 @@ def settle_on(fs: OverlayFileSystem, directory: Path, surveyor: SegmentSurveyor)
         FileRepair(target.name, "move", "finishes an interrupted replacement", source.name)
         for source, target in settled.renamed
     ]
-    for orphan in list_partition(fs, directory).orphans:
+    listing = list_partition(fs, directory)
+    for path in listing.leftovers:
+        if path.name.endswith(TEMPORARY_SUFFIX):
+            fs.remove(path)
+            repairs.append(FileRepair(path.name, "remove", "half written"))
+    for orphan in listing.orphans:
         fs.remove(orphan.path)
         repairs.append(FileRepair(orphan.path.name, "remove", "an index whose segment is gone"))
     return repairs

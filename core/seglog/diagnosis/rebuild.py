@@ -5,7 +5,8 @@
    them, which makes their indexes, and producers are replayed from the newest snapshot before the first change.
 3. What differs from the files on disk is staged, and becomes the list of changes.
 
-Replaying does not stop at contradictions in transactions, which a broker's recovery would refuse: they are told.
+Replaying does not stop at contradictions in transactions, which a broker's recovery would refuse: verifying finds
+them.
 """
 
 from __future__ import annotations
@@ -35,10 +36,7 @@ _ORDER = {".log": 0, ".kafka": 0, ".index": 1, ".timeindex": 2, ".txnindex": 3}
 
 
 class PartitionBuilder:
-    """Stages the files of one partition's plan below `run`, and says what to change.
-
-    `problems` are sentences on what the result will still have wrong.
-    """
+    """Stages the files of one partition's plan below `run`, and says what to change."""
 
     def __init__(
         self,
@@ -56,7 +54,6 @@ class PartitionBuilder:
         self._changes: dict[str, Change] = {}
         # `.swap` files that are there already must not meet those of this run: then files are replaced one by one.
         self._has_swaps = any(file.name.endswith(".swap") or file.source.endswith(".swap") for file in plan.files)
-        self.problems: list[str] = []
 
     def build(self) -> list[Change]:
         """Stages everything, durably, and returns the changes in the order in which they are to be made."""

@@ -123,11 +123,11 @@ def apply_plan(fs: FileSystem, clock: Clock, plan: RepairPlan, progress: Progres
         partitions=names,
     )
     try:
-        problems = _stage(fs, clock, plan, folder, journal, progress)
+        _stage(fs, clock, plan, folder, journal, progress)
     except BaseException:
         _forget(fs, folder)
         raise
-    return _carried_out(fs, plan, folder, journal, (*plan.unrepaired, *problems))
+    return _carried_out(fs, plan, folder, journal)
 
 
 def check_space(fs: FileSystem, log_directory: Path, needed: int) -> None:
@@ -155,21 +155,16 @@ def _repair_locked(
 
 def _stage(
     fs: FileSystem, clock: Clock, plan: RepairPlan, folder: Path, journal: Journal, progress: Progress | None
-) -> list[str]:
-    changes, problems = [], []
+) -> None:
+    changes = []
     for partition in plan.partitions:
         if not partition.is_empty:
-            builder = PartitionBuilder(fs, clock, partition, plan.options, folder, progress)
-            changes += builder.build()
-            problems += builder.problems
+            changes += PartitionBuilder(fs, clock, partition, plan.options, folder, progress).build()
     changes += stage_checkpoints(fs, plan, folder)
     journal.prepared(changes)
-    return problems
 
 
-def _carried_out(
-    fs: FileSystem, plan: RepairPlan, folder: Path, journal: Journal, unrepaired: tuple[str, ...]
-) -> RepairOutcome:
+def _carried_out(fs: FileSystem, plan: RepairPlan, folder: Path, journal: Journal) -> RepairOutcome:
     run = read_journal(fs, folder)
     try:
         apply_run(fs, run, journal)
@@ -177,8 +172,8 @@ def _carried_out(
         finish_run(fs, run, journal)
     except (SeglogError, OSError) as error:
         roll_back(fs, run, journal)
-        return RepairOutcome(plan, read_journal(fs, folder), unrepaired, str(error))
-    return RepairOutcome(plan, read_journal(fs, folder), unrepaired)
+        return RepairOutcome(plan, read_journal(fs, folder), plan.unrepaired, str(error))
+    return RepairOutcome(plan, read_journal(fs, folder), plan.unrepaired)
 
 
 def _verify_logs(fs: FileSystem, plan: RepairPlan) -> None:

@@ -1,0 +1,166 @@
+"""`seglog verify --repair`, `undo`, `quarantine` and `salvage`: output, exit codes, everything can be undone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seglog.storage.lock import DirectoryLock
+from tests.support.command_line import clean_logs, json_lines, process, run
+from tests.support.fixtures import fixture_copy
+
+LOG = "00000000000000000000.log"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return clean_logs(tmp_path)
+
+
+def break_batch(log: Path) -> None:
+    data = bytearray((log / LOG).read_bytes())
+    data[5000] ^= 0x10
+    (log / LOG).write_bytes(data)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    files = [path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+def test_repair_and_undo_by_name(logs: Path) -> None:
+    break_batch(logs / "orders-lz4-0")
+    before = contents(logs)
+    done = run("verify", "--json", "--repair", logs)
+    summary = json_lines(done)[-1]
+    assert (done.exit_code, summary["type"], summary["exit_code"], summary["remaining"]) == (4, "summary", 4, 0)
+    assert {line["action"] for line in json_lines(done) if line["type"] == "plan"} >= {"excise", "rebuild"}
+    assert run("verify", logs).exit_code == 0
+    undone = run("undo", summary["run"])
+    assert undone.exit_code == 0
+    assert contents(logs) == before
+    assert run("verify", logs).exit_code == 1
+    assert run("undo", "--json", summary["run"]).exit_code == 0
+
+
+def test_nothing_wrong_is_exit_code_0_and_makes_no_quarantine(logs: Path) -> None:
+    before = contents(logs)
+    done = run("verify", "--repair", logs / "orders-gzip-0")
+    assert (done.exit_code, done.stdout) == (0, "nothing wrong\n")
+    assert contents(logs) == before
+    assert not (logs.parent / ".seglog-quarantine").exists()
+
+
+def test_a_dry_run_shows_the_plan_and_changes_nothing(logs: Path) -> None:
+    break_batch(logs / "orders-lz4-0")
+    before = contents(logs)
+    done = run("verify", "--repair", "--dry-run", logs / "orders-lz4-0")
+    assert done.exit_code == 1
+    assert f"excise orders-lz4-0/{LOG}: CRC_MISMATCH, position 3420" in done.stdout
+    assert contents(logs) == before
+    assert not (logs / ".lock").exists()
+
+
+def test_what_cannot_be_repaired_is_exit_code_5(tmp_path: Path) -> None:
+    logs = fixture_copy("0.7", tmp_path)
+    first = sorted((logs / "ancient-0").glob("*.kafka"))[0]
+    data = bytearray(first.read_bytes())
+    data[3000] ^= 1
+    first.write_bytes(data)
+    done = process("verify", "--repair", logs / "ancient-0")
+    assert done.returncode == 5
+    assert b"a message's position is its offset" in done.stderr
+    assert first.read_bytes() == data
+
+
+def test_a_lock_is_exit_code_11_and_a_bad_place_12(logs: Path) -> None:
+    break_batch(logs / "orders-lz4-0")
+    before = contents(logs)
+    with DirectoryLock(logs):
+        assert process("verify", "--repair", logs).returncode == 11
+    refused = process("verify", "--repair", logs, "--quarantine", logs / "inside")
+    assert (refused.returncode, b"inside the log directory" in refused.stderr) == (12, True)
+    assert contents(logs) == before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--repair", "--live"],
+        ["--repair", "--sample", "5%"],
+        ["--repair", "--level", "crc"],
+        ["--policy", "truncate"],
+        ["--dry-run"],
+        ["--repair", "--policy", "best"],
+        ["--repair", "--only", "logs"],
+    ],
+)
+def test_options_that_do_not_go_together_are_exit_code_2(logs: Path, options: list[str]) -> None:
+    assert process("verify", *options, logs / "orders-gzip-0").returncode == 2
+
+
+def test_the_quarantine_is_listed_shown_restored_and_purged(logs: Path, tmp_path: Path) -> None:
+    break_batch(logs / "orders-lz4-0")
+    before = (logs / "orders-lz4-0" / LOG).read_bytes()
+    name = json_lines(run("verify", "--json", "--repair", logs))[-1]["run"]
+    listed = json_lines(run("quarantine", "ls", "--json", logs))
+    assert [(line["run"], line["state"], line["partitions"]) for line in listed] == [
+        (name, "finished", ["orders-lz4-0"])
+    ]
+    shown = json_lines(run("quarantine", "show", "--json", name))
+    assert f"orders-lz4-0/{LOG}" in [line["path"] for line in shown if line["type"] == "change"]
+    assert run("quarantine", "restore", name, "-o", tmp_path / "old").exit_code == 0
+    assert (tmp_path / "old" / "orders-lz4-0" / LOG).read_bytes() == before
+    assert process("quarantine", "purge", name, "--quarantine", logs.parent / ".seglog-quarantine").returncode == 2
+    assert run("quarantine", "purge", name, "--yes").exit_code == 0
+    assert run("quarantine", "ls", logs).stdout == ""
+    assert process("undo", name, variables={"XDG_STATE_HOME": str(tmp_path / "state")}).returncode == 10
+
+
+def test_a_repair_that_was_cut_short_is_finished_by_the_next_command_that_writes(logs: Path) -> None:
+    """The process is killed in the middle of the changes: the mark of the run stays behind."""
+    from seglog.clock import SystemClock
+    from seglog.diagnosis.examine import examine
+    from seglog.diagnosis.quarantine import PENDING_FILE
+    from seglog.diagnosis.repair import repair
+    from seglog.storage.filesystem import LocalFileSystem
+
+    class Killed(BaseException):
+        pass
+
+    class Mortal(LocalFileSystem):
+        renames = 0
+
+        def rename(self, source: Path, target: Path) -> None:
+            self.renames += 1
+            if self.renames == 4:
+                raise Killed
+            super().rename(source, target)
+
+    break_batch(logs / "orders-lz4-0")
+    fs, log = Mortal(), logs / "orders-lz4-0"
+    with pytest.raises(Killed):
+        repair(fs, SystemClock(), logs, [log], examine(fs, SystemClock(), logs, [log]))
+    assert (logs / PENDING_FILE).exists()
+    done = process("recover", logs / "orders-none-0")
+    assert done.returncode == 0, done.stderr
+    assert b"which was cut short, is finished now" in done.stderr
+    assert not (logs / PENDING_FILE).exists()
+    assert run("verify", logs).exit_code == 0
+
+
+def test_salvage_says_what_was_found_and_what_is_missing(logs: Path, tmp_path: Path) -> None:
+    break_batch(logs / "orders-lz4-0")
+    before = contents(logs)
+    done = run("salvage", "--json", logs / "orders-lz4-0", "-o", tmp_path / "rescued" / "orders-lz4-0")
+    source, missing, summary = json_lines(done)
+    assert (source["type"], source["used"], missing["first_offset"]) == ("source", source["found"], 100)
+    assert summary["missing_offsets"] == missing["last_offset"] - missing["first_offset"] + 1
+    assert run("verify", tmp_path / "rescued" / "orders-lz4-0").exit_code == 0
+    assert contents(logs) == before
