@@ -41,19 +41,20 @@ class Follower:
 
     def __init__(self, spark, topic: Topic, home: Path) -> None:
         self.spark, self.topic, self.home = spark, topic, home
+        self.seen: set[tuple[int, int]] = set()
 
     def run(self, **options: object) -> list[tuple[int, int]]:
         reader = self.spark.readStream.format("seglog").option("startingOffsets", "earliest")
         for name, value in options.items():
             reader = reader.option(name, str(value))
-        before = self.delivered()
         stream = reader.load(str(self.topic.directory)).select("partition", "offset").writeStream
         stream = stream.format("parquet").option("checkpointLocation", f"{self.home}/checkpoint")
         query = stream.trigger(availableNow=True).start(f"{self.home}/out")
         query.awaitTermination()
         after = self.delivered()
         assert len(after) == len(set(after)), "a record was delivered twice"
-        return sorted(set(after) - set(before))
+        new, self.seen = set(after) - self.seen, set(after)
+        return sorted(new)
 
     def delivered(self) -> list[tuple[int, int]]:
         if not (self.home / "out").exists():
