@@ -37,6 +37,8 @@ ENVIRONMENT = [
 FILES = [
     ("LOGDIR/.lock", "The broker's own lock. Commands that write take it and hold it until they end."),
     ("LOGDIR/../.seglog-quarantine", "What repairs took out, with the journals that `seglog undo` reads."),
+    ("LOGDIR/.seglog-run", "There while a repair is unfinished: the next command that writes finishes or undoes it."),
+    ("$XDG_STATE_HOME/seglog/runs", "Where the runs of this user are, so that `seglog undo RUN` finds them."),
     ("$XDG_STATE_HOME/seglog", "The statistics of the last cleaning rounds."),
     ("$XDG_CONFIG_HOME/seglog/config.yaml", "Configuration, when nothing nearer is there."),
 ]

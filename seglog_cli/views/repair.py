@@ -28,6 +28,8 @@ def show_plan(console: Console, plan: RepairPlan) -> None:
             console.json(row)
         else:
             console.line(f"{console.styled(row['action'], 'strong')} {_subject(row)}: {_details(row)}")
+    for sentence in plan.notes:
+        console.warning(sentence)
     for sentence in plan.unrepaired:
         console.warning(f"stays: {sentence}")
     if not rows:
@@ -48,6 +50,8 @@ def show_outcome(
     if run is not None:
         for row in outcome.plan.rows():
             console.json(row) if console.as_json else console.line(_done(console, row))
+    for sentence in outcome.plan.notes:
+        console.warning(sentence)
     if outcome.rolled_back:
         console.warning(f"the repair failed and was taken back: {outcome.rolled_back}")
     for sentence in outcome.unrepaired:

@@ -22,12 +22,13 @@ from seglog.diagnosis.leftovers import settle_on
 from seglog.diagnosis.ranges import ByteRange, RemovedRange, SegmentSurveyor, Survey, survey_07
 from seglog.diagnosis.repair_plan import FileRepair, Part, PartitionPlan, Policy, RepairOptions, SegmentRepair
 from seglog.diagnosis.resync import OffsetRange
-from seglog.errors import CorruptionError, RefusedError, SegmentOffsetOverflowError
+from seglog.errors import CorruptIndexError, CorruptionError, RefusedError, SegmentOffsetOverflowError
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, PartitionState, parse_file_name, segment_file_name
 from seglog.log.listing import INDEX_KINDS, PartitionListing, SegmentFiles, list_partition
 from seglog.log.loader import LoadOptions, plan_recovery
 from seglog.log.segment import LogSegment
+from seglog.log.transaction_index import TransactionIndex
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 
@@ -123,6 +124,7 @@ class _Planner:
         self._plan_snapshots(listing)
         named = self._found_on(filenames.LEADER_EPOCH_CHECKPOINT)
         draft.epochs = Part.EPOCHS in self._options.only and named
+        self._note_lost_markers(listing)
         self._plan_unrepaired()
         return self._planned(end)
 
@@ -247,6 +249,22 @@ class _Planner:
                 below = [base for base in bases if base < snapshot.offset]
                 self._draft.replay(below[-1] if below else bases[0])
 
+    def _note_lost_markers(self, listing: PartitionListing) -> None:
+        """A transaction whose ABORT is damaged has no end any more: its producer's next marker decides over it."""
+        removed = {segment.base_offset: segment.removed for segment in self._draft.segments}
+        for segment in listing.segments:
+            index = TransactionIndex(self._fs, segment.log.with_suffix(".txnindex"), segment.base_offset)
+            try:
+                entries = index.entries if segment.base_offset in removed else []
+            except CorruptIndexError:
+                continue
+            for entry in entries:
+                if any(_covers(found, entry.last_offset) for found in removed[segment.base_offset]):
+                    self._draft.notes.append(
+                        f"{segment.log}: the ABORT of producer {entry.producer_id} at offset {entry.last_offset} is"
+                        f" damaged; its records from offset {entry.first_offset} on now end with its next marker"
+                    )
+
     def _plan_unrepaired(self) -> None:
         """Findings that no step above mends."""
         for each in self._findings or ():
@@ -293,6 +311,14 @@ def _bounds(segments: Sequence[SegmentFiles], i: int) -> OffsetRange:
     if i + 1 < len(segments):
         most = min(most, segments[i + 1].base_offset - 1)
     return OffsetRange(base, most)
+
+
+def _covers(removed: RemovedRange, offset: int) -> bool:
+    return (
+        removed.first_offset is not None
+        and removed.last_offset is not None
+        and removed.first_offset <= offset <= removed.last_offset
+    )
 
 
 def _offset_of(name: str) -> int:

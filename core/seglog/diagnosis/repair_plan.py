@@ -164,6 +164,11 @@ class RepairPlan:
         """What stays wrong."""
         return tuple(text for partition in self.partitions for text in partition.unrepaired)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What an operator should know."""
+        return tuple(text for partition in self.partitions for text in partition.notes)
+
     def rows(self) -> Iterable[dict[str, Any]]:
         """The plan as JSON lines, `type` first."""
         for partition in self.partitions:

@@ -306,3 +306,18 @@ def test_the_journal_says_what_each_file_was_and_became(data: Path) -> None:
     assert change.before is not None and change.after is not None
     assert change.before.size == size > change.after.size
     assert not (outcome.run.folder / "new").exists()
+
+
+def test_a_lost_abort_is_told(data: Path) -> None:
+    index = sorted((data / PAYMENTS).glob("*.txnindex"))[0]
+    marker_offset = int.from_bytes(index.read_bytes()[18:26], "big")
+    log = index.with_suffix(".log")
+    position = 0
+    for each in batches_of(log.read_bytes()):
+        if int.from_bytes(each[:8], "big") == marker_offset:
+            damaged(log, position + 40, b"\xff\xff")
+        position += len(each)
+    outcome = mended(data, PAYMENTS)
+    assert len(outcome.plan.notes) == 1
+    assert f"at offset {marker_offset} is damaged" in outcome.plan.notes[0]
+    assert remaining(data, [PAYMENTS]) == 0
