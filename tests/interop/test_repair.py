@@ -16,7 +16,7 @@ from seglog.diagnosis.repair import repair
 from seglog.diagnosis.repair_plan import Policy, RepairOptions
 from seglog.diagnosis.salvage import SalvageOptions, salvage
 from seglog.storage.filesystem import LocalFileSystem
-from tests.support.crash_filesystem import CrashFileSystem
+from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.damage import LOG_DAMAGE, damage_derived, damage_log, rewrite
 from tests.support.fixtures import KAFKA, fixture_copy, fixture_now_ms
 from tests.support.kafka import KafkaHarness
@@ -102,3 +102,47 @@ def test_kafka_reads_a_salvaged_log(kafka: KafkaHarness, tmp_path: Path) -> None
         assert "error" not in answer
         assert answer.get("truncatedBytes", 0) == 0
         assert answer["logEndOffset"] == report.log_end_offset
+
+
+def test_a_broker_that_starts_in_the_middle_of_a_repair_finds_the_old_log_or_the_new_one(
+    kafka: KafkaHarness, tmp_path: Path
+) -> None:
+    directory = KAFKA / "4.3.0/generated/mixed-0"
+    clock = FixedClock(fixture_now_ms("4.3.0/generated"))
+
+    def damaged() -> CrashFileSystem:
+        fs = CrashFileSystem.of(directory)
+        path = directory / "00000000000000000258.log"
+        data = bytearray(fs.read_bytes(path))
+        data[len(data) // 2] ^= 4
+        rewrite(fs, path, bytes(data))
+        fs.sync_all()
+        return fs
+
+    def mended(fs: CrashFileSystem) -> None:
+        findings = examine(fs, clock, directory.parent, [directory])
+        repair(fs, clock, directory.parent, [directory], findings, take_lock=False)
+
+    def logs(files: dict[str, bytes]) -> dict[str, bytes]:
+        return {name: data for name, data in files.items() if name.endswith(".log")}
+
+    whole = damaged()
+    before, start = logs(whole.contents(directory)), whole.mutations
+    mended(whole)
+    after, outcomes = logs(whole.contents(directory)), set()
+    for cut in range(whole.mutations - start):
+        fs = damaged()
+        fs.cut_at(cut)
+        with pytest.raises(PowerCut):
+            mended(fs)
+        survivor = fs.survivor(seed=cut)
+        if survivor.contents(directory) == damaged().contents(directory):
+            continue  # nothing has changed yet
+        copy = tmp_path / str(cut) / directory.name
+        survivor.write_to(copy, directory)
+        answer = kafka.load(copy)
+        assert "error" not in answer, f"cut at {cut}, {fs.trace[-1]}: {answer}"
+        left = {path.name: path.read_bytes() for path in copy.glob("*.log")}
+        assert left in (before, after), f"cut at {cut}, {fs.trace[-1]}"
+        outcomes.add(left == after)
+    assert outcomes == {True} or outcomes == {True, False}
