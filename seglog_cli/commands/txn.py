@@ -25,7 +25,7 @@ def run(
     session: Session,
     partition: Partition,
     action: Annotated[
-        str, typer.Argument(metavar="[list|open|stat|abort-cmd]", help="What to show.", show_default=False)
+        str, typer.Argument(metavar="ACTION", help="list, open, stat or abort-cmd (default: list).", show_default=False)
     ] = "list",
     max_timeout: Annotated[
         int | None,

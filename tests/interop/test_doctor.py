@@ -125,7 +125,10 @@ def preallocate(partition: Path) -> None:
 
 
 def write(name: str, data: bytes = b"") -> Callable[[Path], None]:
-    return lambda partition: None if (partition / name).write_bytes(data) else None
+    def damage(partition: Path) -> None:
+        (partition / name).write_bytes(data)
+
+    return damage
 
 
 def start_above_the_end(partition: Path) -> None:

@@ -112,7 +112,8 @@ class _Side:
             if waiting > max(_LEAST_KEPT, len(kept)):
                 kept, parts, waiting = _latest(np.concatenate([kept, *parts])), [], 0
         kept = _latest(np.concatenate([kept, *parts]))
-        return kept[kept["value"] != row_hashes.NULL]
+        view: np.ndarray = kept[kept["value"] != row_hashes.NULL]
+        return view
 
     def keys_at(self, offsets: np.ndarray) -> dict[int, bytes]:
         """The keys of the records at some offsets (ascending)."""
@@ -138,7 +139,8 @@ class _Side:
             at = np.searchsorted(unsettled.firsts, good["base_offset"][own], side="right") - 1
             inside = (at >= 0) & (good["base_offset"][own] <= unsettled.lasts[np.maximum(at, 0)])
             counting[own[inside]] = False
-        return good[counting]
+        chosen: np.ndarray = good[counting]
+        return chosen
 
 
 def _unsettled(fs: FileSystem, listing: PartitionListing, now_ms: int) -> dict[int, _Unsettled]:
@@ -202,9 +204,7 @@ def _joined(tables: Sequence[np.ndarray]) -> list[tuple[tuple[int | None, ...], 
     return sorted(found, key=lambda one: max(o for o in one[0] if o is not None))
 
 
-def _with_keys(
-    sides: Sequence[_Side], found: Sequence[tuple[tuple[int | None, ...], bool]]
-) -> Iterator[Difference]:
+def _with_keys(sides: Sequence[_Side], found: Sequence[tuple[tuple[int | None, ...], bool]]) -> Iterator[Difference]:
     names: list[dict[int, bytes]] = []
     for i, side in enumerate(sides):
         own = [offsets[i] for offsets, _ in found if offsets[i] is not None and not any(_there(offsets[:i]))]

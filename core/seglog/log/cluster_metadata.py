@@ -111,7 +111,7 @@ def read_cluster_metadata(fs: FileSystem, log_directory: Path) -> ClusterMetadat
         replay.metadata.end_offset = offset
     start = replay.metadata.end_offset
     segments = list_partition(fs, directory).segments
-    for segment, following in zip(segments, (*segments[1:], None), strict=True):
+    for segment, following in zip(segments, (*segments[1:], None)[: len(segments)], strict=True):
         ends_before = following is not None and following.base_offset <= start
         if not ends_before and not replay.read(fs, segment.log, start):
             break

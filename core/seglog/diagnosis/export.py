@@ -1,0 +1,221 @@
+"""Records of one partition into another program's format: JSON lines, CSV, Parquet (`seglog export`).
+
+1. The log is walked past damage, which is told; good batches are decoded a chunk at a time.
+2. The filters of `dump` choose. Control records are left out: they are no data.
+3. A writer takes chunk after chunk; memory does not grow with the log. JSON lines are those of `dump --records`.
+4. A file is written beside its name and renamed when it is whole and on stable storage.
+
+CSV after RFC 4180 with a header; an unquoted empty field is null, a quoted one the empty string. Keys and values are
+text, or with `base64` base64; without it, bytes that are no UTF-8 are an error that names the offset.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import numpy as np
+
+from seglog import layout
+from seglog.diagnosis.damage import record_findings, with_damage
+from seglog.diagnosis.findings import Finding
+from seglog.diagnosis.render_records import render_records
+from seglog.diagnosis.selection import EVERYTHING, Selection
+from seglog.diagnosis.walk import LogWalk
+from seglog.errors import RefusedError, UnsupportedError
+from seglog.format.columns import Records
+from seglog.format.decoder import decode_records
+from seglog.model import NO_TIMESTAMP, TopicPartition
+from seglog.storage.filesystem import File, FileSystem
+
+_PART = ".part"
+CSV_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+
+
+class ExportFormat(Enum):
+    """What to write; the value is the extension that asks for it."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """`base64` writes all keys, values and header values of text formats so."""
+
+    format: ExportFormat
+    selection: Selection = EVERYTHING
+    base64: bool = False
+
+
+class Sink(Protocol):
+    """Where bytes go."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> object: ...
+
+
+class RecordWriter(Protocol):
+    """Takes records until it is closed; a `with` that fails leaves the end unwritten."""
+
+    def take(self, records: Records) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class FileSink(AbstractContextManager["FileSink"]):
+    """Bytes into a file that appears under its name when the `with` ends well, and not at all otherwise.
+
+    RefusedError when it exists, unless `replace`. The directory must exist.
+    """
+
+    def __init__(self, fs: FileSystem, path: Path, replace: bool = False) -> None:
+        if not replace and fs.status(path) is not None:
+            raise RefusedError(f"{path} exists already")
+        self._fs, self._path = fs, path
+        self._part = path.with_name(path.name + _PART)
+        self._file: File = fs.open(self._part, "create")
+        self.position = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Appends bytes."""
+        self._file.write_at(self.position, data)
+        self.position += len(data)
+        return len(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._file.sync()
+        self._file.close()
+        if kind is None:
+            self._fs.rename(self._part, self._path)
+            self._fs.sync_directory(self._path.parent)
+        else:
+            self._fs.remove(self._part)
+
+
+def export(
+    fs: FileSystem,
+    logs: Sequence[Path],
+    topic_partition: TopicPartition,
+    sink: Sink,
+    options: ExportOptions,
+    on_damage: Callable[[Finding], None],
+) -> int:
+    """Writes the chosen records of `logs` (the partition's `.log` files in order); returns how many.
+
+    `on_damage` is told what is passed over. Raises OSError; UnsupportedError for text that is none;
+    ModuleNotFoundError when Parquet is asked for and pyarrow is not installed.
+    """
+    writer = _writer(topic_partition, sink, options)
+    count = 0
+    for path in logs:
+        for records in _records(fs, path, options.selection, on_damage):
+            writer.take(records)
+            count += len(records)
+    writer.close()
+    return count
+
+
+def _writer(key: TopicPartition, sink: Sink, options: ExportOptions) -> RecordWriter:
+    if options.format is ExportFormat.PARQUET:
+        from seglog.diagnosis.export_arrow import ParquetWriter
+
+        return ParquetWriter(sink, key)
+    return _JsonLines(sink, options.base64) if options.format is ExportFormat.JSONL else _Csv(sink, key, options.base64)
+
+
+def _records(
+    fs: FileSystem, path: Path, selection: Selection, on_damage: Callable[[Finding], None]
+) -> Iterator[Records]:
+    for step in with_damage(LogWalk(fs, path), path, 0):
+        if isinstance(step, Finding):
+            on_damage(step)
+            continue
+        control = (step.batches["magic"] >= 2) & ((step.batches["attributes"] & layout.CONTROL_MASK) != 0)
+        batches = step.batches[step.valid & ~control]
+        for records in decode_records(step.data, batches, step.position) if step.complete else ():
+            for found in record_findings(records, np.ones(len(records.batches), dtype=bool), path):
+                on_damage(found)
+            rows = selection.of(records, True).rows
+            if len(rows):
+                yield Records(records.arena, rows, records.batches, records.status)
+
+
+class _JsonLines:
+    def __init__(self, sink: Sink, as_base64: bool) -> None:
+        self._sink, self._base64 = sink, as_base64
+
+    def take(self, records: Records) -> None:
+        for block in render_records(records, as_json=True, base64=self._base64):
+            self._sink.write(block)
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+
+class _Csv:
+    def __init__(self, sink: Sink, key: TopicPartition, as_base64: bool) -> None:
+        self._sink, self._base64 = sink, as_base64
+        self._head = f"{_quoted(key.topic)},{key.partition}"
+        sink.write((",".join(CSV_COLUMNS) + "\r\n").encode())
+
+    def take(self, records: Records) -> None:
+        lines = []
+        for i in range(len(records)):
+            row = records.rows[i]
+            offset, timestamp = int(row["offset"]), int(row["timestamp"])
+            time = "" if timestamp == NO_TIMESTAMP else str(timestamp)
+            key, value = self._field(records.key(i), offset), self._field(records.value(i), offset)
+            headers = self._headers(records, i) if row["header_count"] else ""
+            lines.append(f"{self._head},{offset},{time},{key},{value},{headers}\r\n")
+        self._sink.write("".join(lines).encode("utf-8", "replace"))
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+    def _headers(self, records: Records, i: int) -> str:
+        pairs = [[header.key, _json_value(header.value, self._base64)] for header in records.headers(i)]
+        return _quoted(json.dumps(pairs, ensure_ascii=False, separators=(",", ":")))
+
+    def _field(self, data: bytes | None, offset: int) -> str:
+        if data is None:
+            return ""
+        if self._base64:
+            return _quoted(base64.b64encode(data).decode())
+        try:
+            return _quoted(data.decode())
+        except UnicodeDecodeError as error:
+            message = f"the record at offset {offset} holds bytes that are no UTF-8: export with --bytes base64"
+            raise UnsupportedError(message) from error
+
+
+def _json_value(data: bytes | None, as_base64: bool) -> str | None:
+    """Header values that are no text become base64, as there is no column to say so."""
+    if data is None:
+        return None
+    if not as_base64:
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(data).decode()
+    return base64.b64encode(data).decode()
+
+
+def _quoted(text: str) -> str:
+    """Quoted where it must be, and when empty: an unquoted empty field is null."""
+    if text and not any(c in text for c in ',"\r\n'):
+        return text
+    return '"' + text.replace('"', '""') + '"'

@@ -1,0 +1,137 @@
+"""Records as Parquet, through Arrow (extra `arrow`): the only module of the engine beside `spark` that needs pyarrow.
+
+Columns: topic, partition, offset, timestamp (UTC, milliseconds, null where magic 0 has none), timestamp_type, key,
+value, headers (list of key and value). A row group holds the records of about ROW_GROUP_BYTES.
+"""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seglog import layout
+from seglog.format.columns import Records
+from seglog.kernels import gather
+from seglog.model import NO_TIMESTAMP, TimestampType, TopicPartition
+
+ROW_GROUP_BYTES = 32 << 20
+
+_HEADER = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("ms", "UTC")),
+        pa.field("timestamp_type", pa.string(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.list_(pa.field("element", _HEADER))),
+    ]
+)
+
+
+class ParquetWriter:
+    """Writes one Parquet file to `sink`, which gets bytes in order and is not read."""
+
+    def __init__(self, sink: Any, key: TopicPartition) -> None:
+        self._key = key
+        self._out = pa.PythonFile(_Output(sink), mode="w")
+        self._writer = pq.ParquetWriter(self._out, SCHEMA, compression="zstd")
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def take(self, records: Records) -> None:
+        """The records of a chunk."""
+        for first, behind in _cuts(records.rows):
+            part = Records(records.arena, records.rows[first:behind], records.batches, records.status)
+            batch = self._batch(part)
+            self._waiting.append(batch)
+            self._bytes += batch.nbytes
+            if self._bytes >= ROW_GROUP_BYTES:
+                self._flush()
+
+    def close(self) -> None:
+        """Writes what waits, and the footer."""
+        self._flush()
+        self._writer.close()
+        self._out.close()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting, SCHEMA)
+            self._writer.write_table(table, row_group_size=max(1, len(table)))
+        self._waiting, self._bytes = [], 0
+
+    def _batch(self, records: Records) -> pa.RecordBatch:
+        rows, count = records.rows, len(records)
+        stamps = np.ascontiguousarray(rows["timestamp"])
+        columns = [
+            pa.array([self._key.topic] * count, pa.string()),
+            pa.array(np.full(count, self._key.partition, dtype=np.int32)),
+            pa.array(np.ascontiguousarray(rows["offset"])),
+            pa.array(stamps, mask=stamps == NO_TIMESTAMP).cast(pa.timestamp("ms", "UTC")),
+            _timestamp_types(records),
+            _spans(records.arena, rows["key_position"], rows["key_size"]),
+            _spans(records.arena, rows["value_position"], rows["value_size"]),
+            _headers(records),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+class _Output(io.RawIOBase):
+    """What pyarrow wants of a file."""
+
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self._sink.write(view)
+        return view.nbytes
+
+
+def _cuts(rows: np.ndarray) -> list[tuple[int, int]]:
+    """Runs (first, behind) whose keys and values stay far below what one Arrow array holds."""
+    ends = np.cumsum(rows["size"], dtype=np.int64) // ROW_GROUP_BYTES
+    starts = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(rows)]
+    return list(pairwise(starts))
+
+
+def _spans(arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray) -> pa.Array:
+    count = len(positions)
+    out = np.empty(int(np.maximum(sizes, 0).sum(dtype=np.int64)), dtype=np.uint8)
+    offsets, validity = np.empty(count + 1, dtype=np.int32), np.zeros((count + 7) >> 3, dtype=np.uint8)
+    nulls = gather.gather_spans(arena, positions, sizes, out, offsets, validity)
+    buffers = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers, nulls)
+
+
+def _timestamp_types(records: Records) -> pa.Array:
+    types = ((records.batches["attributes"] & layout.TIMESTAMP_TYPE_MASK) != 0).astype(np.int32)
+    types[records.batches["magic"] == 0] = TimestampType.NONE
+    labels = pa.array([one.label for one in TimestampType], pa.string())
+    return labels.take(pa.array(types[records.rows["batch"]] - int(TimestampType.NONE)))
+
+
+def _headers(records: Records) -> pa.Array:
+    kind = SCHEMA.field("headers").type
+    if not records.rows["header_count"].any():
+        return pa.nulls(len(records), kind)
+    lists = [
+        None if row["header_count"] == 0 else [_pair(header.key, header.value) for header in records.headers(i)]
+        for i, row in enumerate(records.rows)
+    ]
+    return pa.array(lists, kind)
+
+
+def _pair(key: str, value: bytes | None) -> dict[str, object]:
+    return {"key": key.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), "value": value}
