@@ -92,8 +92,10 @@ class Session:
             tell_recovery(self.console, log.recovery)
             yield log
 
-    def config_of(self, log_directory: Path, chosen: Mapping[str, object] | None = None) -> DirectorySettings:
-        """The configuration of each topic in a log directory; what is odd about it is told.
+    def config_of(
+        self, log_directory: Path, chosen: Mapping[str, object] | None = None, *, tell: bool = True
+    ) -> DirectorySettings:
+        """The configuration of each topic in a log directory; what is odd about it is told, unless not `tell`.
 
         `chosen` are values that options of the command give, by Kafka's key.
         """
@@ -108,7 +110,7 @@ class Session:
             working_directory=Path.cwd(),
         )
         found = DirectorySettings(self.fs, log_directory, given, chosen)
-        for sentence in (*given.resolve(None, chosen=chosen).warnings, *found.problems):
+        for sentence in (*given.resolve(None, chosen=chosen).warnings, *found.problems) if tell else ():
             self.console.warning(sentence)
         return found
 

@@ -42,6 +42,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         require_kafka()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What seglog remembers of its own doing goes to a directory of this run, never to the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaHarness]:
     """Kafka 4.3.0's own classes in one JVM for the whole run; only for tests marked `kafka`."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.cleaner.cleaner import clean_log, plan_round
-from seglog.cleaner.manager import CleanerManager, check_checkpoints
+from seglog.cleaner.manager import CleanerManager, LogToClean, check_checkpoints, log_to_clean
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.plan import CleaningResult
 from seglog.clock import Clock
@@ -205,3 +205,14 @@ def _rounds(
         if not dry_run:  # the plan of a dry run stays taken: nothing has changed that would end its turn
             manager.done(found, cleaned.result.end_offset)
         yield cleaned
+
+
+def states_of(fs: FileSystem, log_directory: Path, topics: TopicConfigs, clock: Clock) -> list[LogToClean]:
+    """How dirty each log of a directory is whose policy is known to be compact; nothing is changed or locked."""
+    with LogDirectory.open(
+        log_directory, fs=fs, clock=clock, config_of=lambda topic: topics.resolve(topic).log, writable=False
+    ) as directory:
+        found = [one.topic_partition for one in directory.listing.live]
+        logs = [directory.log(key) for key in found if not policy_problem(topics.resolve(key.topic), key.topic)]
+        checkpoints, now_ms = directory.cleaner_offsets, clock.now_ms()
+        return [log_to_clean(log, checkpoints.get(log.topic_partition), now_ms) for log in logs]

@@ -129,9 +129,10 @@ class CleanerService:
 
     def run_pass(self) -> PassOutcome:
         """One pass. What goes wrong with a partition makes that one uncleanable; a held lock only costs the pass."""
-        outcome, topics = PassOutcome(), self._topics()
+        outcome = PassOutcome()
         self._remove_due()
         try:
+            topics = self._topics()
             check_checkpoints(self._plain_fs, self.log_directory)
             if self._something_is_due(topics, outcome):
                 self._work(topics, outcome)

@@ -1,0 +1,111 @@
+"""`seglog cleaner`: the cleaner as a service."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.options import LogDirectoryPath, command, flag, parsed, size_option
+from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from seglog.cleaner.service import CleanerService
+    from seglog.log.retaining import TopicConfigs
+
+_SIGNALS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}
+
+
+@command
+def run(
+    session: Session,
+    log_directory: LogDirectoryPath,
+    once: Annotated[bool, flag("--once", "One pass, then exit.")] = False,
+    throttle: Annotated[
+        int | None, size_option("--throttle", "Bytes read and written a second (log.cleaner.io.max.bytes.per.second).")
+    ] = None,
+    dedupe_buffer_size: Annotated[
+        int | None, size_option("--dedupe-buffer-size", "Memory for the offset maps of all threads together.")
+    ] = None,
+    strategy: Annotated[
+        str,
+        typer.Option("--strategy", metavar="offset|timestamp|header:NAME", help="Which record of a key survives."),
+    ] = "offset",
+    prometheus: Annotated[
+        Path | None,
+        typer.Option("--prometheus", metavar="FILE", help="Write the cleaner's gauges there after each pass."),
+    ] = None,
+) -> int:
+    """Keeps the compacted logs of a log directory clean, as a broker's cleaner threads do.
+
+    A pass cleans the filthiest log until none is eligible (min.cleanable.dirty.ratio, max.compaction.lag.ms),
+    then deletes what the retention of compact,delete topics lets go; then it rests for
+    log.cleaner.backoff.ms. --jobs threads, or log.cleaner.threads, share the dedupe buffer and the
+    throttle. Only topics whose cleanup.policy is known to be compact are touched. A partition that cannot be
+    cleaned is told with the reason and left alone until its files change.
+
+    The directory is locked only during a pass that has work to do: between passes seglog can append or
+    repair, and a broker can start; then the service waits. SIGTERM and SIGINT end it within a second: an
+    unfinished round leaves no trace and is begun again next time.
+
+    Examples:
+      seglog cleaner /var/lib/kafka/data
+      seglog cleaner --once --throttle 50MB --prometheus /var/lib/node_exporter/seglog.prom /var/lib/kafka/data
+    """
+    from dataclasses import replace
+
+    from seglog.cleaner.service import CleanerService
+    from seglog.cleaner.strategy import Strategy
+    from seglog.log.listing import list_log_directory
+    from seglog_cli.views.service import Reporter
+
+    list_log_directory(session.fs, log_directory)
+    given = {"log.cleaner.dedupe.buffer.size": dedupe_buffer_size, "log.cleaner.io.max.bytes.per.second": throttle}
+    chosen = {key: value for key, value in given.items() if value is not None}
+    config = session.config_of(log_directory.resolve(), chosen).resolve(None).cleaner
+    if session.jobs is not None:
+        config = replace(config, threads=session.jobs)
+    reporter = Reporter(session, log_directory.resolve(), prometheus)
+    service = CleanerService(
+        session.fs,
+        log_directory.resolve(),
+        _settings(session, log_directory.resolve(), chosen),
+        config,
+        session.clock,
+        reporter,
+        strategy=parsed("--strategy", Strategy.parse, strategy),
+    )
+    reporter.service = service
+    with _stops(service) as received:
+        service.run(passes=1 if once else None)
+    if received:
+        session.console.message("stopped; what is on disk is consistent")
+        return _SIGNALS[received[0]]
+    return ExitCode.FOUND if service.uncleanable and once else ExitCode.DONE
+
+
+def _settings(session: Session, log_directory: Path, chosen: dict[str, int]) -> Callable[[], TopicConfigs]:
+    """The configuration as it stands when it is asked for."""
+    return lambda: session.config_of(log_directory, chosen, tell=False)
+
+
+@contextlib.contextmanager
+def _stops(service: CleanerService) -> Iterator[list[signal.Signals]]:
+    """While open, SIGTERM and SIGINT stop the service; the list gets the signal that came."""
+    received: list[signal.Signals] = []
+
+    def stop(number: int, _frame: object) -> None:
+        received.append(signal.Signals(number))
+        service.stop.set()
+
+    before = {number: signal.signal(number, stop) for number in _SIGNALS}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

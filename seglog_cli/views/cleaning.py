@@ -1,0 +1,107 @@
+"""Cleaning rounds: the broker's text block, what became of the records, where the time went; and their history."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from seglog_cli.console import Console
+from seglog_cli.progress import bytes_text
+
+if TYPE_CHECKING:
+    from seglog.cleaner.plan import CleaningResult
+    from seglog.cleaner.requested import Cleaned, CleaningFailure, Outcome
+    from seglog_cli.session import Session
+
+_REASONS = {
+    "records_kept": "records kept: the newest of their key",
+    "tombstones_kept": "tombstones kept: delete.retention.ms has not passed since they were first cleaned",
+    "control_records_kept": "transaction markers kept",
+    "records_superseded": "records dropped: a later one has their key",
+    "records_without_key": "records dropped: without a key",
+    "tombstones_expired": "tombstones dropped: expired",
+    "records_discarded": "records dropped: aborted transactions and expired markers",
+    "batches_discarded": "batches dropped whole",
+    "batches_verbatim": "batches copied as they are",
+    "batches_rebuilt": "batches written anew",
+    "batches_emptied": "batches kept empty: the last of a producer or of the range",
+    "delete_horizons_set": "delete horizons set",
+}
+
+
+def show_outcome(console: Console, outcome: Outcome) -> None:
+    """A partition: its round, or why there was none."""
+    from seglog.cleaner.requested import Cleaned, CleaningFailure
+
+    if isinstance(outcome, Cleaned):
+        _show_cleaned(console, outcome)
+    elif isinstance(outcome, CleaningFailure):
+        _tell_failure(console, outcome)
+    else:
+        console.detail(f"{outcome.directory.name}: not cleaned: {outcome.reason}")
+
+
+def _tell_failure(console: Console, failure: CleaningFailure) -> None:
+    console.message(f"{failure.directory.name}: not cleaned, left as it was")
+    console.detail(str(failure.error))
+
+
+def _show_cleaned(console: Console, cleaned: Cleaned) -> None:
+    result = cleaned.result
+    if console.as_json:
+        console.json(result.to_json())
+        return
+    if not result.segments_before:
+        active = (
+            f"; {bytes_text(cleaned.active_bytes)} lie in the active segment (--roll)" if cleaned.active_bytes else ""
+        )
+        why = f": {result.limit_reason}" if result.limit_reason and cleaned.active_bytes else ""
+        console.line(f"{result.topic_partition}: nothing to clean{why}{active}")
+        return
+    console.lines(summary_lines(console, result))
+    _tell_phases(console, result)
+    console.line(result.text().rstrip("\n"))
+
+
+def summary_lines(console: Console, result: CleaningResult) -> list[str]:
+    """What was, or would be, written; every reason that applies to a record."""
+    stats = result.stats
+    before = sum(size for _, size in result.segments_before)
+    did = "would clean" if result.dry_run else "cleaned"
+    name = console.styled(str(result.topic_partition), "strong")
+    segments = f"{len(result.segments_before)} segments to {len(result.segments_after)}"
+    lines = [f"{did} {name}: {bytes_text(before)} to {bytes_text(result.bytes_written)}, {segments}"]
+    lines += [f"  {count:>12,} {_REASONS.get(name, name)}" for name, count in stats.reasons().items() if count]
+    passes = f"{stats.index_passes} index pass{'es' if stats.index_passes != 1 else ''}"
+    utilization = f"{100 * stats.buffer_utilization:.1f}% of the buffer's {stats.map_slots:,} slots"
+    lines.append(f"  {stats.map_entries:>12,} keys indexed in {passes}, {utilization}")
+    if result.limit_reason:
+        lines.append(f"  up to offset {result.end_offset}: {result.limit_reason}")
+    return lines
+
+
+def _tell_phases(console: Console, result: CleaningResult) -> None:
+    """With -v, seconds by what they were spent on, over all threads."""
+    from seglog.cleaner.stats import PHASES
+
+    phases = result.stats.phases
+    if phases:
+        spent = ", ".join(f"{name} {phases[name]:.3f} s" for name in PHASES if name in phases)
+        console.detail(f"{result.topic_partition}: time went to: {spent} (of {result.stats.seconds:.3f} s)")
+
+
+def keep_history(session: Session, done: Iterable[Cleaned]) -> None:
+    """Keeps the figures of rounds for `seglog stats`; that they cannot be kept is no more than a warning."""
+    from seglog.cleaner.history import CleaningHistory, state_directory
+
+    by_directory: dict[str, list[Cleaned]] = {}
+    for cleaned in done:
+        if not cleaned.result.dry_run and cleaned.result.segments_before:
+            by_directory.setdefault(str(cleaned.log_directory), []).append(cleaned)
+    for found in by_directory.values():
+        history = CleaningHistory(session.fs, state_directory(os.environ), found[0].log_directory)
+        try:
+            history.add([cleaned.result for cleaned in found], session.clock.now_ms())
+        except OSError as error:
+            session.console.warning(f"{history.path}: the statistics could not be kept: {error.strerror}")

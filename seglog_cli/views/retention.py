@@ -1,0 +1,112 @@
+"""What retention removes and keeps, segment by segment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seglog_cli.console import Console
+from seglog_cli.progress import bytes_text
+from seglog_cli.tables import table
+
+if TYPE_CHECKING:
+    from seglog.log.retaining import Retained
+    from seglog.log.retention import RetentionPlan, SegmentVerdict
+
+_HEADING = ("", "SEGMENT", "SIZE", "NEWEST", "WHY")
+
+
+def show_retained(console: Console, retained: Retained, dry_run: bool) -> None:
+    """A partition's plan, and what was done."""
+    plan = retained.plan
+    if console.as_json:
+        console.json(retention_record(retained, dry_run))
+        return
+    if retained.note:
+        console.warning(f"{plan.topic_partition}: {retained.note}")
+    name = console.styled(str(plan.topic_partition), "strong")
+    if plan.empty:
+        console.line(f"{name}: nothing to delete")
+    else:
+        did = "would delete" if dry_run else "deleted"
+        start = f"log start {plan.log_start_offset} to {plan.new_log_start_offset}"
+        rolls = ", rolled first" if plan.rolls else ""
+        count = len(plan.removed)
+        console.line(f"{did} {count} of {len(plan.segments)} segments of {name}: "
+                     f"{bytes_text(plan.removed_bytes)}, {start}{rolls}")  # fmt: skip
+    rows = [_row(segment) for segment in plan.segments]
+    console.lines([f"  {line}" for line in table(_HEADING, rows, right=(2,))])
+    if retained.left_deleted:
+        console.message(f"{plan.topic_partition}: {retained.left_deleted} files wait as .deleted; they are removed when"
+                        " a broker or seglog opens the log for writing (--delay 0 removes at once)")  # fmt: skip
+
+
+def retention_record(retained: Retained, dry_run: bool) -> dict[str, object]:
+    """The JSON line."""
+    plan = retained.plan
+    return {
+        "type": "retention",
+        "partition": str(plan.topic_partition),
+        "dry_run": dry_run,
+        "log_start_offset_before": plan.log_start_offset,
+        "log_start_offset": plan.new_log_start_offset,
+        "log_end_offset": plan.log_end_offset,
+        "high_watermark": plan.high_watermark,
+        "rolls": plan.rolls,
+        "deleted_segments": [segment.base_offset for segment in plan.removed],
+        "deleted_bytes": plan.removed_bytes,
+        "left_deleted_files": retained.left_deleted,
+        "note": retained.note,
+        "segments": [segment_record(segment) for segment in plan.segments],
+    }
+
+
+def segment_record(segment: SegmentVerdict) -> dict[str, object]:
+    """One segment within it."""
+    return {
+        "base_offset": segment.base_offset,
+        "next_offset": segment.next_offset,
+        "size": segment.size,
+        "active": segment.active,
+        "largest_timestamp": segment.largest_timestamp,
+        "from_modified": segment.from_modified,
+        "removed": segment.removed,
+        "rule": None if segment.rule is None else segment.rule.value,
+        "reason": segment.reason,
+        "deletable": segment.deletable_ms,
+        "in_future": segment.in_future,
+        "blocking_offset": segment.blocking_offset,
+    }
+
+
+def show_shortage(console: Console, wanted: int, freed: int, dry_run: bool) -> None:
+    """Whether `--free` got what it was asked for."""
+    if freed < wanted:
+        did = "would be freed" if dry_run else "were freed"
+        console.warning(f"{bytes_text(freed)} of {bytes_text(wanted)} {did}: no more closed segments may go")
+
+
+def advice(plan: RetentionPlan) -> list[str]:
+    """Sentences on the segment that holds the others back by time."""
+    from seglog.units import format_time
+
+    found = []
+    for segment in plan.segments:
+        if segment.in_future and not segment.removed:
+            where = (
+                "" if segment.blocking_offset is None else f" (the batch that ends at offset {segment.blocking_offset})"
+            )
+            until = "" if segment.deletable_ms is None else f"; it lets go at {format_time(segment.deletable_ms)}"
+            found.append(f"segment {segment.base_offset} holds a timestamp in the future{where}{until}")
+            break
+    return found
+
+
+def _row(segment: SegmentVerdict) -> tuple[str, ...]:
+    from seglog.units import format_time
+
+    newest = format_time(segment.largest_timestamp) + (" (mtime)" if segment.from_modified else "")
+    why = segment.reason
+    if segment.in_future and segment.deletable_ms is not None:
+        where = "" if segment.blocking_offset is None else f", offset {segment.blocking_offset}"
+        why += f" (until {format_time(segment.deletable_ms)}{where})"
+    return ("goes" if segment.removed else "stays", str(segment.base_offset), bytes_text(segment.size), newest, why)

@@ -1,0 +1,173 @@
+"""Distributions, past cleaning rounds and the cleaner's sizing, as text or JSON lines."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from seglog_cli.console import Console
+from seglog_cli.progress import bytes_text
+from seglog_cli.tables import table
+
+if TYPE_CHECKING:
+    from seglog.cleaner.sizing import Sizing
+    from seglog.diagnosis.statistics import FrequentKey, LogStatistics
+
+_BAR_CELLS = 40
+_HISTOGRAMS = (
+    ("key_sizes", "key sizes (bytes)"),
+    ("value_sizes", "value sizes (bytes)"),
+    ("batch_sizes", "batch sizes (bytes)"),
+    ("records_per_batch", "records a batch"),
+)
+_ROUND_HEADING = ("CLEANED", "DIRTY SECTION", "READ", "WRITTEN", "RECORDS", "KEPT", "BUFFER", "PASSES", "SECONDS")
+
+
+def show_statistics(console: Console, found: LogStatistics, plot: bool) -> None:
+    """A partition's distributions; histograms as bars with `plot`."""
+    if console.as_json:
+        console.json(_record(found))
+        return
+    console.line(console.styled(found.partition, "strong"))
+    console.lines([f"  {name:<22}{value}" for name, value in _facts(found)])
+    for codec in found.codecs:
+        console.line(
+            f"  {codec.codec:<22}{codec.batches:,} batches, {bytes_text(codec.bytes)}, ratio {codec.ratio:.2f}"
+        )
+    for key in found.frequent_keys:
+        console.line(f"  frequent key          {_key_text(key)}: at least {key.count:,} records")
+    if plot:
+        for name, title in _HISTOGRAMS:
+            console.lines(_bars(title, getattr(found, name)))
+
+
+def show_rounds(console: Console, rounds: Sequence[Mapping[str, Any]]) -> None:
+    """The last cleaning rounds of a partition."""
+    if console.as_json:
+        for round_ in rounds:
+            console.json({"type": "cleaning_round", **{k: v for k, v in round_.items() if k != "type"}})
+        return
+    if rounds:
+        rows = [_round_row(round_) for round_ in rounds]
+        console.lines([f"  {line}" for line in table(_ROUND_HEADING, rows, right=(2, 3, 4, 5, 6, 7, 8))])
+
+
+def show_sizing(console: Console, sizing: Sizing) -> None:
+    """The sizing of one log, a sentence a line."""
+    if console.as_json:
+        console.json({"type": "sizing", **dataclasses.asdict(sizing), "keeps_up": sizing.keeps_up})
+        return
+    console.lines([f"  {line}" for line in _sizing_lines(sizing)])
+
+
+def _facts(found: LogStatistics) -> list[tuple[str, str]]:
+    from seglog.units import format_time
+
+    def time(timestamp: int | None) -> str:
+        return "-" if timestamp is None else format_time(timestamp)
+
+    batches = f"{found.batches:,} ({found.control_batches:,} control, {found.transactional_batches:,} transactional)"
+    facts = [
+        ("size", f"{bytes_text(found.bytes)} in {found.segments} segments"),
+        ("batches", batches),
+        ("records", f"{found.records:,}, from {time(found.oldest_timestamp)} to {time(found.newest_timestamp)}"),
+        ("distinct keys", f"about {found.distinct_keys:,}"),
+        ("tombstones", f"{found.tombstones:,}"),
+        ("without key", f"{found.null_keys:,}"),
+        ("headers", f"{found.headers:,} on {found.records_with_headers:,} records"),
+        ("keys", f"{bytes_text(found.key_bytes)}, the largest {bytes_text(found.largest_key)}"),
+        ("values", f"{bytes_text(found.value_bytes)}, the largest {bytes_text(found.largest_value)}"),
+        ("out of order by time", f"{found.out_of_order:,}"),
+        ("producers", f"{found.producers:,}"),
+    ]
+    return [*facts, ("damaged", bytes_text(found.damaged_bytes))] if found.damaged_bytes else facts
+
+
+def _bars(title: str, histogram: Mapping[int, int]) -> list[str]:
+    """A histogram by powers of two, from the smallest bucket that is used to the largest."""
+    lines = [f"  {title}"]
+    most = max(histogram.values(), default=0)
+    for least in _buckets(histogram):
+        count = histogram.get(least, 0)
+        name = str(least) if least < 2 else f"{least}-{2 * least - 1}"
+        cells = -(-count * _BAR_CELLS // most)
+        lines.append(f"    {name:>21} {'#' * cells:<{_BAR_CELLS}} {count:,}")
+    return lines if most else []
+
+
+def _buckets(histogram: Mapping[int, int]) -> list[int]:
+    used = sorted(histogram)
+    every = [0, *(1 << power for power in range(63))]
+    return [least for least in every if used[0] <= least <= used[-1]] if used else []
+
+
+def _record(found: LogStatistics) -> dict[str, object]:
+    facts = dataclasses.asdict(found)
+    for name, _ in _HISTOGRAMS:
+        facts[name] = [{"least": least, "count": count} for least, count in getattr(found, name).items()]
+    facts["codecs"] = [{**dataclasses.asdict(codec), "ratio": codec.ratio} for codec in found.codecs]
+    facts["frequent_keys"] = [_key_record(key) for key in found.frequent_keys]
+    return {"type": "statistics", **facts}
+
+
+def _key_record(key: FrequentKey) -> dict[str, object]:
+    try:
+        return {"key": key.key.decode(), "size": key.size, "count": key.count}
+    except UnicodeDecodeError:
+        return {"key_b64": base64.b64encode(key.key).decode(), "size": key.size, "count": key.count}
+
+
+def _key_text(key: FrequentKey) -> str:
+    more = "…" if key.size > len(key.key) else ""
+    return ascii(key.key.decode("utf-8", "replace")) + more
+
+
+def _round_row(round_: Mapping[str, Any]) -> tuple[str, ...]:
+    from seglog.units import format_time
+
+    return (
+        format_time(round_["time"]),
+        f"[{round_['first_dirty_offset']}, {round_['end_offset']})",
+        bytes_text(round_["bytes_read"]),
+        bytes_text(round_["bytes_written"]),
+        f"{round_['records_read']:,}",
+        f"{round_['records_written']:,}",
+        f"{100 * round_['buffer_utilization']:.1f}%",
+        str(round_["index_passes"]),
+        f"{round_['index_seconds'] + round_['clean_seconds']:.2f}",
+    )
+
+
+def _sizing_lines(s: Sizing) -> list[str]:
+    buffer = f"{bytes_text(s.buffer_bytes)} a thread: {s.slots:,} slots, {s.capacity_keys:,} keys a round"
+    need = (
+        f"{bytes_text(s.needed_buffer_bytes)} for all {s.keys:,} keys in one round (24 bytes / {s.load_factor:g} a key)"
+    )
+    if s.kafka_rounds == 1:
+        rounds = "one, in Kafka as here"
+    else:
+        rounds = (
+            f"{s.kafka_rounds} in Kafka, copying about {bytes_text(s.recopied_bytes)} again and again; here one round"
+        )
+        rounds += f" of {s.index_passes} index passes"
+    dirty = f"{bytes_text(s.dirty_bytes)} of {bytes_text(s.dirty_bytes + s.clean_bytes)} ({100 * s.dirty_ratio:.1f}%)"
+    lines = [("buffer", buffer), ("buffer needed", need), ("rounds", rounds), ("dirty", dirty)]
+    lines.append(("disk for a round", f"up to {bytes_text(s.headroom_bytes)} until the old segments can go"))
+    if s.write_bytes_per_second is None or s.day_bytes is None:
+        lines.append(("write rate", "not known: the timestamps tell none (--write-rate)"))
+    else:
+        day = f"a day without cleaner takes {bytes_text(s.day_bytes)} more"
+        lines.append(("write rate", f"{bytes_text(round(s.write_bytes_per_second))}/s: {day}"))
+    lines.append(("keeps up", _keeps_up_text(s)))
+    return [f"{name:<22}{text}" for name, text in lines]
+
+
+def _keeps_up_text(s: Sizing) -> str:
+    if s.cleaner_bytes_per_second is None or s.sustainable_bytes_per_second is None:
+        return "not known: no round was measured yet (seglog clean)"
+    speed = f"{bytes_text(round(s.cleaner_bytes_per_second))}/s cleaned"
+    limit = f"up to {bytes_text(round(s.sustainable_bytes_per_second))}/s written"
+    answer = {True: "yes", False: "no", None: "not known"}[s.keeps_up]
+    return f"{answer}: {speed}, enough for {limit}"
