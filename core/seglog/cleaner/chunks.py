@@ -7,7 +7,7 @@ round before anything was changed (Kafka gives such a batch a new, valid checksu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,12 +21,15 @@ from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.compression import DecompressionError, decompress, decompress_into
 from seglog.format.decoder import DECOMPRESSED_BATCH_LIMIT, checksums_valid, decode_records
 from seglog.kernels.decode import payload_spans
+from seglog.kernels.lz4 import decompress_run
 from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED, DECOMPRESSION_TOO_LARGE, RECORDS_VALID
 from seglog.log.scan import Chunk, EndReason, SegmentScan
 from seglog.log.segment import LogSegment
+from seglog.model import Compression
 
 ADVICE = "; nothing was changed, see `seglog verify --repair`"
 _ARENA_BYTES = 4 << 20
+_UNWANTED = np.int8(-1)  # no status of a batch that was read
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,26 +133,86 @@ def _expanded(chunk: Chunk, first: int, last: int, wanted: np.ndarray | None) ->
     count = len(rows)
     from_, to = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     payload_spans(chunk.data, rows, chunk.position, from_, to, np.empty(count, dtype=np.int8))
-    codecs = (rows["attributes"] & layout.CODEC_MASK).tolist()
-    starts, ends = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    arena, begin, used = np.empty(_ARENA_BYTES, dtype=np.uint8), 0, 0
-    for i in range(count):
-        if wanted is not None and not wanted[first + i]:
-            starts[i] = ends[i] = used
-            continue
-        piece = chunk.data[from_[i] : to[i]]
-        codec = codecs[i] if rows[i]["count"] != 0 else 0
-        size = _put(codec, piece, arena, used)
-        if size is None:
-            if i > begin:
-                yield Part(first + begin, first + i, arena, starts[begin:i], ends[begin:i])
-            payload = _alone(chunk, rows[i], codec, piece)
-            arena, begin, used = np.empty(max(_ARENA_BYTES, len(payload)), dtype=np.uint8), i, 0
-            arena[: len(payload)] = payload
-            size = len(payload)
-        starts[i], ends[i] = used, used + size
-        used += size
-    yield Part(first + begin, last, arena, starts[begin:], ends[begin:])
+    packed = _Packed(
+        chunk.data,
+        rows,
+        from_,
+        to,
+        np.where(rows["count"] != 0, rows["attributes"] & layout.CODEC_MASK, Compression.NONE).tolist(),
+        np.zeros(count, dtype=np.int8) if wanted is None else (~wanted[first:last]).view(np.int8) * _UNWANTED,
+        np.zeros(count + 1, dtype=np.int64),
+    )
+    arena, begin, used, i = np.empty(_ARENA_BYTES, dtype=np.uint8), 0, 0, 0
+    while True:
+        i, used = packed.lay_open(i, arena, used)
+        if i > begin or not count:
+            yield Part(first + begin, first + i, arena, packed.bounds[begin:i], packed.bounds[begin + 1 : i + 1])
+        if i == count:
+            return
+        payload = _alone(chunk, rows[i], packed.codecs[i], chunk.data[from_[i] : to[i]])
+        arena, begin, used = np.empty(max(_ARENA_BYTES, len(payload)), dtype=np.uint8), i, len(payload)
+        arena[:used] = payload
+        packed = replace(packed, bounds=np.zeros(count + 1, dtype=np.int64))  # the part given away keeps its own
+        packed.bounds[i + 1] = used
+        i += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """Batches to lay open: payloads `data[starts[i]:ends[i]]`; batch i ends in the arena at `bounds[i + 1]`.
+
+    `status` is _UNWANTED for those that are passed over.
+    """
+
+    data: np.ndarray
+    rows: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    codecs: list[int]
+    status: np.ndarray
+    bounds: np.ndarray
+
+    def lay_open(self, i: int, arena: np.ndarray, used: int) -> tuple[int, int]:
+        """Fills the arena from batch `i` on; returns (first batch that does not fit or is damaged, bytes used)."""
+        count = len(self.rows)
+        while i < count:
+            if self.codecs[i] == Compression.LZ4 and not self.status[i]:
+                behind, used = self._run(i, arena, used)
+                if behind == i:
+                    return i, used
+                i = behind
+                continue
+            if not self.status[i]:
+                size = _put(self.codecs[i], self.data[self.starts[i] : self.ends[i]], arena, used)
+                if size is None:
+                    return i, used
+                used += size
+            self.bounds[i + 1] = used
+            i += 1
+        return i, used
+
+    def _run(self, i: int, arena: np.ndarray, used: int) -> tuple[int, int]:
+        """The same for batches of lz4 from `i` on, by one kernel."""
+        behind, used = decompress_run(
+            self.data,
+            self.starts,
+            self.ends,
+            self.rows,
+            i,
+            len(self.rows),
+            self.status,
+            DECOMPRESSION_FAILED,
+            arena,
+            used,
+            len(arena),
+            len(arena),
+            self.bounds[1:],
+        )
+        damaged = np.flatnonzero(self.status[i:behind] == DECOMPRESSION_FAILED)
+        if not len(damaged):
+            return int(behind), int(used)
+        behind = i + int(damaged[0])
+        return behind, int(self.bounds[behind])
 
 
 def _put(codec: int, piece: np.ndarray, arena: np.ndarray, used: int) -> int | None:
