@@ -33,7 +33,9 @@ def run(
         ),
     ],
     level: Annotated[str, typer.Option("--level", metavar="bytes|batches|view", help="What to compare.")] = "batches",
-    to_offset: Annotated[int | None, offset_option("--to-offset", "Of the view: up to this offset, without it.")] = None,
+    to_offset: Annotated[
+        int | None, offset_option("--to-offset", "Of the view: up to this offset, without it.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many keys.")] = MOST_ROWS,
     memory: Annotated[
         int | None, size_option("--memory", "Memory for the view's tables (default: 256MiB); less takes more passes.")
@@ -51,7 +53,7 @@ def run(
       seglog diff --level view before/customers-0 after/customers-0
       seglog diff --json --level bytes /var/lib/kafka/data /backup/kafka
     """
-    from seglog_cli.views.difference import show_difference, show_diff_summary
+    from seglog_cli.views.difference import show_diff_summary, show_difference
 
     if len(copies) < 2:
         raise UsageError("diff: it takes two copies at least")
@@ -87,9 +89,7 @@ def _differences(
     elif level == "batches":
         yield from diff_batches(session.fs, listings)
     else:
-        yield from diff_view(
-            session.fs, listings, ViewOptions(memory_bytes, to_offset, limit), session.clock.now_ms()
-        )
+        yield from diff_view(session.fs, listings, ViewOptions(memory_bytes, to_offset, limit), session.clock.now_ms())
 
 
 def _partitions(session: Session, copies: Sequence[Path]) -> list[tuple[str, list[PartitionListing]]]:

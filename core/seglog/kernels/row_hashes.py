@@ -12,9 +12,7 @@ NULL = -1
 
 
 @kernel
-def hash_spans(
-    arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray, seeds: np.ndarray, out: np.ndarray
-) -> int:
+def hash_spans(arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray, seeds: np.ndarray, out: np.ndarray) -> int:
     """Fills `out` (int64) with the keyed hash of `arena[positions[i]:+sizes[i]]`; NULL for a negative size.
 
     `positions` and `sizes` are int32 (any stride), `seeds` int64[hashing.SEED_WORDS]. Returns how many are null.

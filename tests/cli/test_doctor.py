@@ -1,0 +1,186 @@
+"""`seglog doctor`, `diff`, `txn`, `export`, `convert`: output, exit codes, refusals."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import clean_logs, json_lines, run
+from tests.support.fixtures import fixture_copy, fixture_now_ms
+from tests.support.log_files import files_of
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return clean_logs(tmp_path)
+
+
+def flip(log: Path, at: int = 100) -> None:
+    path = sorted(log.glob("*.log"))[0]
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(data)
+
+
+# --- doctor -----------------------------------------------------------------------------------------------
+
+
+def test_doctor_of_a_healthy_directory(logs: Path) -> None:
+    done = run("doctor", "--json", "--now", str(fixture_now_ms("4.3.0/clean")), logs)
+    *rows, summary = json_lines(done)
+    assert (done.exit_code, summary["loads"], summary["blockers"], summary["dangers"]) == (0, True, 0, 0)
+    assert {row["severity"] for row in rows} <= {"note"}
+    assert run("doctor", "--quick", logs).stdout.endswith("a broker would start; nothing wrong\n")
+
+
+def test_doctor_names_place_broker_and_command(logs: Path) -> None:
+    flip(logs / "orders-none-0")
+    (logs / "lost+found").mkdir()
+    done = run("doctor", "--json", logs)
+    rows = [row for row in json_lines(done) if row["type"] == "diagnosis" and row["severity"] != "note"]
+    assert done.exit_code == 1
+    assert [(row["severity"], row["code"]) for row in rows] == [
+        ("blocker", "STRANGE_DIRECTORY"),
+        ("danger", "DAMAGE_SERVED"),
+    ]
+    assert rows[1]["command"] == f"seglog verify --repair {logs / 'orders-none-0'}"
+    assert (rows[1]["file"], rows[1]["position"], rows[1]["first_offset"]) == ("00000000000000000000.log", 0, 0)
+    text = run("doctor", logs).stdout
+    assert "danger DAMAGE_SERVED orders-none-0/00000000000000000000.log position 0: " in text
+    assert "a broker would not start; 1 blocker, 1 danger" in text
+
+
+def test_doctor_changes_nothing(logs: Path) -> None:
+    (logs / ".kafka_cleanshutdown").unlink()
+    before = {path: files_of(path) for path in [logs, *logs.iterdir()] if path.is_dir()}
+    run("doctor", logs)
+    assert {path: files_of(path) for path in [logs, *logs.iterdir()] if path.is_dir()} == before
+
+
+def test_doctor_of_nothing_is_no_log(tmp_path: Path) -> None:
+    assert run("doctor", tmp_path / "none").exit_code == 10
+
+
+# --- diff -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["bytes", "batches", "view"])
+def test_diff_of_equal_directories(logs: Path, tmp_path: Path, level: str) -> None:
+    shutil.copytree(logs, tmp_path / "copy")
+    done = run("diff", "--json", "--level", level, logs, tmp_path / "copy")
+    assert (done.exit_code, json_lines(done)) == (
+        0,
+        [{"type": "summary", "exit_code": 0, "partitions": 16, "differences": 0}],
+    )
+
+
+def test_diff_names_the_right_copy(logs: Path, tmp_path: Path) -> None:
+    shutil.copytree(logs, tmp_path / "copy")
+    flip(tmp_path / "copy" / "orders-none-0")
+    shutil.rmtree(tmp_path / "copy" / "clicks-0")
+    done = run("diff", "--json", logs, tmp_path / "copy")
+    gone, damaged, _ = json_lines(done)
+    assert done.exit_code == 1
+    assert (gone["kind"], gone["partition"], gone["not_in"]) == (
+        "missing",
+        "clicks-0",
+        [str(tmp_path / "copy/clicks-0")],
+    )
+    assert (damaged["first_offset"], damaged["right"]) == (0, [str(logs / "orders-none-0")])
+    assert f"right: {logs / 'orders-none-0'}" in run("diff", logs, tmp_path / "copy").stdout
+
+
+def test_diff_of_views_shows_keys(logs: Path) -> None:
+    done = run("diff", "--json", "--level", "view", "--limit", "3", logs / "customers-0", logs / "customers-1")
+    *rows, summary = json_lines(done)
+    assert (len(rows), summary["differences"], done.exit_code) == (3, 3, 1)
+    assert all(row["key"] and len(row["offsets"]) == 2 for row in rows)
+
+
+@pytest.mark.parametrize("arguments", [["a-0"], ["--level", "words", "a-0", "a-0"]])
+def test_diff_refuses(arguments: list[str], tmp_path: Path) -> None:
+    assert run("diff", *arguments).exit_code == 2
+
+
+# --- txn --------------------------------------------------------------------------------------------------
+
+
+def test_txn_lists_and_counts(logs: Path) -> None:
+    rows = json_lines(run("txn", "--json", logs / "payments-0"))
+    (counts,) = json_lines(run("txn", "--json", logs / "payments-0", "stat"))
+    for state in ("committed", "aborted", "open"):
+        assert counts[state] == sum(row["state"] == state for row in rows)
+    assert counts["aborted"] > 10
+    assert counts["longest_ms"] == max(row["duration_ms"] for row in rows)
+    assert run("txn", logs / "payments-0", "close").exit_code == 2
+
+
+def test_an_open_transaction_hangs_where_no_coordinator_knows_it(tmp_path: Path) -> None:
+    logs = fixture_copy("4.3.0/killed", tmp_path)
+    opened = json_lines(run("txn", "--json", logs / "payments-0", "open"))
+    assert {(row["state"], row["last_offset"], row["hanging"]) for row in opened} == {("open", None, False)}
+    assert all(row["coordinator"].endswith(" Ongoing") for row in opened)
+    assert run("txn", logs / "payments-0", "abort-cmd").stdout == ""
+    # alone, without the coordinator's log beside it, its age tells
+    shutil.copytree(logs / "payments-0", tmp_path / "alone" / "payments-0")
+    done = run("txn", tmp_path / "alone" / "payments-0", "abort-cmd", "--bootstrap-server", "b:1")
+    command = "kafka-transactions.sh --bootstrap-server b:1 abort --topic payments --partition 0 --start-offset"
+    assert done.stdout == "".join(f"{command} {row['first_offset']}\n" for row in opened) != ""
+    assert done.exit_code == 1
+
+
+# --- export and convert -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["o.jsonl", "o.csv", "o.parquet"])
+def test_export_writes_a_file(logs: Path, tmp_path: Path, name: str) -> None:
+    done = run("export", "--json", logs / "orders-lz4-0", "-o", tmp_path / name, "--to-offset", "5")
+    assert json_lines(done) == [{"type": "exported", "file": str(tmp_path / name), "records": 5, "damage": 0}]
+    again = run("export", logs / "orders-lz4-0", "-o", tmp_path / name)
+    assert again.exit_code == 12
+    assert run("export", logs / "orders-lz4-0", "-o", tmp_path / name, "--replace").exit_code == 0
+
+
+def test_export_to_stdout_is_what_append_reads(logs: Path, tmp_path: Path) -> None:
+    done = run("export", logs / "orders-none-0", "-o", "-", "--format", "jsonl", "--from-offset", "90")
+    (tmp_path / "new").mkdir()
+    again = run("append", "--create", tmp_path / "new" / "t-0", "--input-format", "jsonl", input_text=done.stdout)
+    assert again.exit_code == 0
+    copied = json_lines(run("dump", "--json", "--records", tmp_path / "new" / "t-0"))
+    wanted = json_lines(done)
+    values = [(row["key"], row["value"], row["timestamp"]) for row in copied if row["type"] == "record"]
+    assert values == [(row["key"], row["value"], row["timestamp"]) for row in wanted] != []
+
+
+def test_export_without_pyarrow_names_the_extra(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "seglog.diagnosis.export_arrow", raising=False)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    done = run("export", logs / "orders-lz4-0", "-o", tmp_path / "o.parquet")
+    assert (done.exit_code, "seglog[arrow]" in done.stderr) == (13, True)
+    assert not (tmp_path / "o.parquet").exists()
+
+
+def test_export_of_damage_goes_on_and_says_so(logs: Path, tmp_path: Path) -> None:
+    flip(logs / "orders-none-0")
+    done = run("export", logs / "orders-none-0", "-o", tmp_path / "o.csv")
+    assert (done.exit_code, "CRC_MISMATCH" in done.stderr) == (1, True)
+    assert run("export", logs, "-o", tmp_path / "p.csv").exit_code == 2
+    assert run("export", logs / "orders-none-0", "-o", tmp_path / "p.xml").exit_code == 2
+
+
+def test_convert_makes_a_log_with_the_same_view(logs: Path, tmp_path: Path) -> None:
+    done = run("convert", "--json", logs / "customers-0", "-o", tmp_path / "new", "--codec", "lz4")
+    (row,) = json_lines(done)
+    assert (done.exit_code, row["directory"]) == (0, str(tmp_path / "new" / "customers-0"))
+    same = run("diff", "--level", "view", logs / "customers-0", tmp_path / "new" / "customers-0")
+    assert same.exit_code == 0, same.stdout
+    assert run("verify", tmp_path / "new" / "customers-0").exit_code == 0
+    assert run("convert", logs / "customers-0", "-o", tmp_path / "new").exit_code == 12
+
+
+def test_a_conversion_that_fails_leaves_nothing(logs: Path, tmp_path: Path) -> None:
+    done = run("convert", logs / "payments-0", "-o", tmp_path / "new" / "p-0", "--magic", "1")
+    assert (done.exit_code, list((tmp_path / "new").glob("p-0"))) == (13, [])
