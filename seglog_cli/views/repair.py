@@ -131,8 +131,8 @@ def _subject(row: dict[str, Any]) -> str:
 def _details(row: dict[str, Any]) -> str:
     parts = [row["reason"]]
     if "position" in row:
-        parts.append(f"position {row['position']}, {row['length']} bytes")
-        if row["first_offset"] is not None:
+        parts.append(f"position {row['position']}" + (f", {row['length']} bytes" if "length" in row else ""))
+        if row.get("first_offset") is not None:
             last = row["last_offset"]
             same = last is None or last == row["first_offset"]
             parts.append(f"offset {row['first_offset']}" if same else f"offsets {row['first_offset']} to {last}")
@@ -151,6 +151,7 @@ _PAST = {
     "remove": "removed",
     "move": "renamed",
     "set": "set",
+    "mend": "mended",
     "derive": "derived",
 }
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from seglog import layout
 from seglog.clock import Clock
+from seglog.diagnosis.epoch_mending import EpochPatch, epoch_patches
 from seglog.diagnosis.findings import Finding, Severity
 from seglog.diagnosis.leftovers import settle_on
 from seglog.diagnosis.ranges import ByteRange, RemovedRange, SegmentSurveyor, Survey, survey_07
@@ -104,6 +105,7 @@ class _Planner:
         reorder = options.policy is Policy.SMALLEST_LOSS
         self._surveyor = SegmentSurveyor(self._overlay, reorder=reorder, deep=options.deep, progress=progress)
         self._sources: dict[str, str] = {}
+        self._patches: dict[str, tuple[EpochPatch, ...]] = {}
         self._ends: dict[int, int] = {}  # base offset → next offset of the segments that change
 
     def plan(self) -> PartitionPlan:
@@ -123,7 +125,7 @@ class _Planner:
         self._plan_indexes(listing)
         self._plan_snapshots(listing)
         named = self._found_on(filenames.LEADER_EPOCH_CHECKPOINT)
-        draft.epochs = Part.EPOCHS in self._options.only and named
+        draft.epochs = Part.EPOCHS in self._options.only and named and not self._is_explained()
         self._note_lost_markers(listing)
         self._plan_unrepaired()
         return self._planned(end)
@@ -155,11 +157,14 @@ class _Planner:
                 self._draft.replay(_offset_of(name))
 
     def _plan_surveys(self, listing: PartitionListing) -> None:
+        logs = [segment.log for segment in listing.segments]
+        if self._findings is None or self._has_code("LEADER_EPOCH_DECREASING"):
+            self._patches = epoch_patches(self._overlay, logs)
         for i, segment in enumerate(listing.segments):
-            if not self._suspects(segment.log.name):
+            if not self._suspects(segment.log.name) and segment.log.name not in self._patches:
                 continue
             survey = self._surveyor.survey(segment.log, _bounds(listing.segments, i))
-            if not survey.is_whole:
+            if not survey.is_whole or segment.log.name in self._patches:
                 self._add_segment(segment, survey, _bounds(listing.segments, i))
 
     def _add_segment(self, segment: SegmentFiles, survey: Survey, offsets: OffsetRange) -> None:
@@ -167,7 +172,15 @@ class _Planner:
         source = self._sources.get(name, name)
         removed = tuple(survey.removed)
         repair = SegmentRepair(
-            segment.base_offset, name, source, survey.size, tuple(survey.kept), removed, offsets, survey.moved
+            segment.base_offset,
+            name,
+            source,
+            survey.size,
+            tuple(survey.kept),
+            removed,
+            offsets,
+            survey.moved,
+            self._patches.get(name, ()),
         )
         self._draft.segments.append(repair)
         self._draft.replay(segment.base_offset)
@@ -297,6 +310,11 @@ class _Planner:
             return True
         missing = name not in {path.name for path in segment.files} and not name.endswith(".txnindex")
         return missing and self._found_on(segment.log.name, frozenset({"INDEX_MISSING"}))
+
+    def _is_explained(self) -> bool:
+        """Whether the epoch file only differs from broken epochs in batches, which are set right."""
+        on_file = [f.code for f in self._findings or () if f.file == filenames.LEADER_EPOCH_CHECKPOINT]
+        return bool(self._patches) and set(on_file) == {"LEADER_EPOCHS_DIFFER"}
 
     def _has_code(self, *codes: str) -> bool:
         return any(each.code in codes for each in self._findings or ())

@@ -18,7 +18,6 @@ from pathlib import Path
 from seglog.clock import Clock
 from seglog.diagnosis.journal import Change, FileFacts
 from seglog.diagnosis.quarantine import NEW, OLD, crc_of, facts_of
-from seglog.diagnosis.ranges import ByteRange
 from seglog.diagnosis.repair_plan import PartitionPlan, RepairOptions, SegmentRepair
 from seglog.errors import CorruptSnapshotError, RefusedError
 from seglog.format import checksum, filenames
@@ -87,7 +86,7 @@ class PartitionBuilder:
     def _write_segment(self, segment: SegmentRepair) -> None:
         directory, name = self._plan.directory, segment.name
         before = facts_of(self._fs, directory / name)
-        reason = ", ".join(sorted({removed.code for removed in segment.removed})) or "batches go back to their place"
+        reason = ", ".join(sorted({removed.code for removed in segment.removed})) or "broken order or epochs"
         if segment.is_cut:
             assert before is not None
             with self._overlay.open(directory / name, "r+") as file:
@@ -96,7 +95,7 @@ class PartitionBuilder:
             self._add("cut", name, before, replace(before, size=segment.size_after, crc=crc), reason)
             return
         source, staged = directory / segment.source, self._staged(name)
-        crc = self._copy_ranges(source, staged, segment.kept)
+        crc = self._copy_ranges(source, staged, segment)
         self._fs.copy_attributes(source, staged)
         if segment.source != name:
             moved = self._changes.pop(name)
@@ -104,15 +103,20 @@ class PartitionBuilder:
         self._add("replace", name, before, facts_of(self._fs, staged, crc), reason)
         self._overlay.substitute(directory / name, staged)
 
-    def _copy_ranges(self, source: Path, staged: Path, kept: tuple[ByteRange, ...]) -> int:
+    def _copy_ranges(self, source: Path, staged: Path, segment: SegmentRepair) -> int:
         crc = position = 0
         with self._fs.open(source, "r") as reader, self._fs.open(staged, "create_new") as writer:
-            for part in kept:
+            for part in segment.kept:
                 at = part.position
                 while at < part.end:
                     piece = reader.read_at(at, min(_PIECE_BYTES, part.end - at))
                     if not piece:
                         raise RefusedError(f"{source} became shorter while it was read")
+                    if segment.patches:
+                        changed = bytearray(piece)
+                        for patch in segment.patches:
+                            patch.apply(changed, at)
+                        piece = bytes(changed)
                     writer.write_at(position, piece)
                     crc = checksum.crc32c(piece, crc)
                     at, position = at + len(piece), position + len(piece)

@@ -15,6 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
+from seglog.diagnosis.epoch_mending import EpochPatch
 from seglog.diagnosis.findings import Finding
 from seglog.diagnosis.ranges import ByteRange, RemovedRange
 from seglog.diagnosis.resync import OffsetRange
@@ -71,7 +72,7 @@ class SegmentRepair:
     """A `.log` whose contents change. `source` is the file that holds it now (a `.swap` may be about to replace it).
 
     `kept` are the byte ranges of `source` that stay, in the new order; `moved` counts batches put back in place;
-    `offsets` bound what the segment may hold.
+    `offsets` bound what the segment may hold; `patches` set broken leader epochs right.
     """
 
     base_offset: int
@@ -82,6 +83,7 @@ class SegmentRepair:
     removed: tuple[RemovedRange, ...]
     offsets: OffsetRange
     moved: int = 0
+    patches: tuple[EpochPatch, ...] = ()
 
     @property
     def size_after(self) -> int:
@@ -91,7 +93,7 @@ class SegmentRepair:
     def is_cut(self) -> bool:
         """Whether the file is cut where it is, rather than written anew."""
         prefix = not self.kept or (len(self.kept) == 1 and self.kept[0].position == 0)
-        return prefix and self.source == self.name
+        return prefix and self.source == self.name and not self.patches
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,10 @@ def _partition_rows(plan: PartitionPlan) -> Iterable[dict[str, Any]]:
                 "first_offset": each.first_offset,
                 "last_offset": each.last_offset,
             }
+        for patch in segment.patches:
+            reason = "the leader epoch is broken"
+            values = {"position": patch.position, "before": patch.before, "after": patch.after}
+            yield {**_row("mend", name, segment.name, reason), **values}
     for file in plan.files:
         yield {**_row(file.action, name, file.name, file.reason), "source": file.source or None}
     if plan.epochs:

@@ -321,3 +321,19 @@ def test_a_lost_abort_is_told(data: Path) -> None:
     assert len(outcome.plan.notes) == 1
     assert f"at offset {marker_offset} is damaged" in outcome.plan.notes[0]
     assert remaining(data, [PAYMENTS]) == 0
+
+
+@pytest.mark.parametrize("bit", range(32))
+def test_a_broken_leader_epoch_is_set_right(data: Path, bit: int) -> None:
+    log = sorted((data / PAYMENTS).glob("*.log"))[0]
+    healthy = {path.name: path.read_bytes() for path in (data / PAYMENTS).iterdir()}
+    second = len(batches_of(log.read_bytes())[0])
+    damaged(log, second + 12 + bit // 8, bytes([healthy[log.name][second + 12 + bit // 8] ^ 1 << bit % 8]))
+    before = facts(data)
+    outcome = mended(data, PAYMENTS)
+    assert outcome.complete and outcome.run is not None
+    assert remaining(data, [PAYMENTS]) == 0
+    assert log.read_bytes() == healthy[log.name]
+    assert (data / PAYMENTS / "leader-epoch-checkpoint").read_bytes() == healthy["leader-epoch-checkpoint"]
+    undo_run(FS, outcome.run)
+    assert facts(data) == before
