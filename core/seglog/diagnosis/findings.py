@@ -191,6 +191,7 @@ _REGISTRY = (
         "A batch has a lower leader epoch than one before it; the checksum does not cover the field.",
         "The epoch cache ignores it; followers may truncate to the wrong place.",
         Notice.NEVER,
+        "mend",
     ),
     FindingCode(
         "TIMESTAMP_NEGATIVE",
