@@ -18,12 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.cleaner.cleanable import cleanable_offsets, round_down
+from seglog.cleaner.round import rolled_segments
 from seglog.clock import Clock
 from seglog.config import LONG_MAX
 from seglog.errors import CorruptCheckpointError, RefusedError
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.log.listing import OFFSET_CHECKPOINTS
 from seglog.log.log import Log
+from seglog.log.segments import LogSegments
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 
@@ -89,9 +91,12 @@ class Uncleanable:
     bytes: int
 
 
-def log_to_clean(log: Log, checkpoint: int | None, now_ms: int) -> LogToClean:
-    """How dirty `log` is at `now_ms`; reads no more than indexes and the first batches of dirty segments."""
-    segments, config = log.segments, log.config
+def log_to_clean(log: Log, checkpoint: int | None, now_ms: int, *, rolled: bool = False) -> LogToClean:
+    """How dirty `log` is at `now_ms`; reads no more than indexes and the first batches of dirty segments.
+
+    With `rolled`, as if the active segment had been rolled.
+    """
+    segments, config = rolled_segments(log) if rolled else log.segments, log.config
     found = cleanable_offsets(
         segments,
         checkpoint=checkpoint,
@@ -109,18 +114,17 @@ def log_to_clean(log: Log, checkpoint: int | None, now_ms: int) -> LogToClean:
         clean_bytes=sum(segment.size for segment in segments if segment.base_offset < first),
         cleanable_bytes=sum(segment.size for segment in segments.between(min(first, end), end)),
         min_cleanable_ratio=config.min_cleanable_dirty_ratio,
-        delay_ms=_delay_ms(log, first, now_ms),
+        delay_ms=_delay_ms(segments, config.max_compaction_lag_ms, first, now_ms),
         checkpoint_reset=found.checkpoint_reset,
         limit_reason=found.reason,
     )
 
 
-def _delay_ms(log: Log, first_dirty_offset: int, now_ms: int) -> int:
+def _delay_ms(segments: LogSegments, lag: int, first_dirty_offset: int, now_ms: int) -> int:
     """By how much the oldest dirty record is older than max.compaction.lag.ms (by its segment's first batch)."""
-    lag = log.config.max_compaction_lag_ms
     if lag >= LONG_MAX:
         return 0
-    inactive = (s for s in log.segments.from_floor(first_dirty_offset) if s is not log.segments.active)
+    inactive = (s for s in segments.from_floor(first_dirty_offset) if s is not segments.active)
     stamps = [stamp for stamp in (segment.first_batch_timestamp() for segment in inactive) if stamp > 0]
     return max(0, now_ms - lag - min(stamps)) if stamps else 0
 
@@ -163,6 +167,7 @@ class CleanerManager:
 
     `logs` are the compacted ones, open; `checkpoints` gives first dirty offsets and is asked anew each time;
     `write_checkpoint` makes one durable. `uncleanable` lives longer than the manager, so that reasons are kept.
+    With `rolled`, logs are judged as if their active segments had been rolled, which the round then does.
     """
 
     def __init__(
@@ -172,10 +177,12 @@ class CleanerManager:
         write_checkpoint: Callable[[TopicPartition, int], None],
         clock: Clock,
         uncleanable: dict[TopicPartition, Uncleanable],
+        *,
+        rolled: bool = False,
     ) -> None:
         self._logs = {log.topic_partition: log for log in logs}
         self._checkpoints, self._write_checkpoint, self._clock = checkpoints, write_checkpoint, clock
-        self.uncleanable = uncleanable
+        self.uncleanable, self._rolled = uncleanable, rolled
         self._in_progress: set[TopicPartition] = set()
         self._tried: set[TopicPartition] = set()
         self._lock = threading.Lock()
@@ -191,7 +198,7 @@ class CleanerManager:
         free = [
             log for key, log in self._logs.items() if key not in self._in_progress and not self._is_uncleanable(log)
         ]
-        found = [log_to_clean(log, checkpoints.get(log.topic_partition), now_ms) for log in free]
+        found = [log_to_clean(log, checkpoints.get(log.topic_partition), now_ms, rolled=self._rolled) for log in free]
         return sorted(found, key=lambda log: (-log.cleanable_ratio, log.topic_partition))
 
     def take_filthiest(self) -> tuple[Log, LogToClean] | None:

@@ -182,7 +182,8 @@ def _clean_eligible(
             logs.append(open_undamaged(directory, found.path))
         except SeglogError as error:
             yield CleaningFailure(found.path, error)
-    manager = CleanerManager(logs, lambda: directory.cleaner_offsets, _writer(directory, dry_run), clock, {})
+    write = _writer(directory, dry_run)
+    manager = CleanerManager(logs, lambda: directory.cleaner_offsets, write, clock, {}, rolled=options.roll)
     yield from _rounds(directory, manager, clock, options, dry_run)
     yield from (Skipped(directory.path / str(left.topic_partition), left.why) for left in manager.candidates())
 

@@ -164,7 +164,7 @@ def prepare_round(
     """
     now_ms = clock.now_ms()
     config = log.config
-    segments = _rolled(log) if options.roll else log.segments
+    segments = rolled_segments(log) if options.roll else log.segments
     found = cleanable_offsets(
         segments,
         checkpoint=checkpoint,
@@ -204,7 +204,7 @@ def prepare_round(
     )
 
 
-def _rolled(log: CleanableLog) -> LogSegments:
+def rolled_segments(log: CleanableLog) -> LogSegments:
     """The segments as they will be when the active one, if it holds anything, is rolled."""
     if not log.segments.active.size:
         return log.segments

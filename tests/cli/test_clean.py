@@ -1,0 +1,232 @@
+"""`seglog clean`: the contract, refusals that change nothing, and a dry run that keeps its word."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_line import clean_logs, json_lines, process, run
+from tests.support.compacted_directories import broker_directory, keys_of
+from tests.support.fixtures import fixture_copy
+from tests.support.log_files import files_of
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def logs(tmp_path: Path, **contents: tuple[int, int]) -> Path:
+    return broker_directory(
+        tmp_path / "logs", {f"{name}-0": shape for name, shape in (contents or {"t": (3, 5)}).items()}
+    )
+
+
+def snapshot(path: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(path)): f.read_bytes() for f in path.rglob("*") if f.is_file()}
+
+
+def logs_of(partition: Path) -> dict[str, bytes]:
+    return {name: data for name, data in files_of(partition).items() if name.endswith(".log")}
+
+
+def cleaned(*arguments: str | Path, code: int = 0) -> list[dict[str, Any]]:
+    result = run("clean", "--json", *arguments)
+    assert result.exit_code == code, result.stderr
+    return json_lines(result)
+
+
+def test_a_named_partition_is_cleaned_whatever_its_ratio(tmp_path: Path) -> None:
+    path = logs(tmp_path)
+    (only,) = cleaned("--policy", "compact", "--set", "min.cleanable.dirty.ratio=1", path / "t-0")
+    assert (only["type"], only["partition"], only["dry_run"]) == ("cleaning", "t-0", False)
+    assert (only["first_dirty_offset"], only["end_offset"], only["records_written"]) == (0, 120, 5)
+    assert (only["map_entries"], only["index_passes"], only["map_slots"]) == (5, 1, 5_592_405)
+    assert len(keys_of(path, "t-0")) == 5
+    assert (path / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 120\n"
+
+
+def test_the_text_ends_with_the_block_that_a_broker_logs(tmp_path: Path) -> None:
+    result = run("clean", "--policy", "compact", logs(tmp_path) / "t-0")
+    block = "\n".join(result.stdout.splitlines()[-8:]) + "\n"
+    number = r"(?:[0-9,]+\.\d|NaN|Infinity)"
+    assert re.fullmatch(
+        rf"""\tLog cleaner thread 0 cleaned log t-0 \(dirty section = \[0, 120\]\)
+\t0\.0 MB of log processed in {number} seconds \(({number}) MB/sec\)\.
+\tIndexed 0\.0 MB in {number} seconds \(({number}) Mb/sec, ({number})% of total time\)
+\tBuffer utilization: 0\.0%
+\tCleaned 0\.0 MB in {number} seconds \(({number}) Mb/sec, ({number})% of total time\)
+\tStart size: 0\.0 MB \(120 messages\)
+\tEnd size: 0\.0 MB \(5 messages\)
+\t({number})% size reduction \(95\.8% fewer messages\)
+""",
+        block,
+    )
+    assert "115 records dropped: a later one has their key" in result.stdout
+
+
+def test_a_dry_run_touches_nothing_and_predicts_the_run(tmp_path: Path) -> None:
+    path = logs(tmp_path)
+    before = snapshot(path)
+    for options in (["--roll"], ["--expire"], ["--dedupe-buffer-size", "72"], []):
+        arguments = ["--policy", "compact", *options, path / "t-0"]
+        (predicted,) = cleaned("--dry-run", *arguments)
+        assert snapshot(path) == before
+        if options:
+            continue
+        (done,) = cleaned(*arguments)
+        for name in done:
+            if not name.endswith("_seconds") and name != "dry_run":
+                assert predicted[name] == done[name], name
+        sizes = {f.name: f.stat().st_size for f in (path / "t-0").glob("*.log")}
+        assert all(sizes[f"{s['base_offset']:020d}.log"] == s["size"] for s in predicted["segments_after"])
+
+
+def test_check_tells_by_the_exit_code_whether_there_is_something_to_do(tmp_path: Path) -> None:
+    path = logs(tmp_path)
+    before = snapshot(path)
+    cleaned("--check", "--policy", "compact", path / "t-0", code=1)
+    assert snapshot(path) == before
+    cleaned("--policy", "compact", path / "t-0")
+    cleaned("--check", "--policy", "compact", path / "t-0")
+
+
+def test_options_reach_the_round(tmp_path: Path) -> None:
+    path = logs(tmp_path, t=(3, 30))
+    options = ("--dedupe-buffer-size", "240", "--load-factor", "0.5", "--roll", "--strategy", "timestamp")
+    (only,) = cleaned("--policy", "compact", *options, path / "t-0")
+    assert (only["map_slots"], only["records_written"]) == (10, 30)
+    assert only["index_passes"] >= 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["t-0"], 12, "the cleanup policy of t is not known"),
+        (["--set", "cleanup.policy=delete", "t-0"], 12, "t is not compacted: its cleanup.policy is delete (--set)"),
+        (["--policy", "compact", "."], 2, "--policy is for partitions that are named"),
+        (["--policy", "delete", "t-0"], 2, "is not one of compact"),
+        (["--policy", "compact", "--strategy", "newest", "t-0"], 2, "unknown compaction strategy"),
+        (["--policy", "compact", "--dedupe-buffer-size", "24", "t-0"], 2, "at least 2 are needed"),
+        (["--policy", "compact", "missing-0"], 10, "no such file or directory"),
+        (["--policy", "compact", "t-0/00000000000000000000.log"], 10, "not a file"),
+    ],
+)
+def test_what_cannot_be_cleaned_is_refused_and_left_as_it_was(
+    tmp_path: Path, arguments: list[str], code: int, message: str
+) -> None:
+    path = logs(tmp_path)
+    before = snapshot(path)
+    options, name = arguments[:-1], arguments[-1]
+    result = run("clean", *options, path / name)
+    assert result.exit_code == code, result.stderr
+    assert message in result.stderr
+    assert snapshot(path) == before
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "message"),
+    [
+        ("0\n2\nt 0 0\nt 0 40\n", "stands here a second time"),
+        ("0\n1\nt 0 x\n", "is not a number"),
+        ("gibberish", "version"),
+        ("0\n5\nt 0 0\n", "announced"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+def test_an_unreadable_checkpoint_is_named_and_nothing_changed(
+    tmp_path: Path, checkpoint: str, message: str, dry_run: list[str]
+) -> None:
+    path = logs(tmp_path)
+    (path / "cleaner-offset-checkpoint").write_text(checkpoint)
+    before = snapshot(path)
+    result = run("clean", "--policy", "compact", *dry_run, path / "t-0")
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert "cleaner-offset-checkpoint" in result.stderr
+    assert snapshot(path) == before
+
+
+@pytest.mark.parametrize("shape", [(0, 1), (0, 0)])
+def test_an_active_segment_only_is_nothing_to_clean_and_an_empty_log_too(
+    tmp_path: Path, shape: tuple[int, int]
+) -> None:
+    path = logs(tmp_path, t=shape)
+    result = run("clean", "--policy", "compact", path / "t-0")
+    assert (result.exit_code, result.stdout) == (0, "t-0: nothing to clean\n")
+    result = run("append", path / "t-0", "--key-separator", ":", input_text="a:1\na:2\n")
+    result = run("clean", "--policy", "compact", path / "t-0")
+    assert "nothing to clean: the active segment is never cleaned" in result.stdout
+    assert "(--roll)" in result.stdout
+    (only,) = cleaned("--policy", "compact", "--roll", path / "t-0")
+    assert (only["records_read"], only["records_written"]) == (2, 1)
+
+
+def test_damage_is_named_with_what_mends_it_and_nothing_changed(tmp_path: Path) -> None:
+    path = logs(tmp_path)
+    segment = path / "t-0" / "00000000000000000040.log"
+    data = segment.read_bytes()
+    segment.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
+    before = files_of(path / "t-0")
+    result = run("clean", "--policy", "compact", path / "t-0")
+    assert result.exit_code == 1
+    assert "00000000000000000040.log" in result.stderr
+    assert "verify --repair" in result.stderr
+    assert files_of(path / "t-0") == before
+
+
+def test_a_locked_directory_is_refused_but_a_dry_run_is_not(tmp_path: Path) -> None:
+    from seglog.storage.lock import DirectoryLock
+
+    path = logs(tmp_path)
+    with DirectoryLock(path):
+        done = process("clean", "--json", "--policy", "compact", path / "t-0")
+        assert done.returncode == 11, done.stderr
+        assert process("clean", "--dry-run", "--policy", "compact", path / "t-0").returncode == 0
+
+
+def test_a_log_directory_cleans_what_its_own_metadata_says_is_compacted(tmp_path: Path) -> None:
+    path = clean_logs(tmp_path)
+    (path / "cleaner-offset-checkpoint").unlink()
+    names = ("orders-none-0", "clicks-0", "both-0")
+    before = {name: logs_of(path / name) for name in names}
+    result = run("clean", "-v", path)
+    assert result.exit_code == 0, result.stderr
+    assert "cleaned payments-compact-0" in result.stdout
+    assert "cleaned orders" not in result.stdout
+    assert "orders-none-0: not cleaned" in result.stderr
+    assert "time went to: " in result.stderr
+    assert {name: logs_of(path / name) for name in names} == before
+    rolled = run("clean", "--roll", path)
+    assert rolled.exit_code == 0, rolled.stderr
+    assert "cleaned both-0" in rolled.stdout
+    assert "nothing" not in run("clean", "--roll", "--dry-run", path).stdout
+
+
+def test_past_rounds_are_kept_outside_the_log_directory_and_shown_by_stats(tmp_path: Path) -> None:
+    path = logs(tmp_path)
+    cleaned("--dry-run", "--policy", "compact", path / "t-0")
+    cleaned("--policy", "compact", path / "t-0")
+    rounds = [row for row in json_lines(run("stats", "--json", path / "t-0")) if row["type"] == "cleaning_round"]
+    assert [(row["partition"], row["records_written"]) for row in rounds] == [("t-0", 5)]
+    assert {entry.name for entry in path.iterdir()} >= {"t-0", "cleaner-offset-checkpoint"}
+    assert not list(path.rglob("*.jsonl"))
+
+
+def test_a_partition_beside_no_broker_stays_cleanly_closed(tmp_path: Path) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
+    for file in path.iterdir():
+        if file.is_file():
+            file.unlink()
+    cleaned("--policy", "compact", path / "t-0")
+    assert (path / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 120\n"
+    (again,) = cleaned("--dry-run", "--policy", "compact", path / "t-0")
+    assert again["first_dirty_offset"] == 120
+
+
+def test_a_killed_log_directory_is_cleaned_or_refused_without_loss(tmp_path: Path) -> None:
+    path = fixture_copy("4.3.0/killed", tmp_path)
+    before = len(keys_of(path, "payments-compact-0"))
+    result = run("clean", path / "payments-compact-0")
+    assert result.exit_code == 0, result.stderr
+    assert 0 < len(keys_of(path, "payments-compact-0")) < before

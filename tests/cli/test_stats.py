@@ -1,0 +1,52 @@
+"""`seglog stats`: distributions, sizing and gauges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.command_line import json_lines, run
+from tests.support.compacted_directories import broker_directory
+
+COMPACT = ("--set", "cleanup.policy=compact")
+
+
+def test_distributions_are_those_of_the_log(tmp_path: Path) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
+    (row,) = json_lines(run("stats", "--json", path / "t-0"))
+    assert (row["type"], row["partition"], row["records"], row["distinct_keys"]) == ("statistics", "t-0", 120, 5)
+    assert row["records_per_batch"] == [{"least": 4, "count": 24}]
+    assert row["codecs"][0]["codec"] == "none"
+    assert {key["key"] for key in row["frequent_keys"]} == {f"k{n}" for n in range(5)}
+
+
+def test_a_plot_draws_a_bar_for_each_bucket(tmp_path: Path) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
+    result = run("stats", "--plot", path / "t-0")
+    assert "records a batch" in result.stdout
+    assert "4-7 ######################################## 24" in result.stdout
+
+
+def test_sizing_counts_keys_buffer_rounds_and_the_day(tmp_path: Path) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 30)})
+    small = ("--set", "log.cleaner.dedupe.buffer.size=480", "--set", "log.cleaner.io.buffer.load.factor=0.5")
+    run("clean", "--policy", "compact", *small, path / "t-0")
+    rows = json_lines(run("stats", "--json", "--sizing", "--write-rate", "1000", *COMPACT, *small, path / "t-0"))
+    sizing = next(row for row in rows if row["type"] == "sizing")
+    assert (sizing["slots"], sizing["capacity_keys"], sizing["kafka_rounds"]) == (20, 10, 3)
+    assert sizing["needed_buffer_bytes"] == 60 * 24
+    assert sizing["day_bytes"] == 86_400_000
+    assert sizing["cleaner_bytes_per_second"] > 0
+    assert sizing["keeps_up"] in (True, False)
+    text = run("stats", "--sizing", *COMPACT, *small, path / "t-0").stdout
+    assert "10 keys a round" in text
+    assert "here one round of 3 index passes" in text
+
+
+def test_gauges_go_to_a_file_on_request(tmp_path: Path) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
+    run("clean", "--policy", "compact", path / "t-0")
+    result = run("stats", *COMPACT, "--prometheus", tmp_path / "seglog.prom", path)
+    assert result.exit_code == 0, result.stderr
+    text = (tmp_path / "seglog.prom").read_text()
+    assert f'kafka_log_logcleaner_max_clean_time_secs{{directory="{path}"}}' in text
+    assert f'kafka_log_logcleanermanager_max_dirty_percent{{directory="{path}"}} 0\n' in text
