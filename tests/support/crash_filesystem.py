@@ -75,6 +75,9 @@ class MemoryFile:
     def advise_dropped(self, position: int, size: int) -> None:
         self._owner.check_power()
 
+    def start_writing(self, position: int, size: int) -> None:
+        self._owner.check_power()
+
     def fileno(self) -> int:
         raise OSError(errno.ENOTSUP, "a file in memory has no descriptor", str(self.path))
 

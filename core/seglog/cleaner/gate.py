@@ -83,6 +83,9 @@ class GatedFile:
     def advise_dropped(self, position: int, size: int) -> None:
         self._file.advise_dropped(position, size)
 
+    def start_writing(self, position: int, size: int) -> None:
+        self._file.start_writing(position, size)
+
     def fileno(self) -> int:
         return self._file.fileno()
 

@@ -21,6 +21,8 @@ from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.storage.filesystem import FileSystem
 
+_WRITE_OUT_BYTES = 2 << 20  # the disk begins with so many at once, while the next ones are made
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
@@ -84,11 +86,15 @@ class CleanedOutput:
             fs, directory, base_offset, index_interval_bytes=index_interval_bytes, state=FileState.CLEANED
         )
         self._batches = 0
+        self._handed_over = 0
         self._flushed: Future[None] | None = None
 
     def append(self, batches: np.ndarray, data: np.ndarray) -> None:
         self.segment.append(batches, data)
         self._batches += len(batches)
+        if self.segment.size - self._handed_over >= _WRITE_OUT_BYTES:
+            self.segment.start_flush(self._handed_over)
+            self._handed_over = self.segment.size
 
     def append_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
         for transaction in transactions:

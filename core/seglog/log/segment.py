@@ -418,6 +418,10 @@ class LogSegment:
         self.offset_index.trim()
         self.time_index.trim()
 
+    def start_flush(self, position: int) -> None:
+        """Lets the disk begin with what was appended from byte `position` on; `flush` still waits for all of it."""
+        self._writable().start_writing(position, self.size - position)
+
     def flush(self) -> None:
         """Returns when log and indexes are on stable storage (the directory entry is the caller's)."""
         self._writable().sync()

@@ -93,6 +93,9 @@ class OverlayFile:
     def advise_dropped(self, position: int, size: int) -> None:
         """Nothing to drop."""
 
+    def start_writing(self, position: int, size: int) -> None:
+        """Nothing is ever stored."""
+
     def fileno(self) -> int:
         raise OSError(errno.EBADF, "A changed file of an overlay has no descriptor", str(self.path))
 

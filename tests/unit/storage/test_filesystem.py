@@ -68,6 +68,7 @@ def test_writing_past_the_end_leaves_zeros_before_it(fs: FileSystem, tmp_path: P
     with fs.open(tmp_path / "a", "create") as file:
         file.write_at(3, b"xy")
         file.write_at(0, b"")
+        file.start_writing(0, 5)
         file.sync()
         file.advise_dropped(0, 5)
     assert (tmp_path / "a").read_bytes() == b"\0\0\0xy"
