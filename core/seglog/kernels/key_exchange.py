@@ -1,0 +1,157 @@
+"""Keys on their way between tasks: out of an offset map, by reducer, and merged there (`seglog.spark.cleaning`).
+
+1. `live_entries` lists an offset map: each key's place in its store, and the ordinal of its newest record.
+2. `assign` says which reducer each key goes to, by its hash; `scatter` lays ordinals, sizes and keys out by reducer.
+3. `merge` finds, among the entries of all splits, the newest of each key, and the clean records that one supersedes.
+
+A hash decides only about the reducer and the slot. Keys are compared by their bytes, so equal hashes lose no record.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog.kernels._jit import copy_bytes, inlined, kernel, load_byte, load_int32, load_int64, multiply_high, prefetch
+from seglog.kernels.hashing import hash_key
+from seglog.kernels.key_blocks import SLOT_BYTES
+
+AHEAD = 16
+
+
+@kernel
+def live_entries(
+    slots: np.ndarray,
+    slot_count: int,
+    store: np.ndarray,
+    positions: np.ndarray,
+    sizes: np.ndarray,
+    ordinals: np.ndarray,
+) -> int:
+    """Key positions in `store`, key sizes and ordinals (int64) of the entries of an offset map; returns how many."""
+    n = 0
+    for i in range(slot_count):
+        word = load_int64(slots, SLOT_BYTES * i)
+        if word != 0 and n < len(positions):
+            q = ((word >> 24) - 1) * 4
+            positions[n] = q + 4
+            sizes[n] = load_int32(store, q)
+            ordinals[n] = load_int64(slots, SLOT_BYTES * i + 8)
+            n += 1
+    return n
+
+
+@kernel
+def assign(
+    arena: np.ndarray,
+    positions: np.ndarray,
+    sizes: np.ndarray,
+    seeds: np.ndarray,
+    mask: int,
+    reducers: int,
+    targets: np.ndarray,
+    counts: np.ndarray,
+    key_bytes: np.ndarray,
+) -> None:
+    """Fills `targets` (int32, one a key), and adds up keys and their bytes a reducer (int64)."""
+    for i in range(len(positions)):
+        if i + AHEAD < len(positions):
+            prefetch(arena, positions[i + AHEAD])
+        key_hash = hash_key(arena, positions[i], sizes[i], seeds) & mask
+        target = multiply_high(key_hash, reducers)
+        targets[i] = target
+        counts[target] += 1
+        key_bytes[target] += sizes[i]
+
+
+@kernel
+def scatter(
+    arena: np.ndarray,
+    positions: np.ndarray,
+    sizes: np.ndarray,
+    ordinals: np.ndarray,
+    targets: np.ndarray,
+    entry_places: np.ndarray,
+    key_places: np.ndarray,
+    out_ordinals: np.ndarray,
+    out_sizes: np.ndarray,
+    out_keys: np.ndarray,
+) -> None:
+    """Lays entries out by target. The places (int64, one a target) are where a target's next one goes; they advance."""
+    for i in range(len(positions)):
+        target = targets[i]
+        place = entry_places[target]
+        size = sizes[i]
+        out_ordinals[place] = ordinals[i]
+        out_sizes[place] = size
+        copy_bytes(arena, positions[i], out_keys, key_places[target], size)
+        entry_places[target] = place + 1
+        key_places[target] += size
+
+
+@inlined
+def _equal(keys: np.ndarray, a: int, b: int, size: int) -> bool:
+    k = 0
+    while k + 8 <= size:
+        if load_int64(keys, a + k) != load_int64(keys, b + k):
+            return False
+        k += 8
+    while k < size:
+        if load_byte(keys, a + k) != load_byte(keys, b + k):
+            return False
+        k += 1
+    return True
+
+
+@inlined
+def _find(
+    keys: np.ndarray, positions: np.ndarray, sizes: np.ndarray, hashes: np.ndarray, slots: np.ndarray, i: int
+) -> int:
+    """The slot (of a power of two) that holds entry i's key, or the empty one where it belongs."""
+    last = len(slots) - 1
+    slot = hashes[i] & last
+    while True:
+        j = slots[slot]
+        if j < 0:
+            return slot
+        if hashes[j] == hashes[i] and sizes[j] == sizes[i] and _equal(keys, positions[j], positions[i], sizes[i]):
+            return slot
+        slot = (slot + 1) & last
+
+
+@kernel
+def merge(
+    keys: np.ndarray,
+    positions: np.ndarray,
+    sizes: np.ndarray,
+    ranks: np.ndarray,
+    mapped: int,
+    seeds: np.ndarray,
+    mask: int,
+    hashes: np.ndarray,
+    slots: np.ndarray,
+    answers: np.ndarray,
+) -> None:
+    """Fills `answers` (uint8). Of the first `mapped` entries 1 is the newest of its key, by rank (int64); of those
+    behind, which are clean records, 1 is superseded.
+
+    `slots` (int64, a power of two above the number of entries) holds -1 before; `hashes` (int64) is scratch.
+    """
+    count = len(positions)
+    for i in range(count):
+        hashes[i] = hash_key(keys, positions[i], sizes[i], seeds) & mask
+    for i in range(count):
+        if i + AHEAD < count:
+            prefetch(slots, hashes[i + AHEAD] & (len(slots) - 1))
+        slot = _find(keys, positions, sizes, hashes, slots, i)
+        j = slots[slot]
+        if i >= mapped:
+            answers[i] = 1 if j >= 0 else 0
+        elif j < 0:
+            slots[slot] = i
+            answers[i] = 1
+        elif ranks[i] > ranks[j]:
+            answers[j] = 0
+            slots[slot] = i
+            answers[i] = 1
+        else:
+            answers[i] = 0

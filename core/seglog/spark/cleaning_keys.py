@@ -1,0 +1,157 @@
+"""Collecting the keys of a group of segments for the exchange between cleaning tasks.
+
+Dirty records go through the cleaner's own offset map, so that of each key only the newest leaves the task; when the map
+is full, what it holds is sent and the work goes on with an empty one: the reducer takes the newest of both. Records in
+front of the first dirty offset are sent one by one, as each of them stays or goes on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from seglog.cleaner.chunks import Part, invalid_records, open_parts
+from seglog.cleaner.offset_map import OffsetMap
+from seglog.cleaner.options import CleanerOptions
+from seglog.format.decoder import decode_records
+from seglog.kernels import key_exchange
+from seglog.kernels.records import RECORDS_VALID
+from seglog.log.scan import Chunk
+from seglog.spark.cleaning_blobs import Keys
+
+_NOTHING = np.zeros(0, dtype=np.int64)
+_CLEAN_KEYS_AT_ONCE = 1 << 20
+_CLEAN_BYTES_AT_ONCE = 32 << 20
+
+
+class DirtyKeys:
+    """The newest record of each key from the first dirty offset on, with ordinals as `RecordFilter` counts them."""
+
+    def __init__(self, options: CleanerOptions, first_dirty_offset: int) -> None:
+        self._options, self._first_dirty_offset = replace(options, jobs=1), first_dirty_offset
+        self._map = OffsetMap(self._options, first_dirty_offset)
+        self._before = self._without_key = 0
+
+    @property
+    def records(self) -> int:
+        """Records that have an ordinal."""
+        return self._before + self._map.next_ordinal
+
+    @property
+    def without_key(self) -> int:
+        """As `OffsetMap.without_key`."""
+        return self._without_key + self._map.without_key
+
+    def add(self, chunk: Chunk, skipped: np.ndarray) -> Iterator[Keys]:
+        """Puts the records of batches that are not `skipped` (bool); yields the entries of a map that was full."""
+        parts = list(open_parts(chunk, ~skipped))
+        start = self._map.next_ordinal
+        self._put(chunk, skipped, parts)
+        if not self._map.is_full:
+            return
+        while self._map.is_full:
+            yield self._entries()
+            self._map.begin_pass(start)
+            self._put(chunk, skipped, parts)
+        yield self._entries()
+        self._before, self._without_key = self.records, self.without_key
+        self._map = OffsetMap(self._options, self._first_dirty_offset)
+
+    def rest(self) -> Keys:
+        """The entries that were not yielded yet."""
+        return self._entries()
+
+    def _entries(self) -> Keys:
+        count = self._map.entries
+        positions, sizes, ordinals = (np.empty(count, dtype=np.int64) for _ in range(3))
+        key_exchange.live_entries(
+            self._map.slots, self._map.slot_count, self._map.store, positions, sizes, ordinals
+        )
+        return Keys(self._map.store, positions, sizes, ordinals + self._before)
+
+    def _put(self, chunk: Chunk, skipped: np.ndarray, parts: list[Part]) -> None:
+        for part in parts:
+            if part.records is not None:
+                # skipped entries, all in front of the first dirty offset, come first
+                first = int(np.count_nonzero(skipped[part.first : part.last]))
+                rows = part.records.rows
+                self._map.add_rows(part.arena, rows[np.searchsorted(rows["batch"], first) :])
+                continue
+            batches = chunk.batches[part.first : part.last]
+            passed_over = skipped[part.first : part.last].view(np.uint8)
+            status = self._map.add_batches(part.arena, part.starts, part.ends, batches, passed_over)
+            if status != RECORDS_VALID:
+                raise invalid_records(chunk.path, batches[self._map.bad_batch], status)
+
+
+class CleanKeys:
+    """The records in front of the first dirty offset, up to the batch in which that lies."""
+
+    def __init__(self, first_dirty_offset: int) -> None:
+        self._first_dirty_offset = first_dirty_offset
+        self._waiting: list[Keys] = []
+        self._held = self._held_bytes = 0
+        self._ended = first_dirty_offset <= 0
+        self.records = 0
+
+    def add(self, chunk: Chunk, control: np.ndarray, dirty: np.ndarray) -> Iterator[Keys]:
+        """Takes the records of batches that are neither control batches nor dirty, and of the first dirty one."""
+        if self._ended:
+            return
+        data = np.flatnonzero(~control)
+        first_dirty = np.flatnonzero(dirty[data])
+        if len(first_dirty):
+            data, self._ended = data[: first_dirty[0] + 1], True
+        for records in decode_records(chunk.data, chunk.batches[data], chunk.position):
+            bad = np.flatnonzero(records.status)
+            if len(bad):
+                raise invalid_records(chunk.path, records.batches[bad[0]], int(records.status[bad[0]]))
+            self._take(records.arena, records.rows)
+        if self._held >= _CLEAN_KEYS_AT_ONCE or self._held_bytes >= _CLEAN_BYTES_AT_ONCE:
+            yield self.rest()
+
+    def _take(self, arena: np.ndarray, rows: np.ndarray) -> None:
+        ordinals = self.records + np.arange(len(rows), dtype=np.int64)
+        self.records += len(rows)
+        wanted = (rows["key_size"] >= 0) & (rows["offset"] < self._first_dirty_offset)
+        positions = rows["key_position"][wanted].astype(np.int64)
+        sizes = rows["key_size"][wanted].astype(np.int64)
+        if not len(positions):
+            return
+        ends = np.cumsum(sizes)
+        keys = np.empty(int(ends[-1]), dtype=np.uint8)
+        self._copy(arena, positions, sizes, ordinals[wanted], keys)
+        self._waiting.append(Keys(keys, ends - sizes, sizes, ordinals[wanted]))
+        self._held += len(sizes)
+        self._held_bytes += len(keys)
+
+    @staticmethod
+    def _copy(
+        arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray, ordinals: np.ndarray, keys: np.ndarray
+    ) -> None:
+        """Copies the keys side by side: everything to one target."""
+        zero = np.zeros(1, dtype=np.int64)
+        count = len(positions)
+        key_exchange.scatter(
+            arena,
+            positions,
+            sizes,
+            ordinals,
+            np.zeros(count, dtype=np.int32),
+            zero,
+            zero.copy(),
+            np.empty(count, dtype=np.uint32),
+            np.empty(count, dtype=np.uint32),
+            keys,
+        )
+
+    def rest(self) -> Keys:
+        """What was not yielded yet."""
+        waiting, self._waiting, self._held, self._held_bytes = self._waiting, [], 0, 0
+        if not waiting:
+            return Keys(np.zeros(0, dtype=np.uint8), _NOTHING, _NOTHING, _NOTHING)
+        sizes = np.concatenate([keys.sizes for keys in waiting])
+        arena = np.concatenate([keys.arena for keys in waiting])
+        return Keys(arena, np.cumsum(sizes) - sizes, sizes, np.concatenate([keys.ordinals for keys in waiting]))

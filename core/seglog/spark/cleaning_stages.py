@@ -1,0 +1,342 @@
+"""The three stages that clean one partition by many tasks, without a word of Spark (Kafka: Cleaner.doClean).
+
+1. `index_group`, a task a group of segments: an offset map over the group's dirty records gives the newest one of each
+   key; keys go to reducers by hash. Records in front of the first dirty offset go there too, every one.
+2. `merge_keys`, a task a reducer: the newest record of each key over all groups; clean records whose key is dirty.
+   The answers go back to the groups as ordinals. Reducer 0 also carries on, from group to group, which transactions
+   are open.
+3. `rewrite_group`, a task a group: ordinals become the bits that the single-node cleaner's copy asks, and that very
+   copy (`cleaner.record_filter`, `cleaner.output`) writes the group to a staging directory of the attempt.
+
+The files are those of `clean_log`: which record survives is decided by the same rule, and written by the same code. A
+task may run twice, or side by side with itself: each attempt has its own directory, and the driver takes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.cleaner.chunks import check_chunk, read_chunks
+from seglog.cleaner.cleaner import complete as complete_counts
+from seglog.cleaner.cleaner import copy_group, filter_of, index_round
+from seglog.cleaner.indexing import OffsetIndexing, track_batches
+from seglog.cleaner.offset_map import OffsetMap
+from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.output import CleanedOutput
+from seglog.cleaner.record_filter import RecordFilter
+from seglog.cleaner.round import CleaningRound
+from seglog.cleaner.stats import CleanerStats
+from seglog.cleaner.transactions import TransactionTracker, collect_aborted
+from seglog.clock import SystemClock
+from seglog.errors import IncompleteError, SeglogError
+from seglog.kernels import filtering, key_exchange
+from seglog.log.scan import Chunk
+from seglog.spark.cleaning_blobs import (
+    CLEAN,
+    ENTRIES,
+    SUPERSEDED,
+    SURVIVORS,
+    Blob,
+    Bytes,
+    by_reducer,
+    object_blob,
+    opened,
+    ordinals_blob,
+)
+from seglog.spark.cleaning_keys import CleanKeys, DirtyKeys
+from seglog.spark.cleaning_spec import Account, RoundSpec, StagedGroup, TaskOutcome, check_unchanged, failed
+from seglog.storage.filesystem import FileSystem
+
+Message = tuple[int, bytes]  # target (a reducer, or a group), blob
+
+
+@dataclass(frozen=True, slots=True)
+class GroupIndex:
+    """What stage 1 saw of a group besides its keys.
+
+    `aborted` are base offsets of batches that were not mapped. `observed` and `committed` are the producers with an
+    open transaction at the end, as `TransactionTracker` has them, if none had been open at the beginning; of the
+    producers in `ended_aborted` and `ended_committed` a marker was read.
+    """
+
+    number: int
+    dirty_records: int
+    clean_records: int
+    without_key: int
+    aborted: tuple[int, ...]
+    observed: frozenset[int]
+    committed: frozenset[int]
+    ended_aborted: frozenset[int]
+    ended_committed: frozenset[int]
+    account: Account
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """What stage 3 must know before it begins with a group: its index, and the transactions open in front of it."""
+
+    index: GroupIndex
+    observed: frozenset[int]
+    committed: frozenset[int]
+
+
+class _MarkerTracker(TransactionTracker):
+    """Remembers of which producers it has read a marker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended_aborted: set[int] = set()
+        self.ended_committed: set[int] = set()
+
+    def on_marker(self, producer_id: int, last_offset: int, aborted: bool) -> bool:
+        (self.ended_aborted if aborted else self.ended_committed).add(producer_id)
+        return super().on_marker(producer_id, last_offset, aborted)
+
+
+# --- stage 1 --------------------------------------------------------------------------------------------------
+
+
+def index_group(fs: FileSystem, spec: RoundSpec, number: int, reducers: int) -> Iterator[Message]:
+    """The keys of a group by reducer, then its `GroupIndex` for reducer 0; an error takes the index's place."""
+    try:
+        yield from _indexed(fs, spec, number, reducers)
+    except SeglogError as error:
+        yield 0, object_blob(failed(error))
+
+
+def _indexed(fs: FileSystem, spec: RoundSpec, number: int, reducers: int) -> Iterator[Message]:
+    round_ = spec.round(fs, number, number + 1)
+    tracker = _MarkerTracker()
+    tracker.add_aborted(
+        collect_aborted(round_.segments, 0, round_.log_start_offset, round_.first_uncleanable_offset)
+    )
+    dirty, clean = DirtyKeys(round_.options, round_.first_mapped_offset), CleanKeys(round_.first_mapped_offset)
+    aborted: list[int] = []
+    account = Account(counters=[0] * filtering.COUNTER_SLOTS)
+    for segment in round_.groups[0]:
+        for chunk in read_chunks(segment, 0, round_.options):
+            check_chunk(chunk)
+            is_dirty = chunk.batches["last_offset"] >= round_.first_mapped_offset
+            skipped = _aborted_batches(chunk, is_dirty, tracker, aborted) | ~is_dirty
+            control = (chunk.batches["magic"] >= 2) & (chunk.batches["attributes"] & layout.CONTROL_MASK != 0)
+            for keys in clean.add(chunk, control, is_dirty):
+                yield from by_reducer(CLEAN, number, keys, spec.hash_seeds, spec.options.hash_mask, reducers)
+            if is_dirty.any():
+                account.map_bytes_read += len(chunk.data)
+                for keys in dirty.add(chunk, skipped | control):
+                    account.map_entries += len(keys)
+                    yield from by_reducer(ENTRIES, number, keys, spec.hash_seeds, spec.options.hash_mask, reducers)
+        check_unchanged(fs, segment.path, spec.sources[segment.base_offset])
+    for kind, keys in ((CLEAN, clean.rest()), (ENTRIES, dirty.rest())):
+        account.map_entries += len(keys) if kind == ENTRIES else 0
+        yield from by_reducer(kind, number, keys, spec.hash_seeds, spec.options.hash_mask, reducers)
+    account.map_records_read = dirty.records
+    yield 0, object_blob(_group_index(number, tracker, dirty, clean, aborted, account))
+
+
+def _group_index(
+    number: int,
+    tracker: _MarkerTracker,
+    dirty: DirtyKeys,
+    clean: CleanKeys,
+    aborted: list[int],
+    account: Account,
+) -> GroupIndex:
+    return GroupIndex(
+        number,
+        dirty.records,
+        clean.records,
+        dirty.without_key,
+        tuple(aborted),
+        frozenset(tracker.observed),
+        frozenset(tracker.committed),
+        frozenset(tracker.ended_aborted),
+        frozenset(tracker.ended_committed),
+        account,
+    )
+
+
+def _aborted_batches(
+    chunk: Chunk, dirty: np.ndarray, tracker: TransactionTracker, aborted: list[int]
+) -> np.ndarray:
+    found = np.zeros(len(chunk.batches), dtype=bool)
+    for i, discard in track_batches(chunk, tracker):
+        if discard and dirty[i] and not chunk.batches[i]["attributes"] & layout.CONTROL_MASK:
+            found[i] = True
+            aborted.append(int(chunk.batches[i]["base_offset"]))
+    return found
+
+
+# --- stage 2 --------------------------------------------------------------------------------------------------
+
+
+def merge_keys(spec: RoundSpec, reducer: int, blobs: Iterable[Bytes]) -> Iterator[Message]:
+    """The ordinals that survive (and those superseded) by group; of reducer 0 also every group's state."""
+    entries: list[Blob] = []
+    clean: list[Blob] = []
+    indexes: dict[int, GroupIndex] = {}
+    for data in blobs:
+        found = opened(data)
+        if isinstance(found, TaskOutcome):
+            yield 0, object_blob(found)
+        elif isinstance(found, GroupIndex):
+            indexes[found.number] = found
+        else:
+            (entries if found.kind == ENTRIES else clean).append(found)
+    yield from _merged(spec, entries, clean)
+    if reducer == 0 and len(indexes) == len(spec.groups):
+        yield from _states([indexes[number] for number in range(len(spec.groups))])
+
+
+def _merged(spec: RoundSpec, entries: list[Blob], clean: list[Blob]) -> Iterator[Message]:
+    blobs = entries + clean
+    counts = np.array([len(blob.ordinals) for blob in blobs], dtype=np.int64)
+    total, mapped = int(counts.sum()), int(counts[: len(entries)].sum())
+    if not mapped:
+        return
+    sizes = np.concatenate([blob.sizes for blob in blobs])
+    groups = np.repeat(np.array([blob.group for blob in blobs], dtype=np.int64), counts)
+    ordinals = np.concatenate([blob.ordinals for blob in blobs])
+    answers, hashes = np.empty(total, dtype=np.uint8), np.empty(total, dtype=np.int64)
+    slots = np.full(1 << (2 * total).bit_length(), -1, dtype=np.int64)
+    key_exchange.merge(
+        np.concatenate([blob.keys for blob in blobs]),
+        np.cumsum(sizes) - sizes,
+        sizes,
+        groups << 32 | ordinals,
+        mapped,
+        spec.hash_seeds,
+        spec.options.hash_mask,
+        hashes,
+        slots,
+        answers,
+    )
+    chosen = answers != 0
+    for kind, part in ((SURVIVORS, slice(0, mapped)), (SUPERSEDED, slice(mapped, total))):
+        of_group, of_ordinal = groups[part][chosen[part]], ordinals[part][chosen[part]]
+        order = np.argsort(of_group, kind="stable")
+        borders = np.searchsorted(of_group[order], np.arange(len(spec.groups) + 1))
+        for number in range(len(spec.groups)):
+            found = of_ordinal[order[borders[number] : borders[number + 1]]]
+            if len(found):
+                yield number, ordinals_blob(kind, number, found)
+
+
+def _states(indexes: list[GroupIndex]) -> Iterator[Message]:
+    """Carries the open transactions from group to group."""
+    observed: frozenset[int] = frozenset()
+    committed: frozenset[int] = frozenset()
+    for index in indexes:
+        yield index.number, object_blob(GroupState(index, observed, committed))
+        observed = (observed - index.ended_aborted) | index.observed
+        committed = (committed - index.ended_committed) | index.committed
+
+
+# --- stage 3 --------------------------------------------------------------------------------------------------
+
+
+def rewrite_group(fs: FileSystem, spec: RoundSpec, blobs: Iterable[Bytes], attempt: int) -> TaskOutcome | None:
+    """Writes a group to its own staging directory. None when stage 1 failed elsewhere, which another task tells."""
+    state, survivors, superseded = None, [], []
+    for data in blobs:
+        found = opened(data)
+        if isinstance(found, TaskOutcome):
+            return found
+        if isinstance(found, GroupState):
+            state = found
+        else:
+            (survivors if found.kind == SURVIVORS else superseded).append(found.ordinals)
+    if state is None:
+        return None
+    try:
+        return _rewritten(fs, spec, state, survivors, superseded, attempt)
+    except SeglogError as error:
+        return failed(error)
+
+
+def _rewritten(
+    fs: FileSystem,
+    spec: RoundSpec,
+    state: GroupState,
+    survivors: list[np.ndarray],
+    superseded: list[np.ndarray],
+    attempt: int,
+) -> TaskOutcome:
+    index = state.index
+    round_ = spec.round(fs, index.number, index.number + 1)
+    # an empty map: bits answer for dirty and for clean records
+    offset_map = OffsetMap(CleanerOptions(dedupe_buffer_bytes=1 << 12), round_.first_mapped_offset)
+    offset_map.survivors = _bits(survivors, index.dirty_records)
+    indexing = OffsetIndexing(
+        offset_map, aborted=list(index.aborted), superseded=_bits(superseded, index.clean_records)
+    )
+    tracker = TransactionTracker()
+    tracker.observed, tracker.committed = set(state.observed), set(state.committed)
+    stats = CleanerStats(SystemClock())
+    filter_ = RecordFilter(round_, indexing, stats, tracker=tracker)
+    staged = _write_groups(fs, spec, round_, filter_, stats, index.number, attempt)
+    if int(filter_.ordinals[0]) != index.dirty_records:
+        raise IncompleteError(
+            f"{round_.groups[0][0].path}: the log changed while it was cleaned ({index.dirty_records} records were"
+            f" indexed, {int(filter_.ordinals[0])} copied); nothing was changed"
+        )
+    stats.counters[filtering.RECORDS_WITHOUT_KEY] += index.without_key
+    stats.counters[filtering.RECORDS_SUPERSEDED] -= index.without_key
+    index.account.add_to(stats)
+    return TaskOutcome(staged, Account.of(stats))
+
+
+def _bits(ordinals: list[np.ndarray], count: int) -> np.ndarray:
+    """A bit for each of `count` records, set for these ordinals."""
+    chosen = np.zeros(count + 1, dtype=bool)
+    for part in ordinals:
+        chosen[part] = True
+    return np.concatenate((np.packbits(chosen, bitorder="little"), np.zeros(8, dtype=np.uint8)))
+
+
+def _write_groups(
+    fs: FileSystem,
+    spec: RoundSpec,
+    round_: CleaningRound,
+    filter_: RecordFilter,
+    stats: CleanerStats,
+    first: int,
+    attempt: int,
+) -> tuple[StagedGroup, ...]:
+    staged: list[StagedGroup] = []
+    for number, group in enumerate(round_.groups, start=first):
+        directory = Path(spec.staging) / f"{number}-{attempt}"
+        fs.make_directory(directory)
+        output = CleanedOutput(fs, directory, group[0].base_offset, round_.index_interval_bytes)
+        copy_group(round_, group, filter_, output, stats, None)
+        with stats.phase("fsync"):
+            summary = output.finish(group[-1].modified_ms, None)
+        output.segment.close_files()
+        staged.append(StagedGroup(number, str(directory), summary))
+    for group in round_.groups:
+        for segment in group:
+            check_unchanged(fs, segment.path, spec.sources[segment.base_offset])
+    return tuple(staged)
+
+
+# --- one task for the whole round -----------------------------------------------------------------------------
+
+
+def rewrite_round(fs: FileSystem, spec: RoundSpec, attempt: int) -> TaskOutcome:
+    """The whole round in this task: the single-node cleaner up to the swap."""
+    try:
+        round_ = spec.round(fs)
+        stats = CleanerStats(SystemClock())
+        indexing = index_round(round_, stats, None)
+        filter_ = filter_of(round_, indexing, stats, None)
+        staged = _write_groups(fs, spec, round_, filter_, stats, 0, attempt)
+        complete_counts(filter_, indexing, stats)
+        stats.index_passes, stats.map_entries = indexing.passes, indexing.entries
+        return TaskOutcome(staged, Account.of(stats))
+    except SeglogError as error:
+        return failed(error)

@@ -1,0 +1,141 @@
+"""The driver's part of a round that tasks have worked out: take the staged files, check, swap (Kafka: replaceSegments).
+
+1. Every group must have been staged exactly once, and every source must be the file that was planned.
+2. The staged files are renamed into the partition directory as `.cleaned`, which a crash leaves to be thrown away.
+3. `Log.replace_segments` puts them in place, group after group, lowest offsets first, as `clean_log` does.
+
+Until step 2 nothing but the staging directory is there; what a crash leaves of it goes with the next round
+(`make_staging`), which holds the log directory's lock and so knows that nobody works in it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+from seglog.cleaner.plan import CleaningResult
+from seglog.cleaner.stats import CleanerStats
+from seglog.clock import Clock
+from seglog.errors import IncompleteError, RefusedError
+from seglog.format.filenames import FileState
+from seglog.log.log import Log
+from seglog.log.segment import LogSegment
+from seglog.spark.cleaning_spec import RoundSpec, StagedGroup, TaskOutcome, check_unchanged
+from seglog.storage.filesystem import FileSystem
+
+STAGING_PREFIX = ".seglog-clean-"
+_SPACE_SLACK_BYTES = 16 << 20
+
+
+def make_staging(fs: FileSystem, partition: Path) -> Path:
+    """A new staging directory in a partition directory; those of rounds that died are removed. The lock is held."""
+    for name in fs.list(partition):
+        if name.startswith(STAGING_PREFIX):
+            remove_tree(fs, partition / name)
+    path = partition / f"{STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
+    fs.make_directory(path)
+    return path
+
+
+def remove_staging(fs: FileSystem, spec: RoundSpec) -> None:
+    """Removes what attempts have left."""
+    if fs.status(Path(spec.staging)) is not None:
+        remove_tree(fs, Path(spec.staging))
+
+
+def remove_tree(fs: FileSystem, directory: Path) -> None:
+    """Removes a staging directory; an attempt that still writes there fails, which harms nobody."""
+    for name in fs.list(directory):
+        status = fs.status(directory / name)
+        if status is None:
+            continue
+        if status.is_directory:
+            remove_tree(fs, directory / name)
+        else:
+            fs.remove(directory / name)
+    fs.remove_directory(directory)
+
+
+def check_space(fs: FileSystem, spec: RoundSpec) -> None:
+    """RefusedError unless the output has room even if nothing goes."""
+    free, needed = fs.free_bytes(Path(spec.directory)), spec.source_bytes + _SPACE_SLACK_BYTES
+    if free < needed:
+        raise RefusedError(
+            f"{spec.directory}: cleaning may write {needed} bytes before it can free any, and {free} are free; nothing"
+            " was changed (`seglog clean` counts the output first)"
+        )
+
+
+def finish_round(log: Log, spec: RoundSpec, outcomes: Iterable[TaskOutcome], clock: Clock) -> CleaningResult:
+    """Swaps what tasks have staged. Raises a task's error, IncompleteError or RefusedError with the log as it was."""
+    stats = CleanerStats(clock)
+    groups: dict[int, StagedGroup] = {}
+    for outcome in outcomes:
+        outcome.raise_failure()
+        outcome.account.add_to(stats)
+        groups.update({group.number: group for group in outcome.groups})
+    missing = len(spec.groups) - len(groups)
+    if missing:
+        raise IncompleteError(
+            f"{spec.directory}: {missing} of {len(spec.groups)} groups of segments were not cleaned; nothing was"
+            " changed"
+        )
+    replaced = _sources(log, spec)
+    staged = [groups[number] for number in range(len(groups))]
+    with stats.phase("swap"):
+        cleaned = [_adopted(log.fs, spec, group) for group in staged]
+        for segment, sources in zip(cleaned, replaced, strict=True):
+            log.replace_segments([segment], sources)
+    remove_staging(log.fs, spec)
+    stats.all_done()
+    return _result(spec, stats, staged)
+
+
+def _sources(log: Log, spec: RoundSpec) -> list[list[LogSegment]]:
+    """The log's own segments, group by group. RefusedError when they are not the ones that were read."""
+    known = {segment.base_offset: segment for segment in log.segments}
+    replaced: list[list[LogSegment]] = []
+    for begin, end in spec.groups:
+        bases = spec.bases[begin:end]
+        for base in bases:
+            if base not in known:
+                raise RefusedError(f"{spec.directory}: the log changed while it was cleaned; nothing was changed")
+            check_unchanged(log.fs, known[base].path, spec.sources[base])
+        replaced.append([known[base] for base in bases])
+    return replaced
+
+
+def _adopted(fs: FileSystem, spec: RoundSpec, group: StagedGroup) -> LogSegment:
+    """The staged segment, moved into the partition directory as `.cleaned`."""
+    staging, directory = Path(group.directory), Path(spec.directory)
+    for name in fs.list(staging):
+        fs.rename(staging / name, directory / name)
+    segment = LogSegment(
+        fs,
+        directory,
+        group.summary.base_offset,
+        index_interval_bytes=spec.index_interval_bytes,
+        state=FileState.CLEANED,
+    )
+    if segment.size != group.summary.size:
+        raise IncompleteError(
+            f"{segment.path}: {segment.size} bytes arrived of {group.summary.size}; do all executors share this file"
+            " system?"
+        )
+    return segment
+
+
+def _result(spec: RoundSpec, stats: CleanerStats, staged: list[StagedGroup]) -> CleaningResult:
+    stats.map_slots = spec.options.map_slots
+    stats.buffer_utilization = stats.map_entries / max(stats.map_slots, 1)
+    return CleaningResult(
+        topic_partition=spec.topic_partition,
+        dry_run=False,
+        first_dirty_offset=spec.first_dirty_offset,
+        end_offset=spec.first_uncleanable_offset,
+        segments_before=tuple((base, spec.sources[base][0]) for base in sorted(spec.sources)),
+        segments_after=tuple(group.summary for group in staged),
+        stats=stats,
+        limit_reason=spec.limit_reason,
+    )

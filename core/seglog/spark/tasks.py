@@ -1,0 +1,178 @@
+"""Running plain functions in Spark's tasks: values there, values back, and what went wrong as seglog's own errors.
+
+Values travel as pickled binaries in Arrow batches (`mapInArrow`), which works over Spark Connect as well. A SeglogError
+in a task is handed back as a value, because trying again would end the same; any other error makes Spark try again.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from seglog.errors import IncompleteError, SeglogError, UnsupportedError
+from seglog.spark.cleaning_spec import TaskOutcome, failed, packed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Watch = Callable[[int, int], None]  # tasks done, tasks in all
+
+_POLL_SECONDS = 0.2
+_ERROR = re.compile(r"(?!org\.|java\.|scala\.|py4j\.)[\w.]*(Error|Exception|Exit|Interrupt)\b: ")
+
+
+def run_tasks(
+    spark: SparkSession, items: Sequence[Item], body: Callable[[Item], Any], watch: Watch | None = None
+) -> list[Any]:
+    """`body(item)` for each item, a task each; the results in the items' order.
+
+    Raises the first SeglogError of a task. `body` and items are pickled. `watch` hears how many tasks are done.
+    """
+    results = try_tasks(spark, items, body, watch)
+    for result in results:
+        if isinstance(result, TaskOutcome):
+            result.raise_failure()
+    return results
+
+
+def try_tasks(
+    spark: SparkSession, items: Sequence[Item], body: Callable[[Item], Any], watch: Watch | None = None
+) -> list[Any]:
+    """The same; the SeglogError of a task is its result, as a `TaskOutcome` with a failure."""
+    if not items:
+        return []
+    payload = [packed(item) for item in items]
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield rows([(number, packed(_attempted(body, pickle.loads(payload[number]))))])
+
+    numbered = spark.range(0, len(items), 1, len(items)).mapInArrow(work, ROW)
+    found = collected(numbered, watch)
+    if len(found) != len(items):
+        raise IncompleteError(f"{len(items) - len(found)} of {len(items)} tasks brought no result")
+    return [found[number] for number in range(len(items))]
+
+
+def _attempted(body: Callable[[Item], Any], item: Item) -> Any:
+    try:
+        return body(item)
+    except SeglogError as error:
+        return failed(error)
+
+
+# --- rows -----------------------------------------------------------------------------------------------------
+
+ROW = "target int, blob binary"
+
+
+def rows(messages: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
+    """Messages as an Arrow batch with the columns ROW."""
+    import pyarrow as pa
+
+    targets = pa.array([target for target, _ in messages], pa.int32())
+    blobs = pa.array([blob for _, blob in messages], pa.binary())
+    return pa.RecordBatch.from_arrays([targets, blobs], ["target", "blob"])
+
+
+def blobs_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, memoryview]]:
+    """(target, blob) for the rows of Arrow batches with the columns ROW, without a copy."""
+    for batch in batches:
+        for target, blob in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+            yield target, memoryview(blob.as_buffer())
+
+
+def collected(frame: DataFrame, watch: Watch | None = None) -> dict[int, Any]:
+    """The pickled values of a frame with the columns ROW, by target."""
+    with watched(frame.sparkSession, watch), remote_errors():
+        table = frame.toArrow()
+    return {target: pickle.loads(blob) for target, blob in zip(*(c.to_pylist() for c in table.columns), strict=True)}
+
+
+def settle() -> None:
+    """Once a process: see `source.settle_worker`."""
+    from seglog.spark.source import settle_worker
+
+    settle_worker()
+
+
+def attempt_id() -> int:
+    """The number of this attempt of a task, unique within the application; 0 outside of a task."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.taskAttemptId())
+
+
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks run at once, as far as the session tells."""
+    from pyspark.sql.utils import is_remote
+
+    return 2 if is_remote() else int(spark.sparkContext.defaultParallelism)
+
+
+# --- errors and progress --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def remote_errors() -> Iterator[None]:
+    """Makes one sentence of what Spark raises for a task that failed as often as it may."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        if "ModuleNotFoundError" in text and "seglog" in text:
+            raise UnsupportedError(
+                "an executor has no seglog: install the wheel there, or ship an environment (core/SPARK.md)"
+            ) from error
+        raise IncompleteError(f"a Spark job failed: {last_sentence(text)}") from error
+
+
+def last_sentence(text: str) -> str:
+    """The message at the end of the Python traceback in Spark's report, else its first line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if _ERROR.match(line)]
+    return told[-1] if told else lines[0] if lines else "no reason was given"
+
+
+@contextmanager
+def watched(spark: SparkSession, watch: Watch | None) -> Iterator[None]:
+    """Tells `watch` every moment how far Spark's tasks are; over Connect it hears nothing."""
+    from pyspark.sql.utils import is_remote
+
+    if watch is None or is_remote():
+        yield
+        return
+    stop = threading.Event()
+    thread = threading.Thread(target=_poll, args=(spark, watch, stop), name="seglog-spark-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _poll(spark: SparkSession, watch: Watch, stop: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    seen: dict[int, tuple[int, int]] = {}
+    while not stop.wait(_POLL_SECONDS):
+        for stage in tracker.getActiveStageIds():
+            info = tracker.getStageInfo(stage)
+            if info is not None:
+                seen[stage] = (info.numCompletedTasks, info.numTasks)
+        active = set(tracker.getActiveStageIds())
+        done = sum(total if stage not in active else part for stage, (part, total) in seen.items())
+        watch(done, sum(total for _, total in seen.values()))

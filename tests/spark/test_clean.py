@@ -1,0 +1,102 @@
+"""Cleaning on Spark: whatever the plan, the files of `seglog clean`; failed tasks and damage harm nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from seglog.cleaner import requested
+from seglog.cleaner.options import CleanerOptions
+from seglog.clock import ManualClock
+from seglog.errors import CorruptRecordError
+from seglog.log.listing import resolve_paths
+from seglog.spark.cleaning import Placement, clean, shuffled
+from seglog.spark.cleaning_spec import RoundSpec
+from seglog.spark.cleaning_swap import finish_round
+from seglog.storage.filesystem import LocalFileSystem
+from tests.support.compacted_directories import Topics, broker_directory
+from tests.support.open_logs import START_MS
+from tests.unit.spark.test_cleaning_stages import files, filled, spec_of, transactional
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+FS = LocalFileSystem()
+CLOCK = ManualClock(START_MS + 100_000)
+TOPICS = Topics(cleanup_policy="compact")
+
+
+def tree(path: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+def cleaned_alike(
+    spark: SparkSession, source: Path, names: list[str], tmp_path: Path, placement: Placement, **options: object
+) -> None:
+    """Cleans two copies, one on Spark, and compares everything that lies there afterwards."""
+    single, spread = tmp_path / "single", tmp_path / "spread"
+    shutil.copytree(source, single)
+    shutil.copytree(source, spread)
+    chosen = CleanerOptions(**options)  # type: ignore[arg-type]
+    expected = list(
+        requested.clean(FS, resolve_paths(FS, [single / n for n in names]), lambda _: TOPICS, CLOCK, chosen)
+    )
+    outcomes = list(
+        clean(
+            spark,
+            resolve_paths(FS, [spread / n for n in names]),
+            lambda _: TOPICS,
+            CLOCK,
+            chosen,
+            placement=placement,
+        )
+    )
+    assert tree(spread) == tree(single)
+    assert all(isinstance(outcome, requested.Cleaned) for outcome in outcomes)
+    assert sorted(str(o.result.topic_partition) for o in outcomes) == sorted(  # type: ignore[union-attr]
+        str(o.result.topic_partition) for o in expected  # type: ignore[union-attr]
+    )
+
+
+def test_many_directories_a_task_each_give_the_files_of_seglog_clean(spark: SparkSession, tmp_path: Path) -> None:
+    contents = {f"orders-{n}": (3 + n % 3, 20 + n) for n in range(6)}
+    path = broker_directory(tmp_path / "logs", contents, segment_bytes=2000)
+    cleaned_alike(spark, path, list(contents), tmp_path, Placement("directory"), roll=True)
+
+
+@pytest.mark.parametrize("hash_mask", [-1, 0])
+def test_one_partition_over_all_tasks_gives_the_files_of_seglog_clean(
+    spark: SparkSession, tmp_path: Path, hash_mask: int
+) -> None:
+    path = broker_directory(tmp_path / "logs", {"giant-0": (6, 90), "giant-1": (5, 70)}, segment_bytes=2000)
+    placement = Placement("shuffle", reducers=3)
+    cleaned_alike(spark, path, ["giant-0", "giant-1"], tmp_path, placement, roll=True, hash_mask=hash_mask)
+
+
+def test_transactions_cross_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    log = transactional(tmp_path / "source")
+    log.close()
+    cleaned_alike(spark, tmp_path / "source", ["t-0"], tmp_path, Placement("shuffle"), roll=True)
+
+
+def test_damage_is_named_and_the_directory_is_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    log = filled(tmp_path, 1000, 100)
+    log.roll()
+    spec: RoundSpec = spec_of(log, START_MS, None)
+    path = log.segments.snapshot()[1].path
+    data = bytearray(path.read_bytes())
+    data[300] ^= 0xFF
+    before = path.stat()
+    with path.open("r+b") as file:
+        file.write(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    contents = files(log)
+    with pytest.raises(CorruptRecordError, match=f"{path.name}: position"):
+        finish_round(log, spec, shuffled(spark, spec, 2), CLOCK)
+    assert files(log) == contents
