@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,12 @@ from typing import Any
 import pytest
 
 from seglog import layout
+from seglog.format.checkpoint import PartitionMetadata, format_partition_metadata
 from seglog.format.message_set import encode_message_set
 from seglog.model import Record
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
-from tests.support.kafka import KafkaHarness
+from tests.support.kafka import Broker, KafkaHarness
 from tests.support.log_files import batch, write_segment
 from tests.support.naive import NaiveRecord, batch_v2
 
@@ -359,3 +361,28 @@ def test_killed_logs_recover_without_loss_as_it_says(kafka: KafkaHarness, tmp_pa
         topic, number, point = line.rsplit(" ", 2)
         answer = kafka.recover(logs / f"{topic}-{number}", recovery_point=int(point))
         assert "error" not in answer and answer["truncatedBytes"] == 0, (line, answer)
+
+
+def test_a_broker_sets_aside_what_doctor_calls_stray_and_refuses_what_it_calls_a_blocker(tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    with Broker(root) as broker:
+        for topic in ("kept", "nameless", "foreign"):
+            broker.create_topic(topic)
+    (root / "nameless-0" / "partition.metadata").unlink()
+    other = PartitionMetadata(uuid.UUID("6dd59bbf-1a3b-4b3a-9e61-6cbb9f2f2fd5"))
+    (root / "foreign-0" / "partition.metadata").write_bytes(format_partition_metadata(other))
+    rows = doctored(root)
+    assert {(row["partition"], row["code"]) for row in rows} == {
+        ("nameless-0", "STRAY_PARTITION"),
+        ("foreign-0", "STRAY_PARTITION"),
+    }
+    with Broker(root) as broker:
+        assert {row["code"] for row in doctored(root)} >= {"DIRECTORY_LOCKED"}
+        assert [row["partition"] for row in doctored(root) if row["severity"] == "danger"] == []
+    strays = {path.name.split("-")[0] for path in root.iterdir() if path.name.endswith("-stray")}
+    assert strays == {"nameless", "foreign"}
+    assert {row["code"] for row in doctored(root)} == {"SET_ASIDE_PARTITION"}
+    (root / "lost+found").mkdir()
+    assert one(doctored(root), "STRANGE_DIRECTORY")["severity"] == "blocker"
+    with pytest.raises(RuntimeError, match="did not start"):
+        Broker(root)

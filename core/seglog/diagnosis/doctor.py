@@ -100,6 +100,10 @@ class Doctor:
             patient = self._patient(ward, partition, settings, coordinators)
             try:
                 yield from examine_partition(patient, self._deep)
+            except FileNotFoundError:
+                if not patient.live:
+                    raise
+                # a running broker has deleted what was just listed
             except OSError as error:
                 name = Path(error.filename).name if isinstance(error.filename, str) else ""
                 yield patient.say("DIRECTORY_UNREADABLE", name, error.strerror or str(error))

@@ -110,7 +110,7 @@ _CASES = (
         "The cleaner thread dies on a partition that two directories' cleaner checkpoints list.",
         "remove the line from the checkpoint of the directory that does not hold the partition",
     ),
-    Case("STRAY_PARTITION", _D, "Renames the directory to -stray and does not serve it any more."),
+    Case("STRAY_PARTITION", _D, "Renames the directory to -stray, or refuses the replica; it is not served any more."),
     Case("DELETED_PARTITION", _N, "Deletes it a minute after it started."),
     Case("SET_ASIDE_PARTITION", _N, "Does not serve it; it only takes space."),
     Case("METADATA_UNREADABLE", _D, "The controller cannot replay its log beyond that place.", "copy from a voter"),

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from seglog.diagnosis.doctor_cases import Diagnosis
+from seglog.diagnosis.doctor_cases import Diagnosis, Gravity
 from seglog.diagnosis.doctor_data import cleaner_hazards, of_findings, of_transactions
 from seglog.diagnosis.doctor_kafka import kafka_end
 from seglog.diagnosis.doctor_patient import Patient
@@ -104,7 +104,10 @@ def _small_files(patient: Patient) -> Iterator[Diagnosis]:
     if patient.topic_id is None:
         yield patient.say("STRAY_PARTITION", "", "the cluster's metadata knows no topic of that name")
     elif topic_id is None:
-        yield patient.say("STRAY_PARTITION", "partition.metadata", "there is no partition.metadata with a topic id")
+        # written before the first append: a log without it holds nothing, unless somebody took the file away
+        gravity = Gravity.DANGER if listing.size else Gravity.NOTE
+        message = "there is no partition.metadata with a topic id"
+        yield patient.say("STRAY_PARTITION", "partition.metadata", message, gravity=gravity)
     elif topic_id.bytes != patient.topic_id:
         message = "its topic id is not the one that the cluster's metadata gives the topic: that one was made anew"
         yield patient.say("STRAY_PARTITION", "partition.metadata", message)
@@ -181,7 +184,10 @@ def _place(error: SeglogError) -> dict[str, Any]:
 
 
 def _cuts(patient: Patient, plan: RecoveryReport) -> Iterator[Diagnosis]:
+    tail = patient.listing.segments[-1].base_offset if patient.live and patient.listing.segments else None
     for cut in plan.recovered:
+        if cut.base_offset == tail:
+            continue  # a running broker is about to finish that batch
         path = f"{cut.base_offset:020d}.log"
         if cut.truncated_bytes:
             code = "SEGMENT_HOLE" if patient.clean else "RECOVERY_CUTS"
