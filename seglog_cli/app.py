@@ -8,6 +8,7 @@ the list that `seglog --help` shows; none imports the engine before it runs.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -18,6 +19,8 @@ from seglog_cli.console import Console
 from seglog_cli.failures import UsageError, report, signals_raise
 from seglog_cli.help import HelpOption
 from seglog_cli.options import CONTEXT
+from seglog_cli.parameters import PlainCommand, PlainGroup
+from seglog_cli.startup import choose_kernels
 
 COMMANDS = (
     "ls",
@@ -65,6 +68,7 @@ def build(names: Sequence[str] = COMMANDS) -> typer.Typer:
     """The application with the named commands."""
     app = typer.Typer(
         name="seglog",
+        cls=PlainGroup,
         help=SUMMARY,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -76,13 +80,14 @@ def build(names: Sequence[str] = COMMANDS) -> typer.Typer:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
-            app.command(name, context_settings=CONTEXT)(module.run)
+            app.command(name, cls=PlainCommand, context_settings=CONTEXT)(module.run)
     return app
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and ends the process with the exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    choose_kernels(given, os.environ)
     with signals_raise():
         code = run(given)
     sys.exit(code)

@@ -33,8 +33,12 @@ class Console:
         sys.stdout.buffer.write(data)
 
     def line(self, text: str = "") -> None:
-        """A line of data to stdout."""
-        sys.stdout.write(text + "\n")
+        """A line of data to stdout; what it cannot take, such as names that are no UTF-8, is escaped."""
+        try:
+            sys.stdout.write(text + "\n")
+        except UnicodeEncodeError:
+            encoding = sys.stdout.encoding or "utf-8"
+            sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
     def lines(self, texts: Sequence[str]) -> None:
         """Lines of data to stdout."""

@@ -29,7 +29,7 @@ have, such as a `segment.bytes` under 1 MiB, is taken with a warning.
 
 ENVIRONMENT = [
     ("SEGLOG_CONFIG", "The configuration file to use."),
-    ("SEGLOG_JIT", "0 runs the kernels interpreted: slow, for debugging."),
+    ("SEGLOG_JIT", "0 runs the kernels interpreted, 1 compiled; default: compiled, but for very small inputs."),
     ("NO_COLOR, FORCE_COLOR", "No colour; colour although the output is no terminal."),
     ("XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_CACHE_HOME", "Where configuration, history and compiled kernels are kept."),
 ]

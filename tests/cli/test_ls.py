@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from tests.support.command_line import clean_logs, json_lines, run
+from tests.support.command_line import clean_logs, json_lines, process, run
 from tests.support.fixtures import fixture_copy, fixture_partitions
 
 
@@ -43,3 +44,14 @@ def test_offsets_of_a_07_log_are_byte_positions(tmp_path: Path) -> None:
     name = fixture_partitions("0.7")[0]
     first = json_lines(run("ls", "--json", logs / name))[0]
     assert (first["format"], first["end_offset"] - first["start_offset"]) == ("0.7", first["size"])
+
+
+def test_names_that_are_no_utf8_are_escaped(tmp_path: Path) -> None:
+    name = os.fsdecode(b"t\xff-0")
+    log = tmp_path / name
+    log.mkdir()
+    (log / "00000000000000000000.log").write_bytes(b"no batch" * 4)
+    for command, code in (("ls", 0), ("verify", 1), ("dump", 1)):
+        done = process(command, log)
+        assert done.returncode == code, done.stderr
+        assert b"t\\udcff-0" in done.stdout or name.encode("utf-8", "surrogateescape") in done.stdout

@@ -75,6 +75,17 @@ def test_a_walk_stops_behind_the_last_whole_batch(walk, tail: bytes, status: int
     assert walk(data, 0, len(data), 0, rows) == (1, len(BATCH), status)
 
 
+@pytest.mark.parametrize("walk", WALKS)
+@pytest.mark.parametrize("entry", [BATCH, message(0, 1, b"k", b"v")], ids=["batch of 4 offsets", "message"])
+def test_the_offset_behind_a_batch_is_an_offset_too(walk, entry: bytes) -> None:
+    rows = np.zeros(4, dtype=layout.BATCH)
+    most = layout.INT64_MAX - (4 if entry is BATCH else 1)
+    for base, found in ((most, (1, len(entry), kernels.WALK_COMPLETE)), (most + 1, (0, 0, kernels.WALK_BAD_HEADER))):
+        data = array(base.to_bytes(8, "big") + entry[8:])
+        assert walk(data, 0, len(data), 0, rows) == found
+    assert rows[0]["last_offset"] == layout.INT64_MAX - 1
+
+
 def test_a_walk_stops_when_the_table_is_full() -> None:
     rows = np.zeros(2, dtype=layout.BATCH)
     data = array(BATCH * 3)

@@ -17,12 +17,13 @@ WALK_COMPLETE = 0  # at `end` exactly
 WALK_FULL = 1  # no room for another row
 WALK_PARTIAL = 2  # what remains is shorter than a header, or than the entry it declares
 WALK_BAD_SIZE = 3  # a size field no entry can have
-WALK_BAD_HEADER = 4  # an entry too small for a record batch's header
+WALK_BAD_HEADER = 4  # an entry too small for a record batch's header, or one that no offset could follow
 
 _LOG_OVERHEAD = layout.LOG_OVERHEAD
 _LEAST_ENTRY_SIZE = layout.LEAST_ENTRY_SIZE
 _RECORD_BATCH_OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 _HEADER_UP_TO_MAGIC = layout.HEADER_UP_TO_MAGIC
+_MOST_OFFSET = (1 << 63) - 2  # the offset behind it must be an int64 as well
 
 
 @kernel
@@ -70,9 +71,14 @@ def read_message_row(data: np.ndarray, p: int, size: int, file_position: int, ro
 
 
 @kernel
-def walk_batches(
-    data: np.ndarray, start: int, end: int, file_position: int, out: np.ndarray
-) -> tuple[int, int, int]:
+def _last_offset_exists(data: np.ndarray, p: int) -> bool:
+    """Whether base offset plus delta of the record batch at `p` is an offset, and so is the one behind it."""
+    base_offset, delta = load_int64(data, p), load_int32(data, p + 23)
+    return base_offset <= _MOST_OFFSET - delta if delta >= 0 else base_offset >= -_MOST_OFFSET - delta
+
+
+@kernel
+def walk_batches(data: np.ndarray, start: int, end: int, file_position: int, out: np.ndarray) -> tuple[int, int, int]:
     """Fills `out` (layout.BATCH) with the entries of `data[start:end]`, whose first byte is at `file_position`.
 
     Returns (rows filled, index in `data` behind the last whole entry, WALK_* status).
@@ -92,10 +98,12 @@ def walk_batches(
             return rows, p, WALK_PARTIAL
         row = out[rows]
         if load_int8(data, p + 16) >= 2:
-            if size < _RECORD_BATCH_OVERHEAD:
+            if size < _RECORD_BATCH_OVERHEAD or not _last_offset_exists(data, p):
                 return rows, p, WALK_BAD_HEADER
             read_batch_row(data, p, size, file_position + (p - start), row)
         else:
+            if load_int64(data, p) > _MOST_OFFSET:
+                return rows, p, WALK_BAD_HEADER
             read_message_row(data, p, size, file_position + (p - start), row)
         rows += 1
         p += size

@@ -34,7 +34,7 @@ class EndReason(Enum):
     COMPLETE = "the last batch ends where the range ends"
     TRAILING = "the bytes that remain are no whole batch"
     BAD_SIZE = "the size field is smaller than any batch"
-    BAD_HEADER = "the batch is smaller than its header"
+    BAD_HEADER = "the batch is smaller than its header, or its offsets are too large"
     TOO_LARGE = "the batch is larger than the limit"
 
 
