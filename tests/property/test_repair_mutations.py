@@ -34,6 +34,9 @@ LOGS = (
     ("0.8.2", "v0-gzip-0"),
     ("0.8.2", "v0-none-0"),
 )
+# Runs of batches in each other's place, around a change of leader epoch; batches that a damaged one swallowed; a base
+# offset one bit off beside its neighbour; a header and a body from different batches.
+HARD = (4, 10, 227, 330, 1045, 2360, 4367, 5909, 6469, 6710, 7091, 7542)
 # What no repair can mend: nothing says what the field was.
 REMAINS = {"LEADER_EPOCH_DECREASING", "TRANSACTION_STATE_INVALID"}
 
@@ -102,3 +105,8 @@ def mended(seed: int) -> None:
 def test_every_good_batch_survives_any_damage(piece: int) -> None:
     for seed in range(piece, CASES, PIECES):
         mended(seed)
+
+
+@pytest.mark.parametrize("seed", HARD)
+def test_damage_that_was_hard_once(seed: int) -> None:
+    mended(seed)

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
+from seglog.diagnosis.ranges import ByteRange
 from seglog.diagnosis.walk import Gap, LogWalk
 from seglog.storage.filesystem import FileSystem
 
@@ -41,14 +42,20 @@ class EpochPatch:
             data[at + i] = field[i]
 
 
-def epoch_patches(fs: FileSystem, logs: Sequence[Path]) -> dict[str, tuple[EpochPatch, ...]]:
-    """By the name of the log, what to set right in the logs of a partition (ascending); 12 bytes a batch of memory."""
-    columns = [_epochs_of(fs, path) for path in logs]
+def epoch_patches(
+    fs: FileSystem, logs: Sequence[tuple[Path, Sequence[ByteRange] | None]]
+) -> dict[str, tuple[EpochPatch, ...]]:
+    """By the name of the log, what to set right in the logs of a partition (ascending).
+
+    Of each log come the ranges that stay, in their new order (None: all of it): what was moved is not broken.
+    Memory is 12 bytes a batch.
+    """
+    columns = [_epochs_of(fs, path, kept) for path, kept in logs]
     epochs = np.concatenate([column[1] for column in columns]) if columns else np.zeros(0, dtype=np.int32)
     wanted = mended_epochs(epochs)
     found: dict[str, tuple[EpochPatch, ...]] = {}
     start = 0
-    for path, (positions, own) in zip(logs, columns, strict=True):
+    for (path, _), (positions, own) in zip(logs, columns, strict=True):
         after = wanted[start : start + len(own)]
         start += len(own)
         patches = [
@@ -86,12 +93,14 @@ def _one_bit(one: int, other: int) -> bool:
     return ((one ^ other) & _MASK).bit_count() == 1
 
 
-def _epochs_of(fs: FileSystem, path: Path) -> tuple[np.ndarray, np.ndarray]:
+def _epochs_of(fs: FileSystem, path: Path, kept: Sequence[ByteRange] | None) -> tuple[np.ndarray, np.ndarray]:
     positions, epochs = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
-    for step in LogWalk(fs, path):
-        if isinstance(step, Gap):
-            continue
-        rows = step.batches[step.valid & (step.batches["magic"] == 2)]
-        positions.append(rows["position"].astype(np.int64))
-        epochs.append(rows["leader_epoch"].astype(np.int32))
+    bounds: list[tuple[int, int | None]] = [(0, None)] if kept is None else [(part.position, part.end) for part in kept]
+    for start, end in bounds:
+        for step in LogWalk(fs, path, start, end):
+            if isinstance(step, Gap):
+                continue
+            rows = step.batches[step.valid & (step.batches["magic"] == 2)]
+            positions.append(rows["position"].astype(np.int64))
+            epochs.append(rows["leader_epoch"].astype(np.int32))
     return np.concatenate(positions), np.concatenate(epochs)

@@ -157,15 +157,20 @@ class _Planner:
                 self._draft.replay(_offset_of(name))
 
     def _plan_surveys(self, listing: PartitionListing) -> None:
-        logs = [segment.log for segment in listing.segments]
+        surveys: dict[str, Survey] = {}
+        for i, segment in enumerate(listing.segments):
+            if self._suspects(segment.log.name):
+                surveys[segment.log.name] = self._surveyor.survey(segment.log, _bounds(listing.segments, i))
         if self._findings is None or self._has_code("LEADER_EPOCH_DECREASING"):
+            kept = {name: survey.kept for name, survey in surveys.items()}
+            logs = [(segment.log, kept.get(segment.log.name)) for segment in listing.segments]
             self._patches = epoch_patches(self._overlay, logs)
         for i, segment in enumerate(listing.segments):
-            if not self._suspects(segment.log.name) and segment.log.name not in self._patches:
-                continue
-            survey = self._surveyor.survey(segment.log, _bounds(listing.segments, i))
-            if not survey.is_whole or segment.log.name in self._patches:
-                self._add_segment(segment, survey, _bounds(listing.segments, i))
+            name, bounds = segment.log.name, _bounds(listing.segments, i)
+            if name in self._patches and name not in surveys:
+                surveys[name] = self._surveyor.survey(segment.log, bounds)
+            if name in self._patches or (name in surveys and not surveys[name].is_whole):
+                self._add_segment(segment, surveys[name], bounds)
 
     def _add_segment(self, segment: SegmentFiles, survey: Survey, offsets: OffsetRange) -> None:
         name = segment.log.name
