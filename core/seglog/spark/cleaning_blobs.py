@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from seglog.errors import IncompleteError
+from seglog.format.buffers import byte_view
 from seglog.kernels import key_exchange
 
 ENTRIES = 0  # the newest record of each key in a part of a group
@@ -96,13 +97,14 @@ def _bounded(sizes: np.ndarray, first: int, last: int, begin: int) -> Iterator[t
 def _entries(kind: int, group: int, ordinals: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> bytes:
     same = int(sizes[0]) if len(sizes) and (sizes == sizes[0]).all() else -1
     header = np.array([kind, group, len(ordinals), same], dtype=np.int64)
-    return b"".join((header, ordinals, b"" if same >= 0 else sizes, keys))
+    parts = (header, ordinals, sizes[:0] if same >= 0 else sizes, keys)
+    return b"".join(byte_view(part) for part in parts)
 
 
 def ordinals_blob(kind: int, group: int, ordinals: np.ndarray) -> bytes:
     """A blob of ordinals alone."""
     header = np.array([kind, group, len(ordinals), 0], dtype=np.int64)
-    return b"".join((header, np.ascontiguousarray(ordinals, dtype=np.uint32)))
+    return header.tobytes() + ordinals.astype(np.uint32).tobytes()
 
 
 def object_blob(value: object) -> bytes:

@@ -242,7 +242,9 @@ def _states(indexes: list[GroupIndex]) -> Iterator[Message]:
 
 def rewrite_group(fs: FileSystem, spec: RoundSpec, blobs: Iterable[Bytes], attempt: int) -> TaskOutcome | None:
     """Writes a group to its own staging directory. None when stage 1 failed elsewhere, which another task tells."""
-    state, survivors, superseded = None, [], []
+    state: GroupState | None = None
+    survivors: list[np.ndarray] = []
+    superseded: list[np.ndarray] = []
     for data in blobs:
         found = opened(data)
         if isinstance(found, TaskOutcome):
