@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.options import CHUNK_BYTES, PACKED_CHUNK_BYTES, CleanerOptions
 from seglog.errors import CorruptRecordError, InvalidRecordError
 from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, Records
@@ -26,6 +26,7 @@ from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED, DECOMPRE
 from seglog.log.scan import Chunk, EndReason, SegmentScan
 from seglog.log.segment import LogSegment
 from seglog.model import Compression
+from seglog.storage.filesystem import File
 
 ADVICE = "; nothing was changed, see `seglog verify --repair`"
 _ARENA_BYTES = 4 << 20
@@ -52,26 +53,39 @@ def read_chunks(segment: LogSegment, start: int, options: CleanerOptions) -> Ite
 
     CorruptRecordError where they break off.
     """
-    scan = SegmentScan(
-        segment.fs,
-        segment.path,
-        start,
-        segment.size,
-        chunk_bytes=options.chunk_bytes,
-        max_batch_bytes=layout.INT32_MAX,
-        buffers=1 if options.jobs == 1 else options.chunks_ahead + 2,
-    )
     position = start
     last_offset = None
-    for chunk in scan:
-        yield chunk
-        position = chunk.position + len(chunk.data)
-        last_offset = int(chunk.batches["last_offset"][-1])
+    with segment.fs.open(segment.path, "r") as file:
+        scan = SegmentScan(
+            segment.fs,
+            segment.path,
+            start,
+            segment.size,
+            chunk_bytes=min(options.chunk_bytes, _most_bytes(file, start)),
+            max_batch_bytes=layout.INT32_MAX,
+            file=file,
+            buffers=1 if options.jobs == 1 else options.chunks_ahead + 2,
+        )
+        for chunk in scan:
+            yield chunk
+            position = chunk.position + len(chunk.data)
+            last_offset = int(chunk.batches["last_offset"][-1])
     reason = EndReason.COMPLETE if scan.end is None else scan.end.reason
     if reason is not EndReason.COMPLETE or segment.trailing_bytes:
         where = segment.path.name if last_offset is None else f"behind offset {last_offset}"
         text = reason.value if reason is not EndReason.COMPLETE else EndReason.TRAILING.value
         raise CorruptRecordError(segment.path, f"{text} ({where}){ADVICE}", position)
+
+
+def _most_bytes(file: File, start: int) -> int:
+    """The largest chunk for a segment that goes on like its batch at `start`: expanded ones are to stay small too."""
+    header = file.read_at(start, layout.RECORD_BATCH_OVERHEAD)
+    plain = (
+        len(header) == layout.RECORD_BATCH_OVERHEAD
+        and header[layout.MAGIC_OFFSET] == 2
+        and not header[layout.ATTRIBUTES_OFFSET + 1] & layout.CODEC_MASK
+    )
+    return CHUNK_BYTES if plain else PACKED_CHUNK_BYTES
 
 
 def check_chunk(chunk: Chunk) -> Chunk:

@@ -11,7 +11,9 @@ from seglog.errors import ConfigError
 KAFKA_BYTES_PER_ENTRY = 24
 DEFAULT_DEDUPE_BUFFER_BYTES = 134_217_728
 DEFAULT_LOAD_FACTOR = 0.9
-CHUNK_BYTES = 1 << 20  # stays in a core's cache from the read to the last look at it
+# What is done once a chunk costs as much as a megabyte's records; a core's cache holds less, and is not missed.
+CHUNK_BYTES = 4 << 20
+PACKED_CHUNK_BYTES = 1 << 20  # where records are compressed, and a chunk opened is many times as large
 
 
 @dataclass(frozen=True, slots=True)
