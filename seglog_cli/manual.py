@@ -9,6 +9,7 @@ there differs from what this would write. A command's docstring gives summary, d
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib
 import re
@@ -177,7 +178,9 @@ def _first_sentence(docstring: str) -> str:
 
 def main(arguments: list[str]) -> None:
     """Writes the pages and the list."""
-    write(Path(arguments[0]) if arguments else ROOT / "man")
+    parser = argparse.ArgumentParser(prog="python -m seglog_cli.manual", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("directory", nargs="?", type=Path, default=ROOT / "man", metavar="DIRECTORY")
+    write(parser.parse_args(arguments).directory)
     architecture = ROOT / "core" / "ARCHITECTURE.md"
     architecture.write_text(with_module_list(architecture.read_text(), module_list()))
 
