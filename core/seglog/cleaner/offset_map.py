@@ -1,8 +1,8 @@
 """The offset map's memory: slots, key store and bits, and what to do when one of them is full.
 
 Mirrors SkimpyOffsetMap, with two differences that `kernels.offset_map` explains: keys are compared by their bytes, and
-a full map ends an index pass, not the round. The dedupe buffer is split in three quarters for slots and a quarter for
-keys; KEY_STORE_BYTES on top of it hold the rest of the keys. Slots grow from few, so that a small log neither
+a full map ends an index pass, not the round. Three eighths of the dedupe buffer are slots, five eighths
+hold keys; KEY_STORE_BYTES on top of it hold the rest of the keys. Slots grow from few, so that a small log neither
 touches the whole buffer nor leaves the processor's cache.
 """
 
@@ -30,9 +30,9 @@ class OffsetMap:
     """One round's map. Offsets below `first_dirty_offset` never enter it."""
 
     def __init__(self, options: CleanerOptions, first_dirty_offset: int) -> None:
-        self._most_slots = max(options.dedupe_buffer_bytes * 3 // 4 // SLOT_BYTES, 8)
+        self._most_slots = max(options.dedupe_buffer_bytes * 3 // 8 // SLOT_BYTES, 8)
         self._limit = min(options.entry_limit, int(self._most_slots * _HIGHEST_LOAD))
-        self._store_limit = options.dedupe_buffer_bytes // 4 + KEY_STORE_BYTES
+        self._store_limit = options.dedupe_buffer_bytes * 5 // 8 + KEY_STORE_BYTES
         self.seeds = np.frombuffer(os.urandom(8 * SEED_WORDS), dtype=np.int64)
         self.header = np.frombuffer(options.strategy.header.encode(), dtype=np.uint8)
         self.store = np.empty(self._store_limit, dtype=np.uint8)  # pages that are not written take no memory
@@ -75,7 +75,7 @@ class OffsetMap:
     @property
     def key_overhead(self) -> int:
         """Bytes in front of each key in the store."""
-        return 16 if self._settings[kernels.VERSION] else 4
+        return 24 if self._settings[kernels.VERSION] else 12
 
     @property
     def hash_mask(self) -> int:

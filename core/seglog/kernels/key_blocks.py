@@ -14,7 +14,7 @@ from seglog.kernels.hashing import hash_key
 from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, RECORDS_VALID, TRAILING_BYTES
 from seglog.kernels.spans import header_as_int64, read_record
 
-SLOT_BYTES = 16
+SLOT_BYTES = 8
 BLOCK_RECORDS = 64
 BLOCK_ROW_BYTES = 48  # hash, key position, key size, ordinal, version, presence
 BLOCK_BYTES = BLOCK_RECORDS * BLOCK_ROW_BYTES

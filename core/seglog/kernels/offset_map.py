@@ -3,13 +3,14 @@
 Kafka's map keeps a digest of the key and an offset. This one keeps the key's bytes and the record's *ordinal* (its
 number among the records indexed), and a bit for every ordinal that tells whether the record survives:
 
-    slot (16 bytes)     word 0: place of the key in the key store + 1, in steps of 4 bytes (40 bits) | tag (24 bits)
-                        word 1: ordinal of the key's record that survives so far
-    key store           size (4 bytes), with a strategy other than offset also version (8) and presence (4), key
+    slot (8 bytes)      place of the key in the key store + 1, in steps of 4 bytes (40 bits) | tag (24 bits)
+    key store           size (4 bytes), ordinal of the key's record that survives so far (8), with a strategy other
+                        than offset also version (8) and presence (4), key
     survivors           one bit a record
 
 1. Records are gathered in blocks of up to 64: key spans, hashes; each one's slot is prefetched.
-2. Slots whose tag fits have their key prefetched from the store.
+2. Slots whose tag fits have their key prefetched from the store. (So slots are small: half of them are empty, and
+   what a key needs besides lies with the key, which is fetched anyway.)
 3. Each record is put: a new key enters; for a known one, the bytes being equal, the older record's bit is cleared
    and the newer one's is set. Because keys are compared, a hash collision costs time and never a record.
 4. When no further key fits, records of keys that are not in the map stay *unsettled*; another pass over the
@@ -111,7 +112,7 @@ def find_key(
     key_size: int,
     key_hash: int,
 ) -> tuple[int, int]:
-    """(slot, its word 0) of the key, or (the empty slot where it belongs, 0)."""
+    """(slot, its word) of the key, or (the empty slot where it belongs, 0)."""
     tag = key_hash & 0xFFFFFF
     i = multiply_high(key_hash, slot_count)
     while True:
@@ -128,12 +129,16 @@ def find_key(
 
 
 @kernel
-def _prefetch_keys(slots: np.ndarray, slot_count: int, store: np.ndarray, block: np.ndarray, n: int) -> None:
+def _prefetch_keys(
+    slots: np.ndarray, slot_count: int, store: np.ndarray, overhead: int, block: np.ndarray, n: int
+) -> None:
     for k in range(n):
         key_hash = load_int64(block, k * BLOCK_ROW_BYTES)
         word = load_int64(slots, SLOT_BYTES * multiply_high(key_hash, slot_count))
         if word != 0 and word & 0xFFFFFF == key_hash & 0xFFFFFF:
-            prefetch(store, ((word >> 24) - 1) * 4)
+            q = ((word >> 24) - 1) * 4
+            prefetch(store, q)
+            prefetch(store, q + overhead + load_int64(block, k * BLOCK_ROW_BYTES + 16) - 1)  # a key lies as it comes
 
 
 @inlined
@@ -155,7 +160,7 @@ def _put_block(
     """Puts the block's records from BLOCK_DONE on; returns INDEX_COMPLETE, or why it stopped at BLOCK_DONE."""
     slot_count = settings[0]
     versioned = settings[8] != 0
-    overhead = 16 if versioned else 4
+    overhead = 24 if versioned else 12
     tracking = settings[6] != 0
     entry_limit = min(settings[1], settings[2])
     for k in range(state[7], state[6]):
@@ -167,20 +172,20 @@ def _put_block(
         slot, word = find_key(slots, slot_count, store, overhead, arena, key_position, key_size, key_hash)
         if word != 0:
             wins = True
+            q = ((word >> 24) - 1) * 4
             if versioned:
-                q = ((word >> 24) - 1) * 4
                 version = load_int64(block, at + 32)
                 present = load_int64(block, at + 40)
-                older = load_int64(store, q + 4)
-                older_present = load_int32(store, q + 12)
+                older = load_int64(store, q + 12)
+                older_present = load_int32(store, q + 20)
                 wins = present > older_present or (present == older_present and version >= older)
                 if wins:
-                    store_int64(store, q + 4, version)
-                    store_int32(store, q + 12, present)
+                    store_int64(store, q + 12, version)
+                    store_int32(store, q + 20, present)
             if wins:
-                clear_bit(survivors, load_int64(slots, SLOT_BYTES * slot + 8))
+                clear_bit(survivors, load_int64(store, q + 4))
                 set_bit(survivors, ordinal)
-                store_int64(slots, SLOT_BYTES * slot + 8, ordinal)
+                store_int64(store, q + 4, ordinal)
         else:
             entries = state[0]
             used = state[1]
@@ -196,13 +201,13 @@ def _put_block(
                 state[7] = k
                 return INDEX_GROW if entries >= settings[2] else INDEX_STORE
             store_int32(store, used, key_size)
+            store_int64(store, used + 4, ordinal)
             if versioned:
-                store_int64(store, used + 4, load_int64(block, at + 32))
-                store_int32(store, used + 12, load_int64(block, at + 40))
+                store_int64(store, used + 12, load_int64(block, at + 32))
+                store_int32(store, used + 20, load_int64(block, at + 40))
             if key_size > 0:
                 copy_bytes(arena, key_position, store, used + overhead, key_size)
             store_int64(slots, SLOT_BYTES * slot, (used // 4 + 1) << 24 | (key_hash & 0xFFFFFF))
-            store_int64(slots, SLOT_BYTES * slot + 8, ordinal)
             set_bit(survivors, ordinal)
             state[0] = entries + 1
             state[1] = behind
@@ -243,7 +248,7 @@ def index_batches(
                 return status
             if state[6] == 0:
                 return INDEX_COMPLETE
-            _prefetch_keys(slots, settings[0], store, block, state[6])
+            _prefetch_keys(slots, settings[0], store, 24 if settings[8] != 0 else 12, block, state[6])
         outcome = _put_block(arena, state, settings, slots, store, survivors, settled, block)
         if outcome != INDEX_COMPLETE:
             return outcome
@@ -268,7 +273,7 @@ def index_rows(
             gather_rows(arena, rows, state, settings, seeds, settled, slots, block)
             if state[6] == 0:
                 return INDEX_COMPLETE
-            _prefetch_keys(slots, settings[0], store, block, state[6])
+            _prefetch_keys(slots, settings[0], store, 24 if settings[8] != 0 else 12, block, state[6])
         outcome = _put_block(arena, state, settings, slots, store, survivors, settled, block)
         if outcome != INDEX_COMPLETE:
             return outcome
@@ -301,4 +306,3 @@ def rehash(
                 if j == larger_count:
                     j = 0
             store_int64(larger, SLOT_BYTES * j, word)
-            store_int64(larger, SLOT_BYTES * j + 8, load_int64(slots, SLOT_BYTES * i + 8))
