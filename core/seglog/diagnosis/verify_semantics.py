@@ -277,7 +277,7 @@ class SemanticObserver:
         try:
             listed = parse_leader_epochs(self._fs.read_bytes(path), path)
         except CorruptCheckpointError as error:
-            yield finding("CHECKPOINT_CORRUPT", self._partition, path.name, error.reason)
+            yield finding("CHECKPOINT_CORRUPT", self._partition, path.name, error.reason, repair="recover")
             return
         for before, entry in pairwise(listed):
             if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:

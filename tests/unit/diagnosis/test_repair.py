@@ -120,6 +120,14 @@ def test_a_checkpoint_that_cannot_be_read_begins_anew(data: Path) -> None:
     assert (data / "cleaner-offset-checkpoint").read_text() == "0\n0\n"
 
 
+def test_leader_epochs_that_cannot_be_read_are_derived_from_the_batches(data: Path) -> None:
+    path = data / ORDERS / "leader-epoch-checkpoint"
+    before = path.read_bytes()
+    path.write_bytes(b"gibberish")
+    outcome = mended(data, ORDERS)
+    assert (outcome.complete, path.read_bytes(), remaining(data, [ORDERS])) == (True, before, 0)
+
+
 def test_a_missing_transaction_index_is_made_again(data: Path) -> None:
     index = sorted((data / PAYMENTS).glob("*.txnindex"))[0]
     contents = index.read_bytes()
