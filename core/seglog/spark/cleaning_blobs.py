@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from seglog.errors import IncompleteError
-from seglog.format.buffers import byte_view
 from seglog.kernels import key_exchange
 
 ENTRIES = 0  # the newest record of each key in a part of a group
@@ -66,9 +65,7 @@ def by_reducer(
     """(reducer, blob) for the entries; reducers without an entry get none."""
     targets = np.empty(len(keys), dtype=np.int32)
     counts, key_bytes = np.zeros(reducers, dtype=np.int64), np.zeros(reducers, dtype=np.int64)
-    key_exchange.assign(
-        keys.arena, keys.positions, keys.sizes, seeds, hash_mask, reducers, targets, counts, key_bytes
-    )
+    key_exchange.assign(keys.arena, keys.positions, keys.sizes, seeds, hash_mask, reducers, targets, counts, key_bytes)
     ends, key_ends = np.cumsum(counts), np.cumsum(key_bytes)
     ordinals, sizes = np.empty(len(keys), dtype=np.uint32), np.empty(len(keys), dtype=np.uint32)
     out = np.empty(int(key_bytes.sum()), dtype=np.uint8)
@@ -98,7 +95,7 @@ def _entries(kind: int, group: int, ordinals: np.ndarray, sizes: np.ndarray, key
     same = int(sizes[0]) if len(sizes) and (sizes == sizes[0]).all() else -1
     header = np.array([kind, group, len(ordinals), same], dtype=np.int64)
     parts = (header, ordinals, sizes[:0] if same >= 0 else sizes, keys)
-    return b"".join(byte_view(part) for part in parts)
+    return b"".join(part.tobytes() for part in parts)
 
 
 def ordinals_blob(kind: int, group: int, ordinals: np.ndarray) -> bytes:

@@ -11,7 +11,14 @@ import gc
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.schema import Field, ddl, default_projection, projection_of
@@ -65,7 +72,7 @@ def read_split(
 
 
 class SeglogDataSource(DataSource):
-    """`spark.read.format("seglog")` and `spark.readStream.format("seglog")`."""
+    """`spark.read`, `readStream`, `df.write` and `writeStream` with `format("seglog")`."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.options = options
@@ -81,6 +88,22 @@ class SeglogDataSource(DataSource):
     def reader(self, schema: StructType) -> SeglogReader:
         options = parse_read_options(self.options)
         return SeglogReader(options, projection_of(options.view, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from seglog.spark.stream_sink import SeglogWriter
+        from seglog.spark.write_options import check_schema, parse_write_options
+
+        options = parse_write_options(self.options, overwrite=overwrite)
+        check_schema(schema, options)
+        return SeglogWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from seglog.spark.stream_sink import SeglogStreamWriter
+        from seglog.spark.write_options import check_schema, parse_write_options
+
+        options = parse_write_options(self.options, overwrite=overwrite)
+        check_schema(schema, options)
+        return SeglogStreamWriter(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from seglog.spark.stream import SeglogStreamReader
