@@ -46,7 +46,7 @@ def run(
     Examples:
       seglog stats customers-0
       seglog stats --sizing --set log.cleaner.dedupe.buffer.size=32MiB customers-0
-      seglog stats --prometheus /var/lib/node_exporter/seglog.prom /var/lib/kafka/data
+      seglog stats --prometheus seglog.prom /var/lib/kafka/data
     """
     from seglog.diagnosis.statistics import log_statistics
     from seglog.log.listing import log_directory_of, partitions_of, resolve_paths
