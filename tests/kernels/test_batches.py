@@ -105,6 +105,15 @@ def test_any_bytes_walk_alike_compiled_and_interpreted(data: bytes, cut: int) ->
         assert interpreted("batches").find_batch(buffer, 0, len(buffer), 0, 1000) == found
 
 
+@pytest.mark.parametrize("zeros", range(40))
+def test_no_number_of_zeros_hides_the_next_entry(zeros: int) -> None:
+    for entry in (batch_v2(0, RECORDS), message(0, 0, None, b"")):
+        data = array(b"\x01" * 3 + bytes(zeros) + entry)
+        found = kernels.find_batch(data, 0, len(data), 0, 200)
+        assert found == interpreted("batches").find_batch(data, 0, len(data), 0, 200)
+        assert found == 3 + zeros
+
+
 @pytest.mark.parametrize("damage", [b"", b"\x00" * 4096, bytes(range(256)) * 4], ids=["none", "zeroes", "pattern"])
 @pytest.mark.parametrize("entry", [BATCH, message(100, 0, b"k", b"v"), message(100, 1, None, b"v" * 40)])
 def test_the_next_entry_behind_damage_is_found(damage: bytes, entry: bytes) -> None:

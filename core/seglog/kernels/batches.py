@@ -23,6 +23,7 @@ _LOG_OVERHEAD = layout.LOG_OVERHEAD
 _LEAST_ENTRY_SIZE = layout.LEAST_ENTRY_SIZE
 _RECORD_BATCH_OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 _HEADER_UP_TO_MAGIC = layout.HEADER_UP_TO_MAGIC
+_SIZES_IN_A_WORD = 5  # of four bytes each, one beginning at every byte
 _MOST_OFFSET = (1 << 63) - 2  # the offset behind it must be an int64 as well
 
 
@@ -152,7 +153,11 @@ def find_batch(data: np.ndarray, start: int, end: int, least_offset: int, most_o
     Offsets must lie in [`least_offset`, `most_offset`]. Only headers are judged: the caller checks the
     checksum and searches on behind a candidate that fails it.
     """
-    for p in range(start, end - _HEADER_UP_TO_MAGIC):
+    p = start
+    while p < end - _HEADER_UP_TO_MAGIC:
+        if load_int64(data, p + 8) == 0:
+            p += _SIZES_IN_A_WORD  # no entry has size 0
+            continue
         magic = load_byte(data, p + 16)
         if magic == 2:
             if _plausible_batch(data, p, end, least_offset, most_offset):
@@ -161,4 +166,5 @@ def find_batch(data: np.ndarray, start: int, end: int, least_offset: int, most_o
             plausible = _plausible_message(data, p, end, least_offset, most_offset)
             if plausible:
                 return p
+        p += 1
     return -1

@@ -21,7 +21,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -215,20 +215,34 @@ class LocalFile:
     def write_at(self, position: int, data: ReadableBuffer) -> None:
         view = _as_bytes(data)
         written = 0
-        while written < view.nbytes:
-            written += os.pwrite(self._descriptor, view[written:], position + written)
+        with self._named():
+            while written < view.nbytes:
+                written += os.pwrite(self._descriptor, view[written:], position + written)
 
     def _read_once(self, position: int, size: int) -> bytes:
-        return os.pread(self._descriptor, size, position)
+        with self._named():
+            return os.pread(self._descriptor, size, position)
 
     def _read_into_once(self, position: int, view: memoryview) -> int:
-        return os.preadv(self._descriptor, [view], position)
+        with self._named():
+            return os.preadv(self._descriptor, [view], position)
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        with self._named():
+            os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
-        _sync(self._descriptor)
+        with self._named():
+            _sync(self._descriptor)
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """The operating system knows a descriptor; whoever reads the error wants a name."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = error.filename or str(self.path)
+            raise
 
     def advise_dropped(self, position: int, size: int) -> None:
         if hasattr(os, "posix_fadvise"):

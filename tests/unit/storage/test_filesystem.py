@@ -232,3 +232,13 @@ def test_files_close_once_and_when_forgotten(fs: FileSystem, tmp_path: Path) -> 
     del forgotten
     with pytest.raises(OSError):
         os.fstat(descriptor)
+
+
+def test_errors_of_open_files_name_the_file(fs: FileSystem, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"abc")
+    with fs.open(path, "r") as file:
+        for change in (lambda: file.write_at(0, b"x"), lambda: file.truncate(1), lambda: file.read_at(-5, 1)):
+            with pytest.raises(OSError) as caught:
+                change()
+            assert caught.value.filename == str(path)
