@@ -24,7 +24,6 @@ from seglog.errors import IncompleteError
 from seglog.format.buffers import byte_view
 from seglog.format.compression import compress
 from seglog.kernels import filtering, rebuilding
-from seglog.kernels.encode import seal_batch
 from seglog.kernels.filtering import (
     DELETE,
     DIRTY,
@@ -249,8 +248,9 @@ class RecordFilter:
     ) -> Piece:
         """Puts verbatim, empty and rebuilt batches together, compressing the rebuilt ones."""
         view, data = byte_view(out), byte_view(chunk.data)
+        blank = bytes(_OVERHEAD)
+        sizes = targets["size"].tolist()
         pieces: list[bytes | memoryview] = []
-        position = 0
         columns = (targets["position"], targets["size"], targets["attributes"], sources, actions)
         for i, (at, size, attributes, source, action) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
@@ -264,11 +264,10 @@ class RecordFilter:
                 payload = view[at : at + size]
                 codec = attributes & layout.CODEC_MASK
                 packed = compress(codec, payload) if self._recompress and codec else payload
-                pieces += (bytes(_OVERHEAD), packed)
-                targets["size"][i] = size = _OVERHEAD + len(packed)
-            targets["position"][i] = position
-            position += size
-        sealed = np.frombuffer(bytearray(b"".join(pieces)), dtype=np.uint8)
-        for i in np.flatnonzero(actions == rebuilding.REBUILT).tolist():
-            seal_batch(sealed, int(targets["position"][i]), targets[i], True)
+                pieces += (blank, packed)
+                sizes[i] = _OVERHEAD + len(packed)
+        targets["size"] = sizes
+        targets["position"] = np.cumsum(targets["size"], dtype=np.int64) - targets["size"]
+        sealed = np.frombuffer(bytearray().join(pieces), dtype=np.uint8)
+        rebuilding.seal_rebuilt(sealed, targets, actions)
         return targets, sealed
