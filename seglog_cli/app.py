@@ -44,6 +44,7 @@ COMMANDS = (
     "salvage",
     "undo",
     "quarantine",
+    "spark",
     "dump-log",
     "config",
 )

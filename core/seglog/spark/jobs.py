@@ -1,0 +1,324 @@
+"""Jobs over many logs: verify, statistics, export, the latest values, replicas compared.
+
+Each is the one-machine function, spread: a task a partition (of an export, a split), the same result objects. What
+needs more than one partition at once, such as a log directory's checkpoints, the driver does.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from seglog.clock import Clock, FixedClock, SystemClock
+from seglog.diagnosis.diff import Difference, diff_batches, diff_bytes
+from seglog.diagnosis.findings import Finding, Severity
+from seglog.diagnosis.statistics import LogStatistics, log_statistics
+from seglog.diagnosis.verify import Level, Verification, VerifyOptions, VerifySummary
+from seglog.diagnosis.verify_files import verify_log_directory
+from seglog.errors import NotALogError, RefusedError
+from seglog.format.filenames import PartitionState
+from seglog.log.listing import (
+    PartitionListing,
+    Target,
+    TargetKind,
+    list_log_directory,
+    list_partition,
+    partitions_of,
+)
+from seglog.model import TopicPartition
+from seglog.spark.cleaning_swap import remove_tree
+from seglog.spark.discovery import tail_of
+from seglog.spark.options import parse_read_options
+from seglog.spark.splits import Split, plan_splits
+from seglog.spark.tasks import Watch, attempt_id, run_tasks
+from seglog.storage.filesystem import FileSystem, LocalFileSystem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from seglog.spark.options import ReadOptions
+
+DiffLevel = Literal["bytes", "batches", "view"]
+
+
+# --- verify ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """Findings in the order of the partitions, and the sum of what was looked at."""
+
+    findings: tuple[Finding, ...]
+    summary: VerifySummary
+
+
+def verify(
+    spark: SparkSession, targets: Sequence[Target], options: VerifyOptions, watch: Watch | None = None
+) -> VerifyReport:
+    """`diagnosis.verify` of every partition, a task each; checkpoints of log directories on the driver."""
+    fs = LocalFileSystem()
+    work = [one for target in targets for one in _verifiable(fs, target)]
+    alone = replace(options, jobs=1)
+    reports: list[VerifyReport] = run_tasks(spark, work, partial(_verified, alone), watch)
+    directories = [target for target in targets if target.kind is TargetKind.LOG_DIRECTORY]
+    if options.level >= Level.INDEX:
+        for target in directories:
+            listing = list_log_directory(fs, target.path)
+            found = tuple(verify_log_directory(fs, listing, _extents(fs, target)))
+            reports.append(VerifyReport(found, _counted(found)))
+    findings = tuple(found for report in reports for found in report.findings)
+    return VerifyReport(findings, _summed(report.summary for report in reports))
+
+
+def _verifiable(fs: FileSystem, target: Target) -> list[Target]:
+    if target.kind is not TargetKind.LOG_DIRECTORY:
+        return [target]
+    live = list_log_directory(fs, target.path).partitions
+    return [Target(one.path, TargetKind.PARTITION) for one in live if one.state is not PartitionState.DELETED]
+
+
+def _verified(options: VerifyOptions, target: Target) -> VerifyReport:
+    verification = Verification(LocalFileSystem(), [target], options, SystemClock())
+    findings = tuple(verification)
+    return VerifyReport(findings, verification.summary)
+
+
+def _extents(fs: FileSystem, target: Target) -> dict[TopicPartition, tuple[int, int]]:
+    found = {}
+    for live in list_log_directory(fs, target.path).live:
+        segments = list_partition(fs, live.path).segments
+        if segments:
+            tail = tail_of(fs, segments[-1])
+            end = segments[-1].base_offset if tail is None else tail.next_offset
+            found[live.topic_partition] = (segments[0].base_offset, end)
+    return found
+
+
+def _counted(findings: Iterable[Finding]) -> VerifySummary:
+    count = dict.fromkeys(Severity, 0)
+    for found in findings:
+        count[found.severity] += 1
+    return VerifySummary(errors=count[Severity.ERROR], warnings=count[Severity.WARNING], infos=count[Severity.INFO])
+
+
+def _summed(summaries: Iterable[VerifySummary]) -> VerifySummary:
+    total = VerifySummary()
+    for one in summaries:
+        counts = {f.name: getattr(total, f.name) + getattr(one, f.name) for f in fields(one) if f.name != "complete"}
+        total = VerifySummary(**counts, complete=total.complete and one.complete)
+    return total
+
+
+# --- statistics -----------------------------------------------------------------------------------------------
+
+
+def statistics(
+    spark: SparkSession, targets: Sequence[Target], *, frequent_keys: int = 10, watch: Watch | None = None
+) -> list[LogStatistics]:
+    """`diagnosis.statistics` of every partition that `targets` name, a task each, in their order."""
+    fs = LocalFileSystem()
+    directories = [listing.directory for target in targets for listing in partitions_of(fs, target)]
+    return run_tasks(spark, directories, partial(_statistics_of, frequent_keys), watch)
+
+
+def _statistics_of(frequent_keys: int, directory: Path) -> LogStatistics:
+    fs = LocalFileSystem()
+    return log_statistics(fs, list_partition(fs, directory), frequent_keys)
+
+
+# --- diff -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDiff:
+    """The differences between copies of a partition; `copies` are their directories."""
+
+    partition: str
+    copies: tuple[str, ...]
+    differences: tuple[Difference, ...]
+
+
+def diff(
+    spark: SparkSession,
+    copies: Sequence[Path],
+    level: DiffLevel = "batches",
+    *,
+    clock: Clock | None = None,
+    watch: Watch | None = None,
+) -> list[PartitionDiff]:
+    """`diagnosis.diff` of copies of a partition, or of each partition of log directories; a task a partition."""
+    now_ms = (clock or SystemClock()).now_ms()
+    return run_tasks(spark, _matched(LocalFileSystem(), copies), partial(_differences, level, now_ms), watch)
+
+
+def _matched(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[str, tuple[Path, ...]]]:
+    """(name, its place in each copy) of the partitions to compare."""
+    names: set[str] = set()
+    alone = True
+    for copy in copies:
+        status = fs.status(copy)
+        if status is None or not status.is_directory:
+            raise NotALogError(copy, "no such directory")
+        live = [str(one.topic_partition) for one in list_log_directory(fs, copy).live]
+        if live:
+            alone = False
+            names.update(live)
+    if alone:
+        return [(copies[0].resolve().name, tuple(copies))]
+    return [(name, tuple(copy / name for copy in copies)) for name in sorted(names)]
+
+
+def _differences(level: DiffLevel, now_ms: int, work: tuple[str, tuple[Path, ...]]) -> PartitionDiff:
+    from seglog.diagnosis.diff_view import ViewOptions, diff_view
+
+    fs, (name, paths) = LocalFileSystem(), work
+    has = tuple(fs.status(path) is not None for path in paths)
+    if not all(has):
+        found = [Difference(level, "missing", has, "not every copy has the partition")]
+    else:
+        listings: list[PartitionListing] = [list_partition(fs, path) for path in paths]
+        if level == "bytes":
+            found = list(diff_bytes(fs, listings))
+        elif level == "batches":
+            found = list(diff_batches(fs, listings))
+        else:
+            found = list(diff_view(fs, listings, ViewOptions(), FixedClock(now_ms).now_ms()))
+    return PartitionDiff(name, tuple(str(path) for path in paths), tuple(found))
+
+
+# --- latest ---------------------------------------------------------------------------------------------------
+
+
+def latest(spark: SparkSession, paths: Sequence[Path], options: dict[str, str] | None = None) -> DataFrame:
+    """The live value of each key: key, value, topic, partition, offset, timestamp of its last record.
+
+    Keys whose last record is a tombstone are not there. Committed records alone count, unless `options` (those of the
+    data source) say otherwise.
+    """
+    from pyspark.sql import functions as f
+
+    given = {"isolationLevel": "read_committed", "columns": "key,value,topic,partition,offset,timestamp"}
+    reader = spark.read.format("seglog").options(**given | (options or {}))
+    rows = reader.load([str(path) for path in paths]).where(f.col("key").isNotNull())
+    last = f.max_by(f.struct("value", "offset", "timestamp"), "offset").alias("last")
+    newest = rows.groupBy("topic", "partition", "key").agg(last)
+    chosen = newest.select("key", "last.value", "topic", "partition", "last.offset", "last.timestamp")
+    return chosen.where(f.col("value").isNotNull())
+
+
+# --- export ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSummary:
+    """What was written below the output: files, rows, bytes."""
+
+    files: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Exported:
+    """A file of a task: where it lies, and its name below the output."""
+
+    staged: str
+    name: str
+    rows: int
+    bytes: int
+
+
+def export(
+    spark: SparkSession,
+    paths: Sequence[Path],
+    output: Path,
+    options: dict[str, str] | None = None,
+    *,
+    compression: str = "zstd",
+    watch: Watch | None = None,
+) -> ExportSummary:
+    """Records as Parquet below `output`, as `topic=…/date=…` (UTC; `date=none` without a timestamp).
+
+    Tasks write with pyarrow, which is faster than rows through the JVM; files appear under their names when all
+    are whole. `options` are those of the data source. RefusedError when `output` exists and holds anything.
+    """
+    import json
+
+    fs = LocalFileSystem()
+    if fs.status(output) is not None and fs.list(output):
+        raise RefusedError(f"{output}: it holds something already; export into an empty directory")
+    if fs.status(output) is None:
+        fs.make_directory(output, parents=True)
+    given = {"paths": json.dumps([str(path) for path in paths]), "includeHeaders": "true", **(options or {})}
+    read = parse_read_options(given)
+    staging = output / f"_staging-{uuid.uuid4().hex[:12]}"
+    fs.make_directory(staging)
+    try:
+        splits = list(enumerate(plan_splits(fs, read)))
+        body = partial(_exported, str(staging), read, compression)
+        files: list[_Exported] = [file for found in run_tasks(spark, splits, body, watch) for file in found]
+        for file in files:
+            target = output / file.name
+            if fs.status(target.parent) is None:
+                fs.make_directory(target.parent, parents=True)
+            fs.rename(Path(file.staged), target)
+    finally:
+        remove_tree(fs, staging)
+    return ExportSummary(len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
+
+
+def _exported(staging: str, options: ReadOptions, compression: str, work: tuple[int, Split]) -> list[_Exported]:
+    """Writes a split's records, a file for each topic and day."""
+    import pyarrow.parquet as pq
+
+    from seglog.spark.arrow import record_batches
+    from seglog.spark.schema import default_projection
+
+    number, split = work
+    fs, folder = LocalFileSystem(), Path(staging) / f"{number}-{attempt_id()}"
+    fs.make_directory(folder)
+    writers: dict[tuple[str, str], pq.ParquetWriter] = {}
+    rows: dict[tuple[str, str], int] = defaultdict(int)
+    projection = default_projection("records", options.columns, options.include_headers)
+    try:
+        for batch in record_batches(fs, split, projection, options):
+            for place, part in _by_day(batch):
+                if place not in writers:
+                    path = folder / f"{len(writers)}.parquet"
+                    writers[place] = pq.ParquetWriter(path, part.schema, compression=compression)
+                writers[place].write_batch(part)
+                rows[place] += part.num_rows
+    finally:
+        for writer in writers.values():
+            writer.close()
+    found = []
+    for i, (topic, day) in enumerate(writers):
+        path = folder / f"{i}.parquet"
+        with fs.open(path, "r+") as file:
+            file.sync()
+            size = file.size()
+        name = f"topic={topic}/date={day}/part-{number:05d}.parquet"
+        found.append(_Exported(str(path), name, rows[topic, day], size))
+    return found
+
+
+def _by_day(batch: pa.RecordBatch) -> list[tuple[tuple[str, str], pa.RecordBatch]]:
+    """The rows of each (topic, day); a batch is of one topic. The column `topic` goes into the path."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    topic = batch.column("topic")[0].as_py()
+    days = pc.fill_null(pc.strftime(batch.column("timestamp"), format="%Y-%m-%d"), "none").dictionary_encode()
+    kept = batch.select([name for name in batch.schema.names if name != "topic"])
+    if len(days.dictionary) == 1:
+        return [((topic, days.dictionary[0].as_py()), kept)]
+    return [
+        ((topic, day.as_py()), kept.filter(pc.equal(days.indices, pa.scalar(i, days.indices.type))))
+        for i, day in enumerate(days.dictionary)
+    ]

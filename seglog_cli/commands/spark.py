@@ -1,0 +1,350 @@
+"""`seglog spark`: the same work over all cores of a machine, or over a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError
+from seglog_cli.help import HelpOption
+from seglog_cli.options import CONTEXT, Paths, command, flag, one_of, size_option
+from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SUMMARY = "Verify, measure, clean, export and compare logs with Spark."
+
+app = typer.Typer(help=SUMMARY, rich_markup_mode=None, context_settings=CONTEXT)
+
+LEVELS = ("header", "crc", "record", "index", "semantic")
+
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Spark's master, such as local[4] or yarn (default: all cores, or spark-submit's).",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; repeatable.", show_default=False),
+]
+
+
+@app.callback()
+def group(show_help: HelpOption = False) -> None:
+    """Verify, measure, clean, export and compare logs with Spark, on all cores or on a cluster.
+
+    It takes the extra spark (pip install 'seglog[spark]') and Java 17 or later. On a cluster every executor needs
+    seglog and must see the logs under the same paths.
+    """
+
+
+@app.command("verify", context_settings=CONTEXT)
+@command
+def verify(
+    session: Session,
+    paths: Paths,
+    level: Annotated[
+        str, typer.Option("--level", metavar="header|crc|record|index|semantic", help="How deep to look.")
+    ] = "semantic",
+    live: Annotated[bool, flag("--live", "A broker is writing: a torn tail is no damage.")] = False,
+    master: Master = None,
+    conf: Settings = None,
+) -> int:
+    """Verifies logs as `seglog verify` does, a task a partition.
+
+    Findings, levels and exit codes are those of `seglog verify`.
+
+    Examples:
+      seglog spark verify --level crc /var/lib/kafka/data
+    """
+    from seglog.diagnosis.verify import Level, VerifyOptions
+    from seglog.log.listing import resolve_paths
+    from seglog_cli.views.findings import show_finding, show_summary
+
+    chosen = VerifyOptions(level=Level[one_of("--level", level, LEVELS).upper()], live=live, jobs=1)
+    targets = resolve_paths(session.fs, paths)
+    with _spark(session, "verify", master, conf) as (spark, watch):
+        from seglog.spark import jobs
+
+        report = jobs.verify(spark, targets, chosen, watch)
+    for finding in report.findings:
+        show_finding(session.console, finding)
+    summary = report.summary
+    code = ExitCode.FOUND if summary.damaged else ExitCode.DONE if summary.complete else ExitCode.INCOMPLETE
+    show_summary(session.console, summary, int(code))
+    return code
+
+
+@app.command("stats", context_settings=CONTEXT)
+@command
+def stats(
+    session: Session,
+    paths: Paths,
+    plot: Annotated[bool, flag("--plot", "Draw the distributions.")] = False,
+    master: Master = None,
+    conf: Settings = None,
+) -> None:
+    """Shows what logs hold, as `seglog stats` does, a task a partition.
+
+    Examples:
+      seglog spark stats --json /var/lib/kafka/data
+    """
+    from seglog.log.listing import resolve_paths
+    from seglog_cli.views.statistics import show_statistics
+
+    targets = resolve_paths(session.fs, paths)
+    with _spark(session, "stats", master, conf) as (spark, watch):
+        from seglog.spark import jobs
+
+        found = jobs.statistics(spark, targets, watch=watch)
+    for one in found:
+        show_statistics(session.console, one, plot)
+
+
+@app.command("clean", context_settings=CONTEXT)
+@command
+def clean(
+    session: Session,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH", help="Partition directories, log directories.", show_default=False),
+    ],
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", metavar="compact|compact,delete", help="The cleanup policy of the partitions named."),
+    ] = None,
+    plan: Annotated[
+        str,
+        typer.Option(
+            "--plan", metavar="auto|directory|shuffle", help="A task a partition, or one partition over all tasks."
+        ),
+    ] = "auto",
+    reducers: Annotated[
+        int, typer.Option("--reducers", min=0, metavar="N", help="Tasks that share the keys (0: by the bytes).")
+    ] = 0,
+    dedupe_buffer_size: Annotated[
+        int | None, size_option("--dedupe-buffer-size", "Memory for the offset map of each task.")
+    ] = None,
+    roll: Annotated[bool, flag("--roll", "Roll the active segment first, so that it is cleaned too.")] = False,
+    master: Master = None,
+    conf: Settings = None,
+) -> int:
+    """Compacts logs as `seglog clean` does, byte for byte, over many tasks.
+
+    Small partitions are cleaned side by side, a task each. A giant one is split: its segments are indexed by many
+    tasks, its keys meet in reducers, and its segments are rewritten by many tasks. Tasks write beside the log; the
+    driver holds the lock, checks that nothing has changed, and swaps. A task that fails or runs twice harms nothing.
+
+    Examples:
+      seglog spark clean --master yarn /mnt/kafka/data
+      seglog spark clean --policy compact --plan shuffle /mnt/kafka/data/customers-0
+    """
+    from seglog.cleaner.options import CleanerOptions
+    from seglog.cleaner.requested import Cleaned, CleaningFailure
+    from seglog.log.listing import TargetKind, log_directory_of, resolve_paths
+    from seglog_cli.views.cleaning import keep_history, show_outcome
+
+    one_of("--plan", plan, ("auto", "directory", "shuffle"))
+    targets = resolve_paths(session.fs, paths)
+    if policy is not None:
+        one_of("--policy", policy, ("compact", "compact,delete", "delete,compact"))
+        if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
+            raise UsageError("--policy is for partitions that are named, not for a whole log directory")
+    given = {"cleanup.policy": policy, "log.cleaner.dedupe.buffer.size": dedupe_buffer_size}
+    chosen = {key: value for key, value in given.items() if value is not None}
+    topics = {path: session.config_of(path, chosen) for path in dict.fromkeys(map(log_directory_of, targets))}
+    config = next(iter(topics.values())).resolve(None).cleaner
+    options = CleanerOptions(
+        dedupe_buffer_bytes=config.dedupe_buffer_size, load_factor=config.io_buffer_load_factor, roll=roll
+    )
+    failures: list[CleaningFailure] = []
+    done: list[Cleaned] = []
+    with _spark(session, "clean", master, conf) as (spark, watch):
+        from seglog.spark.cleaning import Placement
+        from seglog.spark.cleaning import clean as clean_on_spark
+
+        placement = Placement(plan, reducers=reducers)  # type: ignore[arg-type]
+        outcomes = clean_on_spark(
+            spark, targets, topics.__getitem__, session.clock, options, placement=placement, watch=watch
+        )
+        try:
+            for outcome in outcomes:
+                show_outcome(session.console, outcome)
+                if isinstance(outcome, CleaningFailure):
+                    failures.append(outcome)
+                elif isinstance(outcome, Cleaned):
+                    done.append(outcome)
+        finally:
+            keep_history(session, done)
+    if failures:
+        raise failures[-1].error
+    return ExitCode.DONE
+
+
+@app.command("export", context_settings=CONTEXT)
+@command
+def export(
+    session: Session,
+    paths: Paths,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to write; it must be empty or missing.")
+    ],
+    committed: Annotated[bool, flag("--committed", "Only records of committed transactions.")] = False,
+    compression: Annotated[
+        str, typer.Option("--compression", metavar="zstd|snappy|gzip|none", help="Parquet's codec.")
+    ] = "zstd",
+    master: Master = None,
+    conf: Settings = None,
+) -> None:
+    """Writes records as Parquet, in folders topic=…/date=… that Spark, DuckDB and others read as columns.
+
+    The date is that of the record's timestamp, in UTC. Damage ends it, and nothing is left.
+
+    Examples:
+      seglog spark export -o /lake/orders /mnt/kafka/data/orders-*
+    """
+    one_of("--compression", compression, ("zstd", "snappy", "gzip", "none"))
+    with _spark(session, "export", master, conf) as (spark, watch):
+        from seglog.spark import jobs
+
+        options = {"isolationLevel": "read_committed"} if committed else {}
+        done = jobs.export(spark, paths, output, options, compression=compression, watch=watch)
+    if session.as_json:
+        session.console.json({"type": "export", "files": done.files, "rows": done.rows, "bytes": done.bytes})
+    else:
+        session.console.line(f"{output}: {done.rows} records in {done.files} files, {done.bytes} bytes")
+
+
+@app.command("latest", context_settings=CONTEXT)
+@command
+def latest(
+    session: Session,
+    paths: Paths,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write Parquet there instead of showing it.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many keys to show.")] = 20,
+    master: Master = None,
+    conf: Settings = None,
+) -> None:
+    """The live value of each key: what a compacted log would hold, of committed records.
+
+    Examples:
+      seglog spark latest -o /lake/customers /mnt/kafka/data/customers-*
+    """
+    with _spark(session, "latest", master, conf) as (spark, watch):
+        from seglog.spark import jobs
+        from seglog.spark.tasks import remote_errors, watched
+
+        rows = jobs.latest(spark, paths)
+        with watched(spark, watch), remote_errors():
+            if output is not None:
+                rows.write.parquet(str(output))
+                return
+            shown = rows.orderBy("topic", "partition", "offset").limit(limit).collect()
+    for row in shown:
+        fields = {name: _text(row[name]) for name in row.__fields__}
+        if session.as_json:
+            session.console.json({"type": "latest", **fields})
+        else:
+            place = f"{fields['topic']}-{fields['partition']} {fields['offset']}"
+            session.console.line(f"{place} {fields['key']} {fields['value']}")
+
+
+@app.command("diff", context_settings=CONTEXT)
+@command
+def diff(
+    session: Session,
+    copies: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="COPY", help="Copies of a partition, or log directories that hold them.", show_default=False
+        ),
+    ],
+    level: Annotated[str, typer.Option("--level", metavar="bytes|batches|view", help="What to compare.")] = "batches",
+    master: Master = None,
+    conf: Settings = None,
+) -> int:
+    """Compares replicas as `seglog diff` does, a task a partition.
+
+    Examples:
+      seglog spark diff /mnt/broker1/data /mnt/broker2/data
+    """
+    from seglog_cli.views.difference import show_diff_summary, show_difference
+
+    if len(copies) < 2:
+        raise UsageError("diff: it takes two copies at least")
+    one_of("--level", level, ("bytes", "batches", "view"))
+    with _spark(session, "diff", master, conf) as (spark, watch):
+        from seglog.spark import jobs
+
+        found = jobs.diff(spark, copies, level, clock=session.clock, watch=watch)  # type: ignore[arg-type]
+    for one in found:
+        for difference in one.differences:
+            show_difference(session.console, difference, one.partition, one.copies)
+    count = sum(len(one.differences) for one in found)
+    code = ExitCode.FOUND if count else ExitCode.DONE
+    show_diff_summary(session.console, len(found), count, int(code))
+    return code
+
+
+@app.command("conf", context_settings=CONTEXT)
+@command
+def conf(
+    session: Session,
+    cores: Annotated[int, typer.Option("--cores", metavar="N", min=1, help="Cores of an executor.")] = 4,
+) -> None:
+    """Prints the settings that a cluster should have for seglog's jobs, as lines of spark-defaults.conf.
+
+    Examples:
+      seglog spark conf --cores 8 >> $SPARK_HOME/conf/spark-defaults.conf
+    """
+    from seglog.spark.session import configuration
+
+    for setting in configuration(cores):
+        if session.as_json:
+            row = {"type": "setting", "key": setting.key, "value": setting.value, "reason": setting.reason}
+            session.console.json(row)
+        else:
+            session.console.line(f"# {setting.reason}")
+            session.console.line(f"{setting.key} {setting.value}")
+
+
+@contextlib.contextmanager
+def _spark(
+    session: Session, title: str, master: str | None, settings: list[str] | None
+) -> Iterator[tuple[SparkSession, Callable[[int, int], None]]]:
+    """A Spark session for the time of a command, and a listener that shows its tasks."""
+    from seglog.spark.session import session as spark_session
+
+    chosen = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    for text in settings or ():
+        key, mark, value = text.partition("=")
+        if not mark or not key:
+            raise UsageError(f"--conf: {text!r} is not KEY=VALUE")
+        chosen[key] = value
+    loaded = sys.modules.get("pyspark.sql")
+    was_running = loaded is not None and loaded.SparkSession.getActiveSession() is not None
+    spark = spark_session(f"seglog {title}", master, chosen)
+    try:
+        with session.progress(title, None, "tasks") as progress:
+            yield spark, lambda done, total: progress.update(done, total)
+    finally:
+        if not was_running:
+            spark.stop()
+
+
+def _text(value: object) -> object:
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode("utf-8", "backslashreplace")
+    return value if value is None or isinstance(value, int) else str(value)

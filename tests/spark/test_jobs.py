@@ -1,0 +1,111 @@
+"""Jobs over many logs give what their one-machine sisters give; so do the commands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from seglog.clock import SystemClock
+from seglog.diagnosis.statistics import log_statistics
+from seglog.diagnosis.verify import Level, Verification, VerifyOptions
+from seglog.errors import RefusedError
+from seglog.log.listing import list_partition, resolve_paths
+from seglog.spark import jobs
+from seglog.storage.filesystem import LocalFileSystem
+from seglog_cli.app import run
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+FS = LocalFileSystem()
+
+
+def damaged_copy(logs: Path, target: Path) -> Path:
+    shutil.copytree(logs, target)
+    path = next(target.glob("orders-none-0/*.log"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    return target
+
+
+def test_verify_finds_what_the_one_machine_verifier_finds(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
+    path = damaged_copy(logs, tmp_path / "logs")
+    options = VerifyOptions(level=Level.SEMANTIC, jobs=1)
+    targets = resolve_paths(FS, [path])
+    alone = Verification(FS, targets, options, SystemClock())
+    expected = list(alone)
+    found = jobs.verify(spark, targets, options)
+    assert sorted(map(repr, found.findings)) == sorted(map(repr, expected))
+    assert found.summary == alone.summary
+    assert any(finding.code == "CRC_MISMATCH" for finding in found.findings)
+
+
+def test_statistics_are_those_of_each_partition(spark: SparkSession, logs: Path) -> None:
+    found = jobs.statistics(spark, resolve_paths(FS, [logs]))
+    for one in found:
+        alone = log_statistics(FS, list_partition(FS, logs / one.partition))
+        assert (one.records, one.tombstones, one.bytes, one.codecs) == (
+            alone.records,
+            alone.tombstones,
+            alone.bytes,
+            alone.codecs,
+        )
+    assert len(found) > 3
+
+
+def test_export_writes_every_record_by_topic_and_date(
+    spark: SparkSession, read: Callable[..., DataFrame], logs: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "lake"
+    done = jobs.export(spark, [logs], output, {"maxPartitionBytes": "20000"})
+    back = spark.read.parquet(str(output))
+    assert {"topic", "date"} <= set(back.columns)
+    assert back.count() == done.rows == read(logs).count()
+    wanted = read(logs).selectExpr("topic", "partition", "offset", "key", "value").collect()
+    got = back.selectExpr("topic", "partition", "offset", "key", "value").collect()
+    assert {tuple(row) for row in got} == {tuple(row) for row in wanted}
+    assert not list(output.glob("_staging*"))
+    with pytest.raises(RefusedError, match="holds something already"):
+        jobs.export(spark, [logs], output)
+
+
+def test_latest_is_the_last_value_of_each_key_without_tombstones(
+    spark: SparkSession, read: Callable[..., DataFrame], logs: Path
+) -> None:
+    expected: dict[tuple[str, int, bytes], tuple[int, bytes | None]] = {}
+    for row in read(logs, isolationLevel="read_committed").orderBy("offset").collect():
+        if row.key is not None:
+            expected[row.topic, row.partition, bytes(row.key)] = (row.offset, row.value)
+    live = {place: found for place, found in expected.items() if found[1] is not None}
+    rows = jobs.latest(spark, [logs]).collect()
+    assert {(r.topic, r.partition, bytes(r.key)): (r.offset, r.value) for r in rows} == live
+
+
+def test_diff_of_replicas_names_the_partition_that_differs(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
+    other = damaged_copy(logs, tmp_path / "other")
+    found = jobs.diff(spark, [logs, other])
+    assert [one.partition for one in found if one.differences] == ["orders-none-0"]
+
+
+def test_commands_print_data_and_give_the_exit_codes_of_their_sisters(
+    spark: SparkSession, logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = damaged_copy(logs, tmp_path / "other")
+    assert run(["spark", "verify", "--json", "--level", "crc", str(logs / "orders-none-0")]) == 0
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (summary["type"], summary["errors"]) == ("summary", 0)
+    assert run(["spark", "diff", str(logs), str(other)]) == 1
+    assert run(["spark", "export", "-o", str(tmp_path / "out"), str(logs / "orders-none-0")]) == 0
+    assert run(["spark", "latest", "--limit", "3", "--json", str(logs / "orders-none-0")]) == 0
+    assert run(["spark", "conf"]) == 0
+    assert "spark.python.unix.domain.socket.enabled true" in capsys.readouterr().out
+    assert run(["spark", "clean", str(logs / "orders-none-0")]) == 12  # its policy is not known to be compact
+    assert "not known" in capsys.readouterr().err
