@@ -60,7 +60,8 @@ def cleaned_alike(
     assert tree(spread) == tree(single)
     assert all(isinstance(outcome, requested.Cleaned) for outcome in outcomes)
     assert sorted(str(o.result.topic_partition) for o in outcomes) == sorted(  # type: ignore[union-attr]
-        str(o.result.topic_partition) for o in expected  # type: ignore[union-attr]
+        str(o.result.topic_partition)
+        for o in expected  # type: ignore[union-attr]
     )
 
 

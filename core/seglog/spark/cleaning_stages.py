@@ -112,9 +112,7 @@ def index_group(fs: FileSystem, spec: RoundSpec, number: int, reducers: int) -> 
 def _indexed(fs: FileSystem, spec: RoundSpec, number: int, reducers: int) -> Iterator[Message]:
     round_ = spec.round(fs, number, number + 1)
     tracker = _MarkerTracker()
-    tracker.add_aborted(
-        collect_aborted(round_.segments, 0, round_.log_start_offset, round_.first_uncleanable_offset)
-    )
+    tracker.add_aborted(collect_aborted(round_.segments, 0, round_.log_start_offset, round_.first_uncleanable_offset))
     dirty, clean = DirtyKeys(round_.options, round_.first_mapped_offset), CleanKeys(round_.first_mapped_offset)
     aborted: list[int] = []
     account = Account(counters=[0] * filtering.COUNTER_SLOTS)
@@ -161,9 +159,7 @@ def _group_index(
     )
 
 
-def _aborted_batches(
-    chunk: Chunk, dirty: np.ndarray, tracker: TransactionTracker, aborted: list[int]
-) -> np.ndarray:
+def _aborted_batches(chunk: Chunk, dirty: np.ndarray, tracker: TransactionTracker, aborted: list[int]) -> np.ndarray:
     found = np.zeros(len(chunk.batches), dtype=bool)
     for i, discard in track_batches(chunk, tracker):
         if discard and dirty[i] and not chunk.batches[i]["attributes"] & layout.CONTROL_MASK:
