@@ -84,12 +84,33 @@ def _compiled(function: F, **options: bool) -> F:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = _CACHE
     try:
-        return cast(F, numba.njit(cache=True, **options)(function))
+        return cast(F, _loading_lean(numba.njit(cache=True, **options)(function)))
     except (OSError, RuntimeError) as error:
         _logger.info("kernel %s compiles in memory: %s", function.__name__, error)
         return cast(F, numba.njit(**options)(function))
     finally:
         numba.config.CACHE_DIR = before
+
+
+def _loading_lean(dispatcher: Any) -> Any:
+    """Lets a compiled kernel come out of the cache without numba's registries of everything it can compile.
+
+    numba fills them before it looks into the cache, which takes a tenth of a second of every command; a compiler
+    that is really needed fills them itself. Where numba is built otherwise than expected, nothing is changed.
+    """
+    cache = dispatcher._cache
+    if not all(hasattr(cache, name) for name in ("_load_overload", "_guard_against_spurious_io_errors")):
+        return dispatcher
+
+    def load_overload(signature: Any, target_context: Any) -> Any:
+        from numba.core.runtime import rtsys
+
+        rtsys.initialize(target_context)
+        with cache._guard_against_spurious_io_errors():
+            return cache._load_overload(signature, target_context)
+
+    cache.load_overload = load_overload
+    return dispatcher
 
 
 def _cpu_instruction(names: dict[str, tuple[str, str]]) -> str | None:
