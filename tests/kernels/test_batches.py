@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from seglog import layout
 from seglog.kernels import batches as kernels
+from seglog.kernels import validate
 from tests.support.interpreted import both, interpreted
 from tests.support.naive import NaiveRecord, batch_v2, message
 
@@ -112,6 +113,7 @@ def test_no_number_of_zeros_hides_the_next_entry(zeros: int) -> None:
         found = kernels.find_batch(data, 0, len(data), 0, 200)
         assert found == interpreted("batches").find_batch(data, 0, len(data), 0, 200)
         assert found == 3 + zeros
+        assert validate.find_entry(data, 0, len(data), 0, 0, 200) == found
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x00" * 4096, bytes(range(256)) * 4], ids=["none", "zeroes", "pattern"])

@@ -247,7 +247,12 @@ def find_entry(data: np.ndarray, start: int, end: int, beyond: int, least_offset
     Only headers are judged, and only where 61 bytes of one (34 of a message) lie before `end`; -1 when there is
     none. Offsets must lie in [`least_offset`, `most_offset`].
     """
-    for p in range(start, end - _LOG_OVERHEAD - layout.MESSAGE_V1_OVERHEAD + 1):
+    p = start - 1
+    while p < end - _LOG_OVERHEAD - layout.MESSAGE_V1_OVERHEAD:
+        p += 1
+        if load_int64(data, p + 8) == 0:
+            p += 4  # no entry has size 0, and here lie five sizes
+            continue
         magic = load_byte(data, p + 16)
         if magic > 2:
             continue
