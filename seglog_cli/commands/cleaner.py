@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import exit_code_of
 from seglog_cli.options import LogDirectoryPath, command, flag, parsed, size_option
 from seglog_cli.session import Session
 
@@ -87,6 +88,8 @@ def run(
     if received:
         session.console.message("stopped; what is on disk is consistent")
         return _SIGNALS[received[0]]
+    if once and service.failure is not None:
+        return exit_code_of(service.failure)  # the warning has said why
     return ExitCode.FOUND if service.uncleanable and once else ExitCode.DONE
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from seglog.model import Record, TopicPartition
+from seglog.storage.lock import DirectoryLock
 from tests.support.command_line import ROOT, environment, json_lines, process, run
 from tests.support.compacted_directories import broker_directory, keys_of, opened
 from tests.support.log_files import files_of
@@ -123,3 +124,17 @@ def test_an_uncleanable_partition_is_named_with_its_reason(tmp_path: Path) -> No
 
 def test_a_directory_without_logs_is_no_log(tmp_path: Path) -> None:
     assert process("cleaner", "--once", tmp_path / "missing").returncode == 10
+
+
+def test_a_single_pass_that_could_not_begin_ends_with_the_code_of_the_reason(tmp_path: Path) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
+    before = files_of(path / "t-0")
+    with DirectoryLock(path):
+        done = process("cleaner", "--once", *POLICY, path)
+    assert done.returncode == 11, done.stderr
+    assert b"is locked by process" in done.stderr
+    (path / "cleaner-offset-checkpoint").write_text("0\n2\nt 0 0\nt 0 40\n")
+    result = run("cleaner", "--once", *POLICY, path)
+    assert result.exit_code == 1, result.stderr
+    assert "stands here a second time" in result.stderr
+    assert files_of(path / "t-0") == before

@@ -71,6 +71,7 @@ class PassOutcome:
     retained: list[RetentionPlan] = field(default_factory=list)
     logs: list[LogToClean] = field(default_factory=list)
     locked: bool = False
+    error: SeglogError | None = None  # what cost the pass
     ended_ms: int = 0
 
 
@@ -103,6 +104,7 @@ class CleanerService:
         self._gate = Gate(throttle, self.stop.is_set)
         self._fs: FileSystem = GatedFileSystem(fs, self._gate)
         self._plain_fs = fs
+        self.failure: SeglogError | None = None  # what cost the last pass
         self._options = CleanerOptions(
             dedupe_buffer_bytes=config.dedupe_buffer_size // config.threads,
             load_factor=config.io_buffer_load_factor,
@@ -115,7 +117,9 @@ class CleanerService:
         """Passes until `stop` is set, or that many. Errors of the operating system and unforeseen ones end it."""
         done = 0
         while not self.stop.is_set():
-            self.listener.passed(self.run_pass())
+            outcome = self.run_pass()
+            self.failure = outcome.error
+            self.listener.passed(outcome)
             done += 1
             if passes is not None and done >= passes:
                 return
@@ -136,10 +140,8 @@ class CleanerService:
             check_checkpoints(self._plain_fs, self.log_directory)
             if self._something_is_due(topics, outcome):
                 self._work(topics, outcome)
-        except LockedError as error:
-            outcome.locked = True
-            self.listener.problem(str(error))
         except SeglogError as error:
+            outcome.locked, outcome.error = isinstance(error, LockedError), error
             self.listener.problem(str(error))
         outcome.ended_ms = self.clock.now_ms()
         return outcome
