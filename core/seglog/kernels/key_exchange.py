@@ -13,31 +13,30 @@ import numpy as np
 
 from seglog.kernels._jit import copy_bytes, inlined, kernel, load_byte, load_int32, load_int64, multiply_high, prefetch
 from seglog.kernels.hashing import hash_key
-from seglog.kernels.key_blocks import SLOT_BYTES
 
 AHEAD = 16
 
 
 @kernel
 def live_entries(
-    slots: np.ndarray,
-    slot_count: int,
-    store: np.ndarray,
-    positions: np.ndarray,
-    sizes: np.ndarray,
-    ordinals: np.ndarray,
+    store: np.ndarray, overhead: int, positions: np.ndarray, sizes: np.ndarray, ordinals: np.ndarray
 ) -> int:
-    """Key positions in `store`, key sizes and ordinals (int64) of the entries of an offset map; returns how many."""
-    n = 0
-    for i in range(slot_count):
-        word = load_int64(slots, SLOT_BYTES * i)
-        if word != 0 and n < len(positions):
-            q = ((word >> 24) - 1) * 4
-            positions[n] = q + 4
-            sizes[n] = load_int32(store, q)
-            ordinals[n] = load_int64(slots, SLOT_BYTES * i + 8)
-            n += 1
-    return n
+    """The entries of an offset map by offset, which its key store holds side by side (`kernels.offset_map`).
+
+    Fills key positions in `store`, key sizes and ordinals (int64), as many as there is room for; returns how many.
+    """
+    q = 0
+    for n in range(len(positions)):
+        if q + overhead > len(store):
+            return n
+        size = load_int32(store, q)
+        if size < 0 or size > len(store) - q - overhead:
+            return n
+        positions[n] = q + overhead
+        sizes[n] = size
+        ordinals[n] = load_int64(store, q + 4)
+        q += (overhead + size + 3) & ~3
+    return len(positions)
 
 
 @kernel

@@ -66,7 +66,8 @@ class DirtyKeys:
     def _entries(self) -> Keys:
         count = self._map.entries
         positions, sizes, ordinals = (np.empty(count, dtype=np.int64) for _ in range(3))
-        key_exchange.live_entries(self._map.slots, self._map.slot_count, self._map.store, positions, sizes, ordinals)
+        found = key_exchange.live_entries(self._map.store, self._map.key_overhead, positions, sizes, ordinals)
+        assert found == count, "the offset map's store does not hold its entries"
         return Keys(self._map.store, positions, sizes, ordinals + self._before)
 
     def _put(self, chunk: Chunk, skipped: np.ndarray, parts: list[Part]) -> None:
