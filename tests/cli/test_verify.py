@@ -45,3 +45,11 @@ def test_a_finding_names_its_place_and_the_exit_code_is_1(tmp_path: Path) -> Non
 def test_time_that_runs_out_makes_it_incomplete(tmp_path: Path) -> None:
     done = run("verify", "--json", "--max-duration", "0", clean_logs(tmp_path))
     assert (done.exit_code, json_lines(done)[-1]["complete"]) == (3, False)
+
+
+def test_a_segment_at_the_end_of_all_offsets_is_verified(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    (partition / "09223372036854775807.log").write_bytes(bytes(range(100)))
+    for level in ("crc", "semantic"):
+        assert run("verify", "--level", level, partition).exit_code == 1

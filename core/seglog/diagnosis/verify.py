@@ -361,7 +361,7 @@ def _plan_of(listing: PartitionListing) -> _Plan:
     segments = listing.segments
     works = []
     for i, segment in enumerate(segments):
-        most = segment.base_offset + layout.INT32_MAX
+        most = min(segment.base_offset + layout.INT32_MAX, layout.INT64_MAX)
         if i + 1 < len(segments):
             most = min(most, segments[i + 1].base_offset - 1)
         works.append(_Work(segment, OffsetRange(segment.base_offset, most), i + 1 == len(segments)))
