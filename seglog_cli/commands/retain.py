@@ -55,7 +55,8 @@ def run(
       seglog retain --retention-bytes 10GiB --delay 0 orders-none-0
       seglog retain --free 50GB /var/lib/kafka/data
     """
-    from seglog.log.listing import TargetKind, resolve_paths
+    from seglog.cleaner.manager import check_checkpoints
+    from seglog.log.listing import TargetKind, log_directory_of, resolve_paths
     from seglog.log.retaining import RetentionFailure, RetentionRequest, retain
     from seglog_cli.views.retention import show_retained, show_shortage
 
@@ -66,6 +67,8 @@ def run(
         one_of("--policy", policy, POLICIES)
         if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
             raise UsageError("--policy is for partitions that are named, not for a whole log directory")
+    for log_directory in dict.fromkeys(log_directory_of(target) for target in targets):
+        check_checkpoints(session.fs, log_directory)
     given = {"retention.ms": retention_ms, "retention.bytes": retention_bytes, "cleanup.policy": policy}
     chosen = {key: value for key, value in given.items() if value is not None}
     ruled = retention_ms is not None or retention_bytes is not None

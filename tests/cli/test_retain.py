@@ -120,3 +120,17 @@ def test_damage_that_opening_would_cut_is_refused(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "opening the log would cut" in result.stderr
     assert snapshot(path / "t-0") == before
+
+
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
+@pytest.mark.parametrize("contents", ["0\n2\nt 0 0\nt 0 40\n", "gibberish"])
+def test_a_checkpoint_that_cannot_be_relied_on_is_named_and_nothing_deleted(
+    tmp_path: Path, name: str, contents: str
+) -> None:
+    path = logs(tmp_path)
+    (path / name).write_text(contents)
+    before = snapshot(path)
+    result = run("retain", "--policy", "delete", "--retention-bytes", "1", path / "t-0")
+    assert result.exit_code == 1
+    assert name in result.stderr
+    assert snapshot(path) == before
