@@ -11,7 +11,7 @@ def bronze_records() -> DataFrame:
     return (
         spark.readStream.format("seglog")
         .option("path", spark.conf.get("spark.seglog.path"))
-        .option("subscribePattern", spark.conf.get("spark.seglog.topics"))
+        .option("subscribePattern", spark.conf.get("spark.seglog.topics", ".*"))
         .option("startingOffsets", "earliest")
         .option("isolationLevel", "read_committed")
         .load()
@@ -23,7 +23,7 @@ def findings() -> DataFrame:
     return (
         spark.read.format("seglog")
         .option("path", spark.conf.get("spark.seglog.path"))
-        .option("subscribePattern", spark.conf.get("spark.seglog.topics"))
+        .option("subscribePattern", spark.conf.get("spark.seglog.topics", ".*"))
         .option("view", "findings")
         .load()
     )
