@@ -154,6 +154,7 @@ def test_an_active_segment_only_is_nothing_to_clean_and_an_empty_log_too(
     path = logs(tmp_path, t=shape)
     result = run("clean", "--policy", "compact", path / "t-0")
     assert (result.exit_code, result.stdout) == (0, "t-0: nothing to clean\n")
+    assert not (path / "cleaner-offset-checkpoint").exists()
     result = run("append", path / "t-0", "--key-separator", ":", input_text="a:1\na:2\n")
     result = run("clean", "--policy", "compact", path / "t-0")
     assert "nothing to clean: the active segment is never cleaned" in result.stdout

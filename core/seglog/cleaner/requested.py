@@ -157,7 +157,7 @@ def _round(
         result = plan_round(log, options, clock, checkpoint).result
     else:
         result = clean_log(log, options, clock, checkpoint)
-        if parse_partition_directory(log.directory.name) is not None:
+        if result.segments_before and parse_partition_directory(log.directory.name) is not None:
             directory.write_cleaner_offset(log.topic_partition, result.end_offset)
     return Cleaned(directory.path, result, 0 if options.roll else log.segments.active.size)
 
