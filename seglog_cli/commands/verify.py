@@ -56,8 +56,8 @@ def run(
     place: every good batch stays. Excise is the same, but what lies out of order goes. Truncate does what a
     broker's recovery does: it cuts at the first damage and drops all that follows. A leader epoch that broke in
     a batch's header, which no checksum covers, is set right when its neighbours tell what it was. Indexes,
-    snapshots, leader epochs and checkpoints are made anew from the data where they are wrong. What is taken out is kept in the
-    quarantine, and a run that is cut short is finished by the next one. The exit code is then 4 when
+    snapshots, leader epochs and checkpoints are made anew from the data where they are wrong. What is taken
+    out is kept in the quarantine, and a run that is cut short is finished by the next one. The exit code is then 4 when
     everything is repaired and 5 when something remains. A log of Kafka 0.7 can only be cut at the damage, and
     only in its last file, as its offsets are positions.
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
 from seglog_cli.manual import descriptions
 from tests.support.command_line import ROOT, clean_logs, run, shell
+from tests.support.fixtures import fixture_copy
 from tests.support.readme_tour import shown_lines
 
 README = (ROOT / "README.md").read_text()
-EXAMPLES = [example for one in descriptions() for example in one.examples]
+# Those of `seglog spark` need a session and a cluster's paths; tests/spark/test_jobs.py runs these commands.
+EXAMPLES = [
+    example for one in descriptions() for example in one.examples if not example.startswith("seglog spark")
+]
+EXAMPLE_RUN = "20261121T015349Z-7f3a"
 
 
 def tour() -> list[tuple[str, list[str]]]:
@@ -51,15 +57,65 @@ def test_the_main_command_does_its_work_on_the_fixtures() -> None:
         assert done.exit_code == 0, done.output
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_the_examples_of_the_help_work(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    logs = clean_logs(tmp_path)
+def stage(logs: Path, tmp_path: Path) -> dict[str, str]:
+    """Makes what the examples speak of; returns what stands there → where it is in this test."""
     target = tmp_path / "new"
     target.mkdir()
     (logs / "records.jsonl").write_text('{"key":"k","value":"v"}\n')
     (logs / "lines.txt").write_text("a\nb\n")
     assert run("append", "--create", target / "orders-0", logs / "lines.txt").exit_code == 0
-    command = example.replace("/var/lib/kafka/data", str(logs)).replace("/tmp/logs", str(target))
+    return {"/var/lib/kafka/data": str(logs), "/tmp/logs": str(target), "/disk1/kafka": str(logs)}
+
+
+def stage_copies(logs: Path, tmp_path: Path) -> dict[str, str]:
+    """Copies of partitions under the names that `diff`, `convert` and `salvage` use."""
+    target = tmp_path / "new"
+    for name, source in (
+        ("broker1/orders-0", target / "orders-0"),
+        ("broker2/orders-0", target / "orders-0"),
+        ("before/customers-0", logs / "customers-0"),
+        ("after/customers-0", logs / "customers-0"),
+        ("orders-0", target / "orders-0"),
+        ("v0-none-0", next(iter(sorted(fixture_copy("0.8.2", tmp_path / "old").glob("*-0"))))),
+    ):
+        shutil.copytree(source, logs / name)
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(4096) + next((logs / "orders-none-0").glob("*.log")).read_bytes())
+    return {
+        "/disk2/kafka": str(target),
+        "/backup/kafka": str(target),
+        "/tmp/disk.img": str(image),
+        "/tmp/rescued": str(tmp_path / "rescued"),
+    }
+
+
+def stage_run(logs: Path, tmp_path: Path) -> dict[str, str]:
+    """A repair to speak of, where the examples name one."""
+    log = sorted((logs / "orders-none-0").glob("*.log"))[0]
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    assert run("verify", "--repair", logs / "orders-none-0").exit_code == 4
+    quarantine = logs.parent / ".seglog-quarantine"
+    (made,) = quarantine.iterdir()
+    return {
+        "/var/lib/kafka/.seglog-quarantine": str(quarantine),
+        EXAMPLE_RUN: made.name,
+        "/tmp/before": str(tmp_path / "before"),
+    }
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_examples_of_the_help_work(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = clean_logs(tmp_path)
+    places = stage(logs, tmp_path)
+    if re.search(r"doctor|diff|convert|salvage", example):
+        places |= stage_copies(logs, tmp_path)
+    if EXAMPLE_RUN in example:
+        places |= stage_run(logs, tmp_path)
+    command = example
+    for written, real in sorted(places.items(), key=lambda place: -len(place[0])):
+        command = command.replace(written, real)
     monkeypatch.chdir(logs)
     if re.search(r"[|<>]", command):
         done = shell(command, logs)

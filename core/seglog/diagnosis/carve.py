@@ -37,7 +37,7 @@ Progress = Callable[[int], None]
 def carve_log(fs: FileSystem, path: Path, source: int, progress: Progress | None = None) -> Iterator[np.ndarray]:
     """The good batches of a log file as FOUND rows."""
     name = parse_file_name(path.name)
-    offsets = OffsetRange() if name is None else OffsetRange(name.offset, name.offset + layout.INT32_MAX)
+    offsets = OffsetRange() if name is None else OffsetRange.of_segment(name.offset)
     for rows, first in judged_batches(fs, path, offsets, progress):
         yield _found(rows, first, source)
 

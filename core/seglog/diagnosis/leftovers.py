@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seglog import layout
 from seglog.diagnosis.ranges import SegmentSurveyor
 from seglog.diagnosis.repair_plan import FileRepair
 from seglog.diagnosis.resync import OffsetRange
@@ -87,4 +86,4 @@ def _old_segments(names: list[tuple[str, FileName]], least: int) -> dict[int, Fi
 
 def _is_whole(fs: OverlayFileSystem, directory: Path, base: int, state: FileState, surveyor: SegmentSurveyor) -> bool:
     path = directory / segment_file_name(base, FileKind.LOG, state)
-    return fs.status(path) is not None and surveyor.survey(path, OffsetRange(base, base + layout.INT32_MAX)).is_whole
+    return fs.status(path) is not None and surveyor.survey(path, OffsetRange.of_segment(base)).is_whole

@@ -215,7 +215,7 @@ class _Planner:
             survey.kept = [ByteRange(0, found.valid_bytes)] if found.valid_bytes else []
             survey.removed = [RemovedRange(found.valid_bytes, found.truncated_bytes, "TORN_TAIL", found.next_offset)]
             survey.last_offset = found.next_offset - 1
-            self._add_segment(segment, survey, OffsetRange(segment.base_offset, segment.base_offset + layout.INT32_MAX))
+            self._add_segment(segment, survey, OffsetRange.of_segment(segment.base_offset))
         for base in report.deleted_segments:
             self._drop_segment(sizes[base], listing)
         return list_partition(self._overlay, self._directory)

@@ -41,6 +41,11 @@ class OffsetRange:
     least: int = 0
     most: int = layout.INT64_MAX
 
+    @classmethod
+    def of_segment(cls, base_offset: int) -> OffsetRange:
+        """What fits a segment that starts at `base_offset`: relative offsets have 31 bits, offsets 63."""
+        return cls(base_offset, min(base_offset + layout.INT32_MAX, layout.INT64_MAX))
+
 
 def entry_row(file: File, position: int, stop: int) -> np.ndarray | None:
     """The header (layout.BATCH, shape (1,)) of the entry at `position`, however large; None when it is no entry.

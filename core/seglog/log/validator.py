@@ -88,7 +88,8 @@ def analyze(data: bytes | bytearray | memoryview | np.ndarray, most_bytes: int |
     scan = scan_batches(buffer, 0, len(buffer), 0)
     batches = scan.batches
     if scan.status in (WALK_BAD_SIZE, WALK_BAD_HEADER):
-        raise CorruptRecordError(_WHERE, "a batch is smaller than its header, or its offsets are too large", scan.consumed)
+        reason = "a batch is smaller than its header, or its offsets are too large"
+        raise CorruptRecordError(_WHERE, reason, scan.consumed)
     for row in batches[(batches["magic"] < 0) | (batches["magic"] > 2)]:
         raise CorruptRecordError(_WHERE, f"unknown magic {int(row['magic'])}", int(row["position"]))
     if most_bytes is not None:
