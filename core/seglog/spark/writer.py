@@ -1,7 +1,7 @@
 """Rows into partitions: `df.write.format("seglog")`, without a word of Spark (columns: Spark's kafka sink).
 
-1. A task encodes its rows into v2 batches, compressed, and stages them: one file a partition below a hidden directory
-   of the log directory, fsynced. Offsets, when the rows have them, must ascend strictly within a partition.
+1. A task encodes its rows into v2 batches, compressed, and stages them: one file a partition in a directory beside the
+   log directory (a broker does not start with a strange directory inside), fsynced. Offsets, when the rows have them, must ascend strictly within a partition.
 2. The driver takes the lock and writes a journal that says where each partition ends; then it appends the staged
    batches through the engine, as a replica would: segments, indexes, epochs, snapshots and checkpoints are those of any
    other append. Batches without offsets of their own are numbered behind the log's end.
@@ -144,9 +144,9 @@ def stage_rows(
 
 
 def staging_of(options: WriteOptions) -> Path:
-    """The name of a job's own staging directory, in the log directory; of a stream the same in every process."""
+    """The name of a job's own staging directory, beside the log directory; of a stream the same in every process."""
     name = uuid.uuid4().hex if options.identity is None else hashlib.sha256(options.identity.encode()).hexdigest()
-    return options.path / f"{STAGING_PREFIX}{name[:12]}"
+    return options.path.parent / f"{STAGING_PREFIX}{options.path.name}-{name[:12]}"
 
 
 def ensure_directory(fs: FileSystem, path: Path) -> None:
