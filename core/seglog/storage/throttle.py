@@ -2,7 +2,9 @@
 
 Kafka: org.apache.kafka.storage.internals.utils.Throttler. The rate is looked at once a window; when the
 window was too fast, the caller sleeps as long as the window's bytes should have taken. The lock is held while
-sleeping, so that the other threads wait with it: the limit is on their sum.
+sleeping, so that the other threads wait with it: the limit is on their sum. Kafka lets any number of bytes pass
+within a window, which a fast cleaner uses up before the first look; here the look comes as soon as the bytes are more
+than a window's worth.
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ class Throttle:
         with self._guard:
             self._observed_bytes += observed_bytes
             elapsed_ms = (self._clock.monotonic() - self._window_start) * 1000
-            if elapsed_ms <= self._window_ms or self._observed_bytes <= 0:
-                return
             due_ms = self._observed_bytes / (self.bytes_per_second / 1000)
+            if max(elapsed_ms, due_ms) <= self._window_ms or self._observed_bytes <= 0:
+                return
             excess_ms = math.floor(due_ms - elapsed_ms + 0.5)
             if excess_ms > 0:
                 self._sleep(excess_ms / 1000)

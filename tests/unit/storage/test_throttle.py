@@ -20,19 +20,20 @@ def test_a_slow_caller_is_never_delayed() -> None:
 def test_a_window_that_was_too_fast_is_slept_off() -> None:
     clock = ManualClock()
     throttle = Throttle(1000, clock)
-    throttle.throttle(500)
+    throttle.throttle(250)
     assert clock.now_ms() == 0
     clock.advance(301)
-    throttle.throttle(500)
+    throttle.throttle(750)
     assert clock.now_ms() == 1000
 
 
-def test_the_window_must_be_over_before_anyone_sleeps() -> None:
+def test_a_burst_passes_up_to_a_windows_worth_and_no_further() -> None:
     clock = ManualClock()
-    throttle = Throttle(1, clock)
-    clock.advance(300)
-    throttle.throttle(1_000_000)
-    assert clock.now_ms() == 300
+    throttle = Throttle(1000, clock)
+    throttle.throttle(300)
+    assert clock.now_ms() == 0
+    throttle.throttle(700)
+    assert clock.now_ms() == 1000
 
 
 def test_the_average_stays_at_the_limit() -> None:
