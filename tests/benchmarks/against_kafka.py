@@ -193,22 +193,22 @@ class Comparison:
         logs = sorted(directory.glob("*.log"))
         names = ",".join(map(str, logs))
         tool = [str(find_java()), "-Xmx1g", "-cp", kafka_classpath(), "org.apache.kafka.tools.DumpLogSegments"]
-        theirs = best(lambda: process([*tool, "--files", names, "--print-data-log"])[0], 3)
-        ours, memory = min(process([*command(), "dump", "--records", str(directory)]) for _ in range(4))
-        size = self.size(directory) / 1e6
-        yield Measured("dump --records", theirs, ours, size, "MB", 8.0, f"whole process, {memory:.0f} MiB resident")
+        theirs = best(lambda: process([*tool, "--files", names, "--print-data-log"]), 3)
+        ours = min(process([*command(), "dump", "--records", str(directory)]) for _ in range(4))
+        note = "whole process; the target is for 600 MB and more"
+        yield Measured("dump --records", theirs, ours, self.size(directory) / 1e6, "MB", 8.0, note)
 
     def start(self) -> Iterator[Measured]:
         """How soon a command is there; the other side is the JVM's start with kafka-dump-log's help."""
         tool = [str(find_java()), "-Xmx1g", "-cp", kafka_classpath(), "org.apache.kafka.tools.DumpLogSegments"]
         small = self.log("none", 800)
         files = ["--files", str(min(small.glob("*.log")))]
-        ours = min(process([*command(), "--help"])[0] for _ in range(6))
+        ours = min(process([*command(), "--help"]) for _ in range(6))
         yield Measured(
-            "seglog --help", best(lambda: process([*tool, "--help"])[0], 3), ours, 1, "runs", None, "target 0.15 s"
+            "seglog --help", best(lambda: process([*tool, "--help"]), 3), ours, 1, "runs", None, "target 0.15 s"
         )
-        ours = min(process([*command(), "dump", "--records", str(small)])[0] for _ in range(6))
-        theirs = best(lambda: process([*tool, *files, "--print-data-log"])[0], 3)
+        ours = min(process([*command(), "dump", "--records", str(small)]) for _ in range(6))
+        theirs = best(lambda: process([*tool, *files, "--print-data-log"]), 3)
         yield Measured("dump of 100 KB", theirs, ours, 1, "runs", None, "target 0.35 s")
 
 
@@ -217,12 +217,9 @@ def command() -> list[str]:
     return [str(Path(sys.executable).with_name("seglog"))]
 
 
-def process(arguments: list[str]) -> tuple[float, float]:
-    """(seconds, peak resident MiB) of a whole process whose output goes nowhere."""
-    start = time.perf_counter()
-    child = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, _, usage = os.wait4(child.pid, 0)
-    return time.perf_counter() - start, usage.ru_maxrss / 1024
+def process(arguments: list[str]) -> float:
+    """Seconds of a whole process whose output goes nowhere."""
+    return timed(lambda: subprocess.run(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False))
 
 
 GROUPS = ("decode", "verify", "append", "clean", "dump", "start")
