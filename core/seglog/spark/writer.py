@@ -1,7 +1,8 @@
 """Rows into partitions: `df.write.format("seglog")`, without a word of Spark (columns: Spark's kafka sink).
 
-1. A task encodes its rows into v2 batches, compressed, and stages them: one file a partition in a directory beside the
-   log directory (a broker does not start with a strange directory inside), fsynced. Offsets, when the rows have them, must ascend strictly within a partition.
+1. A task encodes its rows into v2 batches, compressed, and stages them: one file a partition, fsynced, in a directory
+   beside the log directory (a broker does not start with a strange directory inside). Offsets, when the rows have
+   them, must ascend strictly within a partition.
 2. The driver takes the lock and writes a journal that says where each partition ends; then it appends the staged
    batches through the engine, as a replica would: segments, indexes, epochs, snapshots and checkpoints are those of any
    other append. Batches without offsets of their own are numbered behind the log's end.
