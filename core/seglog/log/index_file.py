@@ -17,7 +17,41 @@ from seglog.storage.filesystem import File, FileSystem
 _MAX_INDEX_BYTES = 1 << 30
 
 
-class IndexFile:
+class OwnedFile:
+    """A file of a segment that is opened when it must be written, and can be renamed under its owner."""
+
+    def __init__(self, fs: FileSystem, path: Path) -> None:
+        self.path = path
+        self._fs = fs
+        self._file: File | None = None
+
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        return self._fs.status(self.path) is not None
+
+    def flush(self) -> None:
+        """Returns when the file, if there is one, is on stable storage."""
+        if self.exists():
+            self._writable().sync()
+
+    def close_file(self) -> None:
+        """Gives the file descriptor back; the file is opened again when it must."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def renamed(self, path: Path) -> None:
+        """Tells the owner that its file has another name now."""
+        self.close_file()
+        self.path = path
+
+    def _writable(self) -> File:
+        if self._file is None:
+            self._file = self._fs.open(self.path, "r+" if self.exists() else "create")
+        return self._file
+
+
+class IndexFile(OwnedFile):
     """Fixed-size entries of a segment. Reading never creates or changes the file; a missing file has no
     entries.
     """
@@ -25,11 +59,11 @@ class IndexFile:
     def __init__(
         self, fs: FileSystem, path: Path, base_offset: int, entry: np.dtype[np.void], names: tuple[str, str]
     ) -> None:
-        self.path, self.base_offset = path, base_offset
-        self._fs, self._entry, self._names = fs, entry, names
+        super().__init__(fs, path)
+        self.base_offset = base_offset
+        self._entry, self._names = entry, names
         self._loaded: tuple[np.ndarray, np.ndarray] | None = None
         self._capacity: tuple[np.ndarray, np.ndarray] | None = None
-        self._file: File | None = None
 
     @property
     def entries(self) -> int:
@@ -40,10 +74,6 @@ class IndexFile:
     def size(self) -> int:
         """Bytes that the entries take."""
         return self.entries * self._entry.itemsize
-
-    def exists(self) -> bool:
-        """Whether the file is there."""
-        return self._fs.status(self.path) is not None
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
         """The two columns as stored (int64, relative offsets), without padding."""
@@ -88,33 +118,12 @@ class IndexFile:
         if status is not None and status.size != self.size:
             self._writable().truncate(self.size)
 
-    def flush(self) -> None:
-        """Returns when the file is on stable storage."""
-        if self.exists():
-            self._writable().sync()
-
-    def close_file(self) -> None:
-        """Gives the file descriptor back; the index opens it again when it must."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def renamed(self, path: Path) -> None:
-        """Tells the index that its file has another name now."""
-        self.close_file()
-        self.path = path
-
     def _read(self) -> np.ndarray:
         if not self.exists():
             return np.empty(0, dtype=self._entry)
         data = self._fs.read_bytes(self.path, _MAX_INDEX_BYTES)
         whole = len(data) // self._entry.itemsize * self._entry.itemsize
         return np.frombuffer(data[:whole], dtype=self._entry)
-
-    def _writable(self) -> File:
-        if self._file is None:
-            self._file = self._fs.open(self.path, "r+" if self.exists() else "create")
-        return self._file
 
     def _set(self, first: np.ndarray, second: np.ndarray) -> None:
         self._loaded, self._capacity = (first, second), None

@@ -14,7 +14,8 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptIndexError
-from seglog.storage.filesystem import File, FileSystem
+from seglog.log.index_file import OwnedFile
+from seglog.storage.filesystem import FileSystem
 
 _ENTRY = layout.TRANSACTION_INDEX_ENTRY
 _MAX_INDEX_BYTES = 1 << 30
@@ -32,18 +33,13 @@ class AbortedTransaction:
     last_stable_offset: int
 
 
-class TransactionIndex:
+class TransactionIndex(OwnedFile):
     """One `.txnindex` file. Reading never creates it."""
 
     def __init__(self, fs: FileSystem, path: Path, base_offset: int) -> None:
-        self.path, self.base_offset = path, base_offset
-        self._fs = fs
+        super().__init__(fs, path)
+        self.base_offset = base_offset
         self._loaded: list[AbortedTransaction] | None = None
-        self._file: File | None = None
-
-    def exists(self) -> bool:
-        """Whether the file is there."""
-        return self._fs.status(self.path) is not None
 
     @property
     def entries(self) -> list[AbortedTransaction]:
@@ -108,22 +104,6 @@ class TransactionIndex:
         if self.exists():
             self._writable().truncate(0)
 
-    def flush(self) -> None:
-        """Returns when the file, if there is one, is on stable storage."""
-        if self.exists():
-            self._writable().sync()
-
-    def close_file(self) -> None:
-        """Gives the file descriptor back; the index opens it again when it must."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def renamed(self, path: Path) -> None:
-        """Tells the index that its file has another name now."""
-        self.close_file()
-        self.path = path
-
     def _read(self) -> list[AbortedTransaction]:
         if not self.exists():
             return []
@@ -136,8 +116,3 @@ class TransactionIndex:
             version = int(rows["version"][at])
             raise CorruptIndexError(self.path, f"unknown version {version}", at * _ENTRY.itemsize)
         return [AbortedTransaction(*(int(value) for value in row.tolist()[1:])) for row in rows]
-
-    def _writable(self) -> File:
-        if self._file is None:
-            self._file = self._fs.open(self.path, "r+" if self.exists() else "create")
-        return self._file
