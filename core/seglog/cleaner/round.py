@@ -97,10 +97,6 @@ class CleaningRound:
         return self.first_uncleanable_offset
 
     @property
-    def has_dirty_section(self) -> bool:
-        return self.first_dirty_offset < self.first_uncleanable_offset
-
-    @property
     def first_mapped_offset(self) -> int:
         """Where indexing begins. By offset, a dirty record always beats a clean one; otherwise either may win, so
         the clean section is indexed too."""

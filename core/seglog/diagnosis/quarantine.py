@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.diagnosis.journal import JOURNAL_FILE, FileFacts, RunRecord, RunState, read_journal
+from seglog.diagnosis.journal import JOURNAL_FILE, FileFacts, RunRecord, read_journal
 from seglog.errors import CorruptionError, NotALogError, RefusedError
 from seglog.format import checksum, filenames
 from seglog.storage.atomic import write_atomically
@@ -148,11 +148,6 @@ def pending_run(fs: FileSystem, log_directory: Path) -> Path | None:
     if fs.status(path) is None:
         return None
     return Path(fs.read_bytes(path).decode("utf-8", "replace").strip())
-
-
-def is_over(run: RunRecord) -> bool:
-    """Whether nothing of the run is left to do."""
-    return run.state in (RunState.FINISHED, RunState.UNDONE, RunState.STARTED)
 
 
 # --- files ------------------------------------------------------------------------------------------------

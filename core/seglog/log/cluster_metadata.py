@@ -140,26 +140,25 @@ class _Replay:
         """Replays the records of `path` from offset `start` on; False where damage ended it."""
         scan = SegmentScan(fs, path)
         for chunk in scan:
-            for record in self._records(chunk, start):
+            valid = checksums_valid(chunk.data, chunk.batches, chunk.position)
+            for record in self._records(chunk, valid, start):
                 self._take(record)
-            if not self._whole(chunk):
+            if not self._whole(chunk, valid):
                 return False
         if scan.end is not None and scan.end.reason is not EndReason.COMPLETE:
             self._problem(path, scan.end.position, scan.end.reason.value)
             return False
         return True
 
-    def _whole(self, chunk: Chunk) -> bool:
+    def _whole(self, chunk: Chunk, valid: np.ndarray) -> bool:
         """False, and a problem noted, when a batch of the chunk fails its checksum."""
-        valid = checksums_valid(chunk.data, chunk.batches, chunk.position)
         if valid.all():
             return True
         position = int(chunk.batches["position"][np.argmin(valid)])
         self._problem(chunk.path, position, "the batch fails its checksum")
         return False
 
-    def _records(self, chunk: Chunk, start: int) -> Iterator[_MetadataRecord]:
-        valid = checksums_valid(chunk.data, chunk.batches, chunk.position)
+    def _records(self, chunk: Chunk, valid: np.ndarray, start: int) -> Iterator[_MetadataRecord]:
         good = len(valid) if valid.all() else int(np.argmin(valid))
         batches = chunk.batches[:good]
         if good:
