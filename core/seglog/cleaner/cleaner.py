@@ -12,14 +12,15 @@ steps 1 to 3 with the output counted instead of written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 from seglog import layout
 from seglog.cleaner.indexing import OffsetIndexing, build_offset_map
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.output import CleanedOutput, NullOutput, Output, SegmentSummary
+from seglog.cleaner.output import CleanedOutput, GroupOutput, NullOutput, OutputT, SegmentSummary
 from seglog.cleaner.pipeline import in_order
 from seglog.cleaner.plan import CleaningPlan, CleaningResult
 from seglog.cleaner.record_filter import FilteredChunk, RecordFilter
@@ -117,10 +118,9 @@ def _counted(
     filter_ = filter_of(round_, indexing, stats, pool)
     summaries: list[SegmentSummary] = []
     for group in round_.groups:
-        path = group[0].path
-        output = NullOutput(path, group[0].base_offset, round_.index_interval_bytes)
+        output = GroupOutput(_counter(round_), group[0].base_offset, round_.bounds)
         copy_group(round_, group, filter_, output, stats, pool)
-        summaries.append(output.finish(group[-1].modified_ms, None))
+        summaries += output.finish(group[-1].modified_ms, None)
     complete(filter_, indexing, stats)
     return summaries
 
@@ -130,35 +130,48 @@ def _run(
 ) -> CleaningResult:
     """Steps 3 and 4. Whatever goes wrong before the first swap, the `.cleaned` files are removed again."""
     filter_ = filter_of(round_, indexing, stats, pool)
-    outputs: list[CleanedOutput] = []
+    outputs: list[GroupOutput[CleanedOutput]] = []
     summaries: list[SegmentSummary] = []
     try:
         for group in round_.groups:
-            output = CleanedOutput(round_.fs, round_.directory, group[0].base_offset, round_.index_interval_bytes)
+            output = GroupOutput(cleaned_segments(round_, round_.directory), group[0].base_offset, round_.bounds)
             outputs.append(output)
             copy_group(round_, group, filter_, output, stats, pool)
             with stats.phase("fsync"):
-                summaries.append(output.finish(group[-1].modified_ms, pool))
+                summaries += output.finish(group[-1].modified_ms, pool)
         complete(filter_, indexing, stats)
         with stats.phase("fsync"):
-            for output in outputs:
-                output.wait()
+            for part in _parts(outputs):
+                part.wait()
     except BaseException:
-        for output in outputs:
-            output.discard()
+        for part in _parts(outputs):
+            part.discard()
         raise
     with stats.phase("swap"):
         for output, group in zip(outputs, round_.groups, strict=True):
-            log.replace_segments([output.segment], group)
+            log.replace_segments([part.segment for part in output.parts], group)
     stats.all_done()
     return CleaningResult.of(round_, indexing, stats, summaries, dry_run=False)
+
+
+def cleaned_segments(round_: CleaningRound, directory: Path) -> Callable[[int], CleanedOutput]:
+    """Begins a `.cleaned` segment in `directory` at a base offset."""
+    return lambda base_offset: CleanedOutput(round_.fs, directory, base_offset, round_.bounds.index_interval_bytes)
+
+
+def _counter(round_: CleaningRound) -> Callable[[int], NullOutput]:
+    return lambda base_offset: NullOutput(base_offset, round_.bounds.index_interval_bytes)
+
+
+def _parts(outputs: Iterable[GroupOutput[CleanedOutput]]) -> Iterator[CleanedOutput]:
+    return (part for output in outputs for part in output.parts)
 
 
 def copy_group(
     round_: CleaningRound,
     group: tuple[LogSegment, ...],
     filter_: RecordFilter,
-    output: Output,
+    output: GroupOutput[OutputT],
     stats: CleanerStats,
     pool: Executor | None,
 ) -> None:
@@ -175,7 +188,7 @@ def complete(filter_: RecordFilter, indexing: OffsetIndexing, stats: CleanerStat
     stats.counters[filtering.RECORDS_SUPERSEDED] -= without_key
 
 
-def _write(filtered: FilteredChunk, output: Output, stats: CleanerStats) -> None:
+def _write(filtered: FilteredChunk, output: GroupOutput[OutputT], stats: CleanerStats) -> None:
     stats.bytes_read += filtered.bytes_read
     stats.counters += filtered.counters
     with stats.phase("write"):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from seglog.cleaner.strategy import OFFSET, Strategy
 from seglog.errors import ConfigError
+from seglog.layout import INT32_MAX
 
 # Kafka: SkimpyOffsetMap.bytesPerEntry, an MD5 digest and an offset. Buffers are counted in these entries.
 KAFKA_BYTES_PER_ENTRY = 24
@@ -25,7 +26,8 @@ class CleanerOptions:
     (log.cleaner.dedupe.buffer.size, log.cleaner.io.buffer.load.factor). `jobs` threads decompress, filter and
     compress. `roll` cleans the active segment too, rolling it first; `expire` removes tombstones and markers whose
     delete.retention.ms ended by their batch's own timestamp. `first_dirty_offset` and `first_uncleanable_offset`
-    replace what checkpoint, transactions and lag say. `hash_mask` weakens the hash of keys, for tests alone.
+    replace what checkpoint, transactions and lag say. `most_log_bytes` bounds a `.log` that is written; that of Kafka's
+    positions is the largest. `hash_mask` weakens the hash of keys, for tests alone.
     """
 
     dedupe_buffer_bytes: int = DEFAULT_DEDUPE_BUFFER_BYTES
@@ -37,6 +39,7 @@ class CleanerOptions:
     first_uncleanable_offset: int | None = None
     jobs: int = 1
     chunk_bytes: int = CHUNK_BYTES
+    most_log_bytes: int = INT32_MAX
     hash_mask: int = -1
 
     def __post_init__(self) -> None:

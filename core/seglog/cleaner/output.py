@@ -1,20 +1,21 @@
-"""Where a round's batches go: into a `.cleaned` segment, or, for a dry run, nowhere.
+"""Where a round's batches go: into `.cleaned` segments, or, for a dry run, nowhere.
 
-Both keep the same account (bytes, batches, index entries), so that a dry run says exactly what a run would write.
+Both keep the same account (bytes, batches, index entries), so that a dry run says exactly what a run would write. A
+group of segments becomes one, unless that would be larger than a segment can be (`GroupOutput`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from seglog import layout
-from seglog.errors import SegmentOffsetOverflowError
+from seglog.cleaner.grouping import SegmentBounds
 from seglog.format.filenames import FileState
 from seglog.kernels import indexing
 from seglog.log.segment import LogSegment
@@ -37,7 +38,12 @@ class SegmentSummary:
 
 
 class Output(Protocol):
-    """Takes what is left of one group of segments."""
+    """Takes what becomes one segment."""
+
+    @property
+    def base_offset(self) -> int: ...
+
+    def fitting(self, batches: np.ndarray, bounds: SegmentBounds) -> int: ...
 
     def append(self, batches: np.ndarray, data: np.ndarray) -> None: ...
 
@@ -49,16 +55,15 @@ class Output(Protocol):
 class NullOutput:
     """Counts what a run would write, and writes nothing."""
 
-    def __init__(self, path: Path, base_offset: int, index_interval_bytes: int) -> None:
-        self._path, self._base_offset, self._interval = path, base_offset, index_interval_bytes
+    def __init__(self, base_offset: int, index_interval_bytes: int) -> None:
+        self.base_offset, self._interval = base_offset, index_interval_bytes
         self._state = indexing.new_state()
         self._size = self._batches = self._aborted = 0
 
+    def fitting(self, batches: np.ndarray, bounds: SegmentBounds) -> int:
+        return bounds.fitting(batches, self.base_offset, self._size, self._state)
+
     def append(self, batches: np.ndarray, data: np.ndarray) -> None:
-        wrong = np.flatnonzero(batches["last_offset"] - self._base_offset > layout.INT32_MAX)
-        if len(wrong):
-            offset = int(batches["last_offset"][wrong[0]])
-            raise SegmentOffsetOverflowError(self._path, self._base_offset, offset, self._size)
         indexing.index_entries_for(batches, self._interval, self._state)
         self._size += len(data)
         self._batches += len(batches)
@@ -69,7 +74,7 @@ class NullOutput:
     def finish(self, modified_ms: int, pool: Executor | None) -> SegmentSummary:  # noqa: ARG002 (as CleanedOutput)
         indexing.closing_time_entry(self._state)
         return SegmentSummary(
-            self._base_offset,
+            self.base_offset,
             self._size,
             self._batches,
             int(self._state[indexing.OFFSET_ENTRIES]) * layout.OFFSET_INDEX_ENTRY.itemsize,
@@ -88,6 +93,13 @@ class CleanedOutput:
         self._batches = 0
         self._handed_over = 0
         self._flushed: Future[None] | None = None
+
+    @property
+    def base_offset(self) -> int:
+        return self.segment.base_offset
+
+    def fitting(self, batches: np.ndarray, bounds: SegmentBounds) -> int:
+        return bounds.fitting(batches, self.base_offset, self.segment.size, self.segment.index_state())
 
     def append(self, batches: np.ndarray, data: np.ndarray) -> None:
         self.segment.append(batches, data)
@@ -129,3 +141,40 @@ class CleanedOutput:
         if self._flushed is not None:
             self._flushed.exception()
         self.segment.delete()
+
+
+OutputT = TypeVar("OutputT", bound=Output)
+
+
+class GroupOutput(Generic[OutputT]):
+    """What is left of one group: a segment, or several where one cannot hold it; a batch is never divided.
+
+    `make` begins a segment at a base offset: the group's, then that of the first batch that did not fit.
+    """
+
+    def __init__(self, make: Callable[[int], OutputT], base_offset: int, bounds: SegmentBounds) -> None:
+        self._make, self._bounds = make, bounds
+        self.parts = [make(base_offset)]
+
+    def append(self, batches: np.ndarray, data: np.ndarray) -> None:
+        """Takes whole batches: `data` is their bytes, `batches` their rows (layout.BATCH) in the same order."""
+        while len(batches):
+            part, first_offset = self.parts[-1], int(batches["base_offset"][0])
+            count = part.fitting(batches, self._bounds)
+            if not count and first_offset > part.base_offset:
+                self.parts.append(self._make(first_offset))
+                continue
+            count = max(count, 1)  # a batch that begins its segment has nowhere else to go
+            size = len(data) if count == len(batches) else int(batches["size"][:count].sum())
+            part.append(batches[:count], data[:size])
+            batches, data = batches[count:], data[size:]
+
+    def append_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
+        """Each goes where its marker is, which was appended before."""
+        for transaction in transactions:
+            part = next(part for part in reversed(self.parts) if part.base_offset <= transaction.last_offset)
+            part.append_aborted([transaction])
+
+    def finish(self, modified_ms: int, pool: Executor | None) -> list[SegmentSummary]:
+        """As `CleanedOutput.finish`, for every segment, in order."""
+        return [part.finish(modified_ms, pool) for part in self.parts]

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from seglog.cleaner.cleanable import cleanable_offsets, round_down
-from seglog.cleaner.grouping import group_segments
+from seglog.cleaner.grouping import SegmentBounds, group_segments
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.strategy import StrategyKind
 from seglog.clock import Clock
@@ -70,7 +70,7 @@ class CleaningRound:
     """A round over [log start, `first_uncleanable_offset`) of which the part from `first_dirty_offset` on is dirty.
 
     `segments` are all of the log, `groups` those to rewrite, in their new arrangement. `limit_reason` says why the
-    range ends where it does. Times are epoch milliseconds.
+    range ends where it does; `bounds` are those of each segment written. Times are epoch milliseconds.
     """
 
     fs: FileSystem
@@ -84,7 +84,7 @@ class CleaningRound:
     now_ms: int
     delete_retention_ms: int
     legacy_horizon_ms: int
-    index_interval_bytes: int
+    bounds: SegmentBounds
     last_records: LastRecords
     options: CleanerOptions
     clock: Clock
@@ -191,7 +191,7 @@ def prepare_round(
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
         legacy_horizon_ms=horizon,
-        index_interval_bytes=config.index_interval_bytes,
+        bounds=SegmentBounds(options.most_log_bytes, config.segment_index_bytes, config.index_interval_bytes),
         last_records=LastRecords.of(log.producers),
         options=options,
         clock=clock,

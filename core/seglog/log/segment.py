@@ -143,12 +143,12 @@ class LogSegment:
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp known (from the time index and appends since), or -1."""
-        return int(self._entry_state()[indexing.MAX_TIMESTAMP])
+        return int(self.index_state()[indexing.MAX_TIMESTAMP])
 
     @property
     def offset_of_max_timestamp(self) -> int:
         """Last offset of the earliest batch with `max_timestamp`."""
-        return int(self._entry_state()[indexing.OFFSET_OF_MAX_TIMESTAMP])
+        return int(self.index_state()[indexing.OFFSET_OF_MAX_TIMESTAMP])
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -257,7 +257,7 @@ class LogSegment:
 
     def _index(self, batches: np.ndarray) -> None:
         offsets, times, done, status = indexing.index_entries_for(
-            batches, self.index_interval_bytes, self._entry_state()
+            batches, self.index_interval_bytes, self.index_state()
         )
         self.offset_index.append(offsets)
         self.time_index.append(times)
@@ -267,9 +267,9 @@ class LogSegment:
             reason = "the offset does not ascend, so it cannot be indexed"
             raise OffsetNotAscendingError(self.path, reason, int(row["position"]), offset)
 
-    def _entry_state(self) -> np.ndarray:
-        """State of the index rule; of a reopened segment it starts at the last entries, the bytes at 0 (as
-        in Kafka).
+    def index_state(self) -> np.ndarray:
+        """State of the index rule (`kernels.indexing`), to be read; of a reopened segment it starts at the last
+        entries, the bytes at 0 (as in Kafka).
         """
         if self._state is None:
             state = indexing.new_state()
@@ -282,11 +282,17 @@ class LogSegment:
             self._state = state
         return self._state
 
+    @property
+    def closed_time_index_size(self) -> int:
+        """Bytes that the time index will have when the segment is rolled, its last entry included."""
+        _, timestamp, _ = indexing.closing_time_entry(self.index_state().copy())
+        return self.time_index.size + (layout.TIME_INDEX_ENTRY.itemsize if timestamp >= 0 else 0)
+
     def _close_time_index(self) -> int:
         """Adds the largest timestamp as the last time entry, unless it is there; returns the ENTRIES_*
         status.
         """
-        status, timestamp, offset = indexing.closing_time_entry(self._entry_state())
+        status, timestamp, offset = indexing.closing_time_entry(self.index_state())
         if timestamp >= 0:
             self.time_index.append(np.array([[timestamp, offset]], dtype=np.int64))
         return status
@@ -396,7 +402,7 @@ class LogSegment:
         """Looks for timestamps above the last time entry's in the batches behind it (Kafka:
         readLargestTimestamp).
         """
-        state = self._entry_state()
+        state = self.index_state()
         _, offset = self.time_index.last_entry
         for chunk in self.scan(self._indexed_position(offset)):
             timestamps = chunk.batches["max_timestamp"]

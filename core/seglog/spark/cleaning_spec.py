@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 
 from seglog import errors
+from seglog.cleaner.grouping import SegmentBounds
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.output import SegmentSummary
 from seglog.cleaner.round import CleaningRound, LastRecords
@@ -43,7 +44,7 @@ class RoundSpec:
     now_ms: int
     delete_retention_ms: int
     legacy_horizon_ms: int
-    index_interval_bytes: int
+    bounds: SegmentBounds
     last_records: LastRecords
     options: CleanerOptions
     seeds: bytes
@@ -66,7 +67,7 @@ class RoundSpec:
             now_ms=round_.now_ms,
             delete_retention_ms=round_.delete_retention_ms,
             legacy_horizon_ms=round_.legacy_horizon_ms,
-            index_interval_bytes=round_.index_interval_bytes,
+            bounds=round_.bounds,
             last_records=round_.last_records,
             options=replace(round_.options, jobs=1, roll=False),
             seeds=seeds,
@@ -91,7 +92,7 @@ class RoundSpec:
         start = groups[0][0] if groups else 0
         directory = Path(self.directory)
         segments = tuple(
-            LogSegment(fs, directory, base, index_interval_bytes=self.index_interval_bytes)
+            LogSegment(fs, directory, base, index_interval_bytes=self.bounds.index_interval_bytes)
             for base in self.bases[start:]
         )
         for begin, end in groups:
@@ -109,7 +110,7 @@ class RoundSpec:
             now_ms=self.now_ms,
             delete_retention_ms=self.delete_retention_ms,
             legacy_horizon_ms=self.legacy_horizon_ms,
-            index_interval_bytes=self.index_interval_bytes,
+            bounds=self.bounds,
             last_records=self.last_records,
             options=self.options,
             clock=FixedClock(self.now_ms),
@@ -161,11 +162,11 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class StagedGroup:
-    """A rewritten group: the `.cleaned` files lie complete and fsynced in `directory`."""
+    """A rewritten group: its segments' `.cleaned` files lie complete and fsynced in `directory`."""
 
     number: int
     directory: str
-    summary: SegmentSummary
+    summaries: tuple[SegmentSummary, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,12 @@ import numpy as np
 
 from seglog import layout
 from seglog.cleaner.chunks import check_chunk, read_chunks
+from seglog.cleaner.cleaner import cleaned_segments, copy_group, filter_of, index_round
 from seglog.cleaner.cleaner import complete as complete_counts
-from seglog.cleaner.cleaner import copy_group, filter_of, index_round
 from seglog.cleaner.indexing import OffsetIndexing, track_batches
 from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.output import CleanedOutput
+from seglog.cleaner.output import GroupOutput
 from seglog.cleaner.record_filter import RecordFilter
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
@@ -310,12 +310,13 @@ def _write_groups(
     for number, group in enumerate(round_.groups, start=first):
         directory = Path(spec.staging) / f"{number}-{attempt}"
         fs.make_directory(directory)
-        output = CleanedOutput(fs, directory, group[0].base_offset, round_.index_interval_bytes)
+        output = GroupOutput(cleaned_segments(round_, directory), group[0].base_offset, round_.bounds)
         copy_group(round_, group, filter_, output, stats, None)
         with stats.phase("fsync"):
-            summary = output.finish(group[-1].modified_ms, None)
-        output.segment.close_files()
-        staged.append(StagedGroup(number, str(directory), summary))
+            summaries = output.finish(group[-1].modified_ms, None)
+        for part in output.parts:
+            part.segment.close_files()
+        staged.append(StagedGroup(number, str(directory), tuple(summaries)))
     for group in round_.groups:
         for segment in group:
             check_unchanged(fs, segment.path, spec.sources[segment.base_offset])

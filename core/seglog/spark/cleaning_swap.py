@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
+from seglog.cleaner.output import SegmentSummary
 from seglog.cleaner.plan import CleaningResult
 from seglog.cleaner.stats import CleanerStats
 from seglog.clock import Clock
@@ -85,8 +86,8 @@ def finish_round(log: Log, spec: RoundSpec, outcomes: Iterable[TaskOutcome], clo
     staged = [groups[number] for number in range(len(groups))]
     with stats.phase("swap"):
         cleaned = [_adopted(log.fs, spec, group) for group in staged]
-        for segment, sources in zip(cleaned, replaced, strict=True):
-            log.replace_segments([segment], sources)
+        for segments, sources in zip(cleaned, replaced, strict=True):
+            log.replace_segments(segments, sources)
     remove_staging(log.fs, spec)
     stats.all_done()
     return _result(spec, stats, staged)
@@ -106,21 +107,25 @@ def _sources(log: Log, spec: RoundSpec) -> list[list[LogSegment]]:
     return replaced
 
 
-def _adopted(fs: FileSystem, spec: RoundSpec, group: StagedGroup) -> LogSegment:
-    """The staged segment, moved into the partition directory as `.cleaned`."""
+def _adopted(fs: FileSystem, spec: RoundSpec, group: StagedGroup) -> list[LogSegment]:
+    """The staged segments, moved into the partition directory as `.cleaned`."""
     staging, directory = Path(group.directory), Path(spec.directory)
     for name in fs.list(staging):
         fs.rename(staging / name, directory / name)
+    return [_arrived(fs, spec, summary) for summary in group.summaries]
+
+
+def _arrived(fs: FileSystem, spec: RoundSpec, summary: SegmentSummary) -> LogSegment:
     segment = LogSegment(
         fs,
-        directory,
-        group.summary.base_offset,
-        index_interval_bytes=spec.index_interval_bytes,
+        Path(spec.directory),
+        summary.base_offset,
+        index_interval_bytes=spec.bounds.index_interval_bytes,
         state=FileState.CLEANED,
     )
-    if segment.size != group.summary.size:
+    if segment.size != summary.size:
         raise IncompleteError(
-            f"{segment.path}: {segment.size} bytes arrived of {group.summary.size}; do all executors share this file"
+            f"{segment.path}: {segment.size} bytes arrived of {summary.size}; do all executors share this file"
             " system?"
         )
     return segment
@@ -135,7 +140,7 @@ def _result(spec: RoundSpec, stats: CleanerStats, staged: list[StagedGroup]) -> 
         first_dirty_offset=spec.first_dirty_offset,
         end_offset=spec.first_uncleanable_offset,
         segments_before=tuple((base, spec.sources[base][0]) for base in sorted(spec.sources)),
-        segments_after=tuple(group.summary for group in staged),
+        segments_after=tuple(summary for group in staged for summary in group.summaries),
         stats=stats,
         limit_reason=spec.limit_reason,
     )

@@ -13,7 +13,7 @@ def segment(base_offset: int, size: int, offsets: int = 0, times: int = 0) -> An
         base_offset=base_offset,
         size=size,
         offset_index=SimpleNamespace(size=offsets),
-        time_index=SimpleNamespace(size=times),
+        closed_time_index_size=times,
     )
 
 
