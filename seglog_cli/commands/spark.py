@@ -10,14 +10,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seglog_cli.cleaning import (
+    Cleanable,
+    DedupeBufferSize,
+    Expire,
+    LoadFactor,
+    Policy,
+    Roll,
+    StrategyName,
+    cleaning_request,
+    show_outcomes,
+)
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.help import HelpOption
-from seglog_cli.options import CONTEXT, Paths, command, flag, one_of, size_option
+from seglog_cli.measuring import MostRounds, Plot, WithSizing, WriteRate, measured_partitions, show_measured
+from seglog_cli.options import CONTEXT, Paths, command, flag, one_of
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from seglog.cleaner.sizing import SizingRequest
+    from seglog.log.listing import PartitionListing
 
 SUMMARY = "Verify, measure, clean, export and compare logs with Spark."
 
@@ -90,39 +105,48 @@ def verify(
 def stats(
     session: Session,
     paths: Paths,
-    plot: Annotated[bool, flag("--plot", "Draw the distributions.")] = False,
+    sizing: WithSizing = False,
+    plot: Plot = False,
+    rounds: MostRounds = 5,
+    write_rate: WriteRate = None,
     master: Master = None,
     conf: Settings = None,
 ) -> None:
     """Shows what logs hold, as `seglog stats` does, a task a partition.
 
+    With --sizing also how dirty each log is, the dedupe buffer that its keys take, and whether a cleaner keeps up.
+
     Examples:
       seglog spark stats --json /var/lib/kafka/data
+      seglog spark stats --sizing --master yarn /mnt/broker*/data
     """
-    from seglog.log.listing import resolve_paths
-    from seglog_cli.views.statistics import show_statistics
+    partitions = list(measured_partitions(session, paths, {}))
+    requests = {one.listing.directory: one for one in partitions}
+    now_ms = session.clock.now_ms()
 
-    targets = resolve_paths(session.fs, paths)
+    def sizing_of(listing: PartitionListing) -> SizingRequest:
+        return requests[listing.directory].sizing_request(now_ms, write_rate)
+
     with _spark(session, "stats", master, conf) as (spark, watch):
         from seglog.spark import jobs
 
-        found = jobs.statistics(spark, targets, watch=watch)
-    for one in found:
-        show_statistics(session.console, one, plot)
+        listings = [one.listing for one in partitions]
+        found = jobs.statistics(spark, listings, sizing_of=sizing_of if sizing else None, watch=watch)
+    for partition, one in zip(partitions, found, strict=True):
+        show_measured(session, partition, one.log, one.sizing, plot=plot, rounds=rounds)
 
 
 @app.command("clean", context_settings=CONTEXT)
 @command
 def clean(
     session: Session,
-    paths: Annotated[
-        list[Path],
-        typer.Argument(metavar="PATH", help="Partition directories, log directories.", show_default=False),
-    ],
-    policy: Annotated[
-        str | None,
-        typer.Option("--policy", metavar="compact|compact,delete", help="The cleanup policy of the partitions named."),
-    ] = None,
+    paths: Cleanable,
+    policy: Policy = None,
+    dedupe_buffer_size: DedupeBufferSize = None,
+    load_factor: LoadFactor = None,
+    strategy: StrategyName = "offset",
+    roll: Roll = False,
+    expire: Expire = False,
     plan: Annotated[
         str,
         typer.Option(
@@ -132,10 +156,6 @@ def clean(
     reducers: Annotated[
         int, typer.Option("--reducers", min=0, metavar="N", help="Tasks that share the keys (0: by the bytes).")
     ] = 0,
-    dedupe_buffer_size: Annotated[
-        int | None, size_option("--dedupe-buffer-size", "Memory for the offset map of each task.")
-    ] = None,
-    roll: Annotated[bool, flag("--roll", "Roll the active segment first, so that it is cleaned too.")] = False,
     master: Master = None,
     conf: Settings = None,
 ) -> int:
@@ -144,50 +164,36 @@ def clean(
     Small partitions are cleaned side by side, a task each. A giant one is split: its segments are indexed by many
     tasks, its keys meet in reducers, and its segments are rewritten by many tasks. Tasks write beside the log; the
     driver holds the lock, checks that nothing has changed, and swaps. A task that fails or runs twice harms nothing.
+    Every task has a --dedupe-buffer-size of its own. What would be done is shown by `seglog clean --dry-run`.
 
     Examples:
       seglog spark clean --master yarn /mnt/kafka/data
       seglog spark clean --policy compact --plan shuffle /mnt/kafka/data/customers-0
     """
-    from seglog.cleaner.options import CleanerOptions
-    from seglog.cleaner.requested import Cleaned, CleaningFailure
-    from seglog.log.listing import TargetKind, log_directory_of, resolve_paths
-    from seglog_cli.views.cleaning import keep_history, show_outcome
-
     one_of("--plan", plan, ("auto", "directory", "shuffle"))
-    targets = resolve_paths(session.fs, paths)
-    if policy is not None:
-        one_of("--policy", policy, ("compact", "compact,delete", "delete,compact"))
-        if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
-            raise UsageError("--policy is for partitions that are named, not for a whole log directory")
-    given = {"cleanup.policy": policy, "log.cleaner.dedupe.buffer.size": dedupe_buffer_size}
-    chosen = {key: value for key, value in given.items() if value is not None}
-    topics = {path: session.config_of(path, chosen) for path in dict.fromkeys(map(log_directory_of, targets))}
-    config = next(iter(topics.values())).resolve(None).cleaner
-    options = CleanerOptions(
-        dedupe_buffer_bytes=config.dedupe_buffer_size, load_factor=config.io_buffer_load_factor, roll=roll
+    request = cleaning_request(
+        session,
+        paths,
+        policy=policy,
+        dedupe_buffer_size=dedupe_buffer_size,
+        load_factor=load_factor,
+        strategy=strategy,
+        roll=roll,
+        expire=expire,
     )
-    failures: list[CleaningFailure] = []
-    done: list[Cleaned] = []
     with _spark(session, "clean", master, conf) as (spark, watch):
-        from seglog.spark.cleaning import Placement
-        from seglog.spark.cleaning import clean as clean_on_spark
+        from seglog.spark import cleaning
 
-        placement = Placement(plan, reducers=reducers)  # type: ignore[arg-type]
-        outcomes = clean_on_spark(
-            spark, targets, topics.__getitem__, session.clock, options, placement=placement, watch=watch
+        outcomes = cleaning.clean(
+            spark,
+            request.targets,
+            request.settings.__getitem__,
+            session.clock,
+            request.options,
+            placement=cleaning.Placement(plan, reducers=reducers),  # type: ignore[arg-type]
+            watch=watch,
         )
-        try:
-            for outcome in outcomes:
-                show_outcome(session.console, outcome)
-                if isinstance(outcome, CleaningFailure):
-                    failures.append(outcome)
-                elif isinstance(outcome, Cleaned):
-                    done.append(outcome)
-        finally:
-            keep_history(session, done)
-    if failures:
-        raise failures[-1].error
+        show_outcomes(session, outcomes)
     return ExitCode.DONE
 
 

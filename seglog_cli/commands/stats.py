@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seglog_cli.options import Paths, command, flag, size_option
+from seglog_cli.measuring import (
+    MostRounds,
+    Plot,
+    WithSizing,
+    WriteRate,
+    kept_rounds,
+    measured_partitions,
+    show_measured,
+)
+from seglog_cli.options import Paths, command
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.cleaner.history import Round
-    from seglog.cleaner.sizing import Sizing
-    from seglog.diagnosis.statistics import LogStatistics
-    from seglog.log.listing import PartitionListing
     from seglog.log.topic_settings import DirectorySettings
 
 
@@ -22,14 +27,10 @@ if TYPE_CHECKING:
 def run(
     session: Session,
     paths: Paths,
-    sizing: Annotated[bool, flag("--sizing", "What the cleaner needs for this log, and whether it keeps up.")] = False,
-    plot: Annotated[bool, flag("--plot", "Draw the distributions.")] = False,
-    rounds: Annotated[
-        int, typer.Option("--rounds", metavar="N", min=0, help="How many of the last cleaning rounds to show.")
-    ] = 5,
-    write_rate: Annotated[
-        int | None, size_option("--write-rate", "For --sizing: bytes written a second, instead of the measured rate.")
-    ] = None,
+    sizing: WithSizing = False,
+    plot: Plot = False,
+    rounds: MostRounds = 5,
+    write_rate: WriteRate = None,
     prometheus: Annotated[
         Path | None,
         typer.Option("--prometheus", metavar="FILE", help="Write the cleaner's gauges to this file."),
@@ -49,62 +50,21 @@ def run(
       seglog stats --prometheus seglog.prom /var/lib/kafka/data
     """
     from seglog.diagnosis.statistics import log_statistics
-    from seglog.log.listing import log_directory_of, partitions_of, resolve_paths
-    from seglog_cli.views.statistics import show_rounds, show_sizing, show_statistics
 
     shown: dict[Path, DirectorySettings] = {}
-    for target in resolve_paths(session.fs, paths):
-        log_directory = log_directory_of(target)
-        if log_directory not in shown:
-            shown[log_directory] = session.config_of(log_directory)
-        for listing in partitions_of(session.fs, target):
-            if listing.format != "kafka":
-                session.console.warning(f"{listing.directory}: a log of Kafka 0.7 has no statistics")
-                continue
-            found = log_statistics(session.fs, listing)
-            kept = _rounds(session, log_directory, found.partition)
-            show_statistics(session.console, found, plot)
-            show_rounds(session.console, kept[len(kept) - min(rounds, len(kept)) :])
-            if sizing:
-                show_sizing(session.console, _sizing(session, listing, found, kept, shown[log_directory], write_rate))
+    for partition in measured_partitions(session, paths, shown):
+        found = log_statistics(session.fs, partition.listing)
+        needed = None
+        if sizing:
+            from seglog.cleaner.sizing import size_partition
+
+            request = partition.sizing_request(session.clock.now_ms(), write_rate)
+            needed = size_partition(
+                session.fs, partition.listing.directory, request, keys=found.distinct_keys, records=found.records
+            )
+        show_measured(session, partition, found, needed, plot=plot, rounds=rounds)
     if prometheus is not None:
         _write_gauges(session, prometheus, shown)
-
-
-def _rounds(session: Session, log_directory: Path, partition: str | None = None) -> list[Round]:
-    import os
-
-    from seglog.cleaner.history import CleaningHistory, state_directory
-
-    return CleaningHistory(session.fs, state_directory(os.environ), log_directory).rounds(partition)
-
-
-def _sizing(
-    session: Session,
-    listing: PartitionListing,
-    found: LogStatistics,
-    rounds: list[Round],
-    settings: DirectorySettings,
-    write_rate: int | None,
-) -> Sizing:
-    from seglog.cleaner.manager import log_to_clean
-    from seglog.cleaner.sizing import size_log
-    from seglog.log.directory import open_partition
-
-    owner, log = open_partition(
-        listing.directory, fs=session.fs, clock=session.clock, config_of=settings, writable=False
-    )
-    with owner:
-        checkpoint = owner.cleaner_offsets.get(log.topic_partition)
-        return size_log(
-            log,
-            log_to_clean(log, checkpoint, session.clock.now_ms()),
-            keys=found.distinct_keys,
-            records=found.records,
-            config=settings.resolve(log.topic_partition.topic).cleaner,
-            rounds=rounds,
-            write_bytes_per_second=write_rate,
-        )
 
 
 def _write_gauges(session: Session, path: Path, shown: dict[Path, DirectorySettings]) -> None:
@@ -113,7 +73,7 @@ def _write_gauges(session: Session, path: Path, shown: dict[Path, DirectorySetti
 
     gauges = []
     for log_directory, settings in shown.items():
-        rounds = _rounds(session, log_directory)
+        rounds = kept_rounds(session, log_directory)
         ended = rounds[-1]["time"] if rounds else None
         states = states_of(session.fs, log_directory, settings, session.clock)
         gauges.append(

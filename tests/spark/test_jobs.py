@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from seglog.cleaner.sizing import SizingRequest, size_partition
 from seglog.clock import SystemClock
+from seglog.config import CleanerConfig, LogConfig
 from seglog.diagnosis.statistics import log_statistics
 from seglog.diagnosis.verify import Level, Verification, VerifyOptions
 from seglog.errors import RefusedError
@@ -18,6 +20,7 @@ from seglog.log.listing import list_partition, resolve_paths
 from seglog.spark import jobs
 from seglog.storage.filesystem import LocalFileSystem
 from seglog_cli.app import run
+from tests.support import fixtures
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,17 +51,17 @@ def test_verify_finds_what_the_one_machine_verifier_finds(spark: SparkSession, l
     assert any(finding.code == "CRC_MISMATCH" for finding in found.findings)
 
 
-def test_statistics_are_those_of_each_partition(spark: SparkSession, logs: Path) -> None:
-    found = jobs.statistics(spark, resolve_paths(FS, [logs]))
-    for one in found:
-        alone = log_statistics(FS, list_partition(FS, logs / one.partition))
-        assert (one.records, one.tombstones, one.bytes, one.codecs) == (
-            alone.records,
-            alone.tombstones,
-            alone.bytes,
-            alone.codecs,
-        )
-    assert len(found) > 3
+def test_statistics_and_sizing_are_those_of_each_partition(spark: SparkSession, logs: Path) -> None:
+    listings = [list_partition(FS, path) for path in sorted(logs.glob("*-[0-9]"))]
+    request = SizingRequest(LogConfig(), CleanerConfig(dedupe_buffer_size=2400), fixtures.fixture_now_ms("4.3.0/clean"))
+    found = jobs.statistics(spark, listings, sizing_of=lambda _: request)
+    assert [one.log for one in found] == [log_statistics(FS, listing) for listing in listings]
+    for listing, one in zip(listings, found, strict=True):
+        keys, records = one.log.distinct_keys, one.log.records
+        assert one.sizing == size_partition(FS, listing.directory, request, keys=keys, records=records)
+    of = {one.log.partition: one.sizing for one in found}
+    assert of["customers-0"] is not None and of["customers-0"].kafka_rounds > 1
+    assert {one.dirty_ratio > 0 for one in of.values() if one is not None} == {True, False}
 
 
 def test_export_writes_every_record_by_topic_and_date(

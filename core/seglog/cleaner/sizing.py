@@ -11,12 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from seglog.cleaner.manager import LogToClean
+from seglog.cleaner.manager import LogToClean, log_to_clean
 from seglog.cleaner.options import KAFKA_BYTES_PER_ENTRY
-from seglog.config import CleanerConfig
+from seglog.clock import FixedClock
+from seglog.config import CleanerConfig, LogConfig
+from seglog.log.directory import open_partition
 from seglog.log.log import Log
+from seglog.storage.filesystem import FileSystem
 
 DAY_SECONDS = 86_400
 _MOST_BUFFER_BYTES = 2**31 - 1  # of one thread, in Kafka
@@ -59,6 +63,38 @@ class Sizing:
         if self.write_bytes_per_second is None or self.sustainable_bytes_per_second is None:
             return None
         return self.write_bytes_per_second < self.sustainable_bytes_per_second
+
+
+@dataclass(frozen=True, slots=True)
+class SizingRequest:
+    """What the sizing of a partition takes beside its log.
+
+    `rounds` are those kept of it (`history`); `write_bytes_per_second` replaces the measured rate. The dirty part is
+    that of `now_ms` (epoch milliseconds).
+    """
+
+    config: LogConfig
+    cleaner: CleanerConfig
+    now_ms: int
+    rounds: Sequence[Mapping[str, Any]] = ()
+    write_bytes_per_second: float | None = None
+
+
+def size_partition(fs: FileSystem, directory: Path, request: SizingRequest, *, keys: int, records: int) -> Sizing:
+    """The figures for a partition, opened for reading; its dirty part begins where cleaner-offset-checkpoint says."""
+    clock = FixedClock(request.now_ms)
+    owner, log = open_partition(directory, fs=fs, clock=clock, config_of=lambda _: request.config, writable=False)
+    with owner:
+        checkpoint = owner.cleaner_offsets.get(log.topic_partition)
+        return size_log(
+            log,
+            log_to_clean(log, checkpoint, request.now_ms),
+            keys=keys,
+            records=records,
+            config=request.cleaner,
+            rounds=request.rounds,
+            write_bytes_per_second=request.write_bytes_per_second,
+        )
 
 
 def capacity(buffer_bytes: int, load_factor: float) -> int:

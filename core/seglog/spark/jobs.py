@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from seglog.cleaner.sizing import Sizing, SizingRequest, size_partition
 from seglog.clock import Clock, FixedClock, SystemClock
 from seglog.diagnosis.diff import Difference, diff_batches, diff_bytes
 from seglog.diagnosis.findings import Finding, Severity
@@ -28,7 +29,6 @@ from seglog.log.listing import (
     TargetKind,
     list_log_directory,
     list_partition,
-    partitions_of,
 )
 from seglog.model import TopicPartition
 from seglog.spark.cleaning_swap import remove_tree
@@ -118,18 +118,38 @@ def _summed(summaries: Iterable[VerifySummary]) -> VerifySummary:
 # --- statistics -----------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionStatistics:
+    """What a partition holds, and where it was asked for, what the cleaner needs for it."""
+
+    log: LogStatistics
+    sizing: Sizing | None = None
+
+
 def statistics(
-    spark: SparkSession, targets: Sequence[Target], *, frequent_keys: int = 10, watch: Watch | None = None
-) -> list[LogStatistics]:
-    """`diagnosis.statistics` of every partition that `targets` name, a task each, in their order."""
-    fs = LocalFileSystem()
-    directories = [listing.directory for target in targets for listing in partitions_of(fs, target)]
-    return run_tasks(spark, directories, partial(_statistics_of, frequent_keys), watch)
+    spark: SparkSession,
+    listings: Sequence[PartitionListing],
+    *,
+    frequent_keys: int = 10,
+    sizing_of: Callable[[PartitionListing], SizingRequest] | None = None,
+    watch: Watch | None = None,
+) -> list[PartitionStatistics]:
+    """`diagnosis.statistics` of every partition, a task each, in their order; with `sizing_of` also `cleaner.sizing`.
+
+    The listings are of Kafka 0.8 and later. `sizing_of` is called on the driver.
+    """
+    work = [(one.directory, None if sizing_of is None else sizing_of(one)) for one in listings]
+    return run_tasks(spark, work, partial(_statistics_of, frequent_keys), watch)
 
 
-def _statistics_of(frequent_keys: int, directory: Path) -> LogStatistics:
-    fs = LocalFileSystem()
-    return log_statistics(fs, list_partition(fs, directory), frequent_keys)
+def _statistics_of(frequent_keys: int, work: tuple[Path, SizingRequest | None]) -> PartitionStatistics:
+    fs, (directory, request) = LocalFileSystem(), work
+    found = log_statistics(fs, list_partition(fs, directory), frequent_keys)
+    if request is None:
+        return PartitionStatistics(found)
+    return PartitionStatistics(
+        found, size_partition(fs, directory, request, keys=found.distinct_keys, records=found.records)
+    )
 
 
 # --- diff -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,118 @@
+"""What `clean` and `spark clean` share: their options, the request these make, and showing what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seglog_cli.failures import UsageError
+from seglog_cli.options import flag, one_of, parsed, size_option
+from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from seglog.cleaner.options import CleanerOptions
+    from seglog.cleaner.requested import Cleaned, Outcome
+    from seglog.log.listing import Target
+    from seglog.log.topic_settings import DirectorySettings
+
+POLICIES = ("compact", "compact,delete", "delete,compact")
+
+Cleanable = Annotated[
+    list[Path],
+    typer.Argument(metavar="PATH", help="Partition directories, log directories.", show_default=False),
+]
+Policy = Annotated[
+    str | None,
+    typer.Option("--policy", metavar="compact|compact,delete", help="The cleanup policy of the partitions named."),
+]
+DedupeBufferSize = Annotated[
+    int | None, size_option("--dedupe-buffer-size", "Memory for the offset map (log.cleaner.dedupe.buffer.size).")
+]
+LoadFactor = Annotated[
+    str | None,
+    typer.Option("--load-factor", metavar="SHARE", help="How full the map may get (default 0.9)."),
+]
+StrategyName = Annotated[
+    str,
+    typer.Option(
+        "--strategy", metavar="offset|timestamp|header:NAME", help="Which record of a key survives (KIP-280)."
+    ),
+]
+Roll = Annotated[bool, flag("--roll", "Roll the active segment first, so that it is cleaned too.")]
+Expire = Annotated[
+    bool, flag("--expire", "Remove tombstones and markers now that are older than delete.retention.ms.")
+]
+
+
+@dataclass(frozen=True)
+class CleaningRequest:
+    """What to clean and how. `settings` are those of each log directory that the targets lie in."""
+
+    targets: list[Target]
+    settings: dict[Path, DirectorySettings]
+    options: CleanerOptions
+
+
+def cleaning_request(
+    session: Session,
+    paths: list[Path],
+    *,
+    policy: str | None,
+    dedupe_buffer_size: int | None,
+    load_factor: str | None,
+    strategy: str,
+    roll: bool,
+    expire: bool,
+) -> CleaningRequest:
+    """The request that a command's options make; UsageError where they do not go together."""
+    from seglog.cleaner.options import CleanerOptions
+    from seglog.cleaner.strategy import Strategy
+    from seglog.log.listing import TargetKind, log_directory_of, resolve_paths
+
+    targets = resolve_paths(session.fs, paths)
+    if policy is not None:
+        one_of("--policy", policy, POLICIES)
+        if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
+            raise UsageError("--policy is for partitions that are named, not for a whole log directory")
+    given = {
+        "cleanup.policy": policy,
+        "log.cleaner.dedupe.buffer.size": dedupe_buffer_size,
+        "log.cleaner.io.buffer.load.factor": load_factor,
+    }
+    chosen = {key: value for key, value in given.items() if value is not None}
+    settings = {path: session.config_of(path, chosen) for path in dict.fromkeys(map(log_directory_of, targets))}
+    config = next(iter(settings.values())).resolve(None).cleaner
+    options = CleanerOptions(
+        dedupe_buffer_bytes=config.dedupe_buffer_size,
+        load_factor=config.io_buffer_load_factor,
+        strategy=parsed("--strategy", Strategy.parse, strategy),
+        roll=roll,
+        expire=expire,
+        jobs=session.threads,
+    )
+    return CleaningRequest(targets, settings, options)
+
+
+def show_outcomes(session: Session, outcomes: Iterable[Outcome]) -> list[Cleaned]:
+    """Shows outcomes as they come and keeps the rounds' history; the rounds. Raises the last failure's error."""
+    from seglog.cleaner.requested import Cleaned, CleaningFailure
+    from seglog_cli.views.cleaning import keep_history, show_outcome
+
+    failures: list[CleaningFailure] = []
+    done: list[Cleaned] = []
+    try:
+        for outcome in outcomes:
+            show_outcome(session.console, outcome)
+            if isinstance(outcome, CleaningFailure):
+                failures.append(outcome)
+            elif isinstance(outcome, Cleaned):
+                done.append(outcome)
+    finally:
+        keep_history(session, done)
+    if failures:
+        raise failures[-1].error
+    return done

@@ -1,0 +1,97 @@
+"""What `stats` and `spark stats` share: their options, the partitions that they measure, and what is shown of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seglog_cli.options import flag, size_option
+from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from seglog.cleaner.history import Round
+    from seglog.cleaner.sizing import Sizing, SizingRequest
+    from seglog.diagnosis.statistics import LogStatistics
+    from seglog.log.listing import PartitionListing
+    from seglog.log.topic_settings import DirectorySettings
+
+WithSizing = Annotated[bool, flag("--sizing", "What the cleaner needs for this log, and whether it keeps up.")]
+Plot = Annotated[bool, flag("--plot", "Draw the distributions.")]
+MostRounds = Annotated[
+    int, typer.Option("--rounds", metavar="N", min=0, help="How many of the last cleaning rounds to show.")
+]
+WriteRate = Annotated[
+    int | None, size_option("--write-rate", "For --sizing: bytes written a second, instead of the measured rate.")
+]
+
+
+@dataclass(frozen=True)
+class MeasuredPartition:
+    """A partition to measure, with the settings of its log directory and the cleaning rounds that are kept of it."""
+
+    listing: PartitionListing
+    settings: DirectorySettings
+    rounds: tuple[Round, ...]
+
+    def sizing_request(self, now_ms: int, write_rate: int | None) -> SizingRequest:
+        """What `cleaner.sizing` must know of it beside the log."""
+        from seglog.cleaner.sizing import SizingRequest
+        from seglog.log.listing import Target, TargetKind
+        from seglog.log.topic_settings import topic_of
+
+        resolved = self.settings.resolve(topic_of(Target(self.listing.directory, TargetKind.PARTITION)))
+        return SizingRequest(resolved.log, resolved.cleaner, now_ms, self.rounds, write_rate)
+
+
+def measured_partitions(
+    session: Session, paths: list[Path], shown: dict[Path, DirectorySettings]
+) -> Iterator[MeasuredPartition]:
+    """The partitions that `paths` name; those of Kafka 0.7 are passed over with a warning.
+
+    `shown` collects the log directories and their settings.
+    """
+    from seglog.log.listing import log_directory_of, partitions_of, resolve_paths
+
+    for target in resolve_paths(session.fs, paths):
+        log_directory = log_directory_of(target)
+        if log_directory not in shown:
+            shown[log_directory] = session.config_of(log_directory)
+        kept = kept_rounds(session, log_directory)
+        for listing in partitions_of(session.fs, target):
+            if listing.format != "kafka":
+                session.console.warning(f"{listing.directory}: a log of Kafka 0.7 has no statistics")
+                continue
+            name = listing.directory.resolve().name
+            rounds = tuple(round_ for round_ in kept if round_["partition"] == name)
+            yield MeasuredPartition(listing, shown[log_directory], rounds)
+
+
+def kept_rounds(session: Session, log_directory: Path) -> list[Round]:
+    """The cleaning rounds that are kept of a log directory, oldest first."""
+    import os
+
+    from seglog.cleaner.history import CleaningHistory, state_directory
+
+    return CleaningHistory(session.fs, state_directory(os.environ), log_directory).rounds()
+
+
+def show_measured(
+    session: Session,
+    partition: MeasuredPartition,
+    statistics: LogStatistics,
+    sizing: Sizing | None,
+    *,
+    plot: bool,
+    rounds: int,
+) -> None:
+    """A partition's distributions, its last rounds, and its sizing when there is one."""
+    from seglog_cli.views.statistics import show_rounds, show_sizing, show_statistics
+
+    show_statistics(session.console, statistics, plot)
+    show_rounds(session.console, partition.rounds[len(partition.rounds) - min(rounds, len(partition.rounds)) :])
+    if sizing is not None:
+        show_sizing(session.console, sizing)
