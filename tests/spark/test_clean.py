@@ -80,6 +80,15 @@ def test_one_partition_over_all_tasks_gives_the_files_of_seglog_clean(
     cleaned_alike(spark, path, ["giant-0", "giant-1"], tmp_path, placement, roll=True, hash_mask=hash_mask)
 
 
+def test_reducers_without_memory_spill_and_give_the_files_of_seglog_clean(spark: SparkSession, tmp_path: Path) -> None:
+    path = broker_directory(tmp_path / "logs", {"giant-0": (6, 90)}, segment_bytes=2000)
+    placement = Placement("shuffle", reducers=2, reducer_memory_bytes=1)
+    cleaned_alike(spark, path, ["giant-0"], tmp_path, placement, roll=True)
+    local = Path(spark.conf.get("spark.local.dir"))
+    assert local.is_dir()
+    assert list(local.rglob("seglog-merge-*")) == []
+
+
 def test_transactions_cross_tasks(spark: SparkSession, tmp_path: Path) -> None:
     log = transactional(tmp_path / "source")
     log.close()

@@ -2,7 +2,8 @@
 
 1. `live_entries` lists an offset map: each key's place in its store, and the ordinal of its newest record.
 2. `assign` says which reducer each key goes to, by its hash; `scatter` lays ordinals, sizes and keys out by reducer.
-3. `merge` finds, among the entries of all splits, the newest of each key, and the clean records that one supersedes.
+3. `merge` finds, among the entries of all splits, the newest of each key; `look_up` the clean records that one
+   supersedes.
 
 A hash decides only about the reducer and the slot. Keys are compared by their bytes, so equal hashes lose no record.
 """
@@ -88,14 +89,14 @@ def scatter(
 
 
 @inlined
-def _equal(keys: np.ndarray, a: int, b: int, size: int) -> bool:
+def _equal(keys: np.ndarray, a: int, others: np.ndarray, b: int, size: int) -> bool:
     k = 0
     while k + 8 <= size:
-        if load_int64(keys, a + k) != load_int64(keys, b + k):
+        if load_int64(keys, a + k) != load_int64(others, b + k):
             return False
         k += 8
     while k < size:
-        if load_byte(keys, a + k) != load_byte(keys, b + k):
+        if load_byte(keys, a + k) != load_byte(others, b + k):
             return False
         k += 1
     return True
@@ -103,16 +104,24 @@ def _equal(keys: np.ndarray, a: int, b: int, size: int) -> bool:
 
 @inlined
 def _find(
-    keys: np.ndarray, positions: np.ndarray, sizes: np.ndarray, hashes: np.ndarray, slots: np.ndarray, i: int
+    keys: np.ndarray,
+    positions: np.ndarray,
+    sizes: np.ndarray,
+    hashes: np.ndarray,
+    slots: np.ndarray,
+    others: np.ndarray,
+    position: int,
+    size: int,
+    key_hash: int,
 ) -> int:
-    """The slot (of a power of two) that holds entry i's key, or the empty one where it belongs."""
+    """The slot (of a power of two) that holds the key at `position` of `others`, or the empty one where it belongs."""
     last = len(slots) - 1
-    slot = hashes[i] & last
+    slot = key_hash & last
     while True:
         j = slots[slot]
         if j < 0:
             return slot
-        if hashes[j] == hashes[i] and sizes[j] == sizes[i] and _equal(keys, positions[j], positions[i], sizes[i]):
+        if hashes[j] == key_hash and sizes[j] == size and _equal(keys, positions[j], others, position, size):
             return slot
         slot = (slot + 1) & last
 
@@ -123,17 +132,16 @@ def merge(
     positions: np.ndarray,
     sizes: np.ndarray,
     ranks: np.ndarray,
-    mapped: int,
     seeds: np.ndarray,
     mask: int,
     hashes: np.ndarray,
     slots: np.ndarray,
-    answers: np.ndarray,
+    newest: np.ndarray,
 ) -> None:
-    """Fills `answers` (uint8). Of the first `mapped` entries 1 is the newest of its key, by rank (int64); of those
-    behind, which are clean records, 1 is superseded.
+    """Fills `newest` (uint8): 1 for the entry of each key with the highest rank (int64).
 
-    `slots` (int64, a power of two above the number of entries) holds -1 before; `hashes` (int64) is scratch.
+    `slots` (int64, a power of two above the number of entries) holds -1 before, and the newest entries behind;
+    `hashes` (int64) are filled in.
     """
     count = len(positions)
     for i in range(count):
@@ -141,16 +149,34 @@ def merge(
     for i in range(count):
         if i + AHEAD < count:
             prefetch(slots, hashes[i + AHEAD] & (len(slots) - 1))
-        slot = _find(keys, positions, sizes, hashes, slots, i)
+        slot = _find(keys, positions, sizes, hashes, slots, keys, positions[i], sizes[i], hashes[i])
         j = slots[slot]
-        if i >= mapped:
-            answers[i] = 1 if j >= 0 else 0
-        elif j < 0:
-            slots[slot] = i
-            answers[i] = 1
-        elif ranks[i] > ranks[j]:
-            answers[j] = 0
-            slots[slot] = i
-            answers[i] = 1
-        else:
-            answers[i] = 0
+        if j >= 0 and ranks[i] < ranks[j]:
+            newest[i] = 0
+            continue
+        if j >= 0:
+            newest[j] = 0
+        slots[slot] = i
+        newest[i] = 1
+
+
+@kernel
+def look_up(
+    keys: np.ndarray,
+    positions: np.ndarray,
+    sizes: np.ndarray,
+    hashes: np.ndarray,
+    slots: np.ndarray,
+    others: np.ndarray,
+    other_positions: np.ndarray,
+    other_sizes: np.ndarray,
+    seeds: np.ndarray,
+    mask: int,
+    found: np.ndarray,
+) -> None:
+    """Fills `found` (uint8): 1 for each of the other keys that is among those that `merge` has put into the table."""
+    for i in range(len(other_positions)):
+        position, size = other_positions[i], other_sizes[i]
+        key_hash = hash_key(others, position, size, seeds) & mask
+        slot = _find(keys, positions, sizes, hashes, slots, others, position, size, key_hash)
+        found[i] = 1 if slots[slot] >= 0 else 0

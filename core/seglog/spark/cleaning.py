@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -33,10 +34,22 @@ from seglog.log.listing import Target, TargetKind, list_log_directory, list_part
 from seglog.log.log import Log
 from seglog.log.opening import open_undamaged
 from seglog.log.retaining import TopicConfigs
-from seglog.spark.cleaning_spec import RoundSpec, TaskOutcome
+from seglog.spark.cleaning_merge import ENTRY_BYTES, MEMORY_BYTES, MergeSpace
+from seglog.spark.cleaning_spec import RoundSpec, TaskOutcome, packed
 from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
 from seglog.spark.cleaning_swap import check_space, finish_round, make_staging, remove_staging
-from seglog.spark.tasks import ROW, Watch, attempt_id, blobs_of, collected, cores_of, rows, settle, try_tasks
+from seglog.spark.tasks import (
+    ROW,
+    Watch,
+    attempt_id,
+    blobs_of,
+    collected,
+    cores_of,
+    local_directory,
+    rows,
+    settle,
+    try_tasks,
+)
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 
 if TYPE_CHECKING:
@@ -47,18 +60,25 @@ Plan = Literal["auto", "directory", "shuffle"]
 
 # Below this one core is done within some seconds, and a job of three stages gains nothing.
 GIANT_BYTES = 2 << 30
-# About 5 million records of 200 bytes, 300 MiB of keys and table in a reducer (core/SPARK.md).
+# About 5 million records of 200 bytes, 500 MiB of keys and table in a reducer (core/SPARK.md).
 BYTES_PER_REDUCER = 1 << 30
+# Of a log with many offsets and few bytes, compressed well or with gaps: no more reducers than one for so much.
+_LEAST_BYTES_PER_REDUCER = 16 << 20
+_ENTRY_ESTIMATE = ENTRY_BYTES + 2 * 16  # with a key of 16 bytes
 _SEED_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which plan a round gets: `auto` goes by `giant_bytes`; `reducers` 0 goes by the bytes to clean."""
+    """Which plan a round gets: `auto` goes by `giant_bytes`; `reducers` 0 goes by the bytes and offsets to clean.
+
+    A reducer holds keys and table in `reducer_memory_bytes`; what is more goes to Spark's local directory.
+    """
 
     plan: Plan = "auto"
     giant_bytes: int = GIANT_BYTES
     reducers: int = 0
+    reducer_memory_bytes: int = MEMORY_BYTES
 
     def is_giant(self, spec: RoundSpec, all_bytes: int, cores: int) -> bool:
         """Whether a round is split over tasks: it could be, and would otherwise keep one core busy after the others."""
@@ -74,8 +94,11 @@ class Placement:
         return possible and len(spec.groups) > 1 and straggler
 
     def reducers_for(self, spec: RoundSpec, cores: int) -> int:
-        """How many reducers share the keys of a round."""
-        return self.reducers or max(cores, -(-spec.source_bytes // BYTES_PER_REDUCER))
+        """How many reducers share the keys of a round: so many that each should hold its own in memory."""
+        by_bytes = -(-spec.source_bytes // BYTES_PER_REDUCER)
+        entries = spec.first_uncleanable_offset - spec.first_dirty_offset
+        by_entries = entries * _ENTRY_ESTIMATE // self.reducer_memory_bytes
+        return self.reducers or max(cores, by_bytes, min(by_entries, spec.source_bytes // _LEAST_BYTES_PER_REDUCER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +229,8 @@ def _run(
         yield _finished(one, [outcome], clock)
     for one in giants:
         try:
-            outcomes = shuffled(spark, one.spec, placement.reducers_for(one.spec, cores), watch)
+            reducers = placement.reducers_for(one.spec, cores)
+            outcomes = shuffled(spark, one.spec, reducers, watch, placement.reducer_memory_bytes)
         except SeglogError as error:
             yield CleaningFailure(one.log.directory, error)
             continue
@@ -230,7 +254,13 @@ def _finished(work: _Work, outcomes: list[TaskOutcome], clock: Clock) -> Outcome
 # --- the giant ------------------------------------------------------------------------------------------------
 
 
-def shuffled(spark: SparkSession, spec: RoundSpec, reducers: int, watch: Watch | None = None) -> list[TaskOutcome]:
+def shuffled(
+    spark: SparkSession,
+    spec: RoundSpec,
+    reducers: int,
+    watch: Watch | None = None,
+    reducer_memory_bytes: int = MEMORY_BYTES,
+) -> list[TaskOutcome]:
     """The three stages of one round as one Spark job; what `finish_round` takes."""
     from pyspark.sql.functions import col
 
@@ -238,7 +268,7 @@ def shuffled(spark: SparkSession, spec: RoundSpec, reducers: int, watch: Watch |
     if not groups:
         return []
     keys: DataFrame = spark.range(0, groups, 1, groups).mapInArrow(partial(_index, spec, reducers), ROW)
-    merged = keys.repartitionById(reducers, col("target")).mapInArrow(partial(_merge, spec), ROW)
+    merged = keys.repartitionById(reducers, col("target")).mapInArrow(partial(_merge, spec, reducer_memory_bytes), ROW)
     rewritten = merged.repartitionById(groups, col("target")).mapInArrow(partial(_rewrite, spec), ROW)
     return list(collected(rewritten, watch).values())
 
@@ -250,11 +280,14 @@ def _index(spec: RoundSpec, reducers: int, batches: Iterator[pa.RecordBatch]) ->
             yield from _in_batches(index_group(LocalFileSystem(), spec, number, reducers))
 
 
-def _merge(spec: RoundSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _merge(spec: RoundSpec, memory_bytes: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     settle()
-    found = list(blobs_of(batches))
-    if found:
-        yield from _in_batches(merge_keys(spec, found[0][0], [blob for _, blob in found]))
+    found = blobs_of(batches)
+    first = next(found, None)
+    if first is not None:
+        space = MergeSpace(LocalFileSystem(), local_directory(), memory_bytes)
+        blobs = (blob for _, blob in chain([first], found))
+        yield from _in_batches(merge_keys(spec, first[0], blobs, space))
 
 
 def _rewrite(spec: RoundSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -263,8 +296,6 @@ def _rewrite(spec: RoundSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     if found:
         outcome = rewrite_group(LocalFileSystem(), spec, [blob for _, blob in found], attempt_id())
         if outcome is not None:
-            from seglog.spark.cleaning_spec import packed
-
             yield rows([(found[0][0], packed(outcome))])
 
 

@@ -2,9 +2,9 @@
 
 1. `index_group`, a task a group of segments: an offset map over the group's dirty records gives the newest one of each
    key; keys go to reducers by hash. Records in front of the first dirty offset go there too, every one.
-2. `merge_keys`, a task a reducer: the newest record of each key over all groups; clean records whose key is dirty.
-   The answers go back to the groups as ordinals. Reducer 0 also carries on, from group to group, which transactions
-   are open.
+2. `merge_keys`, a task a reducer: the newest record of each key over all groups; clean records whose key is dirty
+   (`cleaning_merge`). The answers go back to the groups as ordinals. Reducer 0 also carries on, from group to group,
+   which transactions are open.
 3. `rewrite_group`, a task a group: ordinals become the bits that the single-node cleaner's copy asks, and that very
    copy (`cleaner.record_filter`, `cleaner.output`) writes the group to a staging directory of the attempt.
 
@@ -15,6 +15,7 @@ task may run twice, or side by side with itself: each attempt has its own direct
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,21 +35,19 @@ from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker, collect_aborted
 from seglog.clock import SystemClock
 from seglog.errors import IncompleteError, SeglogError
-from seglog.kernels import filtering, key_exchange
+from seglog.kernels import filtering
 from seglog.log.scan import Chunk
 from seglog.spark.cleaning_blobs import (
     CLEAN,
     ENTRIES,
-    SUPERSEDED,
     SURVIVORS,
-    Blob,
     Bytes,
     by_reducer,
     object_blob,
     opened,
-    ordinals_blob,
 )
 from seglog.spark.cleaning_keys import CleanKeys, DirtyKeys
+from seglog.spark.cleaning_merge import KeyMerge, MergeSpace
 from seglog.spark.cleaning_spec import Account, RoundSpec, StagedGroup, TaskOutcome, check_unchanged, failed
 from seglog.storage.filesystem import FileSystem
 
@@ -171,56 +170,21 @@ def _aborted_batches(chunk: Chunk, dirty: np.ndarray, tracker: TransactionTracke
 # --- stage 2 --------------------------------------------------------------------------------------------------
 
 
-def merge_keys(spec: RoundSpec, reducer: int, blobs: Iterable[Bytes]) -> Iterator[Message]:
+def merge_keys(spec: RoundSpec, reducer: int, blobs: Iterable[Bytes], space: MergeSpace) -> Iterator[Message]:
     """The ordinals that survive (and those superseded) by group; of reducer 0 also every group's state."""
-    entries: list[Blob] = []
-    clean: list[Blob] = []
     indexes: dict[int, GroupIndex] = {}
-    for data in blobs:
-        found = opened(data)
-        if isinstance(found, TaskOutcome):
-            yield 0, object_blob(found)
-        elif isinstance(found, GroupIndex):
-            indexes[found.number] = found
-        else:
-            (entries if found.kind == ENTRIES else clean).append(found)
-    yield from _merged(spec, entries, clean)
+    with closing(KeyMerge(spec, space)) as merge:
+        for data in blobs:
+            found = opened(data)
+            if isinstance(found, TaskOutcome):
+                yield 0, object_blob(found)
+            elif isinstance(found, GroupIndex):
+                indexes[found.number] = found
+            else:
+                merge.add(found)
+        yield from merge.answers()
     if reducer == 0 and len(indexes) == len(spec.groups):
         yield from _states([indexes[number] for number in range(len(spec.groups))])
-
-
-def _merged(spec: RoundSpec, entries: list[Blob], clean: list[Blob]) -> Iterator[Message]:
-    blobs = entries + clean
-    counts = np.array([len(blob.ordinals) for blob in blobs], dtype=np.int64)
-    total, mapped = int(counts.sum()), int(counts[: len(entries)].sum())
-    if not mapped:
-        return
-    sizes = np.concatenate([blob.sizes for blob in blobs])
-    groups = np.repeat(np.array([blob.group for blob in blobs], dtype=np.int64), counts)
-    ordinals = np.concatenate([blob.ordinals for blob in blobs])
-    answers, hashes = np.empty(total, dtype=np.uint8), np.empty(total, dtype=np.int64)
-    slots = np.full(1 << (2 * total).bit_length(), -1, dtype=np.int64)
-    key_exchange.merge(
-        np.concatenate([blob.keys for blob in blobs]),
-        np.cumsum(sizes) - sizes,
-        sizes,
-        groups << 32 | ordinals,
-        mapped,
-        spec.hash_seeds,
-        spec.options.hash_mask,
-        hashes,
-        slots,
-        answers,
-    )
-    chosen = answers != 0
-    for kind, part in ((SURVIVORS, slice(0, mapped)), (SUPERSEDED, slice(mapped, total))):
-        of_group, of_ordinal = groups[part][chosen[part]], ordinals[part][chosen[part]]
-        order = np.argsort(of_group, kind="stable")
-        borders = np.searchsorted(of_group[order], np.arange(len(spec.groups) + 1))
-        for number in range(len(spec.groups)):
-            found = of_ordinal[order[borders[number] : borders[number + 1]]]
-            if len(found):
-                yield number, ordinals_blob(kind, number, found)
 
 
 def _states(indexes: list[GroupIndex]) -> Iterator[Message]:

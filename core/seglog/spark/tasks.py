@@ -6,11 +6,14 @@ in a task is handed back as a value, because trying again would end the same; an
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seglog.errors import IncompleteError, SeglogError, UnsupportedError
@@ -111,6 +114,12 @@ def attempt_id() -> int:
 
     context = TaskContext.get()
     return 0 if context is None else int(context.taskAttemptId())
+
+
+def local_directory() -> Path:
+    """A directory of this executor's own disk that Spark empties at its end (spark.local.dir)."""
+    places = os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")
+    return Path(places[attempt_id() % len(places)])
 
 
 def cores_of(spark: SparkSession) -> int:

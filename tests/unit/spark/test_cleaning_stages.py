@@ -16,6 +16,7 @@ from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record
+from seglog.spark.cleaning_merge import MergeSpace
 from seglog.spark.cleaning_spec import RoundSpec, TaskOutcome
 from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
 from seglog.spark.cleaning_swap import finish_round, make_staging, remove_staging
@@ -40,8 +41,11 @@ def spec_of(log: Log, at: int, checkpoint: int | None, **options: object) -> Rou
     return RoundSpec.of(round_, make_staging(FS, log.directory), SEEDS)
 
 
-def by_stages(spec: RoundSpec, reducers: int = 3, attempts: int = 1) -> list[TaskOutcome]:
+def by_stages(
+    spec: RoundSpec, reducers: int = 3, attempts: int = 1, space: MergeSpace | None = None
+) -> list[TaskOutcome]:
     """What Spark does, in one process. More attempts stand for tasks that were tried again."""
+    space = space or MergeSpace(FS, Path(spec.directory).parent)
     to_reducers: list[list[bytes]] = [[] for _ in range(reducers)]
     for number in range(len(spec.groups)):
         for target, blob in index_group(FS, spec, number, reducers):
@@ -49,7 +53,7 @@ def by_stages(spec: RoundSpec, reducers: int = 3, attempts: int = 1) -> list[Tas
     to_groups: list[list[bytes]] = [[] for _ in spec.groups]
     for reducer, blobs in enumerate(to_reducers):
         random.Random(reducer).shuffle(blobs)
-        for target, blob in merge_keys(spec, reducer, blobs):
+        for target, blob in merge_keys(spec, reducer, blobs, space):
             to_groups[target].append(blob)
     outcomes = []
     for blobs in to_groups:
