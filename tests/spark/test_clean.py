@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 FS = LocalFileSystem()
 CLOCK = ManualClock(START_MS + 100_000)
-TOPICS = Topics(cleanup_policy="compact")
+TOPICS = Topics(cleanup_policy="compact", segment_bytes=2000)
 
 
 def tree(path: Path) -> dict[str, bytes]:

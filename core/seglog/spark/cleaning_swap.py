@@ -10,6 +10,8 @@ Until step 2 nothing but the staging directory is there; what a crash leaves of 
 
 from __future__ import annotations
 
+import errno
+import logging
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,6 +26,8 @@ from seglog.log.log import Log
 from seglog.log.segment import LogSegment
 from seglog.spark.cleaning_spec import RoundSpec, StagedGroup, TaskOutcome, check_unchanged
 from seglog.storage.filesystem import FileSystem
+
+_logger = logging.getLogger(__name__)
 
 STAGING_PREFIX = ".seglog-clean-"
 _SPACE_SLACK_BYTES = 16 << 20
@@ -46,7 +50,10 @@ def remove_staging(fs: FileSystem, spec: RoundSpec) -> None:
 
 
 def remove_tree(fs: FileSystem, directory: Path) -> None:
-    """Removes a staging directory; an attempt that still writes there fails, which harms nobody."""
+    """Removes a staging directory.
+
+    An attempt that is told to stop only later may still write there: what it puts back meanwhile stays, and is logged.
+    """
     for name in fs.list(directory):
         status = fs.status(directory / name)
         if status is None:
@@ -55,7 +62,12 @@ def remove_tree(fs: FileSystem, directory: Path) -> None:
             remove_tree(fs, directory / name)
         else:
             fs.remove(directory / name)
-    fs.remove_directory(directory)
+    try:
+        fs.remove_directory(directory)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+        _logger.warning("%s: a task still writes there; remove it later", directory)
 
 
 def check_space(fs: FileSystem, spec: RoundSpec) -> None:

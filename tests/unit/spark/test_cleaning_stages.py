@@ -214,3 +214,38 @@ def test_a_group_without_an_outcome_is_never_swapped(tmp_path: Path) -> None:
     spec = spec_of(log, START_MS, None)
     with pytest.raises(IncompleteError, match="1 of"):
         finish_round(log, spec, by_stages(spec)[:-1], ManualClock(START_MS))
+
+
+class StragglingFileSystem(LocalFileSystem):
+    """An attempt that was given up still writes while its directory is removed."""
+
+    def __init__(self) -> None:
+        self.written: list[Path] = []
+
+    def remove_directory(self, path: Path) -> None:
+        if not self.written:
+            self.written.append(path / "late.log.cleaned")
+            self.written[0].write_bytes(b"late")
+        super().remove_directory(path)
+
+
+def test_an_attempt_that_goes_on_after_the_swap_harms_nothing(tmp_path: Path) -> None:
+    log = filled(tmp_path / "a", 1000, 100)
+    twin = copy_of(log, tmp_path / "b", segment_bytes=4000)
+    clean(log, roll=True)
+    twin.roll()
+    spec = spec_of(twin, START_MS, None)
+    outcomes = by_stages(spec, attempts=2)
+    fs = StragglingFileSystem()
+    twin.fs = fs
+    finish_round(twin, spec, outcomes, ManualClock(START_MS))
+    assert files(twin) == files(log)
+    assert fs.written[0].exists()
+    # the sources are gone: it says so, and brings nothing
+    (left,) = (path for path in twin.directory.iterdir() if path.is_dir())
+    failure = rewrite_round(FS, spec, 9).failure
+    assert failure is not None and "changed while it was cleaned" in failure[1]
+    # the next round removes what it has left
+    assert make_staging(FS, twin.directory) != left
+    assert not left.exists()
+    assert files(twin) == files(log)
