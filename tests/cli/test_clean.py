@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from seglog.model import TopicPartition
+from seglog.storage.filesystem import LocalFileSystem
 from tests.support.command_line import clean_logs, json_lines, process, run
-from tests.support.compacted_directories import broker_directory, keys_of
+from tests.support.compacted_directories import broker_directory, keys_of, opened
 from tests.support.fixtures import fixture_copy
-from tests.support.log_files import files_of
+from tests.support.log_files import files_of, write_segment
+from tests.support.naive import message
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -22,8 +25,13 @@ def logs(tmp_path: Path, **contents: tuple[int, int]) -> Path:
     )
 
 
-def snapshot(path: Path) -> dict[str, bytes]:
-    return {str(f.relative_to(path)): f.read_bytes() for f in path.rglob("*") if f.is_file()}
+def snapshot(path: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Name → (modification time, inode, contents) of every file: equal only when nothing was even written again."""
+    return {
+        str(f.relative_to(path)): (f.stat().st_mtime_ns, f.stat().st_ino, f.read_bytes())
+        for f in path.rglob("*")
+        if f.is_file()
+    }
 
 
 def logs_of(partition: Path) -> dict[str, bytes]:
@@ -152,13 +160,16 @@ def test_an_active_segment_only_is_nothing_to_clean_and_an_empty_log_too(
     tmp_path: Path, shape: tuple[int, int]
 ) -> None:
     path = logs(tmp_path, t=shape)
+    before = snapshot(path)
     result = run("clean", "--policy", "compact", path / "t-0")
     assert (result.exit_code, result.stdout) == (0, "t-0: nothing to clean\n")
-    assert not (path / "cleaner-offset-checkpoint").exists()
+    assert snapshot(path) == before
     result = run("append", path / "t-0", "--key-separator", ":", input_text="a:1\na:2\n")
+    before = snapshot(path)
     result = run("clean", "--policy", "compact", path / "t-0")
     assert "nothing to clean: the active segment is never cleaned" in result.stdout
     assert "(--roll)" in result.stdout
+    assert snapshot(path) == before
     (only,) = cleaned("--policy", "compact", "--roll", path / "t-0")
     assert (only["records_read"], only["records_written"]) == (2, 1)
 
@@ -168,22 +179,76 @@ def test_damage_is_named_with_what_mends_it_and_nothing_changed(tmp_path: Path) 
     segment = path / "t-0" / "00000000000000000040.log"
     data = segment.read_bytes()
     segment.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
-    before = files_of(path / "t-0")
+    before = snapshot(path)
     result = run("clean", "--policy", "compact", path / "t-0")
     assert result.exit_code == 1
     assert "00000000000000000040.log" in result.stderr
     assert "verify --repair" in result.stderr
-    assert files_of(path / "t-0") == before
+    assert snapshot(path) == before
+
+
+def test_messages_with_negative_timestamps_are_named_and_nothing_changed(tmp_path: Path) -> None:
+    """Magic 2 has no room for them; batches of magic 2 that hold some are copied as they are."""
+    path = logs(tmp_path, other=(1, 1))
+    entries = [message(0, 1, b"a", b"1", timestamp=7), message(1, 1, b"b", b"2", timestamp=-7)]
+    write_segment(path / "t-0", 0, *entries)
+    write_segment(path / "t-0", 2)
+    with opened(path) as directory:
+        assert directory.log(TopicPartition("t", 0)).log_end_offset == 2
+    before = snapshot(path)
+    result = run("clean", "--policy", "compact", path / "t-0")
+    assert result.exit_code == 1
+    assert "t-0/00000000000000000000.log" in result.stderr
+    assert "a message has a negative timestamp" in result.stderr
+    assert "nothing was changed (offset 1)" in result.stderr
+    assert snapshot(path) == before
+
+
+@pytest.mark.parametrize("clean_shutdown", [True, False])
+def test_no_room_for_the_output_is_refused_by_figures_and_nothing_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_shutdown: bool
+) -> None:
+    path = logs(tmp_path)
+    if not clean_shutdown:
+        (path / ".kafka_cleanshutdown").unlink()
+    (planned,) = cleaned("--dry-run", "--policy", "compact", path / "t-0")
+    before = snapshot(path)
+    monkeypatch.setattr(LocalFileSystem, "free_bytes", lambda _, __: planned["bytes_written"] - 1)
+    result = run("clean", "--policy", "compact", path / "t-0")
+    assert result.exit_code == 12
+    assert f"writes {planned['bytes_written']} bytes before it can free any" in result.stderr
+    assert f"{planned['bytes_written'] - 1} are free" in result.stderr
+    assert snapshot(path) == before
+    monkeypatch.setattr(LocalFileSystem, "free_bytes", lambda _, __: planned["bytes_written"])
+    (done,) = cleaned("--policy", "compact", path / "t-0")
+    assert done["segments_after"] == planned["segments_after"]
+
+
+def test_of_a_log_that_was_not_closed_properly_nothing_is_recovered_when_there_is_nothing_to_clean(
+    tmp_path: Path,
+) -> None:
+    path = logs(tmp_path, t=(0, 0))
+    assert run("append", path / "t-0", "--key-separator", ":", input_text="a:1\na:2\n").exit_code == 0
+    for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
+        (path / name).unlink()
+    (path / "t-0" / f"{2:020d}.snapshot").unlink()
+    before = snapshot(path)
+    result = run("clean", "--policy", "compact", path / "t-0")
+    assert (result.exit_code, "nothing to clean" in result.stdout) == (0, True), result.stderr
+    assert snapshot(path) == before
 
 
 def test_a_locked_directory_is_refused_but_a_dry_run_is_not(tmp_path: Path) -> None:
     from seglog.storage.lock import DirectoryLock
 
     path = logs(tmp_path)
+    before = snapshot(path)
     with DirectoryLock(path):
         done = process("clean", "--json", "--policy", "compact", path / "t-0")
         assert done.returncode == 11, done.stderr
+        assert b"is locked by process" in done.stderr
         assert process("clean", "--dry-run", "--policy", "compact", path / "t-0").returncode == 0
+    assert snapshot(path) == before
 
 
 def test_a_log_directory_cleans_what_its_own_metadata_says_is_compacted(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from seglog.model import Record, TopicPartition
-from seglog.storage.lock import DirectoryLock
+from seglog.storage.lock import DirectoryLock, holder_of
 from tests.support.command_line import ROOT, environment, json_lines, process, run
 from tests.support.compacted_directories import broker_directory, keys_of, opened
 from tests.support.log_files import files_of
@@ -75,7 +75,7 @@ def test_a_signal_in_the_middle_of_a_round_ends_it_with_the_log_as_it_was(
     path = large_log(tmp_path / "logs")
     before = files_of(path / "t-0")
     with service(path, "--throttle", "100kB") as process:
-        wait_for(lambda: bool(list((path / "t-0").glob("*.cleaned"))) or _indexing(path), process)
+        wait_for(lambda: holder_of(path) is not None, process)
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
         assert process.returncode == code, said
@@ -86,11 +86,6 @@ def test_a_signal_in_the_middle_of_a_round_ends_it_with_the_log_as_it_was(
     done = run("cleaner", "--once", *POLICY, path)
     assert done.exit_code == 0, done.stderr
     assert len(keys_of(path, "t-0")) == 50
-
-
-def _indexing(path: Path) -> bool:
-    """The marker is away while the service has the log open for writing."""
-    return not (path / ".kafka_cleanshutdown").exists()
 
 
 def test_what_is_appended_while_it_rests_is_cleaned_soon(tmp_path: Path) -> None:

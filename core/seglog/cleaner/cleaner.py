@@ -59,7 +59,7 @@ def apply_plan(log: Log, plan: CleaningPlan, clock: Clock) -> CleaningResult:
         raise RefusedError(f"{log.directory}: the log has changed since the plan was made")
     if tuple(segment.size for segment in log.segments)[: len(round_.sizes)] != round_.sizes:
         raise RefusedError(f"{log.directory}: the log has changed since the plan was made")
-    _check_space(round_, plan.result.bytes_written)
+    check_room(round_, plan.result.bytes_written)
     stats = CleanerStats(clock)
     stats.map_bytes_read, stats.map_records_read = plan.result.stats.map_bytes_read, plan.result.stats.map_records_read
     with _threads(round_.options) as pool:
@@ -78,10 +78,10 @@ def clean_log(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int |
     stats = CleanerStats(clock)
     with _threads(options) as pool:
         indexing = index_round(round_, stats, pool)
-        if round_.fs.free_bytes(round_.directory) < 2 * round_.source_bytes + _SPACE_SLACK_BYTES:
+        if not has_ample_room(round_):
             # little room: only the exact size of the output tells whether it is enough
             summaries = _counted(round_, indexing, CleanerStats(clock), pool)
-            _check_space(round_, sum(summary.size for summary in summaries))
+            check_room(round_, sum(summary.size for summary in summaries))
         return _run(log, round_, indexing, stats, pool)
 
 
@@ -95,7 +95,13 @@ def _threads(options: CleanerOptions) -> Iterator[Executor | None]:
         yield pool
 
 
-def _check_space(round_: CleaningRound, needed: int) -> None:
+def has_ample_room(round_: CleaningRound) -> bool:
+    """Whether the output fits on the disk whatever it turns out to be."""
+    return round_.fs.free_bytes(round_.directory) >= 2 * round_.source_bytes + _SPACE_SLACK_BYTES
+
+
+def check_room(round_: CleaningRound, needed: int) -> None:
+    """RefusedError unless `needed` bytes are free."""
     free = round_.fs.free_bytes(round_.directory)
     if free < needed:
         raise RefusedError(

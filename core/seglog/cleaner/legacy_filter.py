@@ -18,6 +18,7 @@ from seglog.format.compression import compress
 from seglog.kernels import filtering, rebuilding
 from seglog.kernels.encode import ENCODE_COMPLETE, encode_batches, encoded_bound, seal_batch
 from seglog.kernels.filtering import Place
+from seglog.log.segments import LogSegments
 
 _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 _ALL = layout.INT32_MAX
@@ -88,10 +89,12 @@ def _rebuilt(
         arena, rows, 0, template, _ALL, layout.INT64_MAX, False, False, out, table
     )
     if status != ENCODE_COMPLETE or count != 1:
+        segment = LogSegments(round_.sources).floor(int(batch["last_offset"])) or round_.sources[0]
         raise InvalidRecordError(
-            str(round_.directory),
-            "a message has a negative timestamp or offsets out of order, which magic 2 cannot hold",
+            segment.path,
+            "a message has a negative timestamp or offsets out of order, which magic 2 cannot hold; nothing was changed",
             int(batch["position"]),
+            int(rows[0]["offset"]),
             int(batch["last_offset"]),
         )
     payload = out[_OVERHEAD:size]

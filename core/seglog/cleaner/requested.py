@@ -2,11 +2,13 @@
 
 1. Before anything is opened for writing: every checkpoint is read (`manager.check_checkpoints`), and the policy of
    every partition that was named must be known to be compact. Cleaning by mistake deletes records for good.
-2. A log whose recovery would cut off damage is refused (`log.opening`).
+2. A named partition is opened over an overlay first, which shows what opening it does and changes nothing: one whose
+   recovery would cut off damage is refused, one with nothing to clean is left alone, and so is one whose output has no
+   room.
 3. A named partition gets one round. In a log directory, rounds go on, the filthiest log first, until none is eligible.
 4. The end of each round becomes the partition's checkpoint.
 
-A dry run opens for reading, which changes nothing, and works out the very same rounds.
+A dry run does all of it over an overlay, and plans where a run writes.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.cleaner.cleaner import clean_log, plan_round
+from seglog.cleaner.cleaner import check_room, clean_log, has_ample_room, plan_round
 from seglog.cleaner.manager import CleanerManager, LogToClean, check_checkpoints, log_to_clean
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.plan import CleaningResult
+from seglog.cleaner.round import prepare_round
 from seglog.clock import Clock
 from seglog.config import COMPACT
 from seglog.errors import NotALogError, RefusedError, SeglogError, UnsupportedError
@@ -26,10 +29,11 @@ from seglog.format.filenames import parse_partition_directory
 from seglog.log.directory import LogDirectory
 from seglog.log.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.log.log import Log
-from seglog.log.opening import open_undamaged
+from seglog.log.opening import open_undamaged, refuse_losses
 from seglog.log.retaining import TopicConfigs
 from seglog.settings import POLICY, ResolvedConfig
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.overlay import OverlayFileSystem
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +92,28 @@ def clean(
             _require_cleanable(fs, path, topics[log_directory])
     for log_directory, named, whole in work:
         known = topics[log_directory]
-        with LogDirectory.open(
-            log_directory,
-            fs=fs,
-            clock=clock,
-            config_of=lambda topic, known=known: known.resolve(topic).log,  # type: ignore[misc]
-            writable=not dry_run,
-        ) as directory:
-            yield from (_clean_named(directory, path, clock, options, dry_run) for path in named)
+        open_directory = _overlaid if dry_run else _opened
+        with open_directory(fs, log_directory, known, clock) as directory:
+            for path in named:
+                yield _clean_named(directory, path, known, clock, options, dry_run)
             if whole:
                 yield from _clean_eligible(directory, set(named), known, clock, options, dry_run)
+
+
+def _opened(fs: FileSystem, path: Path, topics: TopicConfigs, clock: Clock, *, take_lock: bool = True) -> LogDirectory:
+    return LogDirectory.open(
+        path,
+        fs=fs,
+        clock=clock,
+        config_of=lambda topic: topics.resolve(topic).log,
+        writable=True,
+        take_lock=take_lock,
+    )
+
+
+def _overlaid(fs: FileSystem, path: Path, topics: TopicConfigs, clock: Clock) -> LogDirectory:
+    """The directory as `_opened`, every change of which stays in memory; nobody's lock is asked for."""
+    return _opened(OverlayFileSystem(fs), path, topics, clock, take_lock=False)
 
 
 def _by_directory(targets: Sequence[Target]) -> list[tuple[Path, list[Path], bool]]:
@@ -140,14 +156,39 @@ def policy_problem(resolved: ResolvedConfig, topic: str) -> str:
 
 
 def _clean_named(
-    directory: LogDirectory, path: Path, clock: Clock, options: CleanerOptions, dry_run: bool
+    directory: LogDirectory, path: Path, topics: TopicConfigs, clock: Clock, options: CleanerOptions, dry_run: bool
 ) -> Cleaned | CleaningFailure:
     try:
-        log = open_undamaged(directory, path)
+        if not dry_run:
+            with _overlaid(directory.fs, directory.path, topics, clock) as preview:
+                idle = _previewed(preview, path, clock, options)
+            if idle is not None:
+                return idle
+        log = _open_overlaid(directory, path) if dry_run else directory.log_in(path)
         checkpoint = directory.cleaner_offsets.get(log.topic_partition)
         return _round(directory, log, clock, options, checkpoint, dry_run)
     except SeglogError as error:
         return CleaningFailure(path, error)
+
+
+def _open_overlaid(directory: LogDirectory, path: Path) -> Log:
+    """The log, opened with all that opening it for writing does. CorruptRecordError when that cuts off anything."""
+    log = directory.log_in(path)
+    if log.recovery is not None:
+        refuse_losses(log.recovery)
+    return log
+
+
+def _previewed(preview: LogDirectory, path: Path, clock: Clock, options: CleanerOptions) -> Cleaned | None:
+    """The round, if it has nothing to clean. RefusedError when its output has no room, CorruptRecordError for damage."""
+    log = _open_overlaid(preview, path)
+    checkpoint = preview.cleaner_offsets.get(log.topic_partition)
+    round_ = prepare_round(log, options, clock, checkpoint)
+    if not round_.sources:
+        return _round(preview, log, clock, options, checkpoint, dry_run=False)
+    if not has_ample_room(round_):
+        check_room(round_, plan_round(log, options, clock, checkpoint).result.bytes_written)
+    return None
 
 
 def _round(

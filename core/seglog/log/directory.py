@@ -3,15 +3,15 @@
 
 Opening a partition for writing:
 
-1. The directory's `.lock` is held (taken by `open`). 2. The clean-shutdown marker goes, durably, before the
-first log is opened: a crash from here on is an unclean stop. 3. The log is loaded with its checkpointed
-offsets, recovered if there was no marker.
+1. The directory's `.lock` is held (taken by `open`). 2. The log is loaded with its checkpointed offsets, recovered if
+there was no clean-shutdown marker. 3. Before the first change to any file of a log the marker goes, durably: a crash
+from there on is an unclean stop (Kafka: before the first log is opened). Who only looked leaves every file as it was.
 
 Closing:
 
-1. Every open log is flushed, gets its snapshot and trimmed indexes. 2. The entries of these logs in the
-checkpoints are written; those of other partitions stay. 3. The marker comes back if it was there, or if every
-live partition of the directory was opened (and so recovered).
+1. Every open log is flushed, gets its snapshot and trimmed indexes. 2. The entries in the checkpoints of those that
+were changed or recovered are written; those of other partitions stay. 3. The marker comes back if it was taken away,
+or if every live partition of the directory was opened (and so recovered).
 
 A directory without any checkpoint, marker or `meta.properties` is no broker's: partitions in it are judged
 one by one (`shutdown`), and nothing but `.lock` is written beside them, unless a log start above the first
@@ -20,6 +20,7 @@ segment must be kept.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +39,7 @@ from seglog.log.shutdown import shutdown_evidence
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock
+from seglog.storage.noticing import NoticingFileSystem
 
 ConfigOf = Callable[[str], LogConfig]
 
@@ -71,6 +73,9 @@ class LogDirectory:
         self._log_start_offsets = self._checkpoint(filenames.LOG_START_OFFSET_CHECKPOINT)
         self._high_watermarks = self._checkpoint(filenames.HIGH_WATERMARK_CHECKPOINT)
         self._cleaner_offsets = self._checkpoint(filenames.CLEANER_OFFSET_CHECKPOINT)
+        self._log_fs = NoticingFileSystem(fs, self._before_change) if writable else fs
+        self._changed: set[Path] = set()  # partition directories
+        self._change_guard = threading.Lock()
         self._logs: dict[Path, Log] = {}
         self._end_at_open: dict[Path, int] = {}
 
@@ -180,7 +185,7 @@ class LogDirectory:
             problem = filenames.topic_name_problem(topic_partition.topic)
             if problem is not None:
                 raise RefusedError(f"{directory}: {problem}")
-            self.fs.make_directory(directory)
+            self._log_fs.make_directory(directory)
             self.fs.sync_directory(self.path)
         return self.log_in(directory, progress)
 
@@ -197,12 +202,10 @@ class LogDirectory:
         if self.writable and topic_partition.topic == filenames.CLUSTER_METADATA_TOPIC:
             raise RefusedError(f"{directory}: the controller's own log is not written by seglog")
         options = self.load_options(directory, progress, recover_from)
-        if self.writable:
-            self._marker.remove()
         log = Log.open(
             directory,
             self._config_of(topic_partition.topic),
-            fs=self.fs,
+            fs=self._log_fs,
             clock=self.clock,
             writable=self.writable,
             clean_shutdown=options.clean_shutdown,
@@ -213,6 +216,13 @@ class LogDirectory:
         )
         self._logs[directory], self._end_at_open[directory] = log, log.log_end_offset
         return log
+
+    def _before_change(self, path: Path) -> None:
+        """Step 3 of opening."""
+        with self._change_guard:
+            if not self._changed:
+                self._marker.remove()
+            self._changed.add(path.parent)
 
     def load_options(
         self, directory: Path, progress: Progress | None = None, recover_from: int | None = None
@@ -314,7 +324,10 @@ class LogDirectory:
     def _close_clean(self) -> None:
         for log in self._logs.values():
             log.close()
-            self.checkpoint(log)
+            if log.directory in self._changed or not self.clean_shutdown:
+                self.checkpoint(log)
+        if self.clean_shutdown and not self._changed:
+            return
         everything = all(found.path in self._logs for found in list_log_directory(self.fs, self.path).live)
         if self.is_broker_directory and (self._marker.found or (everything and self._logs)):
             self._marker.write()

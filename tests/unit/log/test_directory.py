@@ -176,3 +176,28 @@ def test_planning_a_recovery_changes_nothing(root: Path) -> None:
     with opened(root, writable=False) as directory:
         assert directory.plan_recovery(FIRST).truncated_bytes == 4
     assert (files_of(root / "t-0"), files_of(root)) == before
+
+
+def test_the_marker_goes_before_the_first_change_and_not_earlier(root: Path) -> None:
+    with opened(root) as directory:
+        directory.load_all()
+    with opened(root) as directory:
+        assert len(list(directory.log(FIRST).records())) == 20
+        assert (root / MARKER).exists()
+        directory.log(FIRST).append([Record(b"v")])
+        assert not (root / MARKER).exists()
+    assert (root / MARKER).exists()
+
+
+def test_opening_for_writing_and_closing_again_writes_nothing(root: Path) -> None:
+    with opened(root) as directory:
+        directory.load_all()
+    (root / "log-start-offset-checkpoint").write_text("0\n1\nt 0 0\n")
+    before = stamps(root)
+    with opened(root) as directory:
+        directory.load_all()
+    assert stamps(root) == before
+
+
+def stamps(root: Path) -> dict[Path, tuple[int, int, bytes]]:
+    return {p: (p.stat().st_mtime_ns, p.stat().st_ino, p.read_bytes()) for p in root.rglob("*") if p.is_file()}
