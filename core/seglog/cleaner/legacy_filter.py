@@ -92,7 +92,8 @@ def _rebuilt(
         segment = LogSegments(round_.sources).floor(int(batch["last_offset"])) or round_.sources[0]
         raise InvalidRecordError(
             segment.path,
-            "a message has a negative timestamp or offsets out of order, which magic 2 cannot hold; nothing was changed",
+            "a message has a negative timestamp or offsets out of order, which magic 2 cannot hold;"
+            " nothing was changed",
             int(batch["position"]),
             int(rows[0]["offset"]),
             int(batch["last_offset"]),

@@ -180,7 +180,10 @@ def _open_overlaid(directory: LogDirectory, path: Path) -> Log:
 
 
 def _previewed(preview: LogDirectory, path: Path, clock: Clock, options: CleanerOptions) -> Cleaned | None:
-    """The round, if it has nothing to clean. RefusedError when its output has no room, CorruptRecordError for damage."""
+    """The round, if it has nothing to clean.
+
+    RefusedError when its output has no room, CorruptRecordError when opening would cut off damage.
+    """
     log = _open_overlaid(preview, path)
     checkpoint = preview.cleaner_offsets.get(log.topic_partition)
     round_ = prepare_round(log, options, clock, checkpoint)

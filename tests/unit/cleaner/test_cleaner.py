@@ -202,6 +202,16 @@ def test_a_plan_with_roll_foresees_the_rolled_segment(tmp_path: Path) -> None:
     assert plan.result.end_offset == 60
 
 
+def test_a_plan_with_roll_counts_the_time_entry_that_rolling_adds(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path, segment_index_bytes=23)
+    append(log, keyed(("a", "1")))
+    log.roll()
+    append(log, keyed(("b", "2")))
+    plan = plan_round(log, CleanerOptions(roll=True), ManualClock(START_MS))
+    assert [segment.base_offset for segment in plan.result.segments_after] == [0, 1]
+    assert apply_plan(log, plan, ManualClock(START_MS)).segments_after == plan.result.segments_after
+
+
 def test_a_plan_is_refused_when_the_log_went_on(tmp_path: Path) -> None:
     log = compacted_log(tmp_path)
     append(log, many(60, 6))
