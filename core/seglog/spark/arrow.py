@@ -40,17 +40,27 @@ def record_batches(
 
     Raises CorruptRecordError at damage unless `onCorrupt` is skip, and RefusedError for a file that changed.
     """
-    schema = arrow_schema(projection)
     for piece in split.pieces:
-        constants = _Constants(piece)
+        shown = ArrowRows(piece, projection)
         for records in records_of(fs, piece, options):
-            for first, behind in cuts(records.rows):
-                part = Records(records.arena, records.rows[first:behind], records.batches, records.status)
-                arrays = [_COLUMNS[field.column](part, constants) for field in projection]
-                if arrays:
-                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-                else:
-                    yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(part), pa.struct([])))
+            yield from shown.of(records)
+
+
+class ArrowRows:
+    """Records of one piece as Arrow batches with the columns of `projection`."""
+
+    def __init__(self, piece: Piece, projection: Sequence[Field]) -> None:
+        self._projection, self._schema = projection, arrow_schema(projection)
+        self._constants = _Constants(piece)
+
+    def of(self, records: Records) -> Iterator[pa.RecordBatch]:
+        for first, behind in cuts(records.rows):
+            part = Records(records.arena, records.rows[first:behind], records.batches, records.status)
+            arrays = [_COLUMNS[field.column](part, self._constants) for field in self._projection]
+            if arrays:
+                yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+            else:
+                yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(part), pa.struct([])))
 
 
 def records_of(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Records]:

@@ -45,6 +45,7 @@ from seglog.spark.tasks import (
     blobs_of,
     collected,
     cores_of,
+    in_batches,
     local_directory,
     rows,
     settle,
@@ -277,7 +278,7 @@ def _index(spec: RoundSpec, reducers: int, batches: Iterator[pa.RecordBatch]) ->
     settle()
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield from _in_batches(index_group(LocalFileSystem(), spec, number, reducers))
+            yield from in_batches(index_group(LocalFileSystem(), spec, number, reducers))
 
 
 def _merge(spec: RoundSpec, memory_bytes: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -287,7 +288,7 @@ def _merge(spec: RoundSpec, memory_bytes: int, batches: Iterator[pa.RecordBatch]
     if first is not None:
         space = MergeSpace(LocalFileSystem(), local_directory(), memory_bytes)
         blobs = (blob for _, blob in chain([first], found))
-        yield from _in_batches(merge_keys(spec, first[0], blobs, space))
+        yield from in_batches(merge_keys(spec, first[0], blobs, space))
 
 
 def _rewrite(spec: RoundSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -297,17 +298,3 @@ def _rewrite(spec: RoundSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
         outcome = rewrite_group(LocalFileSystem(), spec, [blob for _, blob in found], attempt_id())
         if outcome is not None:
             yield rows([(found[0][0], packed(outcome))])
-
-
-def _in_batches(messages: Iterator[tuple[int, bytes]], most_bytes: int = 16 << 20) -> Iterator[pa.RecordBatch]:
-    """Messages as Arrow batches of about so many bytes."""
-    waiting: list[tuple[int, bytes]] = []
-    held = 0
-    for message in messages:
-        waiting.append(message)
-        held += len(message[1])
-        if held >= most_bytes:
-            yield rows(waiting)
-            waiting, held = [], 0
-    if waiting:
-        yield rows(waiting)

@@ -7,7 +7,7 @@ front of the first dirty offset are sent one by one, as each of them stays or go
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -47,14 +47,22 @@ class DirtyKeys:
     def add(self, chunk: Chunk, skipped: np.ndarray) -> Iterator[Keys]:
         """Puts the records of batches that are not `skipped` (bool); yields the entries of a map that was full."""
         parts = list(open_parts(chunk, ~skipped))
+        yield from self._mapped(lambda: self._put(chunk, skipped, parts))
+
+    def add_rows(self, arena: np.ndarray, rows: np.ndarray) -> Iterator[Keys]:
+        """The same for decoded records (layout.RECORD, spans in `arena`), all of them dirty."""
+        yield from self._mapped(lambda: self._map.add_rows(arena, rows))
+
+    def _mapped(self, put: Callable[[], None]) -> Iterator[Keys]:
+        """Calls `put` until every record that it puts has been in the map; yields the entries of each that was full."""
         start = self._map.next_ordinal
-        self._put(chunk, skipped, parts)
+        put()
         if not self._map.is_full:
             return
         while self._map.is_full:
             yield self._entries()
             self._map.begin_pass(start)
-            self._put(chunk, skipped, parts)
+            put()
         yield self._entries()
         self._before, self._without_key = self.records, self.without_key
         self._map = OffsetMap(self._options, self._first_dirty_offset)

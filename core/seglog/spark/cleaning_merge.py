@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -32,7 +33,6 @@ from seglog.spark.cleaning_blobs import (
     opened,
     ordinals_blob,
 )
-from seglog.spark.cleaning_spec import RoundSpec
 from seglog.spark.cleaning_swap import remove_tree
 from seglog.storage.filesystem import File, FileSystem
 
@@ -48,6 +48,21 @@ _DEEPEST = 2
 _LENGTH_BYTES = 8
 
 
+class Exchange(Protocol):
+    """What an exchange of keys goes by: a round's `RoundSpec`, or the plan of `latest`.
+
+    Keys come in groups; of equal keys the one of the highest group is the newest. `hash_mask` weakens the hash that
+    `hash_seeds` key, for tests. `subject` is what messages call it.
+    """
+
+    @property
+    def subject(self) -> str: ...
+    @property
+    def hash_seeds(self) -> np.ndarray: ...
+    @property
+    def hash_mask(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class MergeSpace:
     """What a reducer may use: bytes of memory for keys, and a directory for what is more."""
@@ -60,8 +75,8 @@ class MergeSpace:
 class KeyMerge:
     """The keys of one reducer: `add` blobs in any order, then take the `answers`; `close` removes its files."""
 
-    def __init__(self, spec: RoundSpec, space: MergeSpace) -> None:
-        self._spec, self._space = spec, space
+    def __init__(self, exchange: Exchange, space: MergeSpace) -> None:
+        self._exchange, self._space = exchange, space
         self._entries: list[Blob] = []
         self._clean: list[Blob] = []
         self._held = 0
@@ -82,7 +97,7 @@ class KeyMerge:
     def answers(self) -> Iterator[tuple[int, bytes]]:
         """(group, blob) with the ordinals of entries that are the newest of all, and of clean records superseded."""
         if self._spill is None:
-            yield from _merged(self._spec, self._entries, self._clean)
+            yield from _merged(self._exchange, self._entries, self._clean)
         else:
             yield from self._of_parts(self._spill, 0)
 
@@ -99,7 +114,7 @@ class KeyMerge:
                 part.remove()
                 yield from self._of_parts(finer, level + 1)
             else:
-                yield from _merged(self._spec, list(part.entries.blobs()), part.clean.blobs())
+                yield from _merged(self._exchange, list(part.entries.blobs()), part.clean.blobs())
                 part.remove()
 
     def _spilled(self, blobs: Iterable[Blob], level: int) -> _Spill:
@@ -108,11 +123,11 @@ class KeyMerge:
             self._space.fs.make_directory(self._directory)
             _logger.info(
                 "%s: the keys of a reducer take more than %d bytes and go to %s (more reducers would hold them)",
-                self._spec.directory,
+                self._exchange.subject,
                 self._space.memory_bytes,
                 self._directory,
             )
-        spill = _Spill(self._space.fs, self._directory, self._spec.hash_seeds, level)
+        spill = _Spill(self._space.fs, self._directory, self._exchange.hash_seeds, level)
         for blob in blobs:
             spill.add(blob)
         return spill
@@ -125,11 +140,11 @@ def _memory(blob: Blob) -> int:
     return 2 * len(blob.keys) + ENTRY_BYTES * len(blob.ordinals)
 
 
-def _merged(spec: RoundSpec, entries: list[Blob], clean: Iterable[Blob]) -> Iterator[tuple[int, bytes]]:
+def _merged(exchange: Exchange, entries: list[Blob], clean: Iterable[Blob]) -> Iterator[tuple[int, bytes]]:
     if not entries:
         return
-    table = _Table(spec, entries)
-    yield from table.survivors(len(spec.groups))
+    table = _Table(exchange, entries)
+    yield from table.survivors()
     for blob in clean:
         found = blob.ordinals[table.holds(blob)]
         if len(found):
@@ -139,8 +154,8 @@ def _merged(spec: RoundSpec, entries: list[Blob], clean: Iterable[Blob]) -> Iter
 class _Table:
     """The newest entry of each key."""
 
-    def __init__(self, spec: RoundSpec, entries: list[Blob]) -> None:
-        self._seeds, self._mask = spec.hash_seeds, spec.options.hash_mask
+    def __init__(self, exchange: Exchange, entries: list[Blob]) -> None:
+        self._seeds, self._mask = exchange.hash_seeds, exchange.hash_mask
         counts = np.array([len(blob.ordinals) for blob in entries], dtype=np.int64)
         total = int(counts.sum())
         self._groups = np.repeat(np.array([blob.group for blob in entries], dtype=np.int64), counts)
@@ -163,15 +178,13 @@ class _Table:
             self._newest.view(np.uint8),
         )
 
-    def survivors(self, groups: int) -> Iterator[tuple[int, bytes]]:
+    def survivors(self) -> Iterator[tuple[int, bytes]]:
         """The newest entries' ordinals, by group."""
         of_group, ordinals = self._groups[self._newest], self._ordinals[self._newest]
         order = np.argsort(of_group, kind="stable")
-        borders = np.searchsorted(of_group[order], np.arange(groups + 1))
-        for number in range(groups):
-            found = ordinals[order[borders[number] : borders[number + 1]]]
-            if len(found):
-                yield number, ordinals_blob(SURVIVORS, number, found)
+        groups, starts = np.unique(of_group[order], return_index=True)
+        for group, found in zip(groups.tolist(), np.split(ordinals[order], starts[1:]), strict=True):
+            yield group, ordinals_blob(SURVIVORS, group, found)
 
     def holds(self, blob: Blob) -> np.ndarray:
         """Which of the blob's keys have an entry (bool)."""

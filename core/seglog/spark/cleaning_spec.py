@@ -79,9 +79,19 @@ class RoundSpec:
         """Bytes to rewrite."""
         return sum(size for size, _, _ in self.sources.values())
 
+    # what `cleaning_merge.Exchange` asks for
+
+    @property
+    def subject(self) -> str:
+        return self.directory
+
     @property
     def hash_seeds(self) -> np.ndarray:
         return np.frombuffer(self.seeds, dtype=np.int64)
+
+    @property
+    def hash_mask(self) -> int:
+        return self.options.hash_mask
 
     def round(self, fs: FileSystem, first: int = 0, last: int | None = None) -> CleaningRound:
         """The round over groups `first` to `last` (exclusive; None: all). RefusedError when a source has changed.

@@ -122,16 +122,16 @@ def _indexed(fs: FileSystem, spec: RoundSpec, number: int, reducers: int) -> Ite
             skipped = _aborted_batches(chunk, is_dirty, tracker, aborted) | ~is_dirty
             control = (chunk.batches["magic"] >= 2) & (chunk.batches["attributes"] & layout.CONTROL_MASK != 0)
             for keys in clean.add(chunk, control, is_dirty):
-                yield from by_reducer(CLEAN, number, keys, spec.hash_seeds, spec.options.hash_mask, reducers)
+                yield from by_reducer(CLEAN, number, keys, spec.hash_seeds, spec.hash_mask, reducers)
             if is_dirty.any():
                 account.map_bytes_read += len(chunk.data)
                 for keys in dirty.add(chunk, skipped | control):
                     account.map_entries += len(keys)
-                    yield from by_reducer(ENTRIES, number, keys, spec.hash_seeds, spec.options.hash_mask, reducers)
+                    yield from by_reducer(ENTRIES, number, keys, spec.hash_seeds, spec.hash_mask, reducers)
         check_unchanged(fs, segment.path, spec.sources[segment.base_offset])
     for kind, keys in ((CLEAN, clean.rest()), (ENTRIES, dirty.rest())):
         account.map_entries += len(keys) if kind == ENTRIES else 0
-        yield from by_reducer(kind, number, keys, spec.hash_seeds, spec.options.hash_mask, reducers)
+        yield from by_reducer(kind, number, keys, spec.hash_seeds, spec.hash_mask, reducers)
     account.map_records_read = dirty.records
     yield 0, object_blob(_group_index(number, tracker, dirty, clean, aborted, account))
 

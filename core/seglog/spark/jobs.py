@@ -6,9 +6,11 @@ needs more than one partition at once, such as a log directory's checkpoints, th
 
 from __future__ import annotations
 
+import json
+import os
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +25,7 @@ from seglog.diagnosis.verify import Level, Verification, VerifyOptions, VerifySu
 from seglog.diagnosis.verify_files import verify_log_directory
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import PartitionState
+from seglog.kernels.hashing import SEED_WORDS
 from seglog.log.listing import (
     PartitionListing,
     Target,
@@ -31,17 +34,30 @@ from seglog.log.listing import (
     list_partition,
 )
 from seglog.model import TopicPartition
+from seglog.spark.cleaning_merge import MergeSpace
 from seglog.spark.cleaning_swap import remove_tree
 from seglog.spark.discovery import tail_of
 from seglog.spark.options import parse_read_options
+from seglog.spark.schema import ddl, default_projection
 from seglog.spark.splits import Split, plan_splits
-from seglog.spark.tasks import Watch, attempt_id, run_tasks
+from seglog.spark.tasks import (
+    ROW,
+    Watch,
+    attempt_id,
+    blobs_of,
+    cores_of,
+    in_batches,
+    local_directory,
+    run_tasks,
+    settle,
+)
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from seglog.spark.latest import LatestPlan
     from seglog.spark.options import ReadOptions
 
 DiffLevel = Literal["bytes", "batches", "view"]
@@ -219,17 +235,63 @@ def latest(spark: SparkSession, paths: Sequence[Path], options: dict[str, str] |
     """The live value of each key: key, value, topic, partition, offset, timestamp of its last record.
 
     Keys whose last record is a tombstone are not there. Committed records alone count, unless `options` (those of the
-    data source) say otherwise.
+    data source) say otherwise. Like every DataFrame of seglog it is a snapshot: of what lies there now.
     """
-    from pyspark.sql import functions as f
+    from pyspark.sql.functions import col
 
-    given = {"isolationLevel": "read_committed", "columns": "key,value,topic,partition,offset,timestamp"}
-    reader = spark.read.format("seglog").options(**given | (options or {}))
-    rows = reader.load([str(path) for path in paths]).where(f.col("key").isNotNull())
-    last = f.max_by(f.struct("value", "offset", "timestamp"), "offset").alias("last")
-    newest = rows.groupBy("topic", "partition", "key").agg(last)
-    chosen = newest.select("key", "last.value", "topic", "partition", "last.offset", "last.timestamp")
-    return chosen.where(f.col("value").isNotNull())
+    from seglog.spark.latest import plan_latest
+
+    given = {"paths": json.dumps([str(path) for path in paths]), "isolationLevel": "read_committed", **(options or {})}
+    read = parse_read_options(given)
+    splits = plan_splits(LocalFileSystem(), read)
+    plan = plan_latest(splits, read, cores_of(spark), os.urandom(8 * SEED_WORDS))
+    schema = ddl(plan.projection)
+    if not splits:
+        return spark.createDataFrame([], schema)
+    numbered = spark.range(0, len(splits), 1, len(splits))
+    if not plan.reducers:
+        return numbered.mapInArrow(partial(_live_of_whole_partitions, plan), schema)
+    keys = numbered.mapInArrow(partial(_keys_of_splits, plan), ROW)
+    newest = keys.repartitionById(plan.reducers, col("target")).mapInArrow(partial(_newest_of_keys, plan), ROW)
+    return newest.repartitionById(len(splits), col("target")).mapInArrow(partial(_live_of_split, plan), schema)
+
+
+def _live_of_whole_partitions(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from seglog.spark.latest import live_rows
+
+    settle()
+    for batch in batches:
+        for split in batch.column(0).to_pylist():
+            yield from live_rows(LocalFileSystem(), plan, split, (), _space())
+
+
+def _keys_of_splits(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from seglog.spark.latest import index_split
+
+    settle()
+    for batch in batches:
+        for split in batch.column(0).to_pylist():
+            yield from in_batches(index_split(LocalFileSystem(), plan, split))
+
+
+def _newest_of_keys(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from seglog.spark.latest import merge_shares
+
+    settle()
+    yield from in_batches(merge_shares(plan, (blob for _, blob in blobs_of(batches)), _space()))
+
+
+def _live_of_split(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from seglog.spark.latest import live_rows
+
+    settle()
+    found = list(blobs_of(batches))
+    if found:
+        yield from live_rows(LocalFileSystem(), plan, found[0][0], (blob for _, blob in found), _space())
+
+
+def _space() -> MergeSpace:
+    return MergeSpace(LocalFileSystem(), local_directory())
 
 
 # --- export ---------------------------------------------------------------------------------------------------
@@ -268,8 +330,6 @@ def export(
     Tasks write with pyarrow, which is faster than rows through the JVM; files appear under their names when all
     are whole. `options` are those of the data source. RefusedError when `output` exists and holds anything.
     """
-    import json
-
     fs = LocalFileSystem()
     if fs.status(output) is not None and fs.list(output):
         raise RefusedError(f"{output}: it holds something already; export into an empty directory")
@@ -298,7 +358,6 @@ def _exported(staging: str, options: ReadOptions, compression: str, work: tuple[
     import pyarrow.parquet as pq
 
     from seglog.spark.arrow import record_batches
-    from seglog.spark.schema import default_projection
 
     number, split = work
     fs, folder = LocalFileSystem(), Path(staging) / f"{number}-{attempt_id()}"

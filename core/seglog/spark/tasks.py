@@ -94,6 +94,20 @@ def blobs_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, memoryvie
             yield target, memoryview(blob.as_buffer())
 
 
+def in_batches(messages: Iterator[tuple[int, bytes]], most_bytes: int = 16 << 20) -> Iterator[pa.RecordBatch]:
+    """Messages as Arrow batches of about so many bytes."""
+    waiting: list[tuple[int, bytes]] = []
+    held = 0
+    for message in messages:
+        waiting.append(message)
+        held += len(message[1])
+        if held >= most_bytes:
+            yield rows(waiting)
+            waiting, held = [], 0
+    if waiting:
+        yield rows(waiting)
+
+
 def collected(frame: DataFrame, watch: Watch | None = None) -> dict[int, Any]:
     """The pickled values of a frame with the columns ROW, by target."""
     with watched(frame.sparkSession, watch), remote_errors():
