@@ -1,64 +1,54 @@
-"""How fast Spark cleans: `python tests/benchmarks/spark_clean.py FOLDER [--millions 4] [--directories 4] [--runs 3]`.
+"""How fast Spark cleans: `python -m tests.benchmarks.spark_clean FOLDER [--millions 4] [--directories 4] [--runs 3]`.
 
-Makes logs of keyed 100-byte values in FOLDER (which needs room for four times their size) and cleans copies of them,
-best of `--runs` in a warm session after one run to warm up:
+Makes logs of keyed 100-byte values in FOLDER and cleans copies of them, best of `--runs` in a warm session after one
+run to warm up:
 
     seglog clean       the single-node cleaner, one thread, in this process
     shuffle            one partition over all tasks
     directories        so many directories, a task each
 
-Rates are records of the log a second, over everything from opening the logs to the last rename. `--growth` repeats the
-shuffle with 1, 2, 4 and 8 times a quarter of the records, and prints what went through the shuffle a record.
+Rates are records of the log a second, over everything from opening the logs to the last rename.
+
+    python -m tests.benchmarks.spark_clean FOLDER --growth [--growth-gb 1,2,4,8] [--check] [--runs 3]
+
+cleans one partition of each size by shuffle instead, and prints as well: bytes a record that went through the shuffle
+(Spark's own count, of the fastest run, after Spark's lz4) and the peak resident memory of the largest Python worker, of
+the driver's Python and of the JVM (Linux alone; memory.py). `--check` compares every `.log` with what `seglog clean`
+makes of the same log. FOLDER needs room for three times the largest size.
 """
 
 from __future__ import annotations
 
 import argparse
+import filecmp
 import os
 import shutil
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
+from seglog.config import LogConfig
+from seglog.model import TopicPartition
+from tests.benchmarks import memory
+from tests.benchmarks.keyed_logs import RECORD_BYTES, append_keyed, open_directory
 
-ROOT = Path(__file__).resolve().parents[2]
 SEGMENT_BYTES = 64 << 20
-VALUE = b"x" * 100
-AT_ONCE = 50_000
-
-
-def config():
-    from seglog.config import LogConfig
-
-    return LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=SEGMENT_BYTES)
-
-
-def opened(path: Path):
-    from seglog.clock import SystemClock
-    from seglog.log.directory import LogDirectory
-    from seglog.storage.filesystem import LocalFileSystem
-
-    fs = LocalFileSystem()
-    return LogDirectory.open(path, fs=fs, clock=SystemClock(), config_of=lambda _: config(), writable=True)
+CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=SEGMENT_BYTES)
 
 
 def fill(path: Path, directories: int, records: int) -> None:
     """A log directory whose partitions have `records` in all, over 40 % as many keys; nothing in active segments."""
-    from seglog.model import Record, TopicPartition
-
     if path.exists():
         return
     path.mkdir(parents=True)
     (path / "meta.properties").write_text("version=1\ncluster.id=benchmark\nnode.id=1\n")
-    chance = np.random.default_rng(1)
-    now = time.time_ns() // 1_000_000
-    with opened(path) as directory:
+    share = records // directories
+    with open_directory(path, CONFIG) as directory:
         for number in range(directories):
             log = directory.log(TopicPartition("giant" if directories == 1 else "many", number), create=True)
-            for _ in range(records // directories // AT_ONCE):
-                keys = chance.integers(0, max(records // directories * 2 // 5, 1), AT_ONCE).tolist()
-                log.append([Record(VALUE, b"key-%012d" % key, now) for key in keys], batch_records=500)
+            append_keyed(log, share, max(share * 2 // 5, 1), seed=number)
             log.roll()
 
 
@@ -109,13 +99,13 @@ def alone(path: Path) -> float:
     from seglog.clock import SystemClock
 
     begun = time.perf_counter()
-    with opened(path) as directory:
+    with open_directory(path, CONFIG) as directory:
         for log in directory.load_all():
             clean_log(log, CleanerOptions(), SystemClock())
     return time.perf_counter() - begun
 
 
-def best(runs: int, source: Path, work) -> float:
+def best(runs: int, source: Path, work: Callable[[Path], float]) -> float:
     times = []
     for _ in range(runs + 1):
         target = copied(source, source.with_name(source.name + "-copy"))
@@ -124,21 +114,85 @@ def best(runs: int, source: Path, work) -> float:
     return min(times[1:])
 
 
-def shuffled_bytes(path: Path, reducers: int = 4) -> int:
-    """Bytes that the stages send each other for the one partition below `path`, counted without Spark."""
-    from seglog.cleaner.options import CleanerOptions
-    from seglog.cleaner.round import prepare_round
-    from seglog.clock import SystemClock
-    from seglog.spark.cleaning_spec import RoundSpec
-    from seglog.spark.cleaning_stages import index_group
-    from seglog.storage.filesystem import LocalFileSystem
+# --- growth ---------------------------------------------------------------------------------------------------
 
-    fs = LocalFileSystem()
-    with opened(path) as directory:
-        log = directory.load_all()[0]
-        spec = RoundSpec.of(prepare_round(log, CleanerOptions(), SystemClock()), path / "none", bytes(32))
-        groups = range(len(spec.groups))
-        return sum(len(blob) for number in groups for _, blob in index_group(fs, spec, number, reducers))
+
+@dataclass(frozen=True)
+class Grown:
+    """The fastest run over one size. `memory` is of all its runs."""
+
+    seconds: float
+    shuffled_bytes: int
+    memory: memory.Peaks
+
+
+def shuffled_bytes(spark, since: int) -> tuple[int, int]:
+    """(bytes that stages later than `since` wrote for others, the newest stage), as Spark counted them."""
+    context = spark.sparkContext
+    no_quantiles = context._gateway.new_array(context._gateway.jvm.double, 0)
+    stages = context._jsc.sc().statusStore().stageList(None, False, False, no_quantiles, None)
+    found = [stages.apply(i) for i in range(stages.size())]
+    written = sum(stage.shuffleWriteBytes() for stage in found if stage.stageId() > since)
+    return written, max((stage.stageId() for stage in found), default=-1)
+
+
+def grown(spark, source: Path, runs: int, check: bool) -> Grown:
+    """Cleans copies by shuffle; with `check`, AssertionError unless the last one is what `seglog clean` makes."""
+    target, found = source.with_name(source.name + "-copy"), []
+    _, stage = shuffled_bytes(spark, -1)
+    memory.reset()
+    for _ in range(runs):
+        seconds = on_spark(spark, copied(source, target), "shuffle")
+        written, stage = shuffled_bytes(spark, stage)
+        found.append((seconds, written))
+    peaks = memory.peaks()
+    if check:
+        expected = copied(source, source.with_name(source.name + "-expected"))
+        alone(expected)
+        compare_logs(expected, target)
+        shutil.rmtree(expected)
+    shutil.rmtree(target)
+    return Grown(*min(found), peaks)
+
+
+def compare_logs(expected: Path, found: Path) -> None:
+    """AssertionError unless both have the same `.log` files, byte for byte."""
+    names = [sorted(str(file.relative_to(path)) for file in path.rglob("*.log")) for path in (expected, found)]
+    assert names[0] == names[1], names
+    _, different, unreadable = filecmp.cmpfiles(expected, found, names[0], shallow=False)
+    assert not different and not unreadable, (different, unreadable)
+
+
+def growth(spark, folder: Path, sizes_gb: list[float], runs: int, check: bool) -> None:
+    """A line a size."""
+    warm = folder / "warm"
+    fill(warm, 1, int(0.25e9 / RECORD_BYTES))
+    best(1, warm, lambda path: on_spark(spark, path, "shuffle"))
+    shutil.rmtree(warm)
+    for size_gb in sizes_gb:
+        source, records = folder / f"grown-{size_gb:g}", int(size_gb * 1e9 / RECORD_BYTES)
+        fill(source, 1, records)
+        found = grown(spark, source, runs, check)
+        report(f"shuffle, {size_gb:g} GB", records, source, found.seconds)
+        mib = [f"{peak / (1 << 20):.0f}" for peak in (found.memory.worker, found.memory.driver, found.memory.jvm)]
+        equal = "; equal to seglog clean" if check else ""
+        sys.stdout.write(
+            f"    {found.shuffled_bytes / records:.1f} B a record shuffled; MiB at most: worker {mib[0]},"
+            f" driver {mib[1]}, JVM {mib[2]}{equal}\n"
+        )
+        sys.stdout.flush()
+        shutil.rmtree(source)
+
+
+def speeds(spark, folder: Path, records: int, directories: int, runs: int) -> None:
+    """The three ways over the same number of records."""
+    one, many = folder / "one", folder / "many"
+    fill(one, 1, records)
+    fill(many, directories, records)
+    report("seglog clean, one partition", records, one, best(runs, one, alone))
+    report("shuffle, one partition", records, one, best(runs, one, lambda path: on_spark(spark, path, "shuffle")))
+    seconds = best(runs, many, lambda path: on_spark(spark, path, "directory"))
+    report(f"{directories} directories", records, many, seconds)
 
 
 def report(name: str, records: int, source: Path, seconds: float) -> None:
@@ -156,30 +210,21 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--growth-gb", default="1,2,4,8", help="sizes of --growth in GB")
+    parser.add_argument("--check", action="store_true", help="with --growth: compare with seglog clean")
     arguments = parser.parse_args()
     from seglog.spark.session import session
 
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g"}
     spark = session("seglog-benchmark", arguments.master, quiet)
     spark.sparkContext.setLogLevel("ERROR")
-    records = int(arguments.millions * 1e6)
-    one, many = arguments.folder / "one", arguments.folder / "many"
-    fill(one, 1, records)
-    fill(many, arguments.directories, records)
-    report("seglog clean, one partition", records, one, best(arguments.runs, one, alone))
-    shuffle = best(arguments.runs, one, lambda path: on_spark(spark, path, "shuffle"))
-    report("shuffle, one partition", records, one, shuffle)
-    many_seconds = best(arguments.runs, many, lambda path: on_spark(spark, path, "directory"))
-    report(f"{arguments.directories} directories", records, many, many_seconds)
-    for factor in (1, 2, 4, 8) if arguments.growth else ():
-        grown, count = arguments.folder / f"grown-{factor}", records * factor // 4
-        fill(grown, 1, count)
-        seconds = best(arguments.runs, grown, lambda path: on_spark(spark, path, "shuffle"))
-        report(f"shuffle, {shuffled_bytes(grown) / count:.1f} B a record", count, grown, seconds)
-        shutil.rmtree(grown)
+    if arguments.growth:
+        sizes = [float(size) for size in arguments.growth_gb.split(",")]
+        growth(spark, arguments.folder, sizes, arguments.runs, arguments.check)
+    else:
+        speeds(spark, arguments.folder, int(arguments.millions * 1e6), arguments.directories, arguments.runs)
     spark.stop()
 
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT / "core"), str(ROOT)]
     main()

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -32,8 +32,11 @@ POM = """\
 </project>
 """
 DEPENDENCY = (
-    "<dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId>"
-    "<version>{version}</version></dependency>"
+    "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+    "<version>{version}</version>{exclusions}</dependency>"
+)
+WITHOUT_DEPENDENCIES = (
+    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 )
 
 
@@ -68,17 +71,29 @@ def kafka_jars(
     version: str = KAFKA_VERSION, artifacts: tuple[str, ...] = ("kafka_2.13", "kafka-tools")
 ) -> Path:
     """Directory with all jars of a Kafka version; fetched through Maven when not there yet."""
-    directory = cache_directory() / f"kafka-{version}"
+    return maven_jars(f"kafka-{version}", [("org.apache.kafka", name, version) for name in artifacts])
+
+
+def maven_jars(name: str, artifacts: Sequence[tuple[str, str, str]], *, dependencies: bool = True) -> Path:
+    """Directory with the jars of artifacts (group, artifact, version), and of what they depend on.
+
+    Kept under `name` in the cache directory; fetched through Maven when not there yet.
+    """
+    directory = cache_directory() / name
     done = directory / "jars.complete"
-    with _locked(f"kafka-{version}"):
+    with _locked(name):
         if done.exists():
             return directory / "jars"
         maven = shutil.which("mvn")
         if maven is None:
-            raise JavaMissing("Maven (mvn) is not on PATH, and Kafka's jars have not been fetched yet")
+            raise JavaMissing(f"Maven (mvn) is not on PATH, and the jars of {name} have not been fetched yet")
         directory.mkdir(parents=True, exist_ok=True)
-        dependencies = "".join(DEPENDENCY.format(artifact=name, version=version) for name in artifacts)
-        (directory / "pom.xml").write_text(POM.format(dependencies=dependencies))
+        exclusions = "" if dependencies else WITHOUT_DEPENDENCIES
+        wanted = "".join(
+            DEPENDENCY.format(group=group, artifact=artifact, version=version, exclusions=exclusions)
+            for group, artifact, version in artifacts
+        )
+        (directory / "pom.xml").write_text(POM.format(dependencies=wanted))
         _run([maven, "-q", "-B", "-f", directory / "pom.xml", "dependency:copy-dependencies",
               f"-DoutputDirectory={directory / 'jars'}"], MAVEN_LIMIT_SECONDS)  # fmt: skip
         done.touch()
