@@ -68,6 +68,7 @@ def test_one_pass_cleans_and_ends(tmp_path: Path) -> None:
     assert "# TYPE kafka_log_logcleaner_cleaner_recopy_percent gauge\n" in text
 
 
+# At 100 kB a second the round takes more than a minute, of which a stop waits for none.
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_in_the_middle_of_a_round_ends_it_with_the_log_as_it_was(
     tmp_path: Path, number: signal.Signals, code: int
@@ -86,6 +87,27 @@ def test_a_signal_in_the_middle_of_a_round_ends_it_with_the_log_as_it_was(
     done = run("cleaner", "--once", *POLICY, path)
     assert done.exit_code == 0, done.stderr
     assert len(keys_of(path, "t-0")) == 50
+
+
+def test_a_killed_service_leaves_the_log_as_it_was_and_the_next_one_does_the_work(tmp_path: Path) -> None:
+    path = large_log(tmp_path / "logs")
+    partition = path / "t-0"
+    before = files_of(partition)
+    with service(path, "--throttle", "2MB") as process:
+        wait_for(lambda: any(partition.glob("*.log.cleaned")), process)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+    found = files_of(partition)
+    assert {name: found[name] for name in before} == before
+    assert {name.partition(".")[2] for name in found.keys() - before.keys()} <= {
+        "log.cleaned",
+        "index.cleaned",
+        "timeindex.cleaned",
+    }
+    done = run("cleaner", "--once", *POLICY, path)
+    assert done.exit_code == 0, done.stderr
+    assert len(keys_of(path, "t-0")) == 50
+    assert not list(partition.glob("*.cleaned"))
 
 
 def test_what_is_appended_while_it_rests_is_cleaned_soon(tmp_path: Path) -> None:

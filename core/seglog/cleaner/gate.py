@@ -1,18 +1,18 @@
-"""Between a cleaning round and its files: the throttle, and a stop that takes effect at the next read or write.
+"""Between a cleaning round and its files: the throttle, a stop that takes effect at the next read or write, progress.
 
-A thread that cleans does so inside `Gate.cleaning()`. Only its reads and writes pass the gate: renames do not, so that
-a stop comes either before the first file is replaced or when all of them are.
-Kafka: LogCleaner's `checkDone` and `Throttler.maybeThrottle`, called for every chunk.
+A thread that cleans does so inside `Gate.cleaning()`, one that opens logs inside `Gate.opening()`. Only their reads and
+writes pass the gate: renames do not, so that a stop comes either before the first file is replaced or when all of them
+are. Kafka: LogCleaner's `checkDone` and `Throttler.maybeThrottle`, called for every chunk.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from seglog.errors import SeglogError
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
@@ -26,58 +26,107 @@ class CleaningStoppedError(SeglogError):
     """The round was asked to stop; the log is as it was before."""
 
 
+class Watch(Protocol):
+    """Is told of every read and write."""
+
+    def before(self) -> None:
+        """Something is about to be read, written or synced. What is raised here keeps it from happening."""
+        ...
+
+    def read(self, size: int) -> None:
+        """`size` bytes were read."""
+        ...
+
+    def written(self, size: int) -> None:
+        """`size` bytes were written."""
+        ...
+
+
 class Gate:
-    """Counts bytes for `throttle` and asks `stopped`, for threads inside `cleaning()`."""
+    """Counts bytes for `throttle` and asks `stopped`, for threads inside `cleaning()` or `opening()`."""
 
     def __init__(self, throttle: Throttle | None, stopped: Callable[[], bool]) -> None:
         self._throttle, self._stopped = throttle, stopped
         self._local = threading.local()
 
+    def cleaning(self) -> AbstractContextManager[None]:
+        """This thread's reads and writes are throttled, and can be stopped, from here to the end of the block."""
+        return self._inside(self._throttle)
+
+    def opening(self) -> AbstractContextManager[None]:
+        """They can be stopped, but are not throttled, as a broker's are not while it starts."""
+        return self._inside(None)
+
     @contextmanager
-    def cleaning(self) -> Iterator[None]:
-        """This thread's reads and writes pass the gate from here to the end of the block."""
-        self._local.inside = True
+    def _inside(self, throttle: Throttle | None) -> Iterator[None]:
+        self._local.inside, self._local.throttle = True, throttle
         try:
             yield
         finally:
-            self._local.inside = False
+            self._local.inside, self._local.throttle = False, None
 
-    def passed(self, size: int) -> None:
-        """`size` bytes are about to be read or written. CleaningStoppedError when that is no longer wanted."""
-        if not getattr(self._local, "inside", False):
-            return
-        if self._stopped():
+    def before(self) -> None:
+        """CleaningStoppedError when no more is wanted."""
+        if getattr(self._local, "inside", False) and self._stopped():
             raise CleaningStoppedError("cleaning was stopped; the log is as it was")
-        if self._throttle is not None:
-            self._throttle.throttle(size)
+
+    def read(self, size: int) -> None:
+        """Sleeps when that was too fast."""
+        throttle: Throttle | None = getattr(self._local, "throttle", None)
+        if throttle is not None:
+            throttle.throttle(size)
+
+    written = read
+
+
+class ReadMeter:
+    """Tells `advance` how many bytes were read; asked by any thread, it calls from one at a time."""
+
+    def __init__(self, advance: Callable[[int], None]) -> None:
+        self._advance, self._guard = advance, threading.Lock()
+
+    def before(self) -> None:
+        """Nothing is kept from happening."""
+
+    def read(self, size: int) -> None:
+        with self._guard:
+            self._advance(size)
+
+    def written(self, size: int) -> None:
+        """What is written was read before."""
 
 
 class GatedFile:
     """A file whose reads and writes pass a gate."""
 
-    def __init__(self, file: File, gate: Gate) -> None:
+    def __init__(self, file: File, gate: Watch) -> None:
         self.path, self._file, self._gate = file.path, file, gate
 
     def size(self) -> int:
         return self._file.size()
 
     def read_at(self, position: int, size: int) -> bytes:
-        self._gate.passed(size)
-        return self._file.read_at(position, size)
+        self._gate.before()
+        data = self._file.read_at(position, size)
+        self._gate.read(len(data))
+        return data
 
     def read_into(self, position: int, buffer: WriteableBuffer) -> int:
-        self._gate.passed(memoryview(buffer).nbytes)
-        return self._file.read_into(position, buffer)
+        self._gate.before()
+        size = self._file.read_into(position, buffer)
+        self._gate.read(size)
+        return size
 
     def write_at(self, position: int, data: ReadableBuffer) -> None:
-        self._gate.passed(memoryview(data).nbytes)
+        self._gate.before()
         self._file.write_at(position, data)
+        self._gate.written(memoryview(data).nbytes)
 
     def truncate(self, size: int) -> None:
         self._file.truncate(size)
 
     def sync(self) -> None:
-        self._gate.passed(0)
+        self._gate.before()
         self._file.sync()
 
     def advise_dropped(self, position: int, size: int) -> None:
@@ -104,7 +153,7 @@ class GatedFile:
 class GatedFileSystem:
     """A file system whose files pass a gate; everything else goes straight through."""
 
-    def __init__(self, below: FileSystem, gate: Gate) -> None:
+    def __init__(self, below: FileSystem, gate: Watch) -> None:
         self._below, self._gate = below, gate
 
     def open(self, path: Path, mode: OpenMode) -> File:

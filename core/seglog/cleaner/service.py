@@ -10,8 +10,9 @@ A pass:
 5. Close, give the lock back, and rest for `log.cleaner.backoff.ms`.
 
 Between passes the lock is free, so that `seglog append` or `verify --repair` can work on the directory; a broker that
-starts takes it, and the service waits. A stop takes effect at the next read or write of a round: the round's unfinished
-output goes, the checkpoint stays, and the next pass begins the round again.
+starts takes it, and the service waits. A stop takes effect at the next read or write, of a round or of a log that is
+being opened: the round's unfinished output goes, the checkpoint stays, and the next pass begins the round again. What
+cannot be stopped is short: the renames of a swap, and an fsync, of which the disk was given most before (`output`).
 """
 
 from __future__ import annotations
@@ -140,6 +141,8 @@ class CleanerService:
             check_checkpoints(self._plain_fs, self.log_directory)
             if self._something_is_due(topics, outcome):
                 self._work(topics, outcome)
+        except CleaningStoppedError:
+            _logger.info("%s: stopped while its logs were opened", self.log_directory)
         except SeglogError as error:
             outcome.locked, outcome.error = isinstance(error, LockedError), error
             self.listener.problem(str(error))
@@ -152,14 +155,18 @@ class CleanerService:
         """Opens the compacted logs for reading, which changes nothing."""
         directory = self._directory(topics, writable=False)
         try:
-            logs = self._open(directory, topics)
-            manager = self._manager(directory, logs)
-            outcome.logs = manager.candidates()
-            due = any(found.eligible for found in outcome.logs)
-            retained = [plan_retention(log, self.clock.now_ms(), _watermark(directory, log)) for log in logs]
-            return due or any(not plan.empty for plan in retained)
+            with self._gate.opening():
+                return self._look(directory, topics, outcome)
         finally:
             directory.close()
+
+    def _look(self, directory: LogDirectory, topics: TopicConfigs, outcome: PassOutcome) -> bool:
+        logs = self._open(directory, topics)
+        manager = self._manager(directory, logs)
+        outcome.logs = manager.candidates()
+        due = any(found.eligible for found in outcome.logs)
+        retained = [plan_retention(log, self.clock.now_ms(), _watermark(directory, log)) for log in logs]
+        return due or any(not plan.empty for plan in retained)
 
     # --- steps 2 to 5
 
@@ -167,11 +174,12 @@ class CleanerService:
         directory = self._directory(topics, writable=True)
         clean = False
         try:
-            manager = self._manager(directory, self._open(directory, topics))
+            with self._gate.opening():
+                manager = self._manager(directory, self._open(directory, topics))
             self._clean_in_threads(manager, outcome)
             if not self.stop.is_set():
                 self._retain(directory, manager, outcome)
-            outcome.logs = manager.candidates()
+                outcome.logs = manager.candidates()
             clean = True
         finally:
             directory.close(clean)
@@ -191,8 +199,6 @@ class CleanerService:
         """The logs whose policy is known to be compact. One that is damaged becomes uncleanable."""
         logs = []
         for found in list_log_directory(self._plain_fs, self.log_directory).live:
-            if self.stop.is_set():
-                break
             resolved = topics.resolve(found.topic_partition.topic)
             if not (resolved.policy_known and resolved.log.compact) or self._still_uncleanable(found.topic_partition):
                 continue
@@ -244,10 +250,13 @@ class CleanerService:
     def _thread(self, number: int, manager: CleanerManager, outcome: PassOutcome) -> None:
         try:
             while not self.stop.is_set():
-                taken = manager.take_filthiest()
+                with self._gate.opening():
+                    taken = manager.take_filthiest()
                 if taken is None:
                     return
                 self._clean(number, manager, *taken, outcome)
+        except CleaningStoppedError:
+            return  # between rounds, while looking for the filthiest log
         except BaseException as error:  # noqa: BLE001 (handed to the thread that waits)
             self._failed_threads.append(error)
             self.stop.set()
@@ -270,7 +279,7 @@ class CleanerService:
 
     def _retain(self, directory: LogDirectory, manager: CleanerManager, outcome: PassOutcome) -> None:
         for topic_partition in manager.topic_partitions:
-            log = manager.take(topic_partition)
+            log = None if self.stop.is_set() else manager.take(topic_partition)
             if log is None:
                 continue
             try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from pathlib import Path
 
 import pytest
 
-from seglog.cleaner.gate import CleaningStoppedError, Gate
+from seglog.cleaner.gate import CleaningStoppedError, Gate, GatedFileSystem, Watch
 from seglog.cleaner.manager import Uncleanable
 from seglog.cleaner.plan import CleaningResult
 from seglog.cleaner.service import CleanerService, PassOutcome
@@ -16,6 +17,7 @@ from seglog.config import CleanerConfig
 from seglog.errors import ConfigError
 from seglog.log.retention import RetentionPlan
 from seglog.model import TopicPartition
+from seglog.storage.filesystem import File, FileSystem, LocalFileSystem, OpenMode
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.throttle import Throttle
 from tests.support.compacted_directories import FS, Topics, broker_directory, fill, keys_of, opened
@@ -51,11 +53,16 @@ class Heard:
 
 
 def service_of(
-    path: Path, heard: Heard, clock: ManualClock | None = None, config: CleanerConfig | None = None, **topics: object
+    path: Path,
+    heard: Heard,
+    clock: ManualClock | None = None,
+    config: CleanerConfig | None = None,
+    fs: FileSystem = FS,
+    **topics: object,
 ) -> CleanerService:
     chosen = Topics(**{"cleanup_policy": "compact", **topics})
     return CleanerService(
-        FS,
+        fs,
         path,
         lambda: chosen,
         config or CleanerConfig(dedupe_buffer_size=1 << 20),
@@ -227,18 +234,80 @@ def test_a_stop_at_any_read_or_write_of_a_round_leaves_the_log_as_it_was(tmp_pat
     assert len(keys_of(path, "t-0")) == 5
 
 
+@pytest.mark.parametrize("clean_shutdown", [True, False])
+def test_nothing_of_a_log_is_read_or_written_after_a_stop(tmp_path: Path, clean_shutdown: bool) -> None:
+    """So a stop waits for one read or write at most, however long a round is; opening a log counts too."""
+
+    class StopAt:
+        """Sets the service's stop before operation `number` on a file, and counts those behind it."""
+
+        def __init__(self, number: int) -> None:
+            self.left, self.after = number, 0
+            self.service: CleanerService | None = None
+
+        def before(self) -> None:
+            self.left -= 1
+            if self.left == 0 and self.service is not None:
+                self.service.stop.set()
+
+        def read(self, size: int) -> None:
+            self.after += self.left < 0
+
+        written = read
+
+    for number in itertools.count(1):
+        path = broker_directory(tmp_path / str(number), {"t-0": (2, 5)})
+        if not clean_shutdown:
+            (path / ".kafka_cleanshutdown").unlink()
+            (path / "recovery-point-offset-checkpoint").unlink()
+        before = {name: data for name, data in snapshot(path).items() if name.endswith(".log")}
+        heard, watch = Heard(), StopAt(number)
+        service = service_of(path, heard, fs=OnlyLogs(watch))
+        watch.service = service
+        service.run(passes=1)
+        if heard.results:
+            break
+        assert watch.after == 0
+        assert not heard.problems
+        found = snapshot(path)
+        assert {name: data for name, data in found.items() if name.endswith(".log")} == before
+        assert not [name for name in found if name.endswith((".cleaned", ".swap", ".deleted"))]
+        service_of(path, heard).run(passes=1)
+        assert len(heard.results) == 1
+        assert len(keys_of(path, "t-0")) == 5
+    assert number > 4
+
+
+class OnlyLogs(GatedFileSystem):
+    """Local files, of which the `.log` files, finished or not, are watched."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__(LocalFileSystem(), watch)
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        return super().open(path, mode) if ".log" in path.name else LocalFileSystem().open(path, mode)
+
+
 def test_the_gate_throttles_and_stops_inside_rounds_alone() -> None:
     clock, stop = ManualClock(START_MS), threading.Event()
     gate = Gate(Throttle(1000, clock), stop.is_set)
     clock.advance(400)
     stop.set()
-    gate.passed(10_000)
+    gate.before()
+    gate.read(10_000)
+    assert clock.now_ms() == START_MS + 400
+    with gate.cleaning(), pytest.raises(CleaningStoppedError):
+        gate.before()
+    with gate.opening(), pytest.raises(CleaningStoppedError):
+        gate.before()
+    stop.clear()
+    with gate.opening():
+        gate.before()
+        gate.read(10_000)
     assert clock.now_ms() == START_MS + 400
     with gate.cleaning():
-        with pytest.raises(CleaningStoppedError):
-            gate.passed(10_000)
-        stop.clear()
-        gate.passed(10_000)
+        gate.before()
+        gate.written(10_000)
     assert clock.now_ms() == START_MS + 10_000
 
 
