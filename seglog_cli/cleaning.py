@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from seglog.cleaner.requested import Cleaned, Outcome
     from seglog.log.listing import Target
     from seglog.log.topic_settings import DirectorySettings
+    from seglog.model import TopicPartition
+    from seglog_cli.progress import Progress
 
+# Headers and indexes that are looked at besides.
+_READ_BESIDE_BYTES = 1 << 20
 POLICIES = ("compact", "compact,delete", "delete,compact")
 
 Cleanable = Annotated[
@@ -95,6 +99,33 @@ def cleaning_request(
         jobs=session.threads,
     )
     return CleaningRequest(targets, settings, options)
+
+
+class RoundProgress:
+    """Shows a round's steps by the bytes that are read. A step that reads more than it was said to goes over the log
+    again: the index does when there are more keys than the buffer holds."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self._step, self._total = progress, "", 0
+
+    def begin(self, topic_partition: TopicPartition, step: str, size: int) -> None:
+        """A step begins."""
+        self._step, self._total = f"{topic_partition}: {step}", size
+        self._progress.begin(self._step, size)
+
+    def advance(self, size: int) -> None:
+        """`size` more bytes were read."""
+        if not self._step:
+            return  # logs are being opened
+        if self._progress.done + size > self._total + _READ_BESIDE_BYTES:
+            self._progress.begin(f"{self._step}, once more", self._total)
+        self._progress.advance(size)
+
+    def cleared(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+        """The outcomes, with the display out of the way."""
+        for outcome in outcomes:
+            self._progress.clear()
+            yield outcome
 
 
 def show_outcomes(session: Session, outcomes: Iterable[Outcome]) -> list[Cleaned]:

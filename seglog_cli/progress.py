@@ -50,6 +50,11 @@ class Progress:
             self._drawn = now
             self.draw(now - self._started)
 
+    def begin(self, title: str, total: int | None) -> None:
+        """Another step of the work begins, counted from nothing."""
+        self.title, self.total, self.done = title, total, 0
+        self._started = time.monotonic()
+
     interval = float("inf")
 
     def draw(self, seconds: float) -> None:

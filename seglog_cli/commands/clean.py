@@ -9,6 +9,7 @@ from seglog_cli.cleaning import (
     LoadFactor,
     Policy,
     Roll,
+    RoundProgress,
     StrategyName,
     cleaning_request,
     show_outcomes,
@@ -50,6 +51,7 @@ def run(
       seglog clean --policy compact --roll customers-0
       seglog clean /var/lib/kafka/data
     """
+    from seglog.cleaner.gate import GatedFileSystem, ReadMeter
     from seglog.cleaner.requested import clean
 
     request = cleaning_request(
@@ -62,13 +64,16 @@ def run(
         roll=roll,
         expire=expire,
     )
-    outcomes = clean(
-        session.fs,
-        request.targets,
-        request.settings.__getitem__,
-        session.clock,
-        request.options,
-        dry_run=dry_run or check,
-    )
-    done = show_outcomes(session, outcomes)
+    with session.progress("clean") as progress:
+        rounds = RoundProgress(progress)
+        outcomes = clean(
+            GatedFileSystem(session.fs, ReadMeter(rounds.advance)),
+            request.targets,
+            request.settings.__getitem__,
+            session.clock,
+            request.options,
+            dry_run=dry_run or check,
+            begin=rounds.begin,
+        )
+        done = show_outcomes(session, rounds.cleared(outcomes))
     return ExitCode.FOUND if check and any(cleaned.changes for cleaned in done) else ExitCode.DONE

@@ -11,7 +11,7 @@ import pytest
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.command_line import clean_logs, json_lines, process, run
-from tests.support.compacted_directories import broker_directory, keys_of, opened
+from tests.support.compacted_directories import broker_directory, fill, keys_of, opened
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import files_of, write_segment
 from tests.support.naive import message
@@ -296,3 +296,29 @@ def test_a_killed_log_directory_is_cleaned_or_refused_without_loss(tmp_path: Pat
     result = run("clean", path / "payments-compact-0")
     assert result.exit_code == 0, result.stderr
     assert 0 < len(keys_of(path, "payments-compact-0")) < before
+
+
+def test_progress_names_the_step_of_the_round_and_goes_over_the_log_as_often_as_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from seglog_cli import progress
+
+    monkeypatch.setattr(progress.PlainProgress, "interval", 0.0)
+    path = broker_directory(tmp_path / "logs", {})
+    with opened(path) as directory:
+        fill(directory, "t-0", segments=1, keys=400, records=400, value=b"v" * 8000)
+    arguments = ("--policy", "compact", "--dedupe-buffer-size", "4800", "--jobs", "1", "--progress", "plain")
+    told = run("clean", *arguments, "--dry-run", path / "t-0").stderr
+    lines = [line for line in told.splitlines() if line.startswith("t-0: ")]
+    steps = list(dict.fromkeys(line.rpartition(": ")[0] for line in lines))
+    assert steps[0] == "t-0: indexing"
+    assert "t-0: indexing, once more" in steps
+    assert steps[-1] == "t-0: counting the output"
+    assert "of 3.2 MB" in told
+    told = run("clean", *arguments, path / "t-0").stderr
+    assert "t-0: copying: " in told
+
+
+def test_without_a_terminal_there_is_no_progress(tmp_path: Path) -> None:
+    done = process("clean", "--policy", "compact", logs(tmp_path) / "t-0")
+    assert (done.returncode, done.stderr) == (0, b"")

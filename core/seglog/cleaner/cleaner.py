@@ -32,11 +32,22 @@ from seglog.errors import RefusedError
 from seglog.kernels import filtering
 from seglog.log.log import Log
 from seglog.log.segment import LogSegment
+from seglog.model import TopicPartition
 
 _SPACE_SLACK_BYTES = 16 << 20
 
+INDEXING, COUNTING, COPYING = "indexing", "counting the output", "copying"
+# Told when a step of a round begins: the partition, what is done, the bytes that it will read at least.
+Begin = Callable[[TopicPartition, str, int], None]
 
-def plan_round(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None) -> CleaningPlan:
+
+def untold(topic_partition: TopicPartition, step: str, size: int) -> None:
+    """Nobody wants to know."""
+
+
+def plan_round(
+    log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None, begin: Begin = untold
+) -> CleaningPlan:
     """What `clean_log` would do now, worked out to the byte; nothing is changed.
 
     `checkpoint` is the partition's offset in cleaner-offset-checkpoint. CorruptionError as `clean_log`.
@@ -44,7 +55,9 @@ def plan_round(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int 
     round_ = prepare_round(log, options, clock, checkpoint)
     stats = CleanerStats(clock)
     with _threads(options) as pool:
+        begin(log.topic_partition, INDEXING, round_.dirty_bytes)
         indexing = index_round(round_, stats, pool)
+        begin(log.topic_partition, COUNTING, round_.source_bytes)
         summaries = _counted(round_, indexing, stats, pool)
     stats.all_done()
     return CleaningPlan(round_, indexing, CleaningResult.of(round_, indexing, stats, summaries, dry_run=True))
@@ -66,7 +79,9 @@ def apply_plan(log: Log, plan: CleaningPlan, clock: Clock) -> CleaningResult:
         return _run(log, round_, plan.indexing, stats, pool)
 
 
-def clean_log(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None) -> CleaningResult:
+def clean_log(
+    log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None, begin: Begin = untold
+) -> CleaningResult:
     """One round over `log`, which must be writable; the result's `end_offset` is the next first dirty offset.
 
     Raises CorruptRecordError or InvalidRecordError for bytes that must not be rewritten, RefusedError when the output
@@ -77,11 +92,14 @@ def clean_log(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int |
     round_ = prepare_round(log, options, clock, checkpoint)
     stats = CleanerStats(clock)
     with _threads(options) as pool:
+        begin(log.topic_partition, INDEXING, round_.dirty_bytes)
         indexing = index_round(round_, stats, pool)
         if not has_ample_room(round_):
             # little room: only the exact size of the output tells whether it is enough
+            begin(log.topic_partition, COUNTING, round_.source_bytes)
             summaries = _counted(round_, indexing, CleanerStats(clock), pool)
             check_room(round_, sum(summary.size for summary in summaries))
+        begin(log.topic_partition, COPYING, round_.source_bytes)
         return _run(log, round_, indexing, stats, pool)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.cleaner.cleaner import check_room, clean_log, has_ample_room, plan_round
+from seglog.cleaner.cleaner import Begin, check_room, clean_log, has_ample_room, plan_round, untold
 from seglog.cleaner.manager import CleanerManager, LogToClean, check_checkpoints, log_to_clean
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.plan import CleaningResult
@@ -78,9 +78,11 @@ def clean(
     options: CleanerOptions,
     *,
     dry_run: bool = False,
+    begin: Begin = untold,
 ) -> Iterator[Outcome]:
     """Cleans what `targets` name: partition directories and log directories, each partition once.
 
+    `begin` is told of the steps of each round.
     Raises, before anything is changed: RefusedError for a named partition that is not known to be compacted,
     CorruptCheckpointError, LockedError, NotALogError.
     """
@@ -95,9 +97,9 @@ def clean(
         open_directory = _overlaid if dry_run else _opened
         with open_directory(fs, log_directory, known, clock) as directory:
             for path in named:
-                yield _clean_named(directory, path, known, clock, options, dry_run)
+                yield _clean_named(directory, path, known, clock, options, dry_run, begin)
             if whole:
-                yield from _clean_eligible(directory, set(named), known, clock, options, dry_run)
+                yield from _clean_eligible(directory, set(named), known, clock, options, dry_run, begin)
 
 
 def _opened(fs: FileSystem, path: Path, topics: TopicConfigs, clock: Clock, *, take_lock: bool = True) -> LogDirectory:
@@ -156,7 +158,13 @@ def policy_problem(resolved: ResolvedConfig, topic: str) -> str:
 
 
 def _clean_named(
-    directory: LogDirectory, path: Path, topics: TopicConfigs, clock: Clock, options: CleanerOptions, dry_run: bool
+    directory: LogDirectory,
+    path: Path,
+    topics: TopicConfigs,
+    clock: Clock,
+    options: CleanerOptions,
+    dry_run: bool,
+    begin: Begin,
 ) -> Cleaned | CleaningFailure:
     try:
         if not dry_run:
@@ -166,7 +174,7 @@ def _clean_named(
                 return idle
         log = _open_overlaid(directory, path) if dry_run else directory.log_in(path)
         checkpoint = directory.cleaner_offsets.get(log.topic_partition)
-        return _round(directory, log, clock, options, checkpoint, dry_run)
+        return _round(directory, log, clock, options, checkpoint, dry_run, begin)
     except SeglogError as error:
         return CleaningFailure(path, error)
 
@@ -195,12 +203,18 @@ def _previewed(preview: LogDirectory, path: Path, clock: Clock, options: Cleaner
 
 
 def _round(
-    directory: LogDirectory, log: Log, clock: Clock, options: CleanerOptions, checkpoint: int | None, dry_run: bool
+    directory: LogDirectory,
+    log: Log,
+    clock: Clock,
+    options: CleanerOptions,
+    checkpoint: int | None,
+    dry_run: bool,
+    begin: Begin = untold,
 ) -> Cleaned:
     if dry_run:
-        result = plan_round(log, options, clock, checkpoint).result
+        result = plan_round(log, options, clock, checkpoint, begin).result
     else:
-        result = clean_log(log, options, clock, checkpoint)
+        result = clean_log(log, options, clock, checkpoint, begin)
         if result.segments_before and parse_partition_directory(log.directory.name) is not None:
             directory.write_cleaner_offset(log.topic_partition, result.end_offset)
     return Cleaned(directory.path, result, 0 if options.roll else log.segments.active.size)
@@ -213,6 +227,7 @@ def _clean_eligible(
     clock: Clock,
     options: CleanerOptions,
     dry_run: bool,
+    begin: Begin,
 ) -> Iterator[Outcome]:
     logs: list[Log] = []
     for found in list_log_directory(directory.fs, directory.path).live:
@@ -228,7 +243,7 @@ def _clean_eligible(
             yield CleaningFailure(found.path, error)
     write = _writer(directory, dry_run)
     manager = CleanerManager(logs, lambda: directory.cleaner_offsets, write, clock, {}, rolled=options.roll)
-    yield from _rounds(directory, manager, clock, options, dry_run)
+    yield from _rounds(directory, manager, clock, options, dry_run, begin)
     yield from (Skipped(directory.path / str(left.topic_partition), left.why) for left in manager.candidates())
 
 
@@ -237,12 +252,17 @@ def _writer(directory: LogDirectory, dry_run: bool) -> Callable[..., None]:
 
 
 def _rounds(
-    directory: LogDirectory, manager: CleanerManager, clock: Clock, options: CleanerOptions, dry_run: bool
+    directory: LogDirectory,
+    manager: CleanerManager,
+    clock: Clock,
+    options: CleanerOptions,
+    dry_run: bool,
+    begin: Begin,
 ) -> Iterator[Outcome]:
     while (taken := manager.take_filthiest()) is not None:
         log, found = taken
         try:
-            cleaned = _round(directory, log, clock, options, found.first_dirty_offset, dry_run)
+            cleaned = _round(directory, log, clock, options, found.first_dirty_offset, dry_run, begin)
         except SeglogError as error:
             manager.failed(found.topic_partition, error)
             yield CleaningFailure(log.directory, error)

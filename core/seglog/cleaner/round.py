@@ -147,7 +147,13 @@ class CleaningRound:
 
     @property
     def source_bytes(self) -> int:
+        """Bytes of the segments that are rewritten."""
         return sum(self.sizes)
+
+    @property
+    def dirty_bytes(self) -> int:
+        """Bytes of the segments to index."""
+        return sum(segment.size for segment in self.dirty_segments)
 
 
 def prepare_round(
