@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seglog.cleaner import offset_map as owner
+from seglog.cleaner import key_tables as reading
+from seglog.cleaner import offset_map as putting
+from seglog.cleaner.key_tables import KeyReader
 from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.strategy import OFFSET
+from seglog.errors import InvalidRecordError
 from seglog.format.decoder import scan_batches
-from seglog.kernels import offset_map as compiled
-from seglog.kernels import spans
-from seglog.kernels.key_blocks import get_bit
-from seglog.kernels.records import COUNT_INVALID, RECORDS_VALID, TRAILING_BYTES
+from seglog.kernels import key_tables, offset_map, spans
+from seglog.kernels.bits import get_bit
+from seglog.kernels.records import RECORDS_VALID
+from seglog.log.scan import Chunk
 from tests.support.interpreted import both, interpreted
 from tests.support.naive import NaiveRecord, batch_v2
 
@@ -34,16 +39,17 @@ def batches_of(groups: list[list[bytes | None]]) -> tuple[np.ndarray, np.ndarray
 
 def survivors(data: np.ndarray, batches: np.ndarray, options: CleanerOptions) -> tuple[list[int], int]:
     """(ordinals that survive, passes)."""
-    offset_map = OffsetMap(options, 0)
-    starts = batches["position"] + 61
-    ends = batches["position"] + batches["size"]
+    offset_map = OffsetMap(options, 1 << 20)
+    reader = KeyReader(0, OFFSET, offset_map.seeds, offset_map.hash_mask)
+    chunk = Chunk(Path("log"), 0, data, batches)
     passes = 0
     while passes == 0 or offset_map.is_full:
         if passes:
             offset_map.begin_pass(0)
         passes += 1
-        status = offset_map.add_batches(data, starts, ends, batches, np.zeros(len(batches), dtype=np.uint8))
-        assert status == RECORDS_VALID
+        for table in reader.tables(chunk, np.zeros(len(batches), dtype=bool)):
+            offset_map.put(table)
+            reader.give_back(table)
     bits = offset_map.survivors
     return [i for i in range(offset_map.next_ordinal) if get_bit(bits, i)], passes
 
@@ -56,23 +62,28 @@ def expected(groups: list[list[bytes | None]]) -> list[int]:
     return sorted(last.values())
 
 
-@pytest.mark.parametrize("kernels", [compiled, interpreted("offset_map")], ids=["compiled", "interpreted"])
+COMPILED = (key_tables, offset_map)
+INTERPRETED = (interpreted("key_tables"), interpreted("offset_map"))
+
+
+@pytest.mark.parametrize("kernels", [COMPILED, INTERPRETED], ids=["compiled", "interpreted"])
 @given(
     groups=st.lists(st.lists(keys, max_size=30), min_size=1, max_size=6),
     mask=st.sampled_from([-1, 0, 1, 0xFFFFFF]),
     slots=st.sampled_from([3, 5, 100_000]),
+    rows=st.sampled_from([1, 7, 100]),
 )
 @settings(max_examples=40)
 def test_the_map_finds_the_last_record_of_each_key(
-    kernels: Any, groups: list[list[bytes | None]], mask: int, slots: int
+    kernels: Any, groups: list[list[bytes | None]], mask: int, slots: int, rows: int
 ) -> None:
     data, batches = batches_of(groups)
-    before = owner.kernels
-    owner.kernels = kernels
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "kernels", kernels[0])
+        patch.setattr(putting, "kernels", kernels[1])
+        patch.setattr(reading, "_ROWS", rows)
+        patch.setattr(reading, "_KEY_BYTES", 20)
         found, passes = survivors(data, batches, CleanerOptions(dedupe_buffer_bytes=24 * slots, hash_mask=mask))
-    finally:
-        owner.kernels = before
     assert found == expected(groups)
     distinct = len({key for group in groups for key in group if key is not None})
     assert passes == max(1, -(-distinct // int(slots * 0.9)))
@@ -84,16 +95,15 @@ def test_the_slots_grow_and_keep_every_key() -> None:
     assert survivors(data, batches, CleanerOptions())[0] == expected(groups)
 
 
-def test_a_batch_that_lies_about_itself_has_a_status() -> None:
+def test_a_batch_that_lies_about_itself_is_named() -> None:
     data, batches = batches_of([[b"a", b"b"], [b"c"]])
-    offset_map = OffsetMap(CleanerOptions(), 0)
-    starts, ends = batches["position"] + 61, batches["position"] + batches["size"]
-    skipped = np.zeros(2, dtype=np.uint8)
-    for count, status in ((-1, COUNT_INVALID), (2**31 - 1, COUNT_INVALID), (1, TRAILING_BYTES)):
+    reader = KeyReader(0, OFFSET, OffsetMap(CleanerOptions(), 3).seeds, -1)
+    for count, reason in ((-1, "count"), (2**31 - 1, "count"), (1, "bytes follow")):
         broken = batches.copy()
         broken["count"][0] = count
-        assert offset_map.add_batches(data, starts, ends, broken, skipped) == status
-        assert offset_map.bad_batch == 0
+        with pytest.raises(InvalidRecordError, match=reason) as caught:
+            list(reader.tables(Chunk(Path("log"), 0, data, broken), np.zeros(2, dtype=bool)))
+        assert caught.value.position == 0
 
 
 @pytest.mark.parametrize("read", both(spans, "read_record"), ids=["compiled", "interpreted"])

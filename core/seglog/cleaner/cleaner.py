@@ -2,8 +2,8 @@
 
 1. Fix the range, the groups of segments and the horizons (`round.prepare_round`).
 2. Index the dirty section: which record of each key survives (`indexing`).
-3. Group by group: decide on batches, filter records, write what is left to a `.cleaned` segment (`record_filter`,
-   `output`), in the order of the log; fsync it.
+3. For every group: decide on batches, filter records, write what is left to a `.cleaned` segment (`copying`,
+   `record_filter`, `output`), in the order of the log; fsync it.
 4. When every group is complete: swap group after group, lowest offsets first (`seglog.log.swap`).
 
 All bytes are read and checked before step 4, so a round that meets a corrupt batch leaves the log as it was. A plan is
@@ -17,21 +17,16 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from seglog import layout
+from seglog.cleaner.copying import RoundCopy
 from seglog.cleaner.indexing import OffsetIndexing, build_offset_map
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.output import CleanedOutput, GroupOutput, NullOutput, OutputT, SegmentSummary
-from seglog.cleaner.pipeline import in_order
+from seglog.cleaner.output import CleanedOutput, GroupOutput, NullOutput, SegmentSummary
 from seglog.cleaner.plan import CleaningPlan, CleaningResult
-from seglog.cleaner.record_filter import FilteredChunk, RecordFilter
 from seglog.cleaner.round import CleaningRound, prepare_round
 from seglog.cleaner.stats import CleanerStats
-from seglog.cleaner.transactions import TransactionTracker
 from seglog.clock import Clock
 from seglog.errors import RefusedError
-from seglog.kernels import filtering
 from seglog.log.log import Log
-from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 
 _SPACE_SLACK_BYTES = 16 << 20
@@ -139,42 +134,30 @@ def _counted(
     round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
 ) -> list[SegmentSummary]:
     """Runs all groups into nowhere."""
-    filter_ = filter_of(round_, indexing, stats, pool)
-    summaries: list[SegmentSummary] = []
-    for group in round_.groups:
-        output = GroupOutput(_counter(round_), group[0].base_offset, round_.bounds)
-        copy_group(round_, group, filter_, output, stats, pool)
-        summaries += output.finish(group[-1].modified_ms, None)
-    complete(filter_, indexing, stats)
-    return summaries
+    interval = round_.bounds.index_interval_bytes
+    copy = RoundCopy(round_, indexing, stats, pool, lambda base_offset: NullOutput(base_offset, interval))
+    return [summary for _, summaries in copy.run() for summary in summaries]
 
 
 def _run(
     log: Log, round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
 ) -> CleaningResult:
     """Steps 3 and 4. Whatever goes wrong before the first swap, the `.cleaned` files are removed again."""
-    filter_ = filter_of(round_, indexing, stats, pool)
-    outputs: list[GroupOutput[CleanedOutput]] = []
-    summaries: list[SegmentSummary] = []
+    copy = RoundCopy(round_, indexing, stats, pool, cleaned_segments(round_, round_.directory))
     try:
-        for group in round_.groups:
-            output = GroupOutput(cleaned_segments(round_, round_.directory), group[0].base_offset, round_.bounds)
-            outputs.append(output)
-            copy_group(round_, group, filter_, output, stats, pool)
-            with stats.phase("fsync"):
-                summaries += output.finish(group[-1].modified_ms, pool)
-        complete(filter_, indexing, stats)
+        copied = copy.run()
         with stats.phase("fsync"):
-            for part in _parts(outputs):
+            for part in _parts(copy.outputs):
                 part.wait()
     except BaseException:
-        for part in _parts(outputs):
+        for part in _parts(copy.outputs):
             part.discard()
         raise
     with stats.phase("swap"):
-        for output, group in zip(outputs, round_.groups, strict=True):
+        for (output, _), group in zip(copied, round_.groups, strict=True):
             log.replace_segments([part.segment for part in output.parts], group)
     stats.all_done()
+    summaries = [summary for _, found in copied for summary in found]
     return CleaningResult.of(round_, indexing, stats, summaries, dry_run=False)
 
 
@@ -183,68 +166,5 @@ def cleaned_segments(round_: CleaningRound, directory: Path) -> Callable[[int], 
     return lambda base_offset: CleanedOutput(round_.fs, directory, base_offset, round_.bounds.index_interval_bytes)
 
 
-def _counter(round_: CleaningRound) -> Callable[[int], NullOutput]:
-    return lambda base_offset: NullOutput(base_offset, round_.bounds.index_interval_bytes)
-
-
 def _parts(outputs: Iterable[GroupOutput[CleanedOutput]]) -> Iterator[CleanedOutput]:
     return (part for output in outputs for part in output.parts)
-
-
-def copy_group(
-    round_: CleaningRound,
-    group: tuple[LogSegment, ...],
-    filter_: RecordFilter,
-    output: GroupOutput[OutputT],
-    stats: CleanerStats,
-    pool: Executor | None,
-) -> None:
-    """Filters a group into its output."""
-    for filtered in in_order(pool, filter_.filter_chunk, filter_.tasks(group), round_.options.chunks_ahead):
-        _write(filtered, output, stats)
-
-
-def complete(filter_: RecordFilter, indexing: OffsetIndexing, stats: CleanerStats) -> None:
-    """Checks that nothing was missed, and gives records without a key, which the index had counted, their name."""
-    filter_.check_complete()
-    without_key = indexing.offset_map.without_key
-    stats.counters[filtering.RECORDS_WITHOUT_KEY] += without_key
-    stats.counters[filtering.RECORDS_SUPERSEDED] -= without_key
-
-
-def _write(filtered: FilteredChunk, output: GroupOutput[OutputT], stats: CleanerStats) -> None:
-    stats.bytes_read += filtered.bytes_read
-    stats.counters += filtered.counters
-    with stats.phase("write"):
-        for batches, data in filtered.pieces:
-            output.append(batches, data)
-            stats.bytes_written += len(data)
-            stats.batches_written += len(batches)
-        output.append_aborted(filtered.aborted)
-
-
-def filter_of(
-    round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
-) -> RecordFilter:
-    """The filter of a round whose index is complete."""
-    if not round_.options.expire:
-        return RecordFilter(round_, indexing, stats)
-    remaining = _remaining_transactional(round_, indexing, pool)
-    return RecordFilter(round_, indexing, stats, tracker=TransactionTracker(remaining.__contains__))
-
-
-def _remaining_transactional(round_: CleaningRound, indexing: OffsetIndexing, pool: Executor | None) -> set[int]:
-    """Base offsets of the transactional data batches that the round writes.
-
-    Kafka keeps a marker as long as it reads a batch of its transaction, so that it takes one more round to go. To
-    expire it in this one, a filter without output tells first which batches will be left.
-    """
-    scout = CleanerStats(round_.clock)
-    filter_ = RecordFilter(round_, indexing, scout, recompress=False)
-    remaining: set[int] = set()
-    for group in round_.groups:
-        for filtered in in_order(pool, filter_.filter_chunk, filter_.tasks(group), round_.options.chunks_ahead):
-            for batches, _ in filtered.pieces:
-                kind = batches["attributes"] & (layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK)
-                remaining.update(batches["base_offset"][kind == layout.TRANSACTIONAL_MASK].tolist())
-    return remaining

@@ -9,14 +9,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 import numpy as np
 
 from seglog import layout
 from seglog.cleaner.chunks import Part, check_chunk, invalid_records, open_parts, read_chunks
+from seglog.cleaner.key_tables import KeyReader, KeyTable
 from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.pipeline import in_order
 from seglog.cleaner.round import CleaningRound
@@ -27,6 +30,9 @@ from seglog.kernels.decode import rows_needed
 from seglog.kernels.records import RECORDS_VALID
 from seglog.log.markers import read_markers
 from seglog.log.scan import Chunk
+from seglog.log.segment import LogSegment
+
+_TABLES_AHEAD = 16  # of a chunk, filled before its turn: 6 MiB, and all of most chunks
 
 
 @dataclass(slots=True)
@@ -35,7 +41,7 @@ class OffsetIndexing:
 
     `aborted` are the base offsets of batches that were not mapped. `superseded` holds, after more than one pass, a bit
     for each record of the clean section. `entries` counts the keys of all passes, `most_entries` those of the
-    fullest.
+    fullest. `has_transactions` tells of transactional and control batches in the dirty section.
     """
 
     offset_map: OffsetMap
@@ -44,19 +50,41 @@ class OffsetIndexing:
     superseded: np.ndarray | None = None
     most_entries: int = 0
     entries: int = 0
+    has_transactions: bool = False
+    dirty_starts: list[tuple[int, int]] = field(default_factory=list)  # of each segment: base offset, next ordinal
+    clean_starts: list[tuple[int, int]] = field(default_factory=list)
+
+    def ordinals_at(self, base_offset: int) -> tuple[int, int]:
+        """The next ordinals, dirty and clean, at the beginning of a segment."""
+        return _start_at(self.dirty_starts, base_offset, self.offset_map.next_ordinal), _start_at(
+            self.clean_starts, base_offset, 0
+        )
+
+
+def _start_at(starts: list[tuple[int, int]], base_offset: int, behind: int) -> int:
+    """A segment of which nothing was read begins where the next one does, or `behind` them all."""
+    at = bisect_left(starts, (base_offset, 0))
+    return starts[at][1] if at < len(starts) else behind
+
+
+def _note_start(starts: list[tuple[int, int]], segment: LogSegment, ordinal: int) -> None:
+    if not starts or starts[-1][0] < segment.base_offset:
+        starts.append((segment.base_offset, ordinal))
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
+    """A chunk whose first tables of keys are filled."""
+
     segment_number: int
     chunk: Chunk
-    skipped: np.ndarray
-    parts: list[Part]
+    tables: list[KeyTable]
+    rest: Iterator[KeyTable]
 
 
 def build_offset_map(round_: CleaningRound, stats: CleanerStats, pool: Executor | None) -> OffsetIndexing:
     """Indexes [`first_mapped_offset`, `first_uncleanable_offset`). Corruption errors leave everything as it was."""
-    indexing = OffsetIndexing(OffsetMap(round_.options, round_.first_mapped_offset))
+    indexing = OffsetIndexing(OffsetMap(round_.options, round_.first_uncleanable_offset - round_.first_mapped_offset))
     passes = _Passes(round_, indexing, stats, pool)
     start: tuple[int, int, int] | None = (0, 0, 0)
     while start is not None:
@@ -70,6 +98,9 @@ class _Passes:
     ) -> None:
         self._round, self._indexing, self._stats, self._pool = round_, indexing, stats, pool
         self._map = indexing.offset_map
+        self._keys = KeyReader(
+            round_.first_mapped_offset, round_.options.strategy, self._map.seeds, self._map.hash_mask
+        )
         self._segments = round_.dirty_segments
         self._first_pass = True
         self._aborted: np.ndarray = np.zeros(0, dtype=np.int64)
@@ -83,6 +114,8 @@ class _Passes:
         chunks = self._first_chunks() if self._first_pass else self._later_chunks(number, position)
         for opened in in_order(self._pool, self._open, chunks, self._round.options.chunks_ahead):
             before = (opened.segment_number, opened.chunk.position, self._map.next_ordinal)
+            if self._first_pass:
+                _note_start(self._indexing.dirty_starts, self._segments[opened.segment_number], before[2])
             with self._stats.phase("map"):
                 self._put(opened)
             if unsettled is None and self._map.is_full:
@@ -119,6 +152,7 @@ class _Passes:
     def _aborted_batches(self, chunk: Chunk, tracker: TransactionTracker) -> np.ndarray:
         aborted = np.zeros(len(chunk.batches), dtype=bool)
         for i, discard in track_batches(chunk, tracker):
+            self._indexing.has_transactions = True
             if discard and not chunk.batches[i]["attributes"] & layout.CONTROL_MASK:
                 aborted[i] = True
                 self._indexing.aborted.append(int(chunk.batches[i]["base_offset"]))
@@ -133,28 +167,21 @@ class _Passes:
         control = batches["attributes"] & layout.CONTROL_MASK != 0
         skipped = aborted | control & (batches["magic"] >= 2)
         skipped |= batches["last_offset"] < self._round.first_mapped_offset
-        with self._stats.phase("decompress"):
-            return _Opened(number, chunk, skipped, list(open_parts(chunk, ~skipped)))
+        tables = self._keys.tables(chunk, skipped)
+        if self._pool is None:
+            return _Opened(number, chunk, [], tables)
+        with self._stats.phase("keys"):
+            return _Opened(number, chunk, list(islice(tables, _TABLES_AHEAD)), tables)
 
     # --- what to do with it ----------------------------------------------------------------------------------
 
     def _put(self, opened: _Opened) -> None:
-        chunk = opened.chunk
         before = self._map.next_ordinal
-        for part in opened.parts:
-            if part.records is not None:
-                # skipped entries, all in front of the first mapped offset, come first
-                first = int(np.count_nonzero(opened.skipped[part.first : part.last]))
-                rows = part.records.rows
-                self._map.add_rows(part.arena, rows[np.searchsorted(rows["batch"], first) :])
-                continue
-            batches = chunk.batches[part.first : part.last]
-            skipped = opened.skipped[part.first : part.last].view(np.uint8)
-            status = self._map.add_batches(part.arena, part.starts, part.ends, batches, skipped)
-            if status != RECORDS_VALID:
-                raise invalid_records(chunk.path, batches[self._map.bad_batch], status)
+        for table in chain(opened.tables, opened.rest):
+            self._map.put(table)
+            self._keys.give_back(table)
         if self._first_pass:
-            self._stats.map_bytes_read += len(chunk.data)
+            self._stats.map_bytes_read += len(opened.chunk.data)
             self._stats.map_records_read += self._map.next_ordinal - before
 
     def _mark_clean_section(self) -> None:
@@ -164,6 +191,7 @@ class _Passes:
         ordinals = np.zeros(2, dtype=np.int64)
         settings = filter_settings(self._round, self._indexing, compressed=False)
         for segment in self._round.segments_before_dirty:
+            _note_start(self._indexing.clean_starts, segment, int(ordinals[1]))
             for chunk in read_chunks(segment, 0, self._round.options):
                 if chunk.batches[0]["base_offset"] >= self._round.first_mapped_offset:
                     return

@@ -2,8 +2,8 @@
 
 Mirrors SkimpyOffsetMap, with two differences that `kernels.offset_map` explains: keys are compared by their bytes, and
 a full map ends an index pass, not the round. Three eighths of the dedupe buffer are slots, five eighths
-hold keys; KEY_STORE_BYTES on top of it hold the rest of the keys. Slots grow from few, so that a small log neither
-touches the whole buffer nor leaves the processor's cache.
+hold keys; KEY_STORE_BYTES on top of it hold the rest of the keys. Slots grow from few, so that a log of few keys
+neither touches the whole buffer nor leaves the processor's cache.
 """
 
 from __future__ import annotations
@@ -12,42 +12,43 @@ import os
 
 import numpy as np
 
+from seglog import layout
+from seglog.cleaner.key_tables import KeyTable
 from seglog.cleaner.options import CleanerOptions
 from seglog.kernels import offset_map as kernels
-from seglog.kernels.decode import rows_needed
 from seglog.kernels.hashing import SEED_WORDS
-from seglog.kernels.key_blocks import BLOCK_BYTES, BLOCK_ROW_BYTES, SLOT_BYTES
 
 KEY_STORE_BYTES = 64 << 20
 _FIRST_SLOTS = 1 << 14
 _GROWTH = 4
+_SLOTS_A_KEY = 4  # expected: few keys are then met on the way to another
 _LOAD_WHILE_GROWING = 0.6
 _HIGHEST_LOAD = 0.95
 _NO_BITS = np.zeros(1, dtype=np.uint8)
 
 
 class OffsetMap:
-    """One round's map. Offsets below `first_dirty_offset` never enter it."""
+    """One round's map over at most `most_records` records; `key_tables.KeyReader` fills the tables that it takes."""
 
-    def __init__(self, options: CleanerOptions, first_dirty_offset: int) -> None:
-        self._most_slots = max(options.dedupe_buffer_bytes * 3 // 8 // SLOT_BYTES, 8)
+    def __init__(self, options: CleanerOptions, most_records: int = layout.INT64_MAX) -> None:
+        self._most_slots = max(options.dedupe_buffer_bytes * 3 // 8 // kernels.SLOT_BYTES, 8)
         self._limit = min(options.entry_limit, int(self._most_slots * _HIGHEST_LOAD))
-        self._store_limit = options.dedupe_buffer_bytes * 5 // 8 + KEY_STORE_BYTES
+        store_limit = options.dedupe_buffer_bytes * 5 // 8 + KEY_STORE_BYTES
         self.seeds = np.frombuffer(os.urandom(8 * SEED_WORDS), dtype=np.int64)
-        self.header = np.frombuffer(options.strategy.header.encode(), dtype=np.uint8)
-        self.store = np.empty(self._store_limit, dtype=np.uint8)  # pages that are not written take no memory
+        self.hash_mask = options.hash_mask
+        self.store = np.empty(store_limit, dtype=np.uint8)  # pages that are not written take no memory
         self.survivors = np.zeros(1 << 13, dtype=np.uint8)
+        self.next_ordinal = 0
+        self.without_key = 0
         self._settled = _NO_BITS
-        self._block = np.zeros(BLOCK_BYTES, dtype=np.uint8)
+        self._most_records = most_records
+        self._first_pass = True
+        self._first_ordinal = 0
         self._state = np.zeros(kernels.STATE_SLOTS, dtype=np.int64)
         self._settings = np.zeros(kernels.SETTINGS_SLOTS, dtype=np.int64)
-        self._settings[kernels.FIRST_DIRTY] = first_dirty_offset
-        self._settings[kernels.HASH_MASK] = options.hash_mask
         self._settings[kernels.VERSION] = int(options.strategy.kind)
-        self._settings[kernels.STORE_BYTES] = self._settings[kernels.STORE_LIMIT] = self._store_limit
+        self._settings[kernels.STORE_LIMIT] = store_limit
         self._settings[kernels.ENTRY_LIMIT] = self._limit
-        self._settings[kernels.COUNTING] = 1
-        self._without_key = 0
         self._allocate(min(_FIRST_SLOTS, self._most_slots))
 
     # --- what a round reads --------------------------------------------------------------------------------
@@ -56,11 +57,6 @@ class OffsetMap:
     def entries(self) -> int:
         """Keys in the map."""
         return int(self._state[kernels.ENTRIES])
-
-    @property
-    def next_ordinal(self) -> int:
-        """The number that the next record will get."""
-        return int(self._state[kernels.NEXT_ORDINAL])
 
     @property
     def is_full(self) -> bool:
@@ -77,99 +73,50 @@ class OffsetMap:
         """Bytes in front of each key in the store."""
         return 24 if self._settings[kernels.VERSION] else 12
 
-    @property
-    def hash_mask(self) -> int:
-        return int(self._settings[kernels.HASH_MASK])
-
     # --- filling -------------------------------------------------------------------------------------------
-
-    @property
-    def without_key(self) -> int:
-        """Records without a key that the first pass met in batches that are dirty as a whole."""
-        return self._without_key + int(self._state[kernels.WITHOUT_KEY])
 
     def begin_pass(self, ordinal: int) -> None:
         """Forgets the keys and starts over at the record with this ordinal; what is settled stays so."""
-        self._without_key = self.without_key
-        self._settings[kernels.COUNTING] = 0
+        self._first_pass = False
         self._state[:] = 0
-        self._state[kernels.NEXT_ORDINAL] = ordinal
+        self.next_ordinal = self._first_ordinal = ordinal
         self.slots[:] = 0
 
-    def add_batches(
-        self, arena: np.ndarray, starts: np.ndarray, ends: np.ndarray, batches: np.ndarray, skipped: np.ndarray
-    ) -> int:
-        """Puts the records of v2 batches; returns 0, or the status of the bad record in batch `bad_batch`."""
-        self._reserve(int(rows_needed(batches, starts, ends)))
-        self._rewind()
+    def put(self, table: KeyTable) -> None:
+        """Puts the records of a table, which are the next ones."""
+        self._reserve(table.records)
+        self._state[[kernels.ROW, kernels.KEY_POSITION]] = 0
         while True:
-            outcome = kernels.index_batches(
-                arena,
-                starts,
-                ends,
-                batches,
-                skipped,
+            outcome = kernels.put_keys(
+                table.columns,
+                table.rows,
+                self.next_ordinal,
                 self._state,
                 self._settings,
-                self.seeds,
-                self.header,
                 self.slots,
                 self.store,
                 self.survivors,
                 self._settled,
-                self._block,
             )
-            if outcome >= 0:
-                return int(outcome)
-            self._make_room(outcome)
+            if outcome == kernels.PUT_COMPLETE:
+                break
+            self._make_room(outcome, table)
+        self.next_ordinal += table.records
+        if self._first_pass:
+            self.without_key += table.without_key
 
-    @property
-    def bad_batch(self) -> int:
-        """The batch that made `add_batches` return a status."""
-        return int(self._state[kernels.CURSOR])
-
-    def add_rows(self, arena: np.ndarray, rows: np.ndarray) -> None:
-        """Puts decoded messages of magic 0 and 1 (layout.RECORD, spans in `arena`)."""
-        self._reserve(len(rows))
-        self._rewind()
-        while True:
-            outcome = kernels.index_rows(
-                arena,
-                rows,
-                self._state,
-                self._settings,
-                self.seeds,
-                self.slots,
-                self.store,
-                self.survivors,
-                self._settled,
-                self._block,
-            )
-            if outcome == kernels.INDEX_COMPLETE:
-                return
-            self._make_room(outcome)
-
-    def _rewind(self) -> None:
-        self._state[[kernels.CURSOR, kernels.RECORDS_DONE, kernels.BLOCK_ROWS, kernels.BLOCK_DONE]] = 0
-        self._state[kernels.POSITION] = -1
-
-    def _make_room(self, outcome: int) -> None:
-        if outcome == kernels.INDEX_GROW:
-            self._grow()
-        elif outcome == kernels.INDEX_STORE:  # a single key larger than the whole store
-            self.store = np.concatenate((self.store, np.empty(self._oversized_key(), dtype=np.uint8)))
-            self._settings[kernels.STORE_BYTES] = len(self.store)
+    def _make_room(self, outcome: int, table: KeyTable) -> None:
+        row = int(self._state[kernels.ROW])
+        if outcome == kernels.PUT_GROW:
+            self._grow(self.next_ordinal - self._first_ordinal + int(table.ordinals[row]))
+        elif outcome == kernels.PUT_STORE:  # a single key larger than the whole store
+            more = int(table.sizes[row]) + self.key_overhead + 3
+            self.store = np.concatenate((self.store, np.empty(more, dtype=np.uint8)))
         else:
-            self._begin_tracking()
+            self._begin_tracking(self.next_ordinal + int(table.ordinals[row]))
 
-    def _oversized_key(self) -> int:
-        at = int(self._state[kernels.BLOCK_DONE]) * BLOCK_ROW_BYTES + 16
-        return int.from_bytes(self._block[at : at + 8].tobytes(), "big") + 32
-
-    def _begin_tracking(self) -> None:
-        """From here on `settled` tells which records need no other pass: all in front of the one that did not fit."""
-        at = int(self._state[kernels.BLOCK_DONE]) * BLOCK_ROW_BYTES + 24
-        ordinal = int.from_bytes(self._block[at : at + 8].tobytes(), "big")
+    def _begin_tracking(self, ordinal: int) -> None:
+        """From here on `settled` tells which need no other pass: records in front of this one, which found no room."""
         self._settled = np.zeros(len(self.survivors), dtype=np.uint8)
         self._settled[: ordinal // 8] = 0xFF
         self._settled[ordinal // 8] = (1 << ordinal % 8) - 1
@@ -188,15 +135,25 @@ class OffsetMap:
 
     def _allocate(self, count: int) -> None:
         # not np.zeros: memory of np.empty may lie in huge pages, which random access needs
-        self.slots = np.empty(count * SLOT_BYTES, dtype=np.uint8)
+        self.slots = np.empty(count * kernels.SLOT_BYTES, dtype=np.uint8)
         self.slots[:] = 0
         self._settings[kernels.SLOTS] = count
         largest = count == self._most_slots
         self._settings[kernels.GROW_AT] = self._limit if largest else int(count * _LOAD_WHILE_GROWING)
 
-    def _grow(self) -> None:
+    def _grow(self, records: int) -> None:
+        """Makes room for more keys; `records` of this pass have been put."""
         slots, count = self.slots, self.slot_count
-        self._allocate(min(count * _GROWTH, self._most_slots))
+        wanted = max(count * _GROWTH, int(self._expected_keys(records) * _SLOTS_A_KEY))
+        self._allocate(min(wanted, self._most_slots))
         kernels.rehash(
             slots, count, self.slots, self.slot_count, self.store, self.key_overhead, self.seeds, self.hash_mask
         )
+
+    def _expected_keys(self, records: int) -> float:
+        """How many keys there will be, by how rarely one has come twice so far (the birthday problem).
+
+        Under keys of unequal weight it is too few, and the slots grow again.
+        """
+        twice = records - self.entries
+        return min(records * records / (2 * max(twice, 1)), self._most_records)

@@ -13,8 +13,8 @@ KAFKA_BYTES_PER_ENTRY = 24
 DEFAULT_DEDUPE_BUFFER_BYTES = 134_217_728
 DEFAULT_LOAD_FACTOR = 0.9
 # What is done once a chunk costs as much as a megabyte's records; a core's cache holds less, and is not missed.
-CHUNK_BYTES = 4 << 20
-SHARED_CHUNK_BYTES = 2 << 20  # with several threads: what is given back and asked for again must stay with the process
+CHUNK_BYTES = 8 << 20
+SHARED_CHUNK_BYTES = 4 << 20  # with several threads: what is given back and asked for again must stay with the process
 PACKED_CHUNK_BYTES = 1 << 20  # where records are compressed, and a chunk opened is many times as large
 
 

@@ -20,7 +20,6 @@ from seglog.cleaner.legacy_filter import filter_legacy
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker, collect_aborted
-from seglog.errors import IncompleteError
 from seglog.format.buffers import byte_view
 from seglog.format.compression import compress
 from seglog.kernels import filtering, rebuilding
@@ -149,15 +148,6 @@ class RecordFilter:
             past = past | ~stamped & (timestamps >= 0) & due
         answer: np.ndarray = past
         return answer
-
-    def check_complete(self) -> None:
-        """Asserts, before anything is replaced, that the copy met the very records that the index had seen."""
-        indexed = self._indexing.offset_map.next_ordinal
-        if int(self.ordinals[0]) != indexed:
-            raise IncompleteError(
-                f"{self._round.directory}: the log changed while it was cleaned ({indexed} records were indexed,"
-                f" {int(self.ordinals[0])} copied); nothing was changed"
-            )
 
     # --- under threads -------------------------------------------------------------------------------------
 

@@ -58,6 +58,15 @@ class CleanerStats:
             with self._lock:
                 self.phases[name] = self.phases.get(name, 0.0) + spent
 
+    def add_copy(self, part: CleanerStats) -> None:
+        """Adds what another object has counted of this round's copy."""
+        self.bytes_read += part.bytes_read
+        self.bytes_written += part.bytes_written
+        self.batches_written += part.batches_written
+        self.counters += part.counters
+        for name, seconds in part.phases.items():
+            self.phases[name] = self.phases.get(name, 0.0) + seconds
+
     def index_done(self) -> None:
         """Ends the time that counts as indexing."""
         self.map_completed = self.clock.monotonic()

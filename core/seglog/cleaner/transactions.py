@@ -90,6 +90,11 @@ class TransactionTracker:
         taken, self.kept_aborted = self.kept_aborted, []
         return taken
 
+    def take_state(self, other: TransactionTracker) -> None:
+        """Goes on from where `other`, which is not used any more, has come to."""
+        self._upcoming, self._aborted, self._added = other._upcoming, other._aborted, other._added
+        self.observed, self.committed = other.observed, other.committed
+
     def _begin(self, last_offset: int) -> None:
         while self._upcoming and self._upcoming[0][0] <= last_offset:
             transaction = heapq.heappop(self._upcoming)[2]

@@ -21,9 +21,9 @@ import numpy as np
 
 from seglog import layout
 from seglog.kernels._jit import inlined, kernel
+from seglog.kernels.bits import get_bit
 from seglog.kernels.hashing import hash_key
-from seglog.kernels.key_blocks import get_bit, prefetch_slots
-from seglog.kernels.offset_map import find_key
+from seglog.kernels.offset_map import find_key, prefetch_slots
 from seglog.kernels.rebuilding import keep_row, write_batch
 from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, LENGTH_INVALID, RECORDS_VALID, TRAILING_BYTES
 from seglog.kernels.spans import read_record

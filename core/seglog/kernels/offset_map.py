@@ -8,9 +8,9 @@ number among the records indexed), and a bit for every ordinal that tells whethe
                         than offset also version (8) and presence (4), key
     survivors           one bit a record
 
-1. Records are gathered in blocks of up to 64: key spans, hashes; each one's slot is prefetched.
-2. Slots whose tag fits have their key prefetched from the store. (So slots are small: half of them are empty, and
-   what a key needs besides lies with the key, which is fetched anyway.)
+1. Records come in tables of keys and hashes (`key_tables`). Ahead of the record that is put, slots are prefetched.
+2. Of slots that have come, those whose tag fits have their key prefetched from the store. (So slots are small: half
+   of them are empty, and what a key needs besides lies with the key, which is fetched anyway.)
 3. Each record is put: a new key enters; for a known one, the bytes being equal, the older record's bit is cleared
    and the newer one's is set. Because keys are compared, a hash collision costs time and never a record.
 4. When no further key fits, records of keys that are not in the map stay *unsettled*; another pass over the
@@ -36,51 +36,40 @@ from seglog.kernels._jit import (
     store_int32,
     store_int64,
 )
+from seglog.kernels.bits import clear_bit, get_bit, set_bit
 from seglog.kernels.hashing import hash_key
-from seglog.kernels.key_blocks import (
-    BLOCK_ROW_BYTES,
-    SLOT_BYTES,
-    clear_bit,
-    gather,
-    gather_rows,
-    set_bit,
-)
+from seglog.kernels.key_tables import Columns
 from seglog.kernels.records import RECORDS_VALID
+from seglog.kernels.spans import read_record
 
-# What `index_batches` and `index_rows` return; a positive number is a record status (kernels.records).
-INDEX_COMPLETE = 0
-INDEX_GROW = -1  # the slots must grow before work goes on
-INDEX_STORE = -2  # the key store must grow
-INDEX_FULL = -3  # the first record that found no room: the caller provides `settled` and sets TRACKING
+SLOT_BYTES = 8
+
+# What `put_keys` returns.
+PUT_COMPLETE = 0
+PUT_GROW = 1  # the slots must grow before work goes on
+PUT_STORE = 2  # the key store must grow
+PUT_FULL = 3  # the first record that found no room: the caller provides `settled` and sets TRACKING
 
 # State (int64) that goes from call to call.
 ENTRIES = 0
 STORE_USED = 1
-NEXT_ORDINAL = 2
-CURSOR = 3  # batch (or row) to gather next
-POSITION = 4  # of the next record in that batch; -1 before its first
-RECORDS_DONE = 5  # in that batch
-BLOCK_ROWS = 6
-BLOCK_DONE = 7
-FULL = 8  # 1 once a record stayed unsettled
-UNSETTLED = 9  # how many
-WITHOUT_KEY = 10  # records without key, counted while COUNTING
-STATE_SLOTS = 11
+ROW = 2  # of the table, to put next
+KEY_POSITION = 3  # of that row's key
+FULL = 4  # 1 once a record stayed unsettled
+STATE_SLOTS = 5
 
 # Settings (int64), constant during a call.
 SLOTS = 0
 ENTRY_LIMIT = 1  # most keys, ever
 GROW_AT = 2  # most keys in this many slots
-STORE_BYTES = 3  # size of the key store now
-STORE_LIMIT = 4
-FIRST_DIRTY = 5
-TRACKING = 6  # 1: `settled` counts
-HASH_MASK = 7  # -1; tests weaken the hash with it
-VERSION = 8  # 0: by offset, 1: by timestamp, 2: by header
-COUNTING = 9  # 1 in the first pass
-SETTINGS_SLOTS = 10
+STORE_LIMIT = 3
+TRACKING = 4  # 1: `settled` counts
+VERSION = 5  # 0: by offset, 1: by timestamp, 2: by header
+SETTINGS_SLOTS = 6
 
 AHEAD = 24  # slots whose keys are asked for before they are moved
+_SLOTS_AHEAD = 48  # rows whose slots are asked for before they are put
+_KEYS_AHEAD = 20  # and whose keys
 
 
 @inlined
@@ -128,155 +117,136 @@ def find_key(
             i = 0
 
 
-@kernel
-def _prefetch_keys(
-    slots: np.ndarray, slot_count: int, store: np.ndarray, overhead: int, block: np.ndarray, n: int
-) -> None:
-    for k in range(n):
-        key_hash = load_int64(block, k * BLOCK_ROW_BYTES)
-        word = load_int64(slots, SLOT_BYTES * multiply_high(key_hash, slot_count))
-        if word != 0 and word & 0xFFFFFF == key_hash & 0xFFFFFF:
-            q = ((word >> 24) - 1) * 4
-            prefetch(store, q)
-            prefetch(store, q + overhead + load_int64(block, k * BLOCK_ROW_BYTES + 16) - 1)  # a key lies as it comes
-
-
 @inlined
 def _key_bytes(key_size: int, overhead: int) -> int:
     return (overhead + key_size + 3) & ~3
 
 
+@inlined
+def _prefetch_key(
+    slots: np.ndarray, slot_count: int, store: np.ndarray, overhead: int, key_hash: int, key_size: int
+) -> None:
+    word = load_int64(slots, SLOT_BYTES * multiply_high(key_hash, slot_count))
+    if word != 0 and word & 0xFFFFFF == key_hash & 0xFFFFFF:
+        q = ((word >> 24) - 1) * 4
+        prefetch(store, q)
+        prefetch(store, q + overhead + key_size - 1)
+
+
+@inlined
+def _supersedes(store: np.ndarray, q: int, version: int, present: int) -> bool:
+    """Whether a later record with this version takes the place of the one in the store; if so, leaves it there."""
+    older = load_int64(store, q + 12)
+    older_present = load_int32(store, q + 20)
+    wins = present > older_present or (present == older_present and version >= older)
+    if wins:
+        store_int64(store, q + 12, version)
+        store_int32(store, q + 20, present)
+    return wins
+
+
 @kernel
-def _put_block(
-    arena: np.ndarray,
+def put_keys(
+    table: Columns,
+    rows: int,
+    base: int,
     state: np.ndarray,
     settings: np.ndarray,
     slots: np.ndarray,
     store: np.ndarray,
     survivors: np.ndarray,
     settled: np.ndarray,
-    block: np.ndarray,
 ) -> int:
-    """Puts the block's records from BLOCK_DONE on; returns INDEX_COMPLETE, or why it stopped at BLOCK_DONE."""
+    """Puts the table's first `rows` rows, from the state's on; `base` is the ordinal of the table's first record.
+
+    `survivors` must have room for all ordinals that the table covers, `settled` too while TRACKING. Returns PUT_*;
+    whatever it asks for, the next call goes on with the same row.
+    """
+    hashes, sizes, ordinals, versions, presence, keys = table
     slot_count = settings[0]
-    versioned = settings[8] != 0
+    versioned = settings[5] != 0
     overhead = 24 if versioned else 12
-    tracking = settings[6] != 0
+    tracking = settings[4] != 0
     entry_limit = min(settings[1], settings[2])
-    for k in range(state[7], state[6]):
-        at = k * BLOCK_ROW_BYTES
-        key_hash = load_int64(block, at)
-        key_position = load_int64(block, at + 8)
-        key_size = load_int64(block, at + 16)
-        ordinal = load_int64(block, at + 24)
-        slot, word = find_key(slots, slot_count, store, overhead, arena, key_position, key_size, key_hash)
+    entries = state[0]
+    used = state[1]
+    key_position = state[3]
+    first = state[2]
+    outcome = PUT_COMPLETE
+    k = first
+    for k_ahead in range(first, min(rows, first + _SLOTS_AHEAD)):
+        prefetch(slots, SLOT_BYTES * multiply_high(hashes[k_ahead], slot_count))
+    while k < rows:
+        if k + _SLOTS_AHEAD < rows:
+            prefetch(slots, SLOT_BYTES * multiply_high(hashes[k + _SLOTS_AHEAD], slot_count))
+        if k + _KEYS_AHEAD < rows:
+            _prefetch_key(slots, slot_count, store, overhead, hashes[k + _KEYS_AHEAD], sizes[k + _KEYS_AHEAD])
+        key_hash = hashes[k]
+        key_size = int(sizes[k])
+        ordinal = base + ordinals[k]
+        if tracking and get_bit(settled, ordinal) != 0:
+            key_position += key_size
+            k += 1
+            continue
+        slot, word = find_key(slots, slot_count, store, overhead, keys, key_position, key_size, key_hash)
         if word != 0:
-            wins = True
             q = ((word >> 24) - 1) * 4
-            if versioned:
-                version = load_int64(block, at + 32)
-                present = load_int64(block, at + 40)
-                older = load_int64(store, q + 12)
-                older_present = load_int32(store, q + 20)
-                wins = present > older_present or (present == older_present and version >= older)
-                if wins:
-                    store_int64(store, q + 12, version)
-                    store_int32(store, q + 20, present)
-            if wins:
+            if not versioned or _supersedes(store, q, versions[k], int(presence[k])):
                 clear_bit(survivors, load_int64(store, q + 4))
                 set_bit(survivors, ordinal)
                 store_int64(store, q + 4, ordinal)
         else:
-            entries = state[0]
-            used = state[1]
             behind = used + _key_bytes(key_size, overhead)
-            if entries >= entry_limit or behind > settings[3]:
-                if entries >= settings[1] or (behind > settings[4] and entries > 0):
+            if entries >= entry_limit or behind > len(store):
+                if entries >= settings[1] or (behind > settings[3] and entries > 0):
                     if not tracking:
-                        state[7] = k
-                        return INDEX_FULL
-                    state[8] = 1
-                    state[9] += 1
+                        outcome = PUT_FULL
+                        break
+                    state[4] = 1
+                    key_position += key_size
+                    k += 1
                     continue
-                state[7] = k
-                return INDEX_GROW if entries >= settings[2] else INDEX_STORE
+                outcome = PUT_GROW if entries >= settings[2] else PUT_STORE
+                break
             store_int32(store, used, key_size)
             store_int64(store, used + 4, ordinal)
             if versioned:
-                store_int64(store, used + 12, load_int64(block, at + 32))
-                store_int32(store, used + 20, load_int64(block, at + 40))
+                store_int64(store, used + 12, versions[k])
+                store_int32(store, used + 20, int(presence[k]))
             if key_size > 0:
-                copy_bytes(arena, key_position, store, used + overhead, key_size)
+                copy_bytes(keys, key_position, store, used + overhead, key_size)
             store_int64(slots, SLOT_BYTES * slot, (used // 4 + 1) << 24 | (key_hash & 0xFFFFFF))
             set_bit(survivors, ordinal)
-            state[0] = entries + 1
-            state[1] = behind
+            entries += 1
+            used = behind
         if tracking:
             set_bit(settled, ordinal)
-    state[7] = state[6]
-    return INDEX_COMPLETE
+        key_position += key_size
+        k += 1
+    state[0], state[1], state[2], state[3] = entries, used, k, key_position
+    return outcome
 
 
 @kernel
-def index_batches(
+def prefetch_slots(
     arena: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    batches: np.ndarray,
-    skipped: np.ndarray,
-    state: np.ndarray,
-    settings: np.ndarray,
-    seeds: np.ndarray,
-    header: np.ndarray,
+    p: int,
+    end: int,
+    count: int,
     slots: np.ndarray,
-    store: np.ndarray,
-    survivors: np.ndarray,
-    settled: np.ndarray,
-    block: np.ndarray,
-) -> int:
-    """Puts the records of the v2 batches whose payloads are `arena[starts[i]:ends[i]]` and `skipped[i]` is 0.
-
-    Starts at the state's cursor and goes on where an earlier call stopped. `survivors` must have room for all
-    ordinals that the batches can take, `settled` too while TRACKING. Returns INDEX_*, or the status of a bad record.
-    """
-    while True:
-        if state[7] == state[6]:
-            status = gather(
-                arena, starts, ends, batches, skipped, state, settings, seeds, header, settled, slots, block
-            )
-            if status != RECORDS_VALID:
-                return status
-            if state[6] == 0:
-                return INDEX_COMPLETE
-            _prefetch_keys(slots, settings[0], store, 24 if settings[8] != 0 else 12, block, state[6])
-        outcome = _put_block(arena, state, settings, slots, store, survivors, settled, block)
-        if outcome != INDEX_COMPLETE:
-            return outcome
-
-
-@kernel
-def index_rows(
-    arena: np.ndarray,
-    rows: np.ndarray,
-    state: np.ndarray,
-    settings: np.ndarray,
+    slot_count: int,
     seeds: np.ndarray,
-    slots: np.ndarray,
-    store: np.ndarray,
-    survivors: np.ndarray,
-    settled: np.ndarray,
-    block: np.ndarray,
-) -> int:
-    """The same for rows of `layout.RECORD`."""
-    while True:
-        if state[7] == state[6]:
-            gather_rows(arena, rows, state, settings, seeds, settled, slots, block)
-            if state[6] == 0:
-                return INDEX_COMPLETE
-            _prefetch_keys(slots, settings[0], store, 24 if settings[8] != 0 else 12, block, state[6])
-        outcome = _put_block(arena, state, settings, slots, store, survivors, settled, block)
-        if outcome != INDEX_COMPLETE:
-            return outcome
+    mask: int,
+) -> None:
+    """Asks for the slots of a batch's keys; a broken record ends it in silence, as the filter will meet it again."""
+    for _ in range(count):
+        status, stop, _, _, _, key_position, key_size, _, _ = read_record(arena, p, end)
+        if status != RECORDS_VALID:
+            return
+        if key_size >= 0:
+            key_hash = hash_key(arena, key_position, key_size, seeds) & mask
+            prefetch(slots, SLOT_BYTES * multiply_high(key_hash, slot_count))
+        p = stop
 
 
 @kernel

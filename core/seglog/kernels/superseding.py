@@ -10,9 +10,9 @@ import numpy as np
 
 from seglog import layout
 from seglog.kernels._jit import kernel
+from seglog.kernels.bits import set_bit
 from seglog.kernels.hashing import hash_key
-from seglog.kernels.key_blocks import prefetch_slots, set_bit
-from seglog.kernels.offset_map import find_key
+from seglog.kernels.offset_map import find_key, prefetch_slots
 from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, RECORDS_VALID
 from seglog.kernels.spans import read_record
 

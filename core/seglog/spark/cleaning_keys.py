@@ -12,12 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from seglog.cleaner.chunks import Part, invalid_records, open_parts
+from seglog.cleaner.chunks import invalid_records
+from seglog.cleaner.key_tables import KeyReader, KeyTable
 from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.options import CleanerOptions
 from seglog.format.decoder import decode_records
 from seglog.kernels import key_exchange
-from seglog.kernels.records import RECORDS_VALID
 from seglog.log.scan import Chunk
 from seglog.spark.cleaning_blobs import Keys
 
@@ -31,8 +31,14 @@ class DirtyKeys:
 
     def __init__(self, options: CleanerOptions, first_dirty_offset: int) -> None:
         self._options, self._first_dirty_offset = replace(options, jobs=1), first_dirty_offset
-        self._map = OffsetMap(self._options, first_dirty_offset)
         self._before = self._without_key = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._map = OffsetMap(self._options)
+        self._reader = KeyReader(
+            self._first_dirty_offset, self._options.strategy, self._map.seeds, self._map.hash_mask
+        )
 
     @property
     def records(self) -> int:
@@ -46,26 +52,30 @@ class DirtyKeys:
 
     def add(self, chunk: Chunk, skipped: np.ndarray) -> Iterator[Keys]:
         """Puts the records of batches that are not `skipped` (bool); yields the entries of a map that was full."""
-        parts = list(open_parts(chunk, ~skipped))
-        yield from self._mapped(lambda: self._put(chunk, skipped, parts))
+        yield from self._mapped(lambda: self._reader.tables(chunk, skipped))
 
     def add_rows(self, arena: np.ndarray, rows: np.ndarray) -> Iterator[Keys]:
         """The same for decoded records (layout.RECORD, spans in `arena`), all of them dirty."""
-        yield from self._mapped(lambda: self._map.add_rows(arena, rows))
+        yield from self._mapped(lambda: self._reader.tables_of_rows(arena, rows))
 
-    def _mapped(self, put: Callable[[], None]) -> Iterator[Keys]:
-        """Calls `put` until every record that it puts has been in the map; yields the entries of each that was full."""
+    def _mapped(self, tables: Callable[[], Iterator[KeyTable]]) -> Iterator[Keys]:
+        """Puts `tables()` until each of their records has been in the map; yields the entries of each that was full."""
         start = self._map.next_ordinal
-        put()
+        self._put(tables())
         if not self._map.is_full:
             return
         while self._map.is_full:
             yield self._entries()
             self._map.begin_pass(start)
-            put()
+            self._put(tables())
         yield self._entries()
         self._before, self._without_key = self.records, self.without_key
-        self._map = OffsetMap(self._options, self._first_dirty_offset)
+        self._begin()
+
+    def _put(self, tables: Iterator[KeyTable]) -> None:
+        for table in tables:
+            self._map.put(table)
+            self._reader.give_back(table)
 
     def rest(self) -> Keys:
         """The entries that were not yielded yet."""
@@ -77,20 +87,6 @@ class DirtyKeys:
         found = key_exchange.live_entries(self._map.store, self._map.key_overhead, positions, sizes, ordinals)
         assert found == count, "the offset map's store does not hold its entries"
         return Keys(self._map.store, positions, sizes, ordinals + self._before)
-
-    def _put(self, chunk: Chunk, skipped: np.ndarray, parts: list[Part]) -> None:
-        for part in parts:
-            if part.records is not None:
-                # skipped entries, all in front of the first dirty offset, come first
-                first = int(np.count_nonzero(skipped[part.first : part.last]))
-                rows = part.records.rows
-                self._map.add_rows(part.arena, rows[np.searchsorted(rows["batch"], first) :])
-                continue
-            batches = chunk.batches[part.first : part.last]
-            passed_over = skipped[part.first : part.last].view(np.uint8)
-            status = self._map.add_batches(part.arena, part.starts, part.ends, batches, passed_over)
-            if status != RECORDS_VALID:
-                raise invalid_records(chunk.path, batches[self._map.bad_batch], status)
 
 
 class CleanKeys:

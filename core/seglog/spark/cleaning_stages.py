@@ -23,8 +23,8 @@ import numpy as np
 
 from seglog import layout
 from seglog.cleaner.chunks import check_chunk, read_chunks
-from seglog.cleaner.cleaner import cleaned_segments, copy_group, filter_of, index_round
-from seglog.cleaner.cleaner import complete as complete_counts
+from seglog.cleaner.cleaner import cleaned_segments, index_round
+from seglog.cleaner.copying import check_complete, copy_group, count_without_key, filter_of
 from seglog.cleaner.indexing import OffsetIndexing, track_batches
 from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.options import CleanerOptions
@@ -232,7 +232,7 @@ def _rewritten(
     index = state.index
     round_ = spec.round(fs, index.number, index.number + 1)
     # an empty map: bits answer for dirty and for clean records
-    offset_map = OffsetMap(CleanerOptions(dedupe_buffer_bytes=1 << 12), round_.first_mapped_offset)
+    offset_map = OffsetMap(CleanerOptions(dedupe_buffer_bytes=1 << 12))
     offset_map.survivors = _bits(survivors, index.dirty_records)
     indexing = OffsetIndexing(
         offset_map, aborted=list(index.aborted), superseded=_bits(superseded, index.clean_records)
@@ -298,7 +298,8 @@ def rewrite_round(fs: FileSystem, spec: RoundSpec, attempt: int) -> TaskOutcome:
         indexing = index_round(round_, stats, None)
         filter_ = filter_of(round_, indexing, stats, None)
         staged = _write_groups(fs, spec, round_, filter_, stats, 0, attempt)
-        complete_counts(filter_, indexing, stats)
+        check_complete(round_, indexing, int(filter_.ordinals[0]))
+        count_without_key(indexing, stats)
         stats.index_passes, stats.map_entries = indexing.passes, indexing.entries
         return TaskOutcome(staged, Account.of(stats))
     except SeglogError as error:

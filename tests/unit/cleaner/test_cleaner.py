@@ -106,6 +106,28 @@ def test_a_buffer_for_one_percent_of_the_keys_gives_the_files_of_a_large_one(tmp
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("buffer_bytes", [24 * 12, 1 << 20])
+@pytest.mark.parametrize("transactions", [(), (0,), (0, 1), (0, 1, 2)])
+def test_many_threads_leave_the_files_of_one(tmp_path: Path, buffer_bytes: int, transactions: tuple[int, ...]) -> None:
+    """Also where transactions in the clean section, not the dirty one, tie groups that are copied side by side."""
+    found = []
+    for jobs in (1, 3):
+        log = compacted_log(tmp_path / str(jobs), segment_bytes=2000)
+        for section in range(3):
+            checkpoint = log.log_end_offset
+            for part in range(6):
+                records = many(60, 40, seed=6 * section + part)
+                if section in transactions:
+                    transaction(log, 1 + part % 2, records, commit=part % 3 > 0, timestamp=START_MS)
+                else:
+                    append(log, records, 5)
+            log.roll()
+        clean(log, checkpoint=checkpoint, jobs=jobs, dedupe_buffer_bytes=buffer_bytes)
+        assert len(log.segments) > 3
+        found.append(files_of(log.directory))
+    assert found[0] == found[1]
+
+
 def test_a_buffer_that_holds_no_two_keys_is_an_error() -> None:
     with pytest.raises(ConfigError, match="at least 2"):
         CleanerOptions(dedupe_buffer_bytes=24)

@@ -1,0 +1,234 @@
+"""The copy of a round: every group's surviving batches into its output (Kafka: Cleaner.cleanSegments, cleanInto).
+
+One of two ways, whose outputs are the same:
+
+- chunk by chunk: one group after the other; while one chunk is written, others are filtered under threads;
+- group by group: each group by one thread from its first byte to its fsync, several side by side, with nothing to wait
+  for but transactions. A group that meets a transactional batch takes over the tracker of the group before it, when
+  that one has been copied (`GroupTracker`).
+
+The second is faster where there are several groups and the index has met no transaction; with transactions everywhere
+its groups would wait for each other, so then the first is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
+from dataclasses import replace
+from functools import partial
+from typing import Generic
+
+from seglog import layout
+from seglog.cleaner.indexing import OffsetIndexing
+from seglog.cleaner.output import GroupOutput, OutputT, SegmentSummary
+from seglog.cleaner.pipeline import in_order
+from seglog.cleaner.record_filter import FilteredChunk, RecordFilter
+from seglog.cleaner.round import CleaningRound
+from seglog.cleaner.stats import CleanerStats
+from seglog.cleaner.transactions import TransactionTracker
+from seglog.errors import IncompleteError
+from seglog.kernels import filtering
+from seglog.log.segment import LogSegment
+from seglog.log.transaction_index import AbortedTransaction
+
+
+class RoundCopy(Generic[OutputT]):
+    """Copies all groups of a round. `make` begins a segment at a base offset, as `GroupOutput` wants it.
+
+    `outputs` are those begun so far, in no order: what has to be discarded when the copy fails.
+    """
+
+    def __init__(
+        self,
+        round_: CleaningRound,
+        indexing: OffsetIndexing,
+        stats: CleanerStats,
+        pool: Executor | None,
+        make: Callable[[int], OutputT],
+    ) -> None:
+        self._round, self._indexing, self._stats, self._pool, self._make = round_, indexing, stats, pool, make
+        self.outputs: list[GroupOutput[OutputT]] = []
+
+    def run(self) -> list[tuple[GroupOutput[OutputT], list[SegmentSummary]]]:
+        """Each group's output and the account of its segments, in the order of the groups."""
+        round_ = self._round
+        alone = self._pool is None or len(round_.groups) < 2
+        if alone or self._indexing.has_transactions or round_.options.expire:
+            copied = self._chunk_by_chunk()
+        else:
+            copied = self._group_by_group()
+        count_without_key(self._indexing, self._stats)
+        return copied
+
+    def _begin(self, group: tuple[LogSegment, ...]) -> GroupOutput[OutputT]:
+        output = GroupOutput(self._make, group[0].base_offset, self._round.bounds)
+        self.outputs.append(output)
+        return output
+
+    # --- chunk by chunk ------------------------------------------------------------------------------------
+
+    def _chunk_by_chunk(self) -> list[tuple[GroupOutput[OutputT], list[SegmentSummary]]]:
+        filter_ = filter_of(self._round, self._indexing, self._stats, self._pool)
+        copied = []
+        for group in self._round.groups:
+            output = self._begin(group)
+            copy_group(self._round, group, filter_, output, self._stats, self._pool)
+            with self._stats.phase("fsync"):
+                copied.append((output, output.finish(group[-1].modified_ms, self._pool)))
+        check_complete(self._round, self._indexing, int(filter_.ordinals[0]))
+        return copied
+
+    # --- group by group ------------------------------------------------------------------------------------
+
+    def _group_by_group(self) -> list[tuple[GroupOutput[OutputT], list[SegmentSummary]]]:
+        groups = self._round.groups
+        trackers: list[GroupTracker] = []
+        for _ in groups:
+            trackers.append(GroupTracker(trackers[-1] if trackers else None))
+        alone = replace(self._round, options=replace(self._round.options, jobs=1))
+        work = partial(self._copy_one, alone)
+        copied, records = [], 0
+        for output, summaries, count, stats in in_order(
+            self._pool, work, zip(groups, trackers, strict=True), self._round.options.jobs
+        ):
+            self._stats.add_copy(stats)
+            copied.append((output, summaries))
+            records += count
+        check_complete(self._round, self._indexing, records)
+        return copied
+
+    def _copy_one(
+        self, round_: CleaningRound, item: tuple[tuple[LogSegment, ...], GroupTracker]
+    ) -> tuple[GroupOutput[OutputT], list[SegmentSummary], int, CleanerStats]:
+        """(output, account of its segments, dirty records met, statistics) of one group."""
+        group, tracker = item
+        with tracker:
+            stats = CleanerStats(round_.clock)
+            filter_ = RecordFilter(round_, self._indexing, stats, tracker=tracker)
+            first = self._indexing.ordinals_at(group[0].base_offset)
+            filter_.ordinals[:] = first
+            output = self._begin(group)
+            copy_group(round_, group, filter_, output, stats, None)
+            with stats.phase("fsync"):
+                summaries = output.finish(group[-1].modified_ms, None)
+            return output, summaries, int(filter_.ordinals[0]) - first[0], stats
+
+
+class GroupTracker(TransactionTracker):
+    """The tracker of one group of several that are copied side by side.
+
+    It begins where that of the group before ended, for which it waits at the first transactional batch. `with` spans
+    the group's copy; that of an earlier group must have begun earlier, or the wait has no end.
+    """
+
+    def __init__(self, previous: GroupTracker | None) -> None:
+        super().__init__()
+        self._previous = previous
+        self._announced: list[AbortedTransaction] = []
+        self._ended: Future[None] = Future()
+
+    def __enter__(self) -> GroupTracker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        if error is None:
+            self._ended.set_result(None)
+        else:
+            self._ended.set_exception(error)
+
+    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+        if self._previous is None:
+            super().add_aborted(transactions)
+        else:
+            self._announced += transactions
+
+    def on_batch(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
+        self._take_over()
+        return super().on_batch(producer_id, base_offset, last_offset)
+
+    def on_marker(self, producer_id: int, last_offset: int, aborted: bool) -> bool:
+        self._take_over()
+        return super().on_marker(producer_id, last_offset, aborted)
+
+    def _take_over(self) -> None:
+        """Waits for the groups before, back to the last one that met a transaction, and goes on from its state."""
+        announced: list[list[AbortedTransaction]] = []
+        tracker: GroupTracker = self
+        while tracker._previous is not None:
+            announced.append(tracker._announced)
+            tracker = tracker._previous
+            tracker._ended.result()
+        if tracker is not self:
+            self._previous = None
+            self.take_state(tracker)
+        for transactions in reversed(announced):
+            super().add_aborted(transactions)
+
+
+def copy_group(
+    round_: CleaningRound,
+    group: tuple[LogSegment, ...],
+    filter_: RecordFilter,
+    output: GroupOutput[OutputT],
+    stats: CleanerStats,
+    pool: Executor | None,
+) -> None:
+    """Filters a group into its output."""
+    for filtered in in_order(pool, filter_.filter_chunk, filter_.tasks(group), round_.options.chunks_ahead):
+        _write(filtered, output, stats)
+
+
+def _write(filtered: FilteredChunk, output: GroupOutput[OutputT], stats: CleanerStats) -> None:
+    stats.bytes_read += filtered.bytes_read
+    stats.counters += filtered.counters
+    with stats.phase("write"):
+        for batches, data in filtered.pieces:
+            output.append(batches, data)
+            stats.bytes_written += len(data)
+            stats.batches_written += len(batches)
+        output.append_aborted(filtered.aborted)
+
+
+def check_complete(round_: CleaningRound, indexing: OffsetIndexing, copied: int) -> None:
+    """Before anything is replaced: the copy must have met the very records that the index had seen."""
+    indexed = indexing.offset_map.next_ordinal
+    if copied != indexed:
+        raise IncompleteError(
+            f"{round_.directory}: the log changed while it was cleaned ({indexed} records were indexed,"
+            f" {copied} copied); nothing was changed"
+        )
+
+
+def count_without_key(indexing: OffsetIndexing, stats: CleanerStats) -> None:
+    """Gives records without a key, which the index had counted, their name."""
+    without_key = indexing.offset_map.without_key
+    stats.counters[filtering.RECORDS_WITHOUT_KEY] += without_key
+    stats.counters[filtering.RECORDS_SUPERSEDED] -= without_key
+
+
+def filter_of(
+    round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
+) -> RecordFilter:
+    """The filter of a round whose index is complete."""
+    if not round_.options.expire:
+        return RecordFilter(round_, indexing, stats)
+    remaining = _remaining_transactional(round_, indexing, pool)
+    return RecordFilter(round_, indexing, stats, tracker=TransactionTracker(remaining.__contains__))
+
+
+def _remaining_transactional(round_: CleaningRound, indexing: OffsetIndexing, pool: Executor | None) -> set[int]:
+    """Base offsets of the transactional data batches that the round writes.
+
+    Kafka keeps a marker as long as it reads a batch of its transaction, so that it takes one more round to go. To
+    expire it in this one, a filter without output tells first which batches will be left.
+    """
+    scout = CleanerStats(round_.clock)
+    filter_ = RecordFilter(round_, indexing, scout, recompress=False)
+    remaining: set[int] = set()
+    for group in round_.groups:
+        for filtered in in_order(pool, filter_.filter_chunk, filter_.tasks(group), round_.options.chunks_ahead):
+            for batches, _ in filtered.pieces:
+                kind = batches["attributes"] & (layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK)
+                remaining.update(batches["base_offset"][kind == layout.TRANSACTIONAL_MASK].tolist())
+    return remaining

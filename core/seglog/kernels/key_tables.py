@@ -1,0 +1,189 @@
+"""Laying out the keys of records for the offset map: what can be done with a record before its turn to be put.
+
+A table holds, for each record that has a key and lies at or behind the first dirty offset: the hash of the key
+(int64), its size and the record's ordinal, counted from the table's first record (int32 each), under a strategy other
+than offset its version (int64) and whether it has one (int8); and the keys' bytes side by side. So a table needs no
+record any more, and several threads can fill tables while one puts them, in order, into the map.
+
+The work goes on from the cursor where an earlier call stopped, into an empty table.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from seglog import layout
+from seglog.kernels._jit import copy_bytes, inlined, kernel
+from seglog.kernels.hashing import hash_key
+from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, RECORDS_VALID, TRAILING_BYTES
+from seglog.kernels.spans import header_as_int64, read_record
+
+# hashes, sizes, ordinals, versions, presence (empty both without a strategy that needs them), keys
+Columns: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+# What `gather_batches` and `gather_rows` return besides a record status.
+GATHER_COMPLETE = 0
+TABLE_FULL = -1
+
+# Cursor (int64). The first three go from call to call, the others tell of the table that a call has filled.
+BATCH = 0  # batch (or row) to read next
+POSITION = 1  # of the next record in that batch; -1 before its first
+RECORDS_DONE = 2  # in that batch
+RECORDS = 3  # that the table covers, with those that are not in it
+ROWS = 4
+KEY_BYTES = 5
+WITHOUT_KEY = 6  # records without key in batches that are dirty as a whole
+NEXT_KEY_BYTES = 7  # what the record that found no room wants
+CURSOR_SLOTS = 8
+
+# Settings (int64).
+FIRST_DIRTY = 0
+HASH_MASK = 1  # -1; tests weaken the hash with it
+VERSION = 2  # 0: by offset, 1: by timestamp, 2: by header
+SETTINGS_SLOTS = 3
+
+_APPEND_TIME = layout.TIMESTAMP_TYPE_MASK
+
+
+@inlined
+def _version_of(
+    arena: np.ndarray,
+    row: np.ndarray,
+    timestamp_delta: int,
+    count_position: int,
+    stop: int,
+    version: int,
+    header: np.ndarray,
+) -> tuple[int, int]:
+    """(presence, version) of a v2 record under the strategies timestamp (1) and header (2)."""
+    if version == 2:
+        return header_as_int64(arena, count_position, stop, header)
+    if int(row["attributes"]) & _APPEND_TIME != 0:
+        return 1, int(row["max_timestamp"])
+    return 1, int(row["base_timestamp"]) + timestamp_delta
+
+
+@inlined
+def _add(
+    arena: np.ndarray, key_position: int, key_size: int, key_hash: int, ordinal: int, n: int, used: int, table: Columns
+) -> None:
+    hashes, sizes, ordinals, _, _, keys = table
+    hashes[n] = key_hash
+    sizes[n] = key_size
+    ordinals[n] = ordinal
+    if key_size > 0:
+        copy_bytes(arena, key_position, keys, used, key_size)
+
+
+@kernel
+def gather_batches(
+    arena: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    batches: np.ndarray,
+    skipped: np.ndarray,
+    cursor: np.ndarray,
+    settings: np.ndarray,
+    seeds: np.ndarray,
+    header: np.ndarray,
+    table: Columns,
+) -> int:
+    """Fills a table from the v2 batches whose payloads are `arena[starts[i]:ends[i]]` and `skipped[i]` is 0.
+
+    Returns GATHER_COMPLETE, TABLE_FULL, or the status of a bad record in batch `cursor[BATCH]`.
+    """
+    hashes, _, _, versions, presence, keys = table
+    i, p, done = cursor[0], cursor[1], cursor[2]
+    first_dirty, mask, version = settings[0], settings[1], settings[2]
+    n = 0
+    used = 0
+    ordinal = 0
+    without_key = 0
+    outcome = GATHER_COMPLETE
+    while i < len(batches) and outcome == GATHER_COMPLETE:
+        end = ends[i]
+        row = batches[i]
+        count = int(row["count"])
+        if p < 0:
+            if skipped[i] != 0:
+                i += 1
+                continue
+            if count < 0 or count * LEAST_RECORD_SIZE > end - starts[i]:
+                cursor[0] = i
+                return COUNT_INVALID
+            p = starts[i]
+            done = 0
+        base_offset = int(row["base_offset"])
+        while done < count:
+            found = read_record(arena, p, end)
+            status, stop, timestamp_delta, _, offset_delta, key_position, key_size, _, count_position = found
+            if status != RECORDS_VALID:
+                cursor[0] = i
+                return status
+            if key_size >= 0 and base_offset + offset_delta >= first_dirty:
+                if n == len(hashes) or key_size > len(keys) - used:
+                    cursor[7] = key_size
+                    outcome = TABLE_FULL
+                    break
+                key_hash = hash_key(arena, key_position, key_size, seeds) & mask
+                _add(arena, key_position, key_size, key_hash, ordinal, n, used, table)
+                if version != 0:
+                    presence[n], versions[n] = _version_of(
+                        arena, row, timestamp_delta, count_position, stop, version, header
+                    )
+                n += 1
+                used += key_size
+            elif key_size < 0 and base_offset >= first_dirty:
+                without_key += 1
+            ordinal += 1
+            done += 1
+            p = stop
+        if done == count:
+            if count > 0 and p != end:
+                cursor[0] = i
+                return TRAILING_BYTES
+            i += 1
+            p = -1
+    cursor[0], cursor[1], cursor[2] = i, p, done
+    cursor[3], cursor[4], cursor[5], cursor[6] = ordinal, n, used, without_key
+    return outcome
+
+
+@kernel
+def gather_rows(
+    arena: np.ndarray,
+    rows: np.ndarray,
+    cursor: np.ndarray,
+    settings: np.ndarray,
+    seeds: np.ndarray,
+    table: Columns,
+) -> int:
+    """The same from rows of `layout.RECORD`: messages of magic 0 and 1, which have no headers."""
+    hashes, _, _, versions, presence, keys = table
+    first_dirty, mask, version = settings[0], settings[1], settings[2]
+    first = cursor[0]
+    i = first
+    n = 0
+    used = 0
+    outcome = GATHER_COMPLETE
+    while i < len(rows):
+        key_size = int(rows[i]["key_size"])
+        if key_size >= 0 and rows[i]["offset"] >= first_dirty:
+            if n == len(hashes) or key_size > len(keys) - used:
+                cursor[7] = key_size
+                outcome = TABLE_FULL
+                break
+            key_position = int(rows[i]["key_position"])
+            key_hash = hash_key(arena, key_position, key_size, seeds) & mask
+            _add(arena, key_position, key_size, key_hash, i - first, n, used, table)
+            if version != 0:
+                presence[n] = 1 if version == 1 else 0
+                versions[n] = rows[i]["timestamp"] if version == 1 else 0
+            n += 1
+            used += key_size
+        i += 1
+    cursor[0] = i
+    cursor[3], cursor[4], cursor[5], cursor[6] = i - first, n, used, 0
+    return outcome
