@@ -1,16 +1,20 @@
 """Peak resident memory of this process and of those it started, as Linux counts it (`VmHWM` in /proc).
 
-A peak is counted from `reset()`. A process that ended before `peaks()` was asked is not seen: Spark keeps its Python
-workers for a minute after a job. What workers share with the process they were forked from counts in each.
+Processes are looked at ten times a second, because Spark ends Python workers that have been idle: of one that ends,
+what it took in its last tenth of a second is not seen. What a worker shares with the process it was forked from
+counts in each.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 _RESET_PEAK = "5"  # see clear_refs in proc(5)
+_INTERVAL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +26,46 @@ class Peaks:
     worker: int
 
 
-def reset() -> None:
-    """Peaks begin anew, with what is resident now."""
-    for process in (os.getpid(), *_descendants(os.getpid())):
-        Path(f"/proc/{process}/clear_refs").write_text(_RESET_PEAK)
+class MemoryMeter:
+    """Watches while it is entered; peaks begin with what is resident then. `peaks` afterwards."""
 
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="memory-meter", daemon=True)
+        self._own = os.getpid()
+        self._found: dict[int, tuple[str, int]] = {}
 
-def peaks() -> Peaks:
-    """The peaks since `reset()`."""
-    own = os.getpid()
-    found = {process: (_status(process, "Name"), _peak(process)) for process in _descendants(own)}
-    jvm = max((peak for name, peak in found.values() if name == "java"), default=0)
-    worker = max((peak for name, peak in found.values() if name.startswith("python")), default=0)
-    return Peaks(_peak(own), jvm, worker)
+    def __enter__(self) -> MemoryMeter:
+        for process in (self._own, *_descendants(self._own)):
+            Path(f"/proc/{process}/clear_refs").write_text(_RESET_PEAK)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._look()
+
+    @property
+    def peaks(self) -> Peaks:
+        """The largest of each kind; 0 for a kind that was never there."""
+        others = [found for process, found in self._found.items() if process != self._own]
+        jvm = max((peak for name, peak in others if name == "java"), default=0)
+        worker = max((peak for name, peak in others if name.startswith("python")), default=0)
+        return Peaks(self._found[self._own][1], jvm, worker)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_INTERVAL_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        for process in (self._own, *_descendants(self._own)):
+            name, peak = _status(process, "Name"), _status(process, "VmHWM")
+            if peak:
+                before = self._found.get(process, (name, 0))[1]
+                self._found[process] = (name, max(before, int(peak.split()[0]) * 1024))
 
 
 def _descendants(process: int) -> list[int]:
@@ -50,10 +81,6 @@ def _descendants(process: int) -> list[int]:
         found += children
         waiting += children
     return found
-
-
-def _peak(process: int) -> int:
-    return int((_status(process, "VmHWM") or "0 kB").split()[0]) * 1024
 
 
 def _status(process: int, field: str) -> str:

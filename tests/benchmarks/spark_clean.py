@@ -14,7 +14,8 @@ Rates are records of the log a second, over everything from opening the logs to 
 cleans one partition of each size by shuffle instead, and prints as well: bytes a record that went through the shuffle
 (Spark's own count, of the fastest run, after Spark's lz4) and the peak resident memory of the largest Python worker, of
 the driver's Python and of the JVM (Linux alone; memory.py). `--check` compares every `.log` with what `seglog clean`
-makes of the same log. FOLDER needs room for three times the largest size.
+makes of the same log. FOLDER needs room for three times the largest size. With `--runs 1` a size is measured with cold
+workers: Spark has ended those that were idle while the log was made.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from pathlib import Path
 
 from seglog.config import LogConfig
 from seglog.model import TopicPartition
-from tests.benchmarks import memory
 from tests.benchmarks.keyed_logs import RECORD_BYTES, append_keyed, open_directory
+from tests.benchmarks.memory import MemoryMeter, Peaks
 
 SEGMENT_BYTES = 64 << 20
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=SEGMENT_BYTES)
@@ -123,7 +124,7 @@ class Grown:
 
     seconds: float
     shuffled_bytes: int
-    memory: memory.Peaks
+    memory: Peaks
 
 
 def shuffled_bytes(spark, since: int) -> tuple[int, int]:
@@ -140,19 +141,18 @@ def grown(spark, source: Path, runs: int, check: bool) -> Grown:
     """Cleans copies by shuffle; with `check`, AssertionError unless the last one is what `seglog clean` makes."""
     target, found = source.with_name(source.name + "-copy"), []
     _, stage = shuffled_bytes(spark, -1)
-    memory.reset()
-    for _ in range(runs):
-        seconds = on_spark(spark, copied(source, target), "shuffle")
-        written, stage = shuffled_bytes(spark, stage)
-        found.append((seconds, written))
-    peaks = memory.peaks()
+    with MemoryMeter() as meter:
+        for _ in range(runs):
+            seconds = on_spark(spark, copied(source, target), "shuffle")
+            written, stage = shuffled_bytes(spark, stage)
+            found.append((seconds, written))
     if check:
         expected = copied(source, source.with_name(source.name + "-expected"))
         alone(expected)
         compare_logs(expected, target)
         shutil.rmtree(expected)
     shutil.rmtree(target)
-    return Grown(*min(found), peaks)
+    return Grown(*min(found), meter.peaks)
 
 
 def compare_logs(expected: Path, found: Path) -> None:
