@@ -131,19 +131,34 @@ def _format_page(markdown: str) -> str:
 
 
 def _findings_page() -> str:
+    from seglog.diagnosis.doctor_cases import CASES
     from seglog.diagnosis.findings import CODES
 
     lines = [roff.title("seglog-findings", 7, VERSION)]
     lines += roff.section("NAME", "seglog\\-findings \\- what seglog verify and seglog doctor can find")
     lines += roff.section("DESCRIPTION")
-    lines += roff.paragraph("Each finding has a code. For each: how severe it is, what it means, what a broker does.")
-    lines += roff.section("FINDINGS")
+    lines += roff.paragraph(
+        "What `seglog verify` finds are facts about files, what `seglog doctor` finds are what a Kafka 4.3 broker would"
+        " do on them. Both have codes, which stay the same from version to version."
+    )
+    lines += roff.section("FINDINGS OF VERIFY")
+    lines += roff.paragraph("How severe it is, what it means, what a broker does, and how it is mended.")
     for kind in CODES.values():
         repair = f" Repair: `{kind.repair}`." if kind.repair else ""
         notice = f"A broker notices {kind.notices.value}."
         text = f"({kind.severity.value}) {kind.meaning} {notice} {kind.broker}{repair}"
         lines += roff.terms([(kind.code, text)])
-    return _page(lines)
+    lines += roff.section("DIAGNOSES OF DOCTOR")
+    lines += roff.paragraph(
+        "A blocker keeps the broker from starting or takes the log directory offline; a danger loses data, serves what"
+        " it should not, or stops a background thread; a note is settled by the broker alone, or is worth knowing. The"
+        " message names the place; a diagnosis may be graver or lighter than said here where that place calls for it."
+    )
+    for case in CASES.values():
+        what = {"log_directory": "LOGDIR", "partition": "PARTITION", "path": "PATH"}
+        mend = f" Mend: `{case.command.format(**what)}`." if case.command else ""
+        lines += roff.terms([(case.code, f"({case.gravity.value}) {case.broker}{mend}")])
+    return _page([*lines, *roff.section("SEE ALSO", roff.inline("seglog-verify(1), seglog-doctor(1)"))])
 
 
 def _page(lines: list[str]) -> str:

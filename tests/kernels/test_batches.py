@@ -102,24 +102,23 @@ def test_any_bytes_walk_alike_compiled_and_interpreted(data: bytes, cut: int) ->
     with np.errstate(over="ignore"):
         assert interpreted("batches").walk_batches(buffer, 0, len(buffer), 3, two) == result
         assert (one == two).all()
-        found = kernels.find_batch(buffer, 0, len(buffer), 0, 1000)
-        assert interpreted("batches").find_batch(buffer, 0, len(buffer), 0, 1000) == found
+        found = validate.find_entry(buffer, 0, len(buffer), 0, 0, 1000)
+        assert interpreted("validate").find_entry(buffer, 0, len(buffer), 0, 0, 1000) == found
 
 
 @pytest.mark.parametrize("zeros", range(40))
 def test_no_number_of_zeros_hides_the_next_entry(zeros: int) -> None:
     for entry in (batch_v2(0, RECORDS), message(0, 0, None, b"")):
         data = array(b"\x01" * 3 + bytes(zeros) + entry)
-        found = kernels.find_batch(data, 0, len(data), 0, 200)
-        assert found == interpreted("batches").find_batch(data, 0, len(data), 0, 200)
+        found = validate.find_entry(data, 0, len(data), 0, 0, 200)
+        assert found == interpreted("validate").find_entry(data, 0, len(data), 0, 0, 200)
         assert found == 3 + zeros
-        assert validate.find_entry(data, 0, len(data), 0, 0, 200) == found
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x00" * 4096, bytes(range(256)) * 4], ids=["none", "zeroes", "pattern"])
 @pytest.mark.parametrize("entry", [BATCH, message(100, 0, b"k", b"v"), message(100, 1, None, b"v" * 40)])
 def test_the_next_entry_behind_damage_is_found(damage: bytes, entry: bytes) -> None:
     data = array(damage + entry)
-    assert kernels.find_batch(data, 0, len(data), 50, 200) == len(damage)
-    assert kernels.find_batch(data, len(damage) + 1, len(data), 50, 200) == -1
-    assert kernels.find_batch(data, 0, len(data), 101, 200) == -1
+    assert validate.find_entry(data, 0, len(data), 0, 50, 200) == len(damage)
+    assert validate.find_entry(data, len(damage) + 1, len(data), 0, 50, 200) == -1
+    assert validate.find_entry(data, 0, len(data), 0, 101, 200) == -1

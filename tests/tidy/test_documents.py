@@ -80,3 +80,11 @@ def test_the_readme_names_every_command() -> None:
 
 def test_the_version_is_the_packages() -> None:
     assert f'version = "{VERSION}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_the_findings_page_has_every_code_of_verify_and_doctor() -> None:
+    from seglog.diagnosis.doctor_cases import CASES
+    from seglog.diagnosis.findings import CODES
+
+    page = (ROOT / "man" / "man7" / "seglog-findings.7").read_text()
+    assert [code for code in (*CODES, *CASES) if f"\\fB{code}\\fR" not in page] == []

@@ -24,6 +24,7 @@ from seglog.diagnosis.walk import Gap, LogWalk
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.format.checkpoint import parse_leader_epochs, parse_partition_metadata
 from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
+from seglog.format.uuids import format_uuid
 from seglog.log.listing import SegmentFiles, list_partition
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.storage.filesystem import FileSystem
@@ -108,7 +109,7 @@ def _small_files(patient: Patient) -> Iterator[Diagnosis]:
         gravity = Gravity.DANGER if listing.size else Gravity.NOTE
         message = "there is no partition.metadata with a topic id"
         yield patient.say("STRAY_PARTITION", "partition.metadata", message, gravity=gravity)
-    elif topic_id.bytes != patient.topic_id:
+    elif format_uuid(topic_id) != patient.topic_id:
         message = "its topic id is not the one that the cluster's metadata gives the topic: that one was made anew"
         yield patient.say("STRAY_PARTITION", "partition.metadata", message)
 

@@ -23,7 +23,7 @@ class Patient:
 
     `clean`: the clean-shutdown marker is there. `recovery_point` and `log_start_offset` come from the checkpoints.
     `compacted`: its policy, or the cleaner's checkpoint, says so. `live`: a broker holds the directory. `topic_id`
-    (16 bytes) is what the cluster's metadata gives the topic; `metadata_known` whether there is such metadata.
+    (Kafka's text form) is what the cluster's metadata gives the topic; `metadata_known` whether there is such metadata.
     """
 
     fs: FileSystem
@@ -37,7 +37,7 @@ class Patient:
     compacted: bool = False
     live: bool = False
     metadata_known: bool = False
-    topic_id: bytes | None = None
+    topic_id: str | None = None
     coordinators: Mapping[int, Coordinated] | None = None
     plan: RecoveryReport | None = None
     ends: dict[int, KafkaEnd] = field(default_factory=dict)

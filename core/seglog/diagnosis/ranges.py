@@ -100,11 +100,6 @@ class Survey:
         """Whether nothing has to change."""
         return not self.removed and not self.moved and self.kept_bytes == self.size
 
-    @property
-    def is_prefix(self) -> bool:
-        """Whether cutting the file is all that it needs."""
-        return not self.kept or (len(self.kept) == 1 and self.kept[0].position == 0)
-
 
 @dataclass(frozen=True, slots=True)
 class Judged:

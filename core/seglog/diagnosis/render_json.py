@@ -1,12 +1,10 @@
-"""Rows of small files, and findings, as lines of JSON or text; batches and records have a kernel for it."""
+"""Rows of small files as lines of JSON or text; batches and records have a kernel for it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from typing import Any
-
-from seglog.diagnosis.findings import Finding
 
 
 def json_line(kind: str, fields: Mapping[str, Any]) -> bytes:
@@ -20,12 +18,6 @@ def text_line(kind: str, fields: Mapping[str, Any]) -> bytes:
     """The same as `kind name=value …`; text that is not one plain word stands in quotes."""
     words = " ".join(f"{name}={_value(value)}" for name, value in fields.items())
     return f"{kind} {words}\n".encode("utf-8", "replace")
-
-
-def finding_line(found: Finding) -> bytes:
-    """The finding as a JSON line."""
-    fields = found.as_dict()
-    return json_line(fields.pop("type"), fields)
 
 
 def _value(value: Any) -> str:

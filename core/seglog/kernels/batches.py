@@ -1,4 +1,4 @@
-"""Walking log entries of every magic in a buffer, and finding the next one behind damage.
+"""Walking log entries of every magic in a buffer.
 
 Mirrors what Kafka's FileLogInputStream and RecordBatchIterator take as an entry (specification 2.3): the
 size field decides the framing, magic below 2 (also negative) is read as a message, anything else as a record
@@ -23,7 +23,6 @@ _LOG_OVERHEAD = layout.LOG_OVERHEAD
 _LEAST_ENTRY_SIZE = layout.LEAST_ENTRY_SIZE
 _RECORD_BATCH_OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 _HEADER_UP_TO_MAGIC = layout.HEADER_UP_TO_MAGIC
-_SIZES_IN_A_WORD = 5  # of four bytes each, one beginning at every byte
 _MOST_OFFSET = (1 << 63) - 2  # the offset behind it must be an int64 as well
 
 
@@ -109,62 +108,3 @@ def walk_batches(data: np.ndarray, start: int, end: int, file_position: int, out
         rows += 1
         p += size
     return rows, p, WALK_COMPLETE
-
-
-@kernel
-def _plausible_batch(data: np.ndarray, p: int, end: int, least_offset: int, most_offset: int) -> bool:
-    """Whether a record batch header at `p` contradicts nothing that can be checked without its checksum."""
-    if end - p < _RECORD_BATCH_OVERHEAD:
-        return False
-    size = load_int32(data, p + 8) + _LOG_OVERHEAD
-    if size < _RECORD_BATCH_OVERHEAD or size > end - p:
-        return False
-    base_offset = load_int64(data, p)
-    delta = load_int32(data, p + 23)
-    count = load_int32(data, p + 57)
-    if base_offset < least_offset or base_offset > most_offset or delta < 0 or delta > most_offset - base_offset:
-        return False
-    return load_byte(data, p + 22) & 0x07 <= 4 and 0 <= count <= delta + 1
-
-
-@kernel
-def _plausible_message(data: np.ndarray, p: int, end: int, least_offset: int, most_offset: int) -> bool:
-    """The same for a message or wrapper of magic 0 or 1."""
-    magic = load_byte(data, p + 16)
-    overhead = 14 if magic == 0 else 22
-    length = load_int32(data, p + 8)
-    if length < overhead or length + _LOG_OVERHEAD > end - p:
-        return False
-    offset = load_int64(data, p)
-    if offset < least_offset or offset > most_offset or load_byte(data, p + 17) & 0x07 > 3:
-        return False
-    key_at = p + 18 if magic == 0 else p + 26
-    key_size = load_int32(data, key_at)
-    if key_size < -1 or key_size > length - overhead:
-        return False
-    value_size = load_int32(data, key_at + 4 + max(key_size, 0))
-    return value_size >= -1 and max(key_size, 0) + max(value_size, 0) + overhead == length
-
-
-@kernel
-def find_batch(data: np.ndarray, start: int, end: int, least_offset: int, most_offset: int) -> int:
-    """The first place at or after `start` where an entry could begin that ends by `end`, or -1.
-
-    Offsets must lie in [`least_offset`, `most_offset`]. Only headers are judged: the caller checks the
-    checksum and searches on behind a candidate that fails it.
-    """
-    p = start
-    while p < end - _HEADER_UP_TO_MAGIC:
-        if load_int64(data, p + 8) == 0:
-            p += _SIZES_IN_A_WORD  # no entry has size 0
-            continue
-        magic = load_byte(data, p + 16)
-        if magic == 2:
-            if _plausible_batch(data, p, end, least_offset, most_offset):
-                return p
-        elif magic <= 1 and end - p >= _LOG_OVERHEAD + _LEAST_ENTRY_SIZE:
-            plausible = _plausible_message(data, p, end, least_offset, most_offset)
-            if plausible:
-                return p
-        p += 1
-    return -1

@@ -1,8 +1,7 @@
 """The rules that batches and records must keep, as bits (specification 10.6), and where an entry may begin.
 
 `judge_batches` looks at headers only, `judge_rows` at decoded records; both carry what they must remember from
-one call to the next in a small state array. `find_entry` is `batches.find_batch` for entries that go on behind
-the end of the buffer.
+one call to the next in a small state array. `find_entry` resynchronises past damage.
 """
 
 from __future__ import annotations

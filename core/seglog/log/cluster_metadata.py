@@ -6,22 +6,25 @@
 3. A batch that is damaged ends the replay, and `problems` says so: what came before still counts.
 
 Kafka: MetadataLoader, ConfigurationsDelta, TopicsDelta; generated messages ConfigRecord, TopicRecord,
-RemoveTopicRecord; framing by MetadataRecordSerde (unsigned varints: frame version, api key, version).
+RemoveTopicRecord, as `format.coordinator` reads them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from seglog import layout
 from seglog.format.columns import Records
+from seglog.format.coordinator import METADATA_FRAME_VERSION, decode_metadata_record
 from seglog.format.decoder import checksums_valid, decode_records
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
+from seglog.format.wire import WireError
 from seglog.log.listing import list_partition
 from seglog.log.scan import Chunk, EndReason, SegmentScan
 from seglog.storage.filesystem import FileSystem
@@ -45,8 +48,6 @@ _KINDS = (
     END_TRANSACTION_RECORD,
     ABORT_TRANSACTION_RECORD,
 )
-_FRAME_VERSION = 1
-_TOPIC_ID_BYTES = 16
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
@@ -64,7 +65,7 @@ class ClusterMetadata:
     """What the controller's log says of configuration.
 
     `topics` maps a topic to its own values by Kafka's key, `brokers` a broker id as text (CLUSTER_DEFAULT:
-    all brokers) to its dynamic values. `topic_ids` maps names of existing topics to their 16-byte ids.
+    all brokers) to its dynamic values. `topic_ids` maps names of existing topics to their ids, as Kafka writes them.
     `end_offset` is the offset after the last record taken, `problems` are sentences about what could not be
     read.
     """
@@ -72,7 +73,7 @@ class ClusterMetadata:
     directory: Path
     topics: dict[str, dict[str, StoredValue]] = field(default_factory=dict)
     brokers: dict[str, dict[str, StoredValue]] = field(default_factory=dict)
-    topic_ids: dict[str, bytes] = field(default_factory=dict)
+    topic_ids: dict[str, str] = field(default_factory=dict)
     end_offset: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -89,7 +90,7 @@ class ClusterMetadata:
 @dataclass(frozen=True, slots=True)
 class _MetadataRecord:
     kind: int
-    body: bytes
+    value: bytes
     offset: int
     path: Path
 
@@ -186,32 +187,30 @@ class _Replay:
 
     def _apply(self, record: _MetadataRecord) -> None:
         try:
-            if record.kind == CONFIG_RECORD:
-                self._configure(record)
-            elif record.kind == TOPIC_RECORD:
-                name, at = _compact_string(record.body, 0)
-                self.metadata.topic_ids[name or ""] = _exactly(record.body, at, _TOPIC_ID_BYTES)
-            else:
-                self._remove_topic(_exactly(record.body, 0, _TOPIC_ID_BYTES))
-        except ValueError as error:
+            data = decode_metadata_record(record.value).data
+        except WireError as error:
             self.metadata.problems.append(f"{record.path}: offset {record.offset}: {error}")
-
-    def _configure(self, record: _MetadataRecord) -> None:
-        """A null value takes the key back."""
-        resource = _exactly(record.body, 0, 1)[0]
-        resource_name, at = _compact_string(record.body, 1)
-        key, at = _compact_string(record.body, at)
-        value, _ = _compact_string(record.body, at)
-        owners = {TOPIC_RESOURCE: self.metadata.topics, BROKER_RESOURCE: self.metadata.brokers}.get(resource)
-        if owners is None or key is None:
-            return  # another kind of resource: nothing here asks for it
-        values = owners.setdefault(resource_name or CLUSTER_DEFAULT, {})
-        if value is None:
-            values.pop(key, None)
+            return
+        if record.kind == CONFIG_RECORD:
+            self._configure(record, data)
+        elif record.kind == TOPIC_RECORD:
+            self.metadata.topic_ids[data["name"]] = data["topicId"]
         else:
-            values[key] = StoredValue(value, record.path, record.offset)
+            self._remove_topic(data["topicId"])
 
-    def _remove_topic(self, topic_id: bytes) -> None:
+    def _configure(self, record: _MetadataRecord, data: Mapping[str, Any]) -> None:
+        """A null value takes the key back."""
+        owners = {TOPIC_RESOURCE: self.metadata.topics, BROKER_RESOURCE: self.metadata.brokers}
+        values_of = owners.get(data["resourceType"])
+        if values_of is None:
+            return  # another kind of resource: nothing here asks for it
+        values = values_of.setdefault(data["resourceName"], {})
+        if data["value"] is None:
+            values.pop(data["name"], None)
+        else:
+            values[data["name"]] = StoredValue(data["value"], record.path, record.offset)
+
+    def _remove_topic(self, topic_id: str) -> None:
         for name in [name for name, known in self.metadata.topic_ids.items() if known == topic_id]:
             del self.metadata.topic_ids[name]
             self.metadata.topics.pop(name, None)
@@ -227,32 +226,7 @@ def _of_interest(records: Records, path: Path, start: int) -> Iterator[_Metadata
     at = np.where(long_enough, rows["value_position"], 0).astype(np.int64)
     wanted = long_enough & (rows["offset"] >= start)
     if len(arena):
-        wanted &= (arena[at] == _FRAME_VERSION) & np.isin(arena[np.minimum(at + 1, len(arena) - 1)], _KINDS)
+        wanted &= (arena[at] == METADATA_FRAME_VERSION) & np.isin(arena[np.minimum(at + 1, len(arena) - 1)], _KINDS)
     for i in np.flatnonzero(wanted).tolist():
         value = records.value(i) or b""
-        yield _MetadataRecord(value[1], value[3:], int(rows["offset"][i]), path)
-
-
-def _compact_string(body: bytes, at: int) -> tuple[str | None, int]:
-    """A compact nullable string and the position behind it (KIP-482: varint of length + 1, 0 for null)."""
-    length, at = _unsigned_varint(body, at)
-    if length == 0:
-        return None, at
-    return _exactly(body, at, length - 1).decode("utf-8", "surrogateescape"), at + length - 1
-
-
-def _unsigned_varint(body: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 7 * layout.MAX_VARINT_BYTES, 7):
-        byte = _exactly(body, at, 1)[0]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise ValueError("a metadata record holds a malformed number")
-
-
-def _exactly(body: bytes, at: int, size: int) -> bytes:
-    if at + size > len(body):
-        raise ValueError("a metadata record is cut short")
-    return body[at : at + size]
+        yield _MetadataRecord(value[1], value, int(rows["offset"][i]), path)

@@ -1,13 +1,11 @@
-"""The registry of findings is complete, and a finding's JSON has the fields of the contract."""
+"""The registry of findings is complete, and a finding's JSON line has the fields of the contract."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 from seglog.diagnosis.findings import CODES, finding
-from seglog.diagnosis.render_json import finding_line
 
 ENGINE = Path(__file__).parents[3] / "core" / "seglog" / "diagnosis"
 
@@ -25,7 +23,7 @@ def test_every_registered_code_is_used() -> None:
 
 def test_the_json_line_has_the_contracts_fields_in_order() -> None:
     found = finding("CRC_MISMATCH", "t-0", "0.log", "wrong", position=200, length=100, first_offset=6, last_offset=8)
-    line = json.loads(finding_line(found))
+    line = found.as_dict()
     wanted = ["type", "severity", "code", "partition", "file", "position", "length", "first_offset", "last_offset"]
     assert list(line)[: len(wanted)] == wanted
     assert (line["severity"], line["message"], line["repair"]) == ("error", "wrong", "excise")

@@ -166,4 +166,4 @@ def test_a_torn_tail_keeps_what_came_before(directory: Path) -> None:
 def test_a_record_cut_short_is_told_and_the_next_one_counts(directory: Path) -> None:
     log(directory, config("a", "k", "v")[:6], config("a", "l", "w"))
     assert values(directory, "a") == {"l": "w"}
-    assert "cut short" in replayed(directory).problems[0]
+    assert "offset 0: 1 bytes are wanted at byte 6, 0 are left" in replayed(directory).problems[0]
