@@ -11,6 +11,7 @@ from __future__ import annotations
 import fnmatch
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -125,6 +126,16 @@ class PartitionLog:
         return entries[inside]
 
 
+@contextmanager
+def permitted() -> Iterator[None]:
+    """Names the file where permission is missing: RefusedError. A decorator as well."""
+    try:
+        yield
+    except PermissionError as error:
+        raise RefusedError(f"{error.filename}: no permission to read it") from error
+
+
+@permitted()
 def find_partitions(fs: FileSystem, options: ReadOptions) -> list[PartitionLog]:
     """The partitions that the options name, by topic and number.
 
@@ -132,19 +143,16 @@ def find_partitions(fs: FileSystem, options: ReadOptions) -> list[PartitionLog]:
     twice, RefusedError where permission is missing.
     """
     found: dict[TopicPartition, PartitionLog] = {}
-    try:
-        for target in _targets(fs, options.paths):
-            for partition in _partitions(fs, target):
-                known = found.get(partition.topic_partition)
-                if known is not None and known.directory.resolve() != partition.directory.resolve():
-                    raise ConfigError(
-                        f"{known.directory} and {partition.directory} both hold {partition.topic_partition}:"
-                        " read replicas one by one"
-                    )
-                if options.chooses(partition.topic_partition):
-                    found[partition.topic_partition] = partition
-    except PermissionError as error:
-        raise RefusedError(f"{error.filename}: no permission to read it") from error
+    for target in _targets(fs, options.paths):
+        for partition in _partitions(fs, target):
+            known = found.get(partition.topic_partition)
+            if known is not None and known.directory.resolve() != partition.directory.resolve():
+                raise ConfigError(
+                    f"{known.directory} and {partition.directory} both hold {partition.topic_partition}:"
+                    " read replicas one by one"
+                )
+            if options.chooses(partition.topic_partition):
+                found[partition.topic_partition] = partition
     missing = sorted((options.assign or frozenset()) - found.keys())
     absent = sorted((options.subscribe or frozenset()) - {key.topic for key in found})
     if missing or absent:
@@ -222,7 +230,7 @@ def _matching(fs: FileSystem, directories: Iterable[Path], part: str) -> Iterato
 
 def _targets(fs: FileSystem, paths: Iterable[str]) -> Iterator[Target]:
     for text in paths:
-        path = local_path(text)
+        path = local_path(text).absolute()  # a task's working directory is its own
         expanded = expand(fs, path)
         found = 0
         for one in expanded:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from seglog.spark.write_options import WriteOptions
+
 NAME = "seglog"
 
 _settled = False
@@ -91,19 +93,22 @@ class SeglogDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from seglog.spark.stream_sink import SeglogWriter
-        from seglog.spark.write_options import check_schema, parse_write_options
 
-        options = parse_write_options(self.options, overwrite=overwrite)
-        check_schema(schema, options)
-        return SeglogWriter(options)
+        return SeglogWriter(self._write_options(schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from seglog.spark.stream_sink import SeglogStreamWriter
+
+        return SeglogStreamWriter(self._write_options(schema, overwrite))
+
+    def _write_options(self, schema: StructType, overwrite: bool) -> WriteOptions:
         from seglog.spark.write_options import check_schema, parse_write_options
+        from seglog.spark.writer import check_place
 
         options = parse_write_options(self.options, overwrite=overwrite)
         check_schema(schema, options)
-        return SeglogStreamWriter(options)
+        check_place(LocalFileSystem(), options)
+        return options
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from seglog.spark.stream import SeglogStreamReader

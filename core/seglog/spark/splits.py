@@ -23,7 +23,7 @@ from seglog.log.listing import SegmentFiles
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import Isolation, TopicPartition
 from seglog.spark.bounds import OffsetRange, batch_ranges, indexed_position
-from seglog.spark.discovery import PartitionLog, batch_at, find_partitions
+from seglog.spark.discovery import PartitionLog, batch_at, find_partitions, permitted
 from seglog.spark.options import ReadOptions
 from seglog.spark.schema import SEGMENTS
 from seglog.storage.filesystem import FileSystem
@@ -76,6 +76,7 @@ class Split:
         return sum(piece.bytes for piece in self.pieces)
 
 
+@permitted()
 def plan_splits(fs: FileSystem, options: ReadOptions) -> list[Split]:
     """The splits of a batch query over everything the options name. Errors are those of finding and bounding."""
     partitions = find_partitions(fs, options)

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from seglog.errors import IncompleteError
 from seglog.model import Isolation, TopicPartition
 from seglog.spark.bounds import OffsetRange, check_covered, starting_offset, within
-from seglog.spark.discovery import LogTail, PartitionLog, find_partitions, tail_of
+from seglog.spark.discovery import LogTail, PartitionLog, find_partitions, permitted, tail_of
 from seglog.spark.offsets import Offsets, format_offsets, offsets_of
 from seglog.spark.options import ReadOptions
 from seglog.spark.schema import Field
@@ -84,6 +84,7 @@ class FollowedLog:
         self._tails: dict[TopicPartition, tuple[Path, int, LogTail]] = {}
         self._written: Offsets = {}  # where each log ends, whatever of it may be read already
 
+    @permitted()
     def starting_offsets(self) -> Offsets:
         """Where the stream begins in each partition that is there now."""
         logs = self._logs()
@@ -96,6 +97,7 @@ class FollowedLog:
             for key, log in logs.items()
         }
 
+    @permitted()
     def ends(self) -> Offsets:
         """Behind the last offset of each partition that may be read now."""
         return {key: self._end(log) for key, log in self._logs().items()}
@@ -117,6 +119,7 @@ class FollowedLog:
         logs = self._logs() if ends.keys() - start.keys() else {}
         return {key: start[key] if key in start else logs[key].log_start_offset for key in ends}
 
+    @permitted()
     def splits(self, start: Offsets, end: Offsets) -> list[Any]:
         """The splits of these offsets. A start below the log start is data loss."""
         logs = self._logs()

@@ -58,12 +58,16 @@ def parse_write_options(options: Mapping[str, str], *, overwrite: bool = False) 
         raise ConfigError(f"no such option: {', '.join(unknown)}; options are {', '.join(NAMES)}")
     if "path" not in given:
         raise ConfigError("a path is missing: the log directory to write to, as in .save('/data/kafka-logs')")
+    path = local_path(given["path"])
+    if not path.is_absolute():
+        # under Connect that directory is a temporary one, which the rows would vanish with
+        raise ConfigError(f"path: {given['path']!r} is relative, and each of Spark's processes has its own directory")
     labels = {codec.label: codec for codec in Compression}
     codec = given.get("compression", "none").lower()
     if codec not in labels:
         raise ConfigError(f"compression: there is no codec '{codec}'; codecs are {', '.join(labels)}")
     return WriteOptions(
-        path=local_path(given["path"]).absolute(),
+        path=path,
         topic=given.get("topic"),
         partition=_number("partition", given.get("partition", "0")),
         codec=labels[codec],

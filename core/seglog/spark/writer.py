@@ -27,7 +27,7 @@ import numpy as np
 from seglog import layout
 from seglog.clock import Clock, SystemClock
 from seglog.config import LogConfig
-from seglog.errors import AppendError, ConfigError, OffsetsOutOfOrderError
+from seglog.errors import AppendError, ConfigError, NotALogError, OffsetsOutOfOrderError
 from seglog.format.buffers import byte_view
 from seglog.format.builder import BatchOptions, encode_columns
 from seglog.format.filenames import topic_name_problem
@@ -142,6 +142,16 @@ def stage_rows(
 
 
 # --- on the driver --------------------------------------------------------------------------------------------
+
+
+def check_place(fs: FileSystem, options: WriteOptions) -> None:
+    """NotALogError unless the log directory is there, or could be made."""
+    for path in (options.path, *options.path.parents):
+        status = fs.status(path)
+        if status is not None:
+            if not status.is_directory:
+                raise NotALogError(path, "not a directory")
+            return
 
 
 def staging_of(options: WriteOptions) -> Path:
