@@ -1,14 +1,18 @@
-"""Other ways to the data source: discovery without registering, spark-submit, an installed-nowhere zip, Connect."""
+"""Other ways in: discovery without registering, spark-submit with a zip and with the command, Connect; or none."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
+
+from tests.support.requirements import missing
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -17,16 +21,31 @@ QUIET = '.config("spark.ui.enabled", "false").config("spark.log.level", "OFF")'
 COUNT = 'print("rows", spark.read.format("seglog").load(sys.argv[1]).count())'
 
 
-def run(command: list[str], *, path: str, home: Path) -> str:
+def finished(
+    command: list[str], *, path: str, home: Path, python: str = sys.executable
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command with nothing of ours in its environment but `path`; workers are started by `python`."""
     conf = str(Path(__file__).parent / "spark-conf")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SPARK"))}
-    environment |= {"SPARK_CONF_DIR": conf, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    environment["PYTHONPATH"] = path
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=240, check=False, cwd=home, env=environment
+    environment |= {"SPARK_CONF_DIR": conf, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": python}
+    environment |= {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": path}
+    environment["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=600, check=False, cwd=home, env=environment
     )
+
+
+def run(command: list[str], *, path: str, home: Path) -> str:
+    """What the command prints; it must succeed."""
+    done = finished(command, path=path, home=home)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+def spark_submit() -> str:
+    import pyspark
+
+    return str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
 
 
 def script(home: Path, *lines: str) -> str:
@@ -42,8 +61,6 @@ def test_format_seglog_is_found_without_registering(logs, tmp_path):
 
 
 def test_spark_submit_runs_from_a_zip_when_the_source_is_registered(logs, tmp_path):
-    import pyspark
-
     shutil.make_archive(str(tmp_path / "seglog"), "zip", ROOT / "core", "seglog")
     job = script(
         tmp_path,
@@ -52,15 +69,79 @@ def test_spark_submit_runs_from_a_zip_when_the_source_is_registered(logs, tmp_pa
         "spark.dataSource.register(SeglogDataSource)",
         COUNT,
     )
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    command = [str(submit), "--master", "local[1]", "--py-files", str(tmp_path / "seglog.zip"), job, f"{logs}/clicks-0"]
+    zipped = str(tmp_path / "seglog.zip")
+    command = [spark_submit(), "--master", "local[1]", "--py-files", zipped, job, f"{logs}/clicks-0"]
     assert "rows 600" in run(command, path="", home=tmp_path)
 
 
-def test_connect_reads_too(logs, tmp_path):
-    pytest.importorskip("grpc", reason="Spark Connect needs grpcio (pip install 'pyspark[connect]')")
-    spark = 'spark = SparkSession.builder.remote("local[1]").getOrCreate()'
-    register = ["from seglog.spark.source import SeglogDataSource", "spark.dataSource.register(SeglogDataSource)"]
-    command = [sys.executable, script(tmp_path, spark, *register, COUNT), f"{logs}/clicks-0"]
+def test_spark_submit_runs_the_command(logs, tmp_path):
+    command = [spark_submit(), "--master", "local[2]", str(ROOT / "seglog_cli" / "__main__.py"), "spark", "verify"]
+    told = run([*command, "--json", f"{logs}/clicks-0"], path=f"{ROOT}/core{os.pathsep}{ROOT}", home=tmp_path)
+    summary = json.loads(told.splitlines()[-1])
+    assert (summary["type"], summary["records"], summary["errors"]) == ("summary", 600, 0)
+
+
+def test_connect_reads_writes_and_runs_jobs(logs, tmp_path):
+    try:
+        import grpc  # noqa: F401
+    except ImportError as error:
+        missing(f"Spark Connect needs the extra `pipelines`, or pyspark[connect] ({error})")
+    job = script(
+        tmp_path,
+        "from pathlib import Path",
+        "from seglog.diagnosis.verify import Level, VerifyOptions",
+        "from seglog.log.listing import resolve_paths",
+        "from seglog.spark import jobs",
+        "from seglog.spark.source import SeglogDataSource",
+        "from seglog.storage.filesystem import LocalFileSystem",
+        'spark = SparkSession.builder.remote("local[1]").getOrCreate()',
+        "spark.dataSource.register(SeglogDataSource)",
+        COUNT,
+        'rows = spark.read.format("seglog").option("columns", "key,value,offset").load(sys.argv[1])',
+        'rows.coalesce(1).write.format("seglog").mode("append").option("topic", "copy").save(sys.argv[2])',
+        'targets = resolve_paths(LocalFileSystem(), [Path(sys.argv[2])])',
+        'print("verified", jobs.verify(spark, targets, VerifyOptions(level=Level.SEMANTIC, jobs=1)).summary)',
+    )
     paths = os.pathsep.join([str(ROOT / "core"), *(entry for entry in sys.path if entry)])
-    assert "rows 600" in run(command, path=paths, home=tmp_path)
+    told = run([sys.executable, job, f"{logs}/clicks-0", f"{tmp_path}/copied"], path=paths, home=tmp_path)
+    assert "rows 600" in told
+    (verified,) = (line for line in told.splitlines() if line.startswith("verified"))
+    assert "records=600" in verified and "errors=0" in verified
+
+
+def python_without_seglog(home: Path) -> str:
+    """A program that starts this Python with all that is installed but seglog."""
+    installed = home / "installed"
+    installed.mkdir()
+    for name in ("purelib", "platlib"):
+        for entry in Path(sysconfig.get_path(name)).iterdir():
+            target = installed / entry.name
+            if "seglog" not in entry.name and entry.suffix != ".pth" and not target.exists():
+                target.symlink_to(entry)
+    program = home / "python"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{installed}" exec {sys.executable} -S "$@"\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_an_executor_without_the_package_is_said_in_one_sentence(logs, tmp_path):
+    job = script(
+        tmp_path,
+        f"sys.path[:0] = [{str(ROOT / 'core')!r}, {str(ROOT)!r}]",
+        "from seglog.spark.session import session",
+        'spark = session("bare", "local[1]", {"spark.ui.enabled": "false"})',
+        "from seglog_cli.app import run",
+        'code = run(["spark", "verify", sys.argv[1]])',
+        "try:",
+        '    spark.read.format("seglog").load(sys.argv[1]).count()',
+        "except Exception as error:",
+        "    print(error)",
+        "sys.exit(code)",
+    )
+    done = finished(
+        [sys.executable, job, f"{logs}/clicks-0"], path="", home=tmp_path, python=python_without_seglog(tmp_path)
+    )
+    assert done.returncode == 13, done.stderr[-3000:]
+    (told,) = (line for line in done.stderr.splitlines() if line.startswith("error: "))
+    assert "an executor has no seglog: install the wheel there" in told
+    assert "No module named 'seglog'" in done.stdout
