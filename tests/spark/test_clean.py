@@ -12,7 +12,7 @@ import pytest
 from seglog.cleaner import requested
 from seglog.cleaner.options import CleanerOptions
 from seglog.clock import ManualClock
-from seglog.errors import CorruptRecordError
+from seglog.errors import CorruptRecordError, UnsupportedError
 from seglog.log.listing import resolve_paths
 from seglog.spark.cleaning import Placement, clean, shuffled
 from seglog.spark.cleaning_spec import RoundSpec
@@ -58,11 +58,23 @@ def cleaned_alike(
         )
     )
     assert tree(spread) == tree(single)
-    assert all(isinstance(outcome, requested.Cleaned) for outcome in outcomes)
-    assert sorted(str(o.result.topic_partition) for o in outcomes) == sorted(  # type: ignore[union-attr]
-        str(o.result.topic_partition)
-        for o in expected  # type: ignore[union-attr]
-    )
+    assert sorted(map(told, outcomes), key=str) == sorted(map(told, expected), key=str)
+    assert any(isinstance(outcome, requested.Cleaned) for outcome in outcomes)
+
+
+def told(outcome: requested.Outcome) -> tuple[object, ...]:
+    """What an outcome says of a partition."""
+    if isinstance(outcome, requested.Cleaned):
+        result = outcome.result
+        return (
+            str(result.topic_partition),
+            result.first_dirty_offset,
+            result.end_offset,
+            result.segments_after,
+            outcome.active_bytes,
+        )
+    assert isinstance(outcome, requested.Skipped), outcome
+    return (outcome.directory.name, outcome.reason)
 
 
 def test_many_directories_a_task_each_give_the_files_of_seglog_clean(spark: SparkSession, tmp_path: Path) -> None:
@@ -110,3 +122,23 @@ def test_damage_is_named_and_the_directory_is_as_it_was(spark: SparkSession, tmp
     with pytest.raises(CorruptRecordError, match=f"{path.name}: position"):
         finish_round(log, spec, shuffled(spark, spec, 2), CLOCK)
     assert files(log) == contents
+
+
+@pytest.mark.parametrize("roll", [False, True])
+def test_a_log_directory_is_cleaned_by_the_rules_of_seglog_clean(
+    spark: SparkSession, tmp_path: Path, roll: bool
+) -> None:
+    path = broker_directory(tmp_path / "logs", {"a-0": (4, 90), "b-0": (3, 70), "idle-0": (0, 5)}, segment_bytes=2000)
+    cleaned_alike(spark, path, ["", "idle-0"], tmp_path, Placement("shuffle"), roll=roll)
+    again = tmp_path / "again"
+    again.mkdir()
+    cleaned_alike(spark, tmp_path / "spread", ["idle-0", "a-0"], again, Placement("shuffle"))
+
+
+def test_a_plan_that_cannot_be_is_refused_before_anything_is_opened(spark: SparkSession, tmp_path: Path) -> None:
+    path = broker_directory(tmp_path / "logs", {"a-0": (4, 90)}, segment_bytes=2000)
+    before = tree(path)
+    options = CleanerOptions(roll=True, expire=True)
+    with pytest.raises(UnsupportedError, match="--expire"):
+        next(clean(spark, resolve_paths(FS, [path]), lambda _: TOPICS, CLOCK, options, placement=Placement("shuffle")))
+    assert tree(path) == before

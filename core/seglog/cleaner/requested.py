@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from seglog.cleaner.cleaner import Begin, check_room, clean_log, has_ample_room, plan_round, untold
 from seglog.cleaner.manager import CleanerManager, LogToClean, check_checkpoints, log_to_clean
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.plan import CleaningResult
-from seglog.cleaner.round import prepare_round
+from seglog.cleaner.round import CleaningRound, prepare_round
 from seglog.clock import Clock
 from seglog.config import COMPACT
 from seglog.errors import NotALogError, RefusedError, SeglogError, UnsupportedError
@@ -68,6 +69,7 @@ class CleaningFailure:
 
 
 Outcome = Cleaned | Skipped | CleaningFailure
+SpaceCheck = Callable[[Log, CleaningRound, int | None], None]  # of a round with this checkpoint: raises RefusedError
 
 
 def clean(
@@ -86,15 +88,15 @@ def clean(
     Raises, before anything is changed: RefusedError for a named partition that is not known to be compacted,
     CorruptCheckpointError, LockedError, NotALogError.
     """
-    work = _by_directory(targets)
+    work = by_directory(targets)
     topics = {log_directory: topics_of(log_directory) for log_directory, _, _ in work}
     for log_directory, named, _ in work:
         check_checkpoints(fs, log_directory)
         for path in named:
-            _require_cleanable(fs, path, topics[log_directory])
+            require_cleanable(fs, path, topics[log_directory])
     for log_directory, named, whole in work:
         known = topics[log_directory]
-        open_directory = _overlaid if dry_run else _opened
+        open_directory = _overlaid if dry_run else open_for_cleaning
         with open_directory(fs, log_directory, known, clock) as directory:
             for path in named:
                 yield _clean_named(directory, path, known, clock, options, dry_run, begin)
@@ -102,7 +104,10 @@ def clean(
                 yield from _clean_eligible(directory, set(named), known, clock, options, dry_run, begin)
 
 
-def _opened(fs: FileSystem, path: Path, topics: TopicConfigs, clock: Clock, *, take_lock: bool = True) -> LogDirectory:
+def open_for_cleaning(
+    fs: FileSystem, path: Path, topics: TopicConfigs, clock: Clock, *, take_lock: bool = True
+) -> LogDirectory:
+    """The log directory with each topic's configuration, locked."""
     return LogDirectory.open(
         path,
         fs=fs,
@@ -114,12 +119,12 @@ def _opened(fs: FileSystem, path: Path, topics: TopicConfigs, clock: Clock, *, t
 
 
 def _overlaid(fs: FileSystem, path: Path, topics: TopicConfigs, clock: Clock) -> LogDirectory:
-    """The directory as `_opened`, every change of which stays in memory; nobody's lock is asked for."""
-    return _opened(OverlayFileSystem(fs), path, topics, clock, take_lock=False)
+    """The directory as `open_for_cleaning`, every change of which stays in memory; nobody's lock is asked for."""
+    return open_for_cleaning(OverlayFileSystem(fs), path, topics, clock, take_lock=False)
 
 
-def _by_directory(targets: Sequence[Target]) -> list[tuple[Path, list[Path], bool]]:
-    """(log directory, partitions named in it, whether it was named itself)."""
+def by_directory(targets: Sequence[Target]) -> list[tuple[Path, list[Path], bool]]:
+    """(log directory, partitions named in it, whether it was named itself). NotALogError for a file."""
     found: dict[Path, tuple[list[Path], list[bool]]] = {}
     for target in targets:
         if target.kind is TargetKind.FILE:
@@ -134,7 +139,8 @@ def _by_directory(targets: Sequence[Target]) -> list[tuple[Path, list[Path], boo
     return [(log_directory, named, bool(whole)) for log_directory, (named, whole) in found.items()]
 
 
-def _require_cleanable(fs: FileSystem, path: Path, topics: TopicConfigs) -> None:
+def require_cleanable(fs: FileSystem, path: Path, topics: TopicConfigs) -> None:
+    """RefusedError unless the partition is known to be compacted, UnsupportedError for one of Kafka 0.7."""
     name = parse_partition_directory(path.name)
     topic = path.name if name is None else name.topic_partition.topic
     reason = policy_problem(topics.resolve(topic), topic)
@@ -167,16 +173,35 @@ def _clean_named(
     begin: Begin,
 ) -> Cleaned | CleaningFailure:
     try:
-        if not dry_run:
-            with _overlaid(directory.fs, directory.path, topics, clock) as preview:
-                idle = _previewed(preview, path, clock, options)
-            if idle is not None:
-                return idle
-        log = _open_overlaid(directory, path) if dry_run else directory.log_in(path)
+        if dry_run:
+            log = _open_overlaid(directory, path)
+        else:
+            found = open_named(directory, path, topics, clock, options, partial(_check_counted, options, clock))
+            if isinstance(found, Cleaned):
+                return found
+            log = found
         checkpoint = directory.cleaner_offsets.get(log.topic_partition)
         return _round(directory, log, clock, options, checkpoint, dry_run, begin)
     except SeglogError as error:
         return CleaningFailure(path, error)
+
+
+def open_named(
+    directory: LogDirectory,
+    path: Path,
+    topics: TopicConfigs,
+    clock: Clock,
+    options: CleanerOptions,
+    check_space: SpaceCheck,
+) -> Log | Cleaned:
+    """A partition that was named, open for its round; or the round, if it has nothing to clean.
+
+    All is tried in memory first, so that what is refused leaves every file as it was: CorruptRecordError when opening
+    would cut off damage, and whatever `check_space` raises.
+    """
+    with _overlaid(directory.fs, directory.path, topics, clock) as preview:
+        idle = _previewed(preview, path, clock, options, check_space)
+    return directory.log_in(path) if idle is None else idle
 
 
 def _open_overlaid(directory: LogDirectory, path: Path) -> Log:
@@ -187,19 +212,25 @@ def _open_overlaid(directory: LogDirectory, path: Path) -> Log:
     return log
 
 
-def _previewed(preview: LogDirectory, path: Path, clock: Clock, options: CleanerOptions) -> Cleaned | None:
-    """The round, if it has nothing to clean.
-
-    RefusedError when its output has no room, CorruptRecordError when opening would cut off damage.
-    """
+def _previewed(
+    preview: LogDirectory, path: Path, clock: Clock, options: CleanerOptions, check_space: SpaceCheck
+) -> Cleaned | None:
+    """The round, if it has nothing to clean."""
     log = _open_overlaid(preview, path)
     checkpoint = preview.cleaner_offsets.get(log.topic_partition)
     round_ = prepare_round(log, options, clock, checkpoint)
     if not round_.sources:
         return _round(preview, log, clock, options, checkpoint, dry_run=False)
+    check_space(log, round_, checkpoint)
+    return None
+
+
+def _check_counted(
+    options: CleanerOptions, clock: Clock, log: Log, round_: CleaningRound, checkpoint: int | None
+) -> None:
+    """RefusedError when the round's output has no room; where room is scarce, the output is counted."""
     if not has_ample_room(round_):
         check_room(round_, plan_round(log, options, clock, checkpoint).result.bytes_written)
-    return None
 
 
 def _round(
@@ -215,9 +246,14 @@ def _round(
         result = plan_round(log, options, clock, checkpoint, begin).result
     else:
         result = clean_log(log, options, clock, checkpoint, begin)
-        if result.segments_before and parse_partition_directory(log.directory.name) is not None:
-            directory.write_cleaner_offset(log.topic_partition, result.end_offset)
+        write_end(directory, log, result)
     return Cleaned(directory.path, result, 0 if options.roll else log.segments.active.size)
+
+
+def write_end(directory: LogDirectory, log: Log, result: CleaningResult) -> None:
+    """Makes the end of a round that cleaned anything the partition's checkpoint."""
+    if result.segments_before and parse_partition_directory(log.directory.name) is not None:
+        directory.write_cleaner_offset(log.topic_partition, result.end_offset)
 
 
 def _clean_eligible(
@@ -230,6 +266,21 @@ def _clean_eligible(
     begin: Begin,
 ) -> Iterator[Outcome]:
     logs: list[Log] = []
+    for found in compacted_logs(directory, named, topics):
+        if isinstance(found, Log):
+            logs.append(found)
+        else:
+            yield found
+    write = _writer(directory, dry_run)
+    manager = CleanerManager(logs, lambda: directory.cleaner_offsets, write, clock, {}, rolled=options.roll)
+    yield from _rounds(directory, manager, clock, options, dry_run, begin)
+    yield from (Skipped(directory.path / str(left.topic_partition), left.why) for left in manager.candidates())
+
+
+def compacted_logs(
+    directory: LogDirectory, named: set[Path], topics: TopicConfigs
+) -> Iterator[Log | Skipped | CleaningFailure]:
+    """The logs of a directory that are known to be compacted, opened, without those `named`; or why one is not."""
     for found in list_log_directory(directory.fs, directory.path).live:
         if found.path in named:
             continue
@@ -238,13 +289,9 @@ def _clean_eligible(
             yield Skipped(found.path, problem)
             continue
         try:
-            logs.append(open_undamaged(directory, found.path))
+            yield open_undamaged(directory, found.path)
         except SeglogError as error:
             yield CleaningFailure(found.path, error)
-    write = _writer(directory, dry_run)
-    manager = CleanerManager(logs, lambda: directory.cleaner_offsets, write, clock, {}, rolled=options.roll)
-    yield from _rounds(directory, manager, clock, options, dry_run, begin)
-    yield from (Skipped(directory.path / str(left.topic_partition), left.why) for left in manager.candidates())
 
 
 def _writer(directory: LogDirectory, dry_run: bool) -> Callable[..., None]:

@@ -21,18 +21,27 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from seglog.cleaner.manager import check_checkpoints, log_to_clean
+from seglog.cleaner.manager import CleanerManager, LogToClean, check_checkpoints
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.requested import Cleaned, CleaningFailure, Outcome, Skipped, policy_problem
-from seglog.cleaner.round import CleaningRound, prepare_round
+from seglog.cleaner.requested import (
+    Cleaned,
+    CleaningFailure,
+    Outcome,
+    Skipped,
+    by_directory,
+    compacted_logs,
+    open_for_cleaning,
+    open_named,
+    require_cleanable,
+    write_end,
+)
+from seglog.cleaner.round import prepare_round
 from seglog.cleaner.strategy import StrategyKind
 from seglog.clock import Clock
-from seglog.errors import NotALogError, RefusedError, SeglogError, UnsupportedError
-from seglog.format.filenames import parse_partition_directory
+from seglog.errors import SeglogError, UnsupportedError
 from seglog.log.directory import LogDirectory
-from seglog.log.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
+from seglog.log.listing import Target
 from seglog.log.log import Log
-from seglog.log.opening import open_undamaged
 from seglog.log.retaining import TopicConfigs
 from seglog.spark.cleaning_merge import ENTRY_BYTES, MEMORY_BYTES, MergeSpace
 from seglog.spark.cleaning_spec import RoundSpec, TaskOutcome, packed
@@ -81,18 +90,17 @@ class Placement:
     reducers: int = 0
     reducer_memory_bytes: int = MEMORY_BYTES
 
+    def check(self, options: CleanerOptions) -> None:
+        """UnsupportedError when the plan cannot be carried out with these options."""
+        if self.plan == "shuffle" and not _can_be_split(options):
+            raise UnsupportedError("rounds with another strategy than offset, or with --expire, run in one task each")
+
     def is_giant(self, spec: RoundSpec, all_bytes: int, cores: int) -> bool:
         """Whether a round is split over tasks: it could be, and would otherwise keep one core busy after the others."""
-        options = spec.options
-        possible = options.strategy.kind is StrategyKind.OFFSET and not options.expire and bool(spec.groups)
-        if self.plan == "shuffle" or self.plan == "directory":
-            if self.plan == "shuffle" and not possible:
-                raise UnsupportedError(
-                    f"{spec.directory}: a round with another strategy than offset, or with --expire, runs in one task"
-                )
+        if self.plan != "auto":
             return self.plan == "shuffle"
         straggler = spec.source_bytes > self.giant_bytes and spec.source_bytes * cores > all_bytes
-        return possible and len(spec.groups) > 1 and straggler
+        return _can_be_split(spec.options) and len(spec.groups) > 1 and straggler
 
     def reducers_for(self, spec: RoundSpec, cores: int) -> int:
         """How many reducers share the keys of a round: so many that each should hold its own in memory."""
@@ -102,10 +110,26 @@ class Placement:
         return self.reducers or max(cores, by_bytes, min(by_entries, spec.source_bytes // _LEAST_BYTES_PER_REDUCER))
 
 
+def _can_be_split(options: CleanerOptions) -> bool:
+    return options.strategy.kind is StrategyKind.OFFSET and not options.expire
+
+
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _Due:
+    """A log to clean now; one that a manager chose is `found` by it."""
+
     directory: LogDirectory
     log: Log
+    checkpoint: int | None
+    manager: CleanerManager | None = None
+    found: LogToClean | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A round, fixed."""
+
+    due: _Due
     spec: RoundSpec
     active_bytes: int
 
@@ -121,121 +145,115 @@ def clean(
     fs: FileSystem | None = None,
     watch: Watch | None = None,
 ) -> Iterator[Outcome]:
-    """Cleans what `targets` name, by the rules of `cleaner.requested.clean`, with one round a log.
+    """Cleans what `targets` name, by the rules of `cleaner.requested.clean`, many logs at a time.
 
-    Raises before anything is changed as that does. An error within one partition is its `CleaningFailure`.
+    Raises before anything is changed as that does, and UnsupportedError for a placement that cannot be. An error within
+    one partition is its `CleaningFailure`.
     """
-    files = fs or LocalFileSystem()
-    topics: dict[Path, TopicConfigs] = {}
-    wanted: dict[Path, tuple[list[Path], bool]] = {}
-    for target in targets:
-        _want(files, target, topics, topics_of, wanted)
+    files, placed = fs or LocalFileSystem(), placement or Placement()
+    placed.check(options)
+    requested = by_directory(targets)
+    topics = {log_directory: topics_of(log_directory) for log_directory, _, _ in requested}
+    for log_directory, named, _ in requested:
+        check_checkpoints(files, log_directory)
+        for path in named:
+            require_cleanable(files, path, topics[log_directory])
+    due: list[_Due] = []
+    managers: list[tuple[LogDirectory, CleanerManager]] = []
     with ExitStack() as stack:
-        work: list[_Work] = []
-        for log_directory, (named, whole) in wanted.items():
-            config_of = topics[log_directory]
-            directory = stack.enter_context(
-                LogDirectory.open(
-                    log_directory,
-                    fs=files,
-                    clock=clock,
-                    config_of=lambda topic, config_of=config_of: config_of.resolve(topic).log,  # type: ignore[misc]
-                    writable=True,
-                )
-            )
-            for found in _chosen(directory, named, whole, topics[log_directory], clock, options):
-                if isinstance(found, _Work):
-                    work.append(found)
-                    stack.callback(remove_staging, files, found.spec)
-                else:
-                    yield found
-        yield from _run(spark, work, clock, placement or Placement(), watch)
+        for log_directory, named, whole in requested:
+            known = topics[log_directory]
+            directory = stack.enter_context(open_for_cleaning(files, log_directory, known, clock))
+            yield from _named(directory, named, known, clock, options, due)
+            if whole:
+                logs: list[Log] = []
+                for found in compacted_logs(directory, set(named), known):
+                    if isinstance(found, Log):
+                        logs.append(found)
+                    else:
+                        yield found
+                managers.append((directory, _manager(directory, logs, clock, options)))
+        while due := [*due, *_eligible(managers)]:
+            yield from _run(spark, due, clock, options, placed, watch)
+            due = []
+        for directory, manager in managers:
+            yield from (Skipped(directory.path / str(left.topic_partition), left.why) for left in manager.candidates())
 
 
-def _want(
-    fs: FileSystem,
-    target: Target,
-    topics: dict[Path, TopicConfigs],
-    topics_of: Callable[[Path], TopicConfigs],
-    wanted: dict[Path, tuple[list[Path], bool]],
-) -> None:
-    """Notes a target by its log directory, after the checks that come before anything is opened."""
-    if target.kind is TargetKind.FILE:
-        raise NotALogError(target.path, "a partition or a log directory can be cleaned, not a file")
-    log_directory = log_directory_of(target)
-    if log_directory not in topics:
-        check_checkpoints(fs, log_directory)
-        topics[log_directory] = topics_of(log_directory)
-    named, whole = wanted.get(log_directory, ([], False))
-    path = log_directory / target.path.resolve().name
-    if target.kind is TargetKind.PARTITION and path not in named:
-        name = parse_partition_directory(path.name)
-        topic = path.name if name is None else name.topic_partition.topic
-        problem = policy_problem(topics[log_directory].resolve(topic), topic)
-        if problem:
-            raise RefusedError(f"{path}: {problem}; nothing was changed")
-        if list_partition(fs, path).format != "kafka":
-            raise UnsupportedError(f"{path}: a log of Kafka 0.7 has no keys to clean by")
-        named.append(path)
-    wanted[log_directory] = (named, whole or target.kind is TargetKind.LOG_DIRECTORY)
-
-
-def _chosen(
+def _named(
     directory: LogDirectory,
-    named: list[Path],
-    whole: bool,
+    paths: Sequence[Path],
     topics: TopicConfigs,
     clock: Clock,
     options: CleanerOptions,
-) -> Iterator[_Work | Outcome]:
-    for path in named:
-        yield _prepared(directory, path, clock, options, named=True)
-    for found in list_log_directory(directory.fs, directory.path).live if whole else ():
-        if found.path in named:
+    due: list[_Due],
+) -> Iterator[Cleaned | CleaningFailure]:
+    """Opens partitions that were named, and adds those with something to clean to `due`."""
+    for path in paths:
+        try:
+            found = open_named(directory, path, topics, clock, options, lambda _log, round_, _: check_space(round_))
+        except SeglogError as error:
+            yield CleaningFailure(path, error)
             continue
-        topic = found.topic_partition.topic
-        problem = policy_problem(topics.resolve(topic), topic)
-        yield Skipped(found.path, problem) if problem else _prepared(directory, found.path, clock, options, named=False)
+        if isinstance(found, Log):
+            due.append(_Due(directory, found, directory.cleaner_offsets.get(found.topic_partition)))
+        else:
+            yield found
 
 
-def _prepared(
-    directory: LogDirectory, path: Path, clock: Clock, options: CleanerOptions, *, named: bool
-) -> _Work | Outcome:
-    """A round, fixed; or why there is none."""
-    try:
-        log = open_undamaged(directory, path)
-        checkpoint = directory.cleaner_offsets.get(log.topic_partition)
-        if not named:
-            found = log_to_clean(log, checkpoint, clock.now_ms())
-            if not found.eligible:
-                return Skipped(path, found.why)
-        if options.roll and log.segments.active.size:
-            log.roll()
-        round_: CleaningRound = prepare_round(log, options, clock, checkpoint)
-        spec = RoundSpec.of(round_, make_staging(directory.fs, path), os.urandom(_SEED_BYTES))
-        check_space(directory.fs, spec)
-        return _Work(directory, log, spec, 0 if options.roll else log.segments.active.size)
-    except SeglogError as error:
-        return CleaningFailure(path, error)
+def _manager(directory: LogDirectory, logs: list[Log], clock: Clock, options: CleanerOptions) -> CleanerManager:
+    checkpoints, write = lambda: directory.cleaner_offsets, directory.write_cleaner_offset
+    return CleanerManager(logs, checkpoints, write, clock, {}, rolled=options.roll)
+
+
+def _eligible(managers: Sequence[tuple[LogDirectory, CleanerManager]]) -> Iterator[_Due]:
+    for directory, manager in managers:
+        while (taken := manager.take_filthiest()) is not None:
+            log, found = taken
+            yield _Due(directory, log, found.first_dirty_offset, manager, found)
 
 
 def _run(
-    spark: SparkSession, work: list[_Work], clock: Clock, placement: Placement, watch: Watch | None
+    spark: SparkSession,
+    due: Sequence[_Due],
+    clock: Clock,
+    options: CleanerOptions,
+    placement: Placement,
+    watch: Watch | None,
 ) -> Iterator[Outcome]:
-    cores, all_bytes = cores_of(spark), sum(one.spec.source_bytes for one in work)
-    giants = [one for one in work if placement.is_giant(one.spec, all_bytes, cores)]
-    others = [one for one in work if one not in giants]
-    others.sort(key=lambda one: -one.spec.source_bytes)
-    for one, outcome in zip(others, try_tasks(spark, [one.spec for one in others], _whole, watch), strict=True):
-        yield _finished(one, [outcome], clock)
-    for one in giants:
-        try:
-            reducers = placement.reducers_for(one.spec, cores)
-            outcomes = shuffled(spark, one.spec, reducers, watch, placement.reducer_memory_bytes)
-        except SeglogError as error:
-            yield CleaningFailure(one.log.directory, error)
-            continue
-        yield _finished(one, outcomes, clock)
+    work: list[_Work] = []
+    try:
+        for wanted in due:
+            try:
+                work.append(_prepared(wanted, clock, options))
+            except SeglogError as error:
+                yield _failed(wanted, error)
+        cores, all_bytes = cores_of(spark), sum(one.spec.source_bytes for one in work)
+        giants = [one for one in work if placement.is_giant(one.spec, all_bytes, cores)]
+        others = sorted((one for one in work if one not in giants), key=lambda one: -one.spec.source_bytes)
+        for one, outcome in zip(others, try_tasks(spark, [one.spec for one in others], _whole, watch), strict=True):
+            yield _finished(one, [outcome], clock)
+        for one in giants:
+            try:
+                reducers = placement.reducers_for(one.spec, cores)
+                outcomes = shuffled(spark, one.spec, reducers, watch, placement.reducer_memory_bytes)
+            except SeglogError as error:
+                yield _failed(one.due, error)
+                continue
+            yield _finished(one, outcomes, clock)
+    finally:
+        for one in work:
+            remove_staging(one.due.log.fs, one.spec)
+
+
+def _prepared(due: _Due, clock: Clock, options: CleanerOptions) -> _Work:
+    log = due.log
+    if options.roll and log.segments.active.size:
+        log.roll()
+    round_ = prepare_round(log, options, clock, due.checkpoint)
+    check_space(round_)
+    spec = RoundSpec.of(round_, make_staging(log.fs, log.directory), os.urandom(_SEED_BYTES))
+    return _Work(due, spec, 0 if options.roll else log.segments.active.size)
 
 
 def _whole(spec: RoundSpec) -> TaskOutcome:
@@ -243,13 +261,21 @@ def _whole(spec: RoundSpec) -> TaskOutcome:
 
 
 def _finished(work: _Work, outcomes: list[TaskOutcome], clock: Clock) -> Outcome:
+    due = work.due
     try:
-        result = finish_round(work.log, work.spec, outcomes, clock)
-        if parse_partition_directory(work.log.directory.name) is not None:
-            work.directory.write_cleaner_offset(work.log.topic_partition, result.end_offset)
+        result = finish_round(due.log, work.spec, outcomes, clock)
+        write_end(due.directory, due.log, result)
     except SeglogError as error:
-        return CleaningFailure(work.log.directory, error)
-    return Cleaned(work.directory.path, result, work.active_bytes)
+        return _failed(due, error)
+    if due.manager is not None and due.found is not None:
+        due.manager.done(due.found, result.end_offset)
+    return Cleaned(due.directory.path, result, work.active_bytes)
+
+
+def _failed(due: _Due, error: SeglogError) -> CleaningFailure:
+    if due.manager is not None:
+        due.manager.failed(due.log.topic_partition, error)
+    return CleaningFailure(due.log.directory, error)
 
 
 # --- the giant ------------------------------------------------------------------------------------------------

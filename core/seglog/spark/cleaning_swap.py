@@ -18,6 +18,7 @@ from pathlib import Path
 
 from seglog.cleaner.output import SegmentSummary
 from seglog.cleaner.plan import CleaningResult
+from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.clock import Clock
 from seglog.errors import IncompleteError, RefusedError
@@ -70,13 +71,13 @@ def remove_tree(fs: FileSystem, directory: Path) -> None:
         _logger.warning("%s: a task still writes there; remove it later", directory)
 
 
-def check_space(fs: FileSystem, spec: RoundSpec) -> None:
+def check_space(round_: CleaningRound) -> None:
     """RefusedError unless the output has room even if nothing goes."""
-    free, needed = fs.free_bytes(Path(spec.directory)), spec.source_bytes + _SPACE_SLACK_BYTES
+    free, needed = round_.fs.free_bytes(round_.directory), round_.source_bytes + _SPACE_SLACK_BYTES
     if free < needed:
         raise RefusedError(
-            f"{spec.directory}: cleaning may write {needed} bytes before it can free any, and {free} are free; nothing"
-            " was changed (`seglog clean` counts the output first)"
+            f"{round_.directory}: cleaning may write {needed} bytes before it can free any, and {free} are free;"
+            " nothing was changed (`seglog clean` counts the output first)"
         )
 
 
