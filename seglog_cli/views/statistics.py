@@ -140,6 +140,12 @@ def _round_row(round_: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _kafka_rounds(s: Sizing) -> str:
+    if s.kafka_rounds == s.least_kafka_rounds:
+        return f"{s.kafka_rounds} in Kafka"
+    return f"{s.kafka_rounds} in Kafka if all keys come equally often, at least {s.least_kafka_rounds}"
+
+
 def _sizing_lines(s: Sizing) -> list[str]:
     buffer = f"{bytes_text(s.buffer_bytes)} a thread: {s.slots:,} slots, {s.capacity_keys:,} keys a round"
     need = (
@@ -149,10 +155,12 @@ def _sizing_lines(s: Sizing) -> list[str]:
         rounds = "one, in Kafka as here"
     else:
         rounds = (
-            f"{s.kafka_rounds} in Kafka, copying about {bytes_text(s.recopied_bytes)} again and again; here one round"
+            f"{_kafka_rounds(s)}, copying about {bytes_text(s.recopied_bytes)} again and again; here one round"
         )
         rounds += f" of {s.index_passes} index passes"
     dirty = f"{bytes_text(s.dirty_bytes)} of {bytes_text(s.dirty_bytes + s.clean_bytes)} ({100 * s.dirty_ratio:.1f}%)"
+    if not s.dirty_bytes + s.clean_bytes:
+        dirty = f"nothing: all {bytes_text(s.log_bytes)} lie in the active segment, never cleaned until it is rolled"
     lines = [("buffer", buffer), ("buffer needed", need), ("rounds", rounds), ("dirty", dirty)]
     lines.append(("disk for a round", f"up to {bytes_text(s.headroom_bytes)} until the old segments can go"))
     if s.write_bytes_per_second is None or s.day_bytes is None:

@@ -1,9 +1,13 @@
 """Dedupe-buffer arithmetic and whether a cleaner keeps up: napkin mathematics from a log's own measured figures.
 
-With S slots of 24 bytes and load factor f, Kafka's map holds ⌊S·f⌋ keys; a round that finds more ends there, and every
-further round copies the clean section again. In the steady state a log is cleaned when its dirty part D is the share r
-of D + C, so that C = D·(1-r)/r. A cleaner that works through s bytes a second (of D + C, as its statistics say) needs
-(D + C)/s; meanwhile D comes in at w bytes a second. It keeps up while w < s·r.
+With S slots of 24 bytes and load factor f, Kafka's map holds L = ⌊S·f⌋ keys; a round that finds more ends there, and
+every further round begins with an empty map and copies the clean section again. Of K keys that come equally often, n
+records hold K·(1-(1-1/K)^n), so that a round ends after ln(1-L/K) / ln(1-1/K) records; keys that come more often than
+others make rounds longer, down to K/L rounds when no key comes twice.
+
+In the steady state a log is cleaned when its dirty part D is the share r of D + C, so that C = D·(1-r)/r. A cleaner
+that works through s bytes a second (of D + C, as its statistics say) needs (D + C)/s; meanwhile D comes in at w bytes a
+second. It keeps up while w < s·r.
 """
 
 from __future__ import annotations
@@ -31,7 +35,9 @@ class Sizing:
     """The figures for one log. Sizes in bytes, rates in bytes a second; None where nothing was measured.
 
     `keys` is the number of different keys in the whole log (an estimate). `kafka_rounds` is how many rounds a broker
-    with this buffer needs at least for all of them; seglog needs one, of `index_passes` passes.
+    with this buffer needs for what is dirty (of a clean log: for all of it) if every key comes equally often, and
+    `recopied_bytes` what these copy again; `least_kafka_rounds` if they come as well for it as can be. seglog needs one
+    round, of `index_passes` passes.
     `sustainable_bytes_per_second` is the write rate up to which the cleaner keeps up.
     """
 
@@ -46,6 +52,7 @@ class Sizing:
     capacity_keys: int
     needed_buffer_bytes: int
     kafka_rounds: int
+    least_kafka_rounds: int
     recopied_bytes: int
     index_passes: int
     clean_bytes: int
@@ -110,6 +117,16 @@ def buffer_for(keys: int, load_factor: float) -> int:
     return slots * KAFKA_BYTES_PER_ENTRY
 
 
+def kafka_rounds(keys: int, records: int, room: int) -> tuple[int, int]:
+    """Rounds of a broker whose map has room for `room` of `keys` that come equally often, over `records` dirty
+    records; and how many records of the clean section the rounds behind the first copy again, in sum."""
+    if keys <= room:
+        return 1, 0
+    missed = 1 - room / keys  # the share of all keys that a round does not meet
+    rounds = max(1, math.ceil(records * math.log1p(-1 / keys) / math.log(missed)))
+    return rounds, round(keys * (rounds - 1 - missed * (1 - missed ** (rounds - 1)) / (1 - missed)))
+
+
 def size_log(
     log: Log,
     found: LogToClean,
@@ -126,8 +143,11 @@ def size_log(
     room = max(capacity(buffer, factor), 1)
     rate = measured_write_rate(log, found) if write_bytes_per_second is None else write_bytes_per_second
     speed = measured_speed(rounds)
-    kafka_rounds = max(1, math.ceil(keys / room))
-    kept = round(log.segments.size * min(1.0, keys / records)) if records else 0
+    least = max(1, math.ceil(keys / room))
+    dirty_share = found.cleanable_bytes / log.segments.size if found.cleanable_bytes else 1.0
+    rounds_needed, recopied_keys = kafka_rounds(keys, round(records * dirty_share), room)
+    record_bytes = log.segments.size / records if records else 0.0
+    kept = round(min(keys, records) * record_bytes)
     return Sizing(
         partition=str(log.topic_partition),
         keys=keys,
@@ -139,9 +159,10 @@ def size_log(
         slots=buffer // KAFKA_BYTES_PER_ENTRY,
         capacity_keys=room,
         needed_buffer_bytes=buffer_for(keys, factor),
-        kafka_rounds=kafka_rounds,
-        recopied_bytes=round(kept * (kafka_rounds - 1) / 2),
-        index_passes=kafka_rounds,
+        kafka_rounds=rounds_needed,
+        least_kafka_rounds=min(least, rounds_needed),
+        recopied_bytes=round(recopied_keys * record_bytes),
+        index_passes=least,
         clean_bytes=found.clean_bytes,
         dirty_bytes=found.cleanable_bytes,
         dirty_ratio=found.cleanable_ratio,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.cleaner.manager import log_to_clean
-from seglog.cleaner.sizing import Sizing, buffer_for, capacity, measured_speed, size_log
+from seglog.cleaner.sizing import Sizing, buffer_for, capacity, kafka_rounds, measured_speed, size_log
 from seglog.config import CleanerConfig
 from seglog.model import TopicPartition
 from tests.support.compacted_directories import broker_directory, opened
@@ -38,7 +38,8 @@ def sized(tmp_path: Path, **more: object) -> Sizing:
 
 def test_rounds_and_rates_follow_from_the_figures_of_the_log(tmp_path: Path) -> None:
     sizing = sized(tmp_path)
-    assert (sizing.slots, sizing.capacity_keys, sizing.kafka_rounds, sizing.needed_buffer_bytes) == (20, 10, 3, 1440)
+    assert (sizing.slots, sizing.capacity_keys, sizing.needed_buffer_bytes) == (20, 10, 1440)
+    assert (sizing.least_kafka_rounds, sizing.kafka_rounds, sizing.index_passes) == (3, 11, 3)
     dirty_bytes, span_ms = sizing.dirty_bytes, 159 - 44
     assert sizing.write_bytes_per_second == pytest.approx(dirty_bytes * 1000 / span_ms)
     assert sizing.cleaner_bytes_per_second is None
@@ -51,6 +52,20 @@ def test_a_cleaner_keeps_up_below_its_speed_times_the_dirty_ratio(tmp_path: Path
     sizing = sized(tmp_path, rounds=rounds, write_bytes_per_second=rate)
     assert sizing.sustainable_bytes_per_second == 500
     assert (sizing.keeps_up, sizing.day_bytes) == (keeps_up, round(rate * 86_400))
+
+
+@pytest.mark.parametrize(("room", "rounds"), [(900, 19), (180, 108), (2700, 3), (2998, 1), (1, 20_000)])
+def test_rounds_of_a_broker_are_those_that_kafkas_cleaner_needed(room: int, rounds: int) -> None:
+    """Measured with Kafka 4.3.0's Cleaner: 20,000 records, 2,998 keys drawn evenly, buffers for so many keys."""
+    found, recopied = kafka_rounds(2998, 20_000, room)
+    assert found == rounds
+    assert (recopied == 0) == (rounds == 1)
+
+
+def test_what_the_rounds_of_a_broker_copy_again_is_of_the_size_that_was_measured() -> None:
+    """9.54 MB were read for the copies of 19 rounds over 2.53 MB of 126 bytes a record."""
+    _, recopied = kafka_rounds(2998, 20_000, 900)
+    assert 0.7 < recopied * 126.3 / (9_540_914 - 2_526_600) < 1.0
 
 
 def test_without_rounds_no_speed_is_known() -> None:
