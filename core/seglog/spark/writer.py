@@ -231,7 +231,7 @@ class Commit:
                 )
             # numbered from 0 in the task: moved behind the log's end
             moved = log.log_end_offset if file.first_offset is None else 0
-            for chunk in _chunks(self._fs, Path(file.path)):
+            for chunk in _chunks(self._fs, Path(file.path), min(_APPEND_BYTES, self._options.segment_bytes)):
                 log.append_as_follower(_moved(chunk, moved, max(log.leader_epochs.latest_epoch or 0, 0)), 0)
         log.update_high_watermark(log.log_end_offset)
 
@@ -268,8 +268,9 @@ def _in_order(name: TopicPartition, staged: Iterable[StagedFile]) -> list[Staged
     return sorted(files, key=lambda file: -1 if file.first_offset is None else file.first_offset)
 
 
-def _chunks(fs: FileSystem, path: Path) -> Iterator[Chunk]:
-    yield from SegmentScan(fs, path, chunk_bytes=_APPEND_BYTES, max_batch_bytes=layout.INT32_MAX)
+def _chunks(fs: FileSystem, path: Path, chunk_bytes: int) -> Iterator[Chunk]:
+    """Whole batches of at most so many bytes, as an append goes into one segment; a larger batch comes alone."""
+    yield from SegmentScan(fs, path, chunk_bytes=chunk_bytes, max_batch_bytes=layout.INT32_MAX)
 
 
 def _moved(chunk: Chunk, by: int, leader_epoch: int) -> np.ndarray:

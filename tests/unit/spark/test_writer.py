@@ -57,6 +57,15 @@ def test_what_fails_in_one_partition_is_taken_back_in_all(tmp_path: Path) -> Non
     assert (offsets(tmp_path, 0), offsets(tmp_path, 1)) == (list(range(5)), list(range(5)))
 
 
+def test_small_segments_are_rolled_as_they_fill(tmp_path: Path) -> None:
+    files = [file for first in range(0, 400, 50) for file in staged(tmp_path, 0, first, 50, attempt=first)]
+    small = options(tmp_path / "logs", segmentBytes="2000")
+    assert Commit(FS, small, CLOCK).run(files) == 400
+    sizes = [path.stat().st_size for path in (tmp_path / "logs" / "t-0").glob("*.log")]
+    assert len(sizes) > 1 and max(sizes) <= 2000
+    assert offsets(tmp_path, 0) == list(range(400))
+
+
 def test_tasks_that_share_a_partition_must_not_overlap(tmp_path: Path) -> None:
     overlapping = [*staged(tmp_path, 0, 0, 5), *staged(tmp_path, 0, 3, 5, attempt=1)]
     with pytest.raises(OffsetsOutOfOrderError, match="two tasks with one partition must not overlap"):
