@@ -69,6 +69,8 @@ def test_a_rule_that_nobody_stated_deletes_nothing(tmp_path: Path) -> None:
         result = run("retain", "--now", much_later, *arguments)
         assert result.exit_code == 0, result.stderr
         assert "nothing to delete" in result.stdout
+        assert "cleanup.policy is empty" not in result.stdout
+    assert "cleanup.policy is not known: only segments below" in run("retain", "--dry-run", path).stdout
     assert bases(path / "t-0") == [0, 40, 80, 120]
 
 

@@ -24,7 +24,7 @@ from seglog.log.directory import LogDirectory
 from seglog.log.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.log.log import Log
 from seglog.log.opening import open_undamaged
-from seglog.log.retention import RetentionPlan, apply_retention, plan_freeing, plan_retention, remove_deleted
+from seglog.log.retention import EMPTY_POLICY, RetentionPlan, apply_retention, plan_freeing, plan_retention, remove_deleted
 from seglog.settings import POLICY, ResolvedConfig
 from seglog.storage.filesystem import FileSystem
 
@@ -144,8 +144,10 @@ def _retain_directory(
             except SeglogError as error:
                 done.append(RetentionFailure(path, error))
         for log, plan in zip(logs, _plans(directory, logs, clock, wanted), strict=True):
-            known = _is_known(topics.resolve(log.topic_partition.topic), log.topic_partition.topic, ruled)
-            done.append(_carry_out(log, plan, "" if known else UNKNOWN_POLICY, request))
+            if _is_known(topics.resolve(log.topic_partition.topic), log.topic_partition.topic, ruled):
+                done.append(_carry_out(log, plan, "", request))
+            else:
+                done.append(_carry_out(log, _of_unknown_policy(plan), UNKNOWN_POLICY, request))
     return done
 
 
@@ -154,6 +156,12 @@ def _plans(directory: LogDirectory, logs: list[Log], clock: Clock, wanted: int |
     if wanted is not None:
         return plan_freeing(logs, wanted, now_ms, watermarks)
     return [plan_retention(log, now_ms, watermarks.get(log.topic_partition)) for log in logs]
+
+
+def _of_unknown_policy(plan: RetentionPlan) -> RetentionPlan:
+    """The plan, which was made with an empty policy, with the real reason for what stays."""
+    verdicts = (replace(v, reason=UNKNOWN_POLICY) if v.reason == EMPTY_POLICY else v for v in plan.segments)
+    return replace(plan, segments=tuple(verdicts))
 
 
 def _carry_out(log: Log, plan: RetentionPlan, note: str, request: RetentionRequest) -> Retained:

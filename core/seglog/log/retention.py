@@ -30,6 +30,8 @@ from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 
+EMPTY_POLICY = "cleanup.policy is empty: only segments below the log start offset go"
+
 
 class RetentionRule(Enum):
     """Why a segment goes."""
@@ -290,8 +292,8 @@ class _Judge:
         if self.config.remote_storage_enable:
             return "the topic is tiered: only the broker knows what was copied"
         if not self.config.delete:
-            policy = ",".join(sorted(self.config.cleanup_policy)) or "empty"
-            return f"cleanup.policy is {policy}: only segments below the log start offset go"
+            policy = ",".join(sorted(self.config.cleanup_policy))
+            return f"cleanup.policy is {policy}: only segments below the log start offset go" if policy else EMPTY_POLICY
         if index > gone:
             return f"behind segment {self.segments[gone].base_offset}, which stays"
         return "; ".join([self._size_verdict(index), self._time_verdict(index)])
