@@ -69,3 +69,43 @@ def test_blocks_agree_with_the_library() -> None:
     out = np.zeros(len(TEXT), dtype=np.uint8)
     assert kernels.decompress_block(block, 0, len(block), out, 0, len(out)) == len(TEXT)
     assert out.tobytes() == TEXT
+
+
+COMPRESSORS = both(kernels, "compress_frame")
+
+
+def compressed(compress_frame, data: bytes, before: int = 3) -> bytes:
+    """By the kernel, with bytes around it that it may read but not write."""
+    source = np.frombuffer(b"\x07" * before + data, dtype=np.uint8)
+    room = kernels.frame_bound(len(data))
+    out = np.full(room + 9, 7, dtype=np.uint8)
+    behind = compress_frame(source, before, len(source), out, 2, np.empty(kernels.TABLE_SLOTS, dtype=np.uint16))
+    assert out[:2].tolist() == [7, 7] and (out[room + 2 :] == 7).all()
+    return out[2:behind].tobytes()
+
+
+@given(st.lists(st.binary(max_size=40) | st.sampled_from([b"abcd", b"x" * 30, TEXT[:400]]), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_what_the_kernel_compresses_the_library_reads_and_both_kernels_write_the_same(pieces: list[bytes]) -> None:
+    data = b"".join(pieces)
+    compiled, plain = (compressed(compress_frame, data) for compress_frame in COMPRESSORS)
+    assert compiled == plain
+    assert bytes(cramjam.lz4.decompress(compiled)) == data
+    out = np.zeros(len(data), dtype=np.uint8)
+    source = np.frombuffer(compiled, dtype=np.uint8)
+    assert kernels.decompress_frame(source, 0, len(source), True, out, 0, len(out)) == len(data)
+    assert out.tobytes() == data
+
+
+@pytest.mark.parametrize("size", [65535, 65536, 65537, 200_000])
+def test_frames_of_several_blocks_random_and_regular(size: int) -> None:
+    chance = np.random.default_rng(size)
+    for data in (chance.bytes(size), (TEXT * (size // len(TEXT) + 1))[:size], bytes(size)):
+        packed = compressed(kernels.compress_frame, data)
+        assert bytes(cramjam.lz4.decompress(packed)) == data
+        assert len(packed) <= kernels.frame_bound(size)
+
+
+def test_it_compresses_about_as_well_as_the_library() -> None:
+    text = TEXT * 8
+    assert len(compressed(kernels.compress_frame, text)) < 1.1 * len(frame(text))

@@ -20,9 +20,10 @@ from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.compression import DecompressionError, decompress, decompress_into
 from seglog.format.decoder import DECOMPRESSED_BATCH_LIMIT, checksums_valid, decode_records
+from seglog.format.zstd_library import zstd_slots
 from seglog.kernels.decode import payload_spans
-from seglog.kernels.lz4 import decompress_run
 from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED, DECOMPRESSION_TOO_LARGE, RECORDS_VALID
+from seglog.kernels.runs import DECOMPRESS, decompress_run
 from seglog.log.scan import Chunk, EndReason, SegmentScan
 from seglog.log.segment import LogSegment
 from seglog.model import Compression
@@ -192,7 +193,7 @@ class _Packed:
         """Fills the arena from batch `i` on; returns (first batch that does not fit or is damaged, bytes used)."""
         count = len(self.rows)
         while i < count:
-            if self.codecs[i] == Compression.LZ4 and not self.status[i]:
+            if _in_runs(self.codecs[i]) and not self.status[i]:
                 behind, used = self._run(i, arena, used)
                 if behind == i:
                     return i, used
@@ -208,7 +209,7 @@ class _Packed:
         return i, used
 
     def _run(self, i: int, arena: np.ndarray, used: int) -> tuple[int, int]:
-        """The same for batches of lz4 from `i` on, by one kernel."""
+        """The same for the run of batches from `i` on that one kernel can do."""
         behind, used = decompress_run(
             self.data,
             self.starts,
@@ -218,6 +219,7 @@ class _Packed:
             len(self.rows),
             self.status,
             DECOMPRESSION_FAILED,
+            zstd_slots(),  # of the thread that is here now
             arena,
             used,
             len(arena),
@@ -229,6 +231,11 @@ class _Packed:
             return int(behind), int(used)
         behind = i + int(damaged[0])
         return behind, int(self.bounds[behind])
+
+
+def _in_runs(codec: int) -> bool:
+    """Whether one kernel decompresses batch after batch of this codec."""
+    return codec == Compression.LZ4 or (codec == Compression.ZSTD and bool(zstd_slots()[DECOMPRESS]))
 
 
 def _put(codec: int, piece: np.ndarray, arena: np.ndarray, used: int) -> int | None:

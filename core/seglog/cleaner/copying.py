@@ -7,14 +7,14 @@ One of two ways, whose outputs are the same:
   for but transactions. A group that meets a transactional batch takes over the tracker of the group before it, when
   that one has been copied (`GroupTracker`).
 
-The second is faster where there are several groups and the index has met no transaction; with transactions everywhere
-its groups would wait for each other, so then the first is taken.
+The second is faster, where groups share out evenly among the threads. With transactions everywhere they would wait for
+each other, so where the index has met one the first is taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Generic
@@ -31,6 +31,8 @@ from seglog.errors import IncompleteError
 from seglog.kernels import filtering
 from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
+
+_EVEN = 1.1  # the longest load of a thread, in shares of the mean, with which groups are copied side by side
 
 
 class RoundCopy(Generic[OutputT]):
@@ -52,14 +54,18 @@ class RoundCopy(Generic[OutputT]):
 
     def run(self) -> list[tuple[GroupOutput[OutputT], list[SegmentSummary]]]:
         """Each group's output and the account of its segments, in the order of the groups."""
-        round_ = self._round
-        alone = self._pool is None or len(round_.groups) < 2
-        if alone or self._indexing.has_transactions or round_.options.expire:
-            copied = self._chunk_by_chunk()
-        else:
-            copied = self._group_by_group()
+        tied = self._indexing.has_transactions or self._round.options.expire
+        copied = self._chunk_by_chunk() if tied or not self._groups_share_evenly() else self._group_by_group()
         count_without_key(self._indexing, self._stats)
         return copied
+
+    def _groups_share_evenly(self) -> bool:
+        """Whether threads that take one group after the other end at about the same time."""
+        loads = [0] * self._round.options.jobs
+        for group in self._round.groups:
+            lightest = loads.index(min(loads))
+            loads[lightest] += sum(segment.size for segment in group)
+        return len(loads) > 1 and max(loads) <= _EVEN * sum(loads) / len(loads)
 
     def _begin(self, group: tuple[LogSegment, ...]) -> GroupOutput[OutputT]:
         output = GroupOutput(self._make, group[0].base_offset, self._round.bounds)
@@ -87,19 +93,20 @@ class RoundCopy(Generic[OutputT]):
         for _ in groups:
             trackers.append(GroupTracker(trackers[-1] if trackers else None))
         alone = replace(self._round, options=replace(self._round.options, jobs=1))
-        work = partial(self._copy_one, alone)
         copied, records = [], 0
-        for output, summaries, count, stats in in_order(
-            self._pool, work, zip(groups, trackers, strict=True), self._round.options.jobs
-        ):
-            self._stats.add_copy(stats)
-            copied.append((output, summaries))
-            records += count
+        # a thread of its own for fsync: the others have better things to do than to wait for the disk
+        with ThreadPoolExecutor(1, thread_name_prefix="seglog-flush") as flusher:
+            work = partial(self._copy_one, alone, flusher)
+            items = zip(groups, trackers, strict=True)
+            for output, summaries, count, stats in in_order(self._pool, work, items, self._round.options.chunks_ahead):
+                self._stats.add_copy(stats)
+                copied.append((output, summaries))
+                records += count
         check_complete(self._round, self._indexing, records)
         return copied
 
     def _copy_one(
-        self, round_: CleaningRound, item: tuple[tuple[LogSegment, ...], GroupTracker]
+        self, round_: CleaningRound, flusher: Executor, item: tuple[tuple[LogSegment, ...], GroupTracker]
     ) -> tuple[GroupOutput[OutputT], list[SegmentSummary], int, CleanerStats]:
         """(output, account of its segments, dirty records met, statistics) of one group."""
         group, tracker = item
@@ -111,7 +118,7 @@ class RoundCopy(Generic[OutputT]):
             output = self._begin(group)
             copy_group(round_, group, filter_, output, stats, None)
             with stats.phase("fsync"):
-                summaries = output.finish(group[-1].modified_ms, None)
+                summaries = output.finish(group[-1].modified_ms, flusher)
             return output, summaries, int(filter_.ordinals[0]) - first[0], stats
 
 

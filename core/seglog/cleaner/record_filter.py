@@ -22,7 +22,9 @@ from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker, collect_aborted
 from seglog.format.buffers import byte_view
 from seglog.format.compression import compress
-from seglog.kernels import filtering, rebuilding
+from seglog.format.zstd_library import zstd_slots
+from seglog.kernels import filtering, lz4, rebuilding, runs
+from seglog.kernels.encode import seal_batch
 from seglog.kernels.filtering import (
     DELETE,
     DIRTY,
@@ -220,44 +222,49 @@ class RecordFilter:
             if rows and compressed:
                 with self._stats.phase("compress"):
                     filtered.pieces.append(
-                        self._seal(chunk, batches, targets[:rows], sources[:rows], actions[:rows], out)
+                        self._packed(chunk, batches, targets[:rows], sources[:rows], actions[:rows], out)
                     )
             elif rows:
                 filtered.pieces.append((targets[:rows], out[:used]))
             room = room if done > first else 2 * room
             first = done
 
-    def _seal(
+    def _packed(
         self,
         chunk: Chunk,
         batches: np.ndarray,
         targets: np.ndarray,
         sources: np.ndarray,
         actions: np.ndarray,
-        out: np.ndarray,
+        payloads: np.ndarray,
     ) -> Piece:
         """Puts verbatim, empty and rebuilt batches together, compressing the rebuilt ones."""
-        view, data = byte_view(out), byte_view(chunk.data)
-        blank = bytes(_OVERHEAD)
-        sizes = targets["size"].tolist()
-        pieces: list[bytes | memoryview] = []
-        columns = (targets["position"], targets["size"], targets["attributes"], sources, actions)
-        for i, (at, size, attributes, source, action) in enumerate(
-            zip(*(column.tolist() for column in columns), strict=True)
-        ):
-            if action == rebuilding.VERBATIM:
-                begin = int(batches[source]["position"]) - chunk.position
-                pieces.append(data[begin : begin + size])
-            elif action == rebuilding.EMPTY:
-                pieces.append(view[at : at + size])
-            else:
-                payload = view[at : at + size]
-                codec = attributes & layout.CODEC_MASK
-                packed = compress(codec, payload) if self._recompress and codec else payload
-                pieces += (blank, packed)
-                sizes[i] = _OVERHEAD + len(packed)
-        targets["size"] = sizes
-        targets["position"] = np.cumsum(targets["size"], dtype=np.int64) - targets["size"]
-        sealed = np.frombuffer(bytearray().join(pieces), dtype=np.uint8)
-        rebuilding.seal_rebuilt(sealed, targets, actions)
-        return targets, sealed
+        if not self._recompress:
+            targets["attributes"][actions == rebuilding.REBUILT] &= 0xFF ^ layout.CODEC_MASK
+        out, table = np.empty(runs.packed_bound(targets), dtype=np.uint8), np.empty(lz4.TABLE_SLOTS, dtype=np.uint16)
+        row = used = 0
+        while row < len(targets):
+            row, used = runs.pack_run(
+                chunk.data,
+                chunk.position,
+                batches,
+                payloads,
+                targets,
+                sources,
+                actions,
+                row,
+                zstd_slots(),
+                table,
+                out,
+                used,
+            )
+            if row < len(targets):  # a codec that no kernel has
+                at, size = int(targets[row]["position"]), int(targets[row]["size"])
+                codec = int(targets[row]["attributes"]) & layout.CODEC_MASK
+                packed = compress(codec, byte_view(payloads)[at : at + size])
+                behind = used + _OVERHEAD + len(packed)
+                out[used + _OVERHEAD : behind] = np.frombuffer(packed, dtype=np.uint8)
+                targets[row]["position"], targets[row]["size"] = used, behind - used
+                seal_batch(out, used, targets[row], True)
+                row, used = row + 1, behind
+        return targets, out[:used]

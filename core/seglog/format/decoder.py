@@ -23,11 +23,12 @@ from seglog.format import checksum
 from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.format.compression import DecompressionError, decompress_into
+from seglog.format.zstd_library import zstd_slots
 from seglog.kernels import crc32c, legacy
 from seglog.kernels import decode as kernels
 from seglog.kernels.batches import walk_batches
-from seglog.kernels.lz4 import decompress_run
 from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED, DECOMPRESSION_TOO_LARGE, RECORDS_VALID
+from seglog.kernels.runs import decompress_run
 
 # One batch may expand to this much before it is refused; a run of batches decodes in parts of about ARENA_BYTES.
 DECOMPRESSED_BATCH_LIMIT = 128 << 20
@@ -163,7 +164,7 @@ class _Run:
         bounds = np.zeros(len(self.batches), dtype=np.int64)  # behind each batch's payload in the arena
         behind, end = first, 0
         while behind < last and (behind == first or end < self.arena_bytes):
-            reached, end = self._expand_lz4(behind, last, arena, end, bounds)
+            reached, end = self._expand_run(behind, last, arena, end, bounds)
             if reached == behind:  # another codec, or no room: one batch by itself
                 arena, end = self._expand(behind, arena, end)
                 bounds[behind] = end
@@ -173,10 +174,10 @@ class _Run:
         starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
         return self._decoded(arena[:end], starts, ends, first, behind), behind
 
-    def _expand_lz4(
+    def _expand_run(
         self, first: int, last: int, arena: np.ndarray, position: int, bounds: np.ndarray
     ) -> tuple[int, int]:
-        """The run of lz4 batches from `first` on, in one call: (first batch not done, position behind it)."""
+        """The run of lz4 or zstd batches from `first` on, in one call: (first batch not done, position behind it)."""
         return decompress_run(
             self.data,
             self.starts,
@@ -186,6 +187,7 @@ class _Run:
             last,
             self.status,
             DECOMPRESSION_FAILED,
+            zstd_slots(),
             arena,
             position,
             self.limit,

@@ -157,6 +157,11 @@ def _multiply_fold_interpreted(a: int, b: int) -> int:
     return word - (1 << 64) if word >> 63 else word
 
 
+def _trailing_zeros_interpreted(word: int) -> int:
+    """How many low bits of a word that is not 0 are 0."""
+    return (int(word) & -int(word)).bit_length() - 1
+
+
 def _check(data: Any, i: int, size: int) -> None:
     """Interpreted loads and stores check what compiled ones trust, so tests without the JIT find a missing bound."""
     if i < 0 or size < 0 or i + size > len(data):
@@ -184,6 +189,19 @@ def _copy_bytes_interpreted(source: Any, i: int, target: Any, j: int, size: int)
     _check(source, i, size)
     _check(target, j, size)
     target[j : j + size] = source[i : i + size]
+
+
+def _call_codec_interpreted(
+    address: int, context: int, target: Any, j: int, room: int, source: Any, i: int, size: int
+) -> int:
+    import ctypes
+
+    _check(target, j, room)
+    _check(source, i, size)
+    pointer, count = ctypes.c_void_p, ctypes.c_size_t
+    function = ctypes.CFUNCTYPE(count, pointer, pointer, count, pointer, count)(int(address))
+    result = function(int(context), target.ctypes.data + int(j), int(room), source.ctypes.data + int(i), int(size))
+    return result - (1 << 64) if result >> 63 else result
 
 
 if COMPILED:
@@ -257,6 +275,29 @@ if COMPILED:
 
         return _types.void(source, _types.int64, target, _types.int64, _types.int64), generate
 
+    @_intrinsic
+    def _call_codec_compiled(
+        typing_context: Any, address: Any, context: Any, target: Any, j: Any, room: Any, source: Any, i: Any, size: Any
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            i64, pointer = _ir.IntType(64), _ir.IntType(8).as_pointer()
+            function_type = _ir.FunctionType(i64, [pointer, pointer, i64, pointer, i64])
+            function = builder.inttoptr(arguments[0], function_type.as_pointer())
+            goal = _address(context, builder, signature.args[2], arguments[2], arguments[3], _ir.IntType(8))
+            origin = _address(context, builder, signature.args[5], arguments[5], arguments[6], _ir.IntType(8))
+            state = builder.inttoptr(arguments[1], pointer)
+            return builder.call(function, [state, goal, arguments[4], origin, arguments[7]])
+
+        word = _types.int64
+        return word(word, word, target, word, word, source, word, word), generate
+
+    @_intrinsic
+    def _trailing_zeros_compiled(typing_context: Any, word: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.cttz(arguments[0], _ir.Constant(_ir.IntType(1), 1))
+
+        return _types.int64(_types.int64), generate
+
     def _make_multiply(fold: bool) -> Any:
         @_intrinsic
         def multiply(typing_context: Any, a: Any, b: Any) -> Any:
@@ -298,6 +339,12 @@ prefetch: Any = _prefetch_compiled if COMPILED else _prefetch_interpreted
 # (which mixes, as in wyhash). Arguments and results are int64.
 multiply_high: Any = _make_multiply(fold=False) if COMPILED else _multiply_high_interpreted
 multiply_fold: Any = _make_multiply(fold=True) if COMPILED else _multiply_fold_interpreted
+
+trailing_zeros: Any = _trailing_zeros_compiled if COMPILED else _trailing_zeros_interpreted
+
+# Calls the C function at `address`, f(context, target + j, room, source + i, size), whose result is a size_t (here an
+# int64: ZSTD's errors are negative). `target[j:j + room]` and `source[i:i + size]` must lie inside their buffers.
+call_codec: Any = _call_codec_compiled if COMPILED else _call_codec_interpreted
 
 _make_load = _make_compiled_load if COMPILED else _make_interpreted_load
 

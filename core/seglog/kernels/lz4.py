@@ -1,4 +1,4 @@
-"""LZ4 frames as Kafka writes and reads them, decompressed straight into an arena, many batches a call.
+"""LZ4 frames as Kafka writes and reads them.
 
 Formats: LZ4 Frame Format 1.6 and LZ4 Block Format (Y. Collet). Kafka: Lz4BlockInputStream, whose limits hold here
 too: version 1, independent blocks, no dictionary, blocks of 64 KiB to 4 MiB; block checksums are verified, the
@@ -16,12 +16,12 @@ from seglog.kernels._jit import (
     kernel,
     load_byte,
     load_int64,
+    load_little_int64,
     store_byte,
     store_int64,
+    trailing_zeros,
 )
 from seglog.kernels.xxhash import xxh32
-
-LZ4 = 3
 
 # What a negative result means.
 MALFORMED = -1
@@ -185,39 +185,150 @@ def decompress_frame(
     return NO_END_MARK
 
 
-@kernel
-def decompress_run(
-    data: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    batches: np.ndarray,
-    first: int,
-    last: int,
-    status: np.ndarray,
-    failed: int,
-    out: np.ndarray,
-    o: int,
-    limit: int,
-    full: int,
-    bounds: np.ndarray,
-) -> tuple[int, int]:
-    """Decompresses the lz4 payloads `data[starts[i]:ends[i]]` of batches `first` to `last` one behind another.
+# --- compressing --------------------------------------------------------------------------------------------------
 
-    `bounds[i]` becomes the index in `out` behind batch `i`. A malformed frame sets `status[i] = failed` and takes
-    no room. Stops at a batch of another codec or one that needs more room than `out` or `limit` gives, and as
-    soon as the index reaches `full`; returns (first batch not done, index behind the last result).
+BLOCK_BYTES = 1 << 16  # a block of a frame; positions in it are kept in 16 bits
+TABLE_SLOTS = 1 << 13
+
+_HASH_SHIFT = 19  # 32 bits less those of a slot's number
+_LAST_LITERALS = 5  # the format: no match reaches into the last five bytes, none begins in the last twelve
+_MATCH_LIMIT = 12
+
+
+@inlined
+def frame_bound(size: int) -> int:
+    """Most bytes of the frame of `size` bytes."""
+    return 16 + size + 4 * (size // BLOCK_BYTES + 1)
+
+
+@inlined
+def _store_little_uint32(out: np.ndarray, p: int, value: int) -> None:
+    for k in range(4):
+        store_byte(out, p + k, value >> (8 * k))
+
+
+@inlined
+def _slot(word: int) -> int:
+    """Where the table keeps the position of four bytes, the low half of `word`."""
+    return ((word & 0xFFFFFFFF) * 2654435761 & 0xFFFFFFFF) >> _HASH_SHIFT
+
+
+@inlined
+def _write_length(out: np.ndarray, o: int, rest: int) -> int:
+    """What is left of a length whose nibble is 15."""
+    while rest >= 255:
+        store_byte(out, o, 255)
+        rest -= 255
+        o += 1
+    store_byte(out, o, rest)
+    return o + 1
+
+
+@inlined
+def _write_sequence(
+    data: np.ndarray, anchor: int, literals: int, out: np.ndarray, o: int, distance: int, match: int
+) -> int:
+    """Writes literals and a match of `match` bytes (0: none, at the end); returns the index behind them."""
+    token = o
+    o += 1
+    store_byte(out, token, min(literals, 15) << 4)
+    if literals >= 15:
+        o = _write_length(out, o, literals - 15)
+    if match > 0 and literals <= 32:
+        for k in range(0, literals, 8):  # up to seven bytes too many, which the match and what is behind it hold
+            store_int64(out, o + k, load_int64(data, anchor + k))
+    else:
+        copy_bytes(data, anchor, out, o, literals)
+    o += literals
+    if match > 0:
+        store_byte(out, o, distance)
+        store_byte(out, o + 1, distance >> 8)
+        o += 2
+        store_byte(out, token, min(literals, 15) << 4 | min(match - 4, 15))
+        if match - 4 >= 15:
+            o = _write_length(out, o, match - 4 - 15)
+    return o
+
+
+@inlined
+def _matching(data: np.ndarray, p: int, q: int, end: int) -> int:
+    """How many bytes from `p` on equal those from `q` on, up to `end`."""
+    first = p
+    while end - p >= 8:
+        different = load_little_int64(data, p) ^ load_little_int64(data, q)
+        if different != 0:
+            return p - first + (trailing_zeros(different) >> 3)
+        p += 8
+        q += 8
+    while p < end and load_byte(data, p) == load_byte(data, q):
+        p += 1
+        q += 1
+    return p - first
+
+
+@kernel
+def compress_block(
+    data: np.ndarray, start: int, end: int, out: np.ndarray, o: int, room: int, table: np.ndarray
+) -> int:
+    """Compresses at most BLOCK_BYTES of `data[start:end]` to `out[o:room]`; the index behind the result, or NO_ROOM.
+
+    `table` (uint16[TABLE_SLOTS]) is scratch. Greedy, one candidate a slot, and the longer nothing matches the wider
+    the steps, as in LZ4's fast compressor.
     """
-    for i in range(first, last):
-        if np.int64(batches[i]["attributes"]) & 7 != LZ4 or (i > first and o >= full):
-            return i, o
-        if status[i] == 0 and batches[i]["count"] != 0:
-            room = min(len(out), o + limit)
-            behind = decompress_frame(data, starts[i], ends[i], batches[i]["magic"] > 0, out, o, room)
-            if behind == NO_ROOM:
-                return i, o
-            if behind < 0:
-                status[i] = failed
-            else:
-                o = behind
-        bounds[i] = o
-    return last, o
+    table[:] = 0
+    anchor = start
+    p = start + 1
+    tries = 1 << 6
+    while p <= end - _MATCH_LIMIT:
+        word = load_little_int64(data, p)
+        slot = _slot(word)
+        q = start + int(table[slot])
+        table[slot] = p - start
+        if (word ^ load_little_int64(data, q)) & 0xFFFFFFFF != 0:
+            p += tries >> 6
+            tries += 1
+            continue
+        while p > anchor and q > start and load_byte(data, p - 1) == load_byte(data, q - 1):
+            p -= 1
+            q -= 1
+        match = 4 + _matching(data, p + 4, q + 4, end - _LAST_LITERALS)
+        literals = p - anchor
+        if o + 16 + literals + literals // 255 + match // 255 > room:
+            return NO_ROOM
+        o = _write_sequence(data, anchor, literals, out, o, p - q, match)
+        p += match
+        anchor = p
+        tries = 1 << 6
+        if p <= end - _MATCH_LIMIT:
+            table[_slot(load_little_int64(data, p - 2))] = p - 2 - start
+    literals = end - anchor
+    if o + 2 + literals + literals // 255 > room:
+        return NO_ROOM
+    return _write_sequence(data, anchor, literals, out, o, 0, 0)
+
+
+@kernel
+def compress_frame(data: np.ndarray, start: int, end: int, out: np.ndarray, o: int, table: np.ndarray) -> int:
+    """Writes `data[start:end]` as a frame like Kafka's to `out`, which has room for `frame_bound` bytes from `o` on.
+
+    Independent blocks of 64 KiB without checksums. Returns the index behind it. `table` as for `compress_block`.
+    """
+    _store_little_uint32(out, o, 0x184D2204)
+    store_byte(out, o + 4, 0x60)
+    store_byte(out, o + 5, 0x40)
+    store_byte(out, o + 6, xxh32(out, o + 4, o + 6) >> 8)
+    o += 7
+    p = start
+    while p < end:
+        behind = min(p + BLOCK_BYTES, end)
+        stop = compress_block(data, p, behind, out, o + 4, o + 4 + behind - p, table)
+        if stop >= 0 and stop - o - 4 < behind - p:
+            _store_little_uint32(out, o, stop - o - 4)
+            o = stop
+        else:
+            _store_little_uint32(out, o, (behind - p) | _STORED)
+            copy_bytes(data, p, out, o + 4, behind - p)
+            o += 4 + behind - p
+        p = behind
+    _store_little_uint32(out, o, 0)
+    return o + 4

@@ -150,14 +150,6 @@ def write_batch(
 
 
 @kernel
-def seal_rebuilt(out: np.ndarray, targets: np.ndarray, actions: np.ndarray) -> None:
-    """Writes the headers of the rows whose action is REBUILT, in front of their records, which lie in `out`."""
-    for i in range(len(targets)):
-        if actions[i] == REBUILT:
-            seal_batch(out, int(targets[i]["position"]), targets[i], True)
-
-
-@kernel
 def stamp_records(
     arena: np.ndarray, start: int, end: int, row: np.ndarray, kept: np.ndarray, out: np.ndarray, target: np.ndarray
 ) -> tuple[int, int]:

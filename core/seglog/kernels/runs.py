@@ -1,0 +1,142 @@
+"""Decompressing and compressing run after run of batches in one call, so that threads do not wait for each other.
+
+lz4 is ours (`lz4`). zstd is the library's own function, called by its address. Where its address is not known, and for
+other codecs, a run ends, and the caller does that batch by itself.
+
+`zstd` (int64[ZSTD_SLOTS]) holds addresses and contexts, zeros where there are none; a context serves one thread at a
+time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog import layout
+from seglog.kernels import lz4
+from seglog.kernels._jit import call_codec, copy_bytes, kernel
+from seglog.kernels.encode import seal_batch
+from seglog.kernels.rebuilding import REBUILT, VERBATIM
+
+# Slots of `zstd`.
+DECOMPRESS = 0
+DECOMPRESS_CONTEXT = 1
+COMPRESS = 2
+COMPRESS_CONTEXT = 3
+ZSTD_SLOTS = 4
+
+_LZ4 = 3
+_ZSTD = 4
+_CODEC_MASK = layout.CODEC_MASK
+_OVERHEAD = layout.RECORD_BATCH_OVERHEAD
+
+
+@kernel
+def decompress_run(
+    data: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    batches: np.ndarray,
+    first: int,
+    last: int,
+    status: np.ndarray,
+    failed: int,
+    zstd: np.ndarray,
+    out: np.ndarray,
+    o: int,
+    limit: int,
+    full: int,
+    bounds: np.ndarray,
+) -> tuple[int, int]:
+    """Decompresses the lz4 and zstd payloads `data[starts[i]:ends[i]]` of batches `first` to `last` one behind another.
+
+    `bounds[i]` becomes the index in `out` behind batch `i`. A malformed lz4 frame sets `status[i] = failed` and takes
+    no room. Stops at a batch of another codec, at one that needs more room than `out` or `limit` gives, at zstd that
+    is not one plain frame or damaged, and as soon as the index reaches `full`; returns (first batch not done, index
+    behind the last result).
+    """
+    for i in range(first, last):
+        codec = np.int64(batches[i]["attributes"]) & _CODEC_MASK
+        magic = batches[i]["magic"]
+        if (codec != _LZ4 and (codec != _ZSTD or zstd[0] == 0 or magic < 2)) or (i > first and o >= full):
+            return i, o
+        if status[i] == 0 and batches[i]["count"] != 0:
+            room = min(len(out), o + limit)
+            start = int(starts[i])
+            end = int(ends[i])
+            if codec == _ZSTD:
+                size = call_codec(zstd[0], zstd[1], out, o, room - o, data, start, end - start)
+                if size < 0:
+                    return i, o
+                o += size
+            else:
+                behind = lz4.decompress_frame(data, start, end, magic > 0, out, o, room)
+                if behind == lz4.NO_ROOM:
+                    return i, o
+                if behind < 0:
+                    status[i] = failed
+                else:
+                    o = behind
+        bounds[i] = o
+    return last, o
+
+
+@kernel
+def packed_bound(targets: np.ndarray) -> int:
+    """Most bytes of these rows (layout.BATCH) when their payloads of `size` bytes are compressed by any codec."""
+    total = 0
+    for i in range(len(targets)):
+        size = int(targets[i]["size"])
+        total += _OVERHEAD + 256 + size + size // 6
+    return total
+
+
+@kernel
+def pack_run(
+    data: np.ndarray,
+    file_position: int,
+    batches: np.ndarray,
+    payloads: np.ndarray,
+    targets: np.ndarray,
+    sources: np.ndarray,
+    actions: np.ndarray,
+    first: int,
+    zstd: np.ndarray,
+    table: np.ndarray,
+    out: np.ndarray,
+    o: int,
+) -> tuple[int, int]:
+    """Puts the rows of `filtering.filter_batches` from `first` on side by side in `out`, from `o` on.
+
+    Verbatim batches come from `data` (whose first byte is at `file_position`), empty ones and the payloads of rebuilt
+    ones from `payloads`; the latter are compressed, and sealed. `out` has room for `packed_bound`; `table` is lz4's
+    scratch. Positions and sizes of `targets` become those in `out`. Returns (first row not done, index behind).
+    """
+    for i in range(first, len(targets)):
+        at = int(targets[i]["position"])
+        size = int(targets[i]["size"])
+        begin = o
+        if actions[i] == VERBATIM:
+            copy_bytes(data, int(batches[sources[i]]["position"]) - file_position, out, o, size)
+            o += size
+        elif actions[i] != REBUILT:
+            copy_bytes(payloads, at, out, o, size)
+            o += size
+        else:
+            codec = int(targets[i]["attributes"]) & _CODEC_MASK
+            o += _OVERHEAD
+            if codec == 0:
+                copy_bytes(payloads, at, out, o, size)
+                o += size
+            elif codec == _LZ4:
+                o = lz4.compress_frame(payloads, at, at + size, out, o, table)
+            elif codec == _ZSTD and zstd[2] != 0:
+                packed = call_codec(zstd[2], zstd[3], out, o, len(out) - o, payloads, at, size)
+                if packed < 0:
+                    return i, begin
+                o += packed
+            else:
+                return i, begin
+            targets[i]["size"] = o - begin
+            seal_batch(out, begin, targets[i], True)
+        targets[i]["position"] = begin
+    return len(targets), o
