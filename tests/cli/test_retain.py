@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,8 @@ def test_freeing_takes_whole_oldest_segments_and_tells_a_shortage(tmp_path: Path
     assert result.exit_code == 0, result.stderr
     assert (bases(path / "t-0"), bases(path / "u-0")) == ([40, 80, 120], [40, 80])
     assert not list(path.rglob("*.deleted"))
+    assert re.search(r"stays +40 .* older segments free as much as is wanted", result.stdout)
+    assert re.search(r"stays +120 .* the last segment, and empty", result.stdout)
     result = run("retain", "--free", "50GB", *settings, path)
     assert "no more closed segments may go" in result.stderr
     assert (bases(path / "t-0"), bases(path / "u-0")) == ([120], [80])

@@ -24,7 +24,14 @@ from seglog.log.directory import LogDirectory
 from seglog.log.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.log.log import Log
 from seglog.log.opening import open_undamaged
-from seglog.log.retention import EMPTY_POLICY, RetentionPlan, apply_retention, plan_freeing, plan_retention, remove_deleted
+from seglog.log.retention import (
+    EMPTY_POLICY,
+    RetentionPlan,
+    apply_retention,
+    plan_freeing,
+    plan_retention,
+    remove_deleted,
+)
 from seglog.settings import POLICY, ResolvedConfig
 from seglog.storage.filesystem import FileSystem
 

@@ -190,6 +190,7 @@ class _Judge:
         self.config: LogConfig = log.config
         self._rules: list[tuple[RetentionRule, str]] = []
         self._excess = 0
+        self._freeing = False
 
     # --- rules
 
@@ -209,6 +210,7 @@ class _Judge:
 
     def free(self, count: int, wanted_bytes: int) -> None:
         """Notes that the first `count` segments go to make room."""
+        self._freeing = True
         self._rules = [(RetentionRule.FREE, f"one of the oldest segments, to free {wanted_bytes} bytes")] * count
 
     def guard(self, index: int) -> str:
@@ -293,7 +295,12 @@ class _Judge:
             return "the topic is tiered: only the broker knows what was copied"
         if not self.config.delete:
             policy = ",".join(sorted(self.config.cleanup_policy))
-            return f"cleanup.policy is {policy}: only segments below the log start offset go" if policy else EMPTY_POLICY
+            if not policy:
+                return EMPTY_POLICY
+            return f"cleanup.policy is {policy}: only segments below the log start offset go"
+        if self._freeing:
+            active = index == len(self.segments) - 1
+            return "the active segment" if active else "older segments free as much as is wanted"
         if index > gone:
             return f"behind segment {self.segments[gone].base_offset}, which stays"
         return "; ".join([self._size_verdict(index), self._time_verdict(index)])
