@@ -143,5 +143,5 @@ def test_an_executor_without_the_package_is_said_in_one_sentence(logs, tmp_path)
     )
     assert done.returncode == 13, done.stderr[-3000:]
     (told,) = (line for line in done.stderr.splitlines() if line.startswith("error: "))
-    assert "an executor has no seglog: install the wheel there" in told
+    assert "an executor has no seglog: install seglog[spark] there" in told
     assert "No module named 'seglog'" in done.stdout

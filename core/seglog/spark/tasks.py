@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seglog.errors import IncompleteError, SeglogError, UnsupportedError
-from seglog.spark.cleaning_spec import TaskOutcome, failed, packed
+from seglog.spark.cleaning_spec import TaskOutcome, failed, packed, revived
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +28,10 @@ Result = TypeVar("Result")
 Watch = Callable[[int, int], None]  # tasks done, tasks in all
 
 _POLL_SECONDS = 0.2
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+_OURS = re.compile(r"seglog\.errors\.(\w+): (.*)")
+_OURS = re.compile(r"seglog\.errors\.(\w+): (.*)")
+_OF_FILES = re.compile(r"\w+: \[Errno (\d+)\] (.+?): '(.*)'$")
 _ERROR = re.compile(r"(?!org\.|java\.|scala\.|py4j\.)[\w.]*(Error|Exception|Exit|Interrupt)\b: ")
 
 
@@ -148,19 +152,26 @@ def cores_of(spark: SparkSession) -> int:
 
 @contextmanager
 def remote_errors() -> Iterator[None]:
-    """Makes one sentence of what Spark raises for a task that failed as often as it may."""
+    """Makes the task's own error, or one sentence, of what Spark raises for a task that failed as often as it may."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        text = str(error)
-        if "ModuleNotFoundError" in text and "seglog" in text:
-            raise UnsupportedError(
-                "an executor has no seglog: install the wheel there, or ship an environment (core/SPARK.md)"
-            ) from error
-        raise IncompleteError(f"a Spark job failed: {last_sentence(text)}") from error
+        raise _told(str(error)) from error
+
+
+def _told(text: str) -> SeglogError:
+    """What a report of Spark's says: the error of ours that ended the task, or what else did."""
+    sentence = last_sentence(text)
+    missing = _MISSING.search(text)
+    if missing:
+        return UnsupportedError(
+            f"an executor has no {missing[1]}: install seglog[spark] there, or ship an environment (core/SPARK.md)"
+        )
+    ours = _OURS.match(sentence)
+    return revived((ours[1], ours[2], {})) if ours else IncompleteError(f"a Spark job failed: {sentence}")
 
 
 def last_sentence(text: str) -> str:
