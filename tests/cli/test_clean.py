@@ -15,6 +15,7 @@ from tests.support.compacted_directories import broker_directory, fill, keys_of,
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import files_of, write_segment
 from tests.support.naive import message
+from tests.support.open_logs import START_MS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -52,6 +53,21 @@ def test_a_named_partition_is_cleaned_whatever_its_ratio(tmp_path: Path) -> None
     assert (only["map_entries"], only["index_passes"], only["map_slots"]) == (5, 1, 5_592_405)
     assert len(keys_of(path, "t-0")) == 5
     assert (path / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 120\n"
+
+
+def test_a_named_partition_with_nothing_dirty_is_cleaned_again(tmp_path: Path) -> None:
+    """A broker would not begin a round; so tombstones of an idle log would stay for ever."""
+    path = logs(tmp_path, t=(1, 5))
+    tombstone = '{"key":"k1","value":null}\n'
+    assert run("append", path / "t-0", "--input-format", "jsonl", input_text=tombstone).exit_code == 0
+    arguments = ("--policy", "compact", path / "t-0")
+    (first,) = cleaned("--roll", "--now", str(START_MS), *arguments)
+    assert (first["end_offset"], first["tombstones_kept"], first["records_written"]) == (41, 1, 5)
+    (again,) = cleaned("--now", str(START_MS + 2 * 86_400_000), *arguments)
+    assert (again["first_dirty_offset"], again["end_offset"]) == (41, 41)
+    assert (again["records_written"], again["reasons"]["tombstones_expired"]) == (4, 1)
+    assert b"k1" not in keys_of(path, "t-0")
+    assert (path / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 41\n"
 
 
 def test_the_text_ends_with_the_block_that_a_broker_logs(tmp_path: Path) -> None:

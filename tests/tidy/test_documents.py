@@ -88,3 +88,10 @@ def test_the_findings_page_has_every_code_of_verify_and_doctor() -> None:
 
     page = (ROOT / "man" / "man7" / "seglog-findings.7").read_text()
     assert [code for code in (*CODES, *CASES) if f"\\fB{code}\\fR" not in page] == []
+
+
+def test_every_test_that_the_architecture_names_is_there() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    named = re.findall(r"`(test_[a-z0-9_]+)`", ARCHITECTURE)
+    assert len(named) > 20
+    assert [name for name in named if f"def {name}(" not in sources] == []
