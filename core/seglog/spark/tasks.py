@@ -30,7 +30,6 @@ Watch = Callable[[int, int], None]  # tasks done, tasks in all
 _POLL_SECONDS = 0.2
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 _OURS = re.compile(r"seglog\.errors\.(\w+): (.*)")
-_OURS = re.compile(r"seglog\.errors\.(\w+): (.*)")
 _OF_FILES = re.compile(r"\w+: \[Errno (\d+)\] (.+?): '(.*)'$")
 _ERROR = re.compile(r"(?!org\.|java\.|scala\.|py4j\.)[\w.]*(Error|Exception|Exit|Interrupt)\b: ")
 
@@ -162,16 +161,19 @@ def remote_errors() -> Iterator[None]:
         raise _told(str(error)) from error
 
 
-def _told(text: str) -> SeglogError:
-    """What a report of Spark's says: the error of ours that ended the task, or what else did."""
+def _told(text: str) -> SeglogError | OSError:
+    """What a report of Spark's says: the error that ended the task, where it is ours or the file system's."""
     sentence = last_sentence(text)
     missing = _MISSING.search(text)
     if missing:
         return UnsupportedError(
             f"an executor has no {missing[1]}: install seglog[spark] there, or ship an environment (core/SPARK.md)"
         )
-    ours = _OURS.match(sentence)
-    return revived((ours[1], ours[2], {})) if ours else IncompleteError(f"a Spark job failed: {sentence}")
+    if ours := _OURS.match(sentence):
+        return revived((ours[1], ours[2], {}))
+    if of_file := _OF_FILES.match(sentence):
+        return OSError(int(of_file[1]), of_file[2], of_file[3])
+    return IncompleteError(f"a Spark job failed: {sentence}")
 
 
 def last_sentence(text: str) -> str:

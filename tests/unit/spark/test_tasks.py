@@ -1,4 +1,4 @@
-"""What Spark raises for a failed task becomes the task's own error, where that is known."""
+"""What Spark raises for a failed task becomes the task's own error, where that is known, else one sentence."""
 
 from __future__ import annotations
 
@@ -6,41 +6,63 @@ import errno
 
 import pytest
 
-from seglog.errors import CorruptRecordError, IncompleteError, SeglogError, UnsupportedError
-from seglog.spark.tasks import remote_errors
+pytest.importorskip("pyspark")
 
-TRACEBACK = """An exception was thrown from the Python worker:
-Traceback (most recent call last):
+from pyspark.errors import PySparkException
+
+from seglog.errors import CorruptRecordError, IncompleteError, SeglogError, UnsupportedError
+from seglog.spark.tasks import local_directory, remote_errors
+
+REPORT = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "worker.py", line 1, in main
+    process()
 {}
+
+	at org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
+Caused by: java.lang.Exception: more
 """
 
 
-def raised(last: str) -> BaseException:
-    from pyspark.errors import PythonException
-
+def raised(report: str) -> SeglogError | OSError:
     with pytest.raises((SeglogError, OSError)) as caught, remote_errors():
-        raise PythonException(TRACEBACK.format(last))
+        raise PySparkException(report)
     return caught.value
 
 
 def test_an_error_of_seglog_comes_back_as_itself() -> None:
-    error = raised("seglog.errors.CorruptRecordError: /a/0.log: position 7: the checksum is wrong")
+    error = raised(REPORT.format("seglog.errors.CorruptRecordError: /a/0.log: position 7: the checksum is wrong"))
     assert type(error) is CorruptRecordError
     assert str(error) == "/a/0.log: position 7: the checksum is wrong"
 
 
 def test_an_error_of_the_file_system_keeps_its_number_and_file() -> None:
-    error = raised("PermissionError: [Errno 13] Permission denied: '/a/0.log'")
+    error = raised(REPORT.format("PermissionError: [Errno 13] Permission denied: '/a/0.log'"))
     assert isinstance(error, PermissionError)
     assert (error.errno, error.filename) == (errno.EACCES, "/a/0.log")
 
 
-def test_another_error_is_one_sentence() -> None:
-    error = raised("ValueError: no such thing")
+@pytest.mark.parametrize(
+    ("report", "sentence"),
+    [
+        (REPORT.format("ValueError: no such thing"), "ValueError: no such thing"),
+        ("Executor lost: out of memory\n\tat org.apache.Spark", "Executor lost: out of memory"),
+        ("", "no reason was given"),
+    ],
+)
+def test_anything_else_is_one_sentence(report: str, sentence: str) -> None:
+    error = raised(report)
     assert type(error) is IncompleteError
-    assert str(error) == "a Spark job failed: ValueError: no such thing"
+    assert str(error) == f"a Spark job failed: {sentence}"
 
 
-def test_an_executor_without_seglog_is_told_what_to_install() -> None:
-    assert type(raised("ModuleNotFoundError: No module named 'seglog'")) is UnsupportedError
+@pytest.mark.parametrize(("module", "package"), [("seglog.spark.tasks", "seglog"), ("numpy", "numpy")])
+def test_an_executor_without_a_package_is_told_what_to_install(module: str, package: str) -> None:
+    error = raised(REPORT.format(f"ModuleNotFoundError: No module named '{module}'"))
+    assert type(error) is UnsupportedError
+    assert str(error).startswith(f"an executor has no {package}: install seglog[spark] there")
+
+
+def test_files_of_a_task_go_to_one_of_sparks_own_directories(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/disk1/blocks,/disk2/blocks")
+    assert str(local_directory()) in ("/disk1/blocks", "/disk2/blocks")
