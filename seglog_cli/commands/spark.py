@@ -248,6 +248,10 @@ def latest(
     Examples:
       seglog spark latest -o /lake/customers /mnt/kafka/data/customers-*
     """
+    if output is not None:
+        from seglog.spark.jobs import require_empty
+
+        require_empty(session.fs, output)
     with _spark(session, "latest", master, conf) as (spark, watch):
         from seglog.spark import jobs
         from seglog.spark.tasks import remote_errors, watched
@@ -255,7 +259,7 @@ def latest(
         rows = jobs.latest(spark, paths)
         with watched(spark, watch), remote_errors():
             if output is not None:
-                rows.write.parquet(str(output))
+                rows.write.mode("append").parquet(str(output))
                 return
             shown = rows.orderBy("topic", "partition", "offset").limit(limit).collect()
     for row in shown:
@@ -331,8 +335,6 @@ def _spark(
     session: Session, title: str, master: str | None, settings: list[str] | None
 ) -> Iterator[tuple[SparkSession, Callable[[int, int], None]]]:
     """A Spark session for the time of a command, and a listener that shows its tasks."""
-    from seglog.spark.session import session as spark_session
-
     chosen = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
     for text in settings or ():
         key, mark, value = text.partition("=")
@@ -341,13 +343,29 @@ def _spark(
         chosen[key] = value
     loaded = sys.modules.get("pyspark.sql")
     was_running = loaded is not None and loaded.SparkSession.getActiveSession() is not None
-    spark = spark_session(f"seglog {title}", master, chosen)
+    spark = _started(session, f"seglog {title}", master, chosen)
     try:
         with session.progress(title, None, "tasks") as progress:
             yield spark, lambda done, total: progress.update(done, total)
     finally:
         if not was_running:
             spark.stop()
+
+
+def _started(session: Session, name: str, master: str | None, settings: dict[str, str]) -> SparkSession:
+    """The session. What the JVM itself writes to stderr is shown with -v, else only where it does not start."""
+    from seglog.errors import ConfigError
+    from seglog.spark.session import session as spark_session
+    from seglog_cli.aside import stderr_aside, told_aside
+
+    if session.console.verbose:
+        return spark_session(name, master, settings)
+    with stderr_aside() as written:
+        try:
+            return spark_session(name, master, settings)
+        except ConfigError as error:
+            told = [line.strip() for line in told_aside(written).splitlines() if "Exception" in line or "Error" in line]
+            raise ConfigError(": ".join([str(error), *told[:1]])) from error
 
 
 def _text(value: object) -> object:

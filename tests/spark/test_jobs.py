@@ -108,6 +108,10 @@ def test_commands_print_data_and_give_the_exit_codes_of_their_sisters(
     assert run(["spark", "diff", str(logs), str(other)]) == 1
     assert run(["spark", "export", "-o", str(tmp_path / "out"), str(logs / "orders-none-0")]) == 0
     assert run(["spark", "latest", "--limit", "3", "--json", str(logs / "orders-none-0")]) == 0
+    assert run(["spark", "latest", "-o", str(logs), str(logs / "orders-none-0")]) == 12
+    assert "holds something already" in capsys.readouterr().err
+    assert run(["spark", "latest", str(other / "orders-none-0")]) == 1
+    assert ".log: position" in capsys.readouterr().err
     assert run(["spark", "conf"]) == 0
     assert "spark.python.unix.domain.socket.enabled true" in capsys.readouterr().out
     assert run(["spark", "clean", str(logs / "orders-none-0")]) == 12  # its policy is not known to be compact

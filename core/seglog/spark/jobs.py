@@ -331,8 +331,7 @@ def export(
     are whole. `options` are those of the data source. RefusedError when `output` exists and holds anything.
     """
     fs = LocalFileSystem()
-    if fs.status(output) is not None and fs.list(output):
-        raise RefusedError(f"{output}: it holds something already; export into an empty directory")
+    require_empty(fs, output)
     if fs.status(output) is None:
         fs.make_directory(output, parents=True)
     given = {"paths": json.dumps([str(path) for path in paths]), "includeHeaders": "true", **(options or {})}
@@ -351,6 +350,15 @@ def export(
     finally:
         remove_tree(fs, staging)
     return ExportSummary(len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
+
+
+def require_empty(fs: FileSystem, output: Path) -> None:
+    """RefusedError unless `output` is missing or a directory with nothing in it."""
+    status = fs.status(output)
+    if status is not None and not status.is_directory:
+        raise RefusedError(f"{output}: it is no directory")
+    if status is not None and fs.list(output):
+        raise RefusedError(f"{output}: it holds something already; write into an empty directory")
 
 
 def _exported(staging: str, options: ReadOptions, compression: str, work: tuple[int, Split]) -> list[_Exported]:

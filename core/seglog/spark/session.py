@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seglog.errors import UnsupportedError
+from seglog.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +58,7 @@ def session(
     """The running session, or a new one with `configuration()`; the data source is registered in it.
 
     `master` of None leaves it to spark-submit, and means all local cores where that says nothing. `settings` go
-    above the defaults. Raises UnsupportedError without PySpark or Java 17.
+    above the defaults. Raises UnsupportedError without PySpark or Java 17, ConfigError where Spark does not start.
     """
     try:
         from pyspark.sql import SparkSession
@@ -80,7 +80,14 @@ def session(
     chosen = {setting.key: setting.value for setting in configuration()} | dict(settings or {})
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    spark: SparkSession = builder.getOrCreate()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        spark: SparkSession = builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        reason = str(error).strip().splitlines()
+        raise ConfigError(f"Spark does not start: {reason[0] if reason else type(error).__name__}") from error
     spark.dataSource.register(SeglogDataSource)
     return spark
 

@@ -1,0 +1,33 @@
+"""What a child process writes to stderr, kept aside: Spark's JVM has much to say that is no message of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import BinaryIO
+
+_MOST_BYTES = 64 << 10
+
+
+@contextlib.contextmanager
+def stderr_aside() -> Iterator[BinaryIO]:
+    """While open, stderr is a temporary file; children that are started now write there as long as they live."""
+    sys.stderr.flush()
+    number = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
+    with tempfile.TemporaryFile() as file:
+        ours = os.dup(number)
+        os.dup2(file.fileno(), number)
+        try:
+            yield file
+        finally:
+            sys.stderr.flush()
+            os.dup2(ours, number)
+            os.close(ours)
+
+
+def told_aside(file: BinaryIO) -> str:
+    """The beginning of what was written."""
+    return os.pread(file.fileno(), _MOST_BYTES, 0).decode("utf-8", "replace")
