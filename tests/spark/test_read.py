@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException, PythonException
@@ -227,3 +228,15 @@ def test_a_hundred_small_splits_all_arrive(read, logs):
     frame = read(logs / "both-0", maxPartitionBytes=1)
     assert frame.count() == len(expected("both-0"))
     assert frame.selectExpr("spark_partition_id() p").distinct().count() > 3
+
+
+def test_what_skip_leaves_out_is_what_the_findings_list(read, partition_copy):
+    copy = partition_copy("orders-none-0")
+    whole = read(copy).count()
+    path = sorted(copy.glob("*.log"))[0]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    (found,) = read(copy, view="findings", onCorrupt="skip").collect()
+    assert (Path(found.segment).name, found.kind) == (path.name, "checksum")
+    assert read(copy, onCorrupt="skip").count() == whole - (found.lastOffset - found.firstOffset + 1)

@@ -88,6 +88,16 @@ def test_what_cannot_be_written_is_named_and_leaves_nothing(
     assert left == []
 
 
+def test_overwrite_is_refused_and_leaves_what_is_there(
+    spark: SparkSession, read: Callable[..., DataFrame], tmp_path: Path
+) -> None:
+    rows = spark.sql("select 'v' value, 't' topic")
+    rows.write.format("seglog").mode("append").save(str(tmp_path / "logs"))
+    with pytest.raises(Exception, match="never replaces a log"):
+        rows.write.format("seglog").mode("overwrite").save(str(tmp_path / "logs"))
+    assert read(tmp_path / "logs").count() == 1
+
+
 def test_a_stream_appends_each_batch_once_over_restarts(
     spark: SparkSession, read: Callable[..., DataFrame], tmp_path: Path
 ) -> None:

@@ -50,7 +50,10 @@ class WriteOptions:
 def parse_write_options(options: Mapping[str, str], *, overwrite: bool = False) -> WriteOptions:
     """The options of a writer. ConfigError and UnsupportedError say what is wrong and what is legal."""
     if overwrite:
-        raise UnsupportedError("seglog appends: say .mode('append'), and remove partitions that are to be replaced")
+        raise UnsupportedError(
+            "overwrite: seglog appends and never replaces a log: say .mode('append'), and remove partitions that are to"
+            " be replaced, or write into a new log directory"
+        )
     given = {key.lower(): value for key, value in options.items()}
     legal = {name.lower() for name in NAMES}
     unknown = [key for key in given if key not in legal | _OF_SPARK and not key.startswith(("spark.", "kafka."))]
