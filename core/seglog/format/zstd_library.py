@@ -44,8 +44,8 @@ def _address(library: ctypes.CDLL, function: str) -> int:
     return ctypes.cast(getattr(library, function), ctypes.c_void_p).value or 0
 
 
-class _Contexts(threading.local):
-    """A thread's own contexts; they are freed with the thread."""
+class _Contexts:
+    """A pair of contexts, freed with the object."""
 
     def __init__(self) -> None:
         self.slots = np.zeros(runs.ZSTD_SLOTS, dtype=np.int64)
@@ -71,9 +71,19 @@ class _Contexts(threading.local):
         return context
 
 
-_contexts = _Contexts()
+class _OfThread(threading.local):
+    """A thread's own contexts. They hang on an object of the thread's: this one is the same for all of them."""
+
+    def __init__(self) -> None:
+        self.contexts = _Contexts()
+
+
+_of_thread = _OfThread()
 
 
 def zstd_slots() -> np.ndarray:
-    """The `zstd` argument of `kernels.runs` (int64[ZSTD_SLOTS]) for this thread; level 3, Kafka's default."""
-    return _contexts.slots
+    """The `zstd` argument of `kernels.runs` (int64[ZSTD_SLOTS]) for this thread; level 3, Kafka's default.
+
+    The contexts end with the thread.
+    """
+    return _of_thread.contexts.slots
