@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import zstandard
 
 from seglog import layout
 from seglog.format.compression import compress, decompress
@@ -18,6 +20,7 @@ from tests.support.interpreted import both
 from tests.support.naive import NaiveRecord, batch_v2
 
 DECOMPRESSING = pytest.mark.parametrize("decompress_run", both(runs, "decompress_run"), ids=["compiled", "interpreted"])
+PLAIN = pytest.mark.parametrize("is_plain_zstd", both(runs, "is_plain_zstd"), ids=["compiled", "interpreted"])
 PACKING = pytest.mark.parametrize("pack_run", both(runs, "pack_run"), ids=["compiled", "interpreted"])
 NO_ZSTD = np.zeros(runs.ZSTD_SLOTS, dtype=np.int64)
 PAYLOADS = [b"".join(NaiveRecord(i, 0, b"key-%d" % i, b"value" * n).encode() for i in range(n)) for n in (3, 1, 9, 4)]
@@ -76,6 +79,56 @@ def test_damaged_zstd_ends_the_run_and_damaged_lz4_is_marked(decompress_run) -> 
         data[batches[1]["position"] + 61] ^= 0xFF
         behind, _, _, status = run(decompress_run, data, batches, zstd_slots(), room)
         assert (behind, status) == expected
+
+
+def zstd_frames() -> dict[str, bytes]:
+    """Frames of every layout of header and blocks that a compressor makes."""
+    texts = {"empty": b"", "one": b"a", "repeated": b"a" * 400_000, "random": random.Random(1).randbytes(300_000)}
+    texts["text"] = b"".join(b"%d and " % i for i in range(90_000))
+    frames = {}
+    for name, text in texts.items():
+        for told in (False, True):
+            for checked in (False, True):
+                writer = zstandard.ZstdCompressor(write_content_size=told, write_checksum=checked)
+                frames[f"{name}{', size' * told}{', checksum' * checked}"] = writer.compress(text)
+        stream = zstandard.ZstdCompressor().compressobj()
+        frames[f"{name}, stream"] = stream.compress(text) + stream.flush()
+    return frames
+
+
+@PLAIN
+def test_a_frame_is_plain_only_to_its_very_end(is_plain_zstd) -> None:
+    for name, frame in zstd_frames().items():
+        data = np.frombuffer(b"ab" + frame + frame, dtype=np.uint8)
+        end = 2 + len(frame)
+        assert is_plain_zstd(data, 2, end), name
+        for wrong in (2, 3, 8, end - 4, end - 1, end + 1, end + 4, len(data)):
+            assert not is_plain_zstd(data, 2, wrong), (name, wrong)
+        assert not is_plain_zstd(data, 1, end), name
+
+
+@PLAIN
+def test_frames_with_dictionaries_and_huge_windows_are_not_plain(is_plain_zstd) -> None:
+    def plain(frame: bytes) -> bool:
+        return bool(is_plain_zstd(np.frombuffer(frame, dtype=np.uint8), 0, len(frame)))
+
+    frame = bytearray(compress(4, PAYLOADS[2]))
+    assert frame[5] < 17 << 3
+    assert plain(frame[:5] + bytes([17 << 3]) + frame[6:])
+    assert not plain(frame[:5] + bytes([(17 << 3) + 1]) + frame[6:])
+    assert not plain(frame[:4] + bytes([frame[4] | 1]) + frame[5:6] + b"\7" + frame[6:])
+    assert not plain(b"\x50\x2a\x4d\x18\0\0\0\0" + frame)
+
+
+@DECOMPRESSING
+def test_a_run_ends_at_zstd_that_is_not_one_plain_frame(decompress_run) -> None:
+    data, batches = log_of([4, 4, 4], PAYLOADS[:3])
+    payload = compress(4, PAYLOADS[1][:40]) + compress(4, PAYLOADS[1][40:])
+    second = batch_v2(10, [NaiveRecord(0, 0, b"k", b"v")], attributes=4, payload=payload)
+    parts = data[: batches[1]["position"]].tobytes(), second, data[batches[2]["position"] :].tobytes()
+    data = np.frombuffer(b"".join(parts), dtype=np.uint8)
+    batches = scan_batches(data, 0, len(data), 0).batches
+    assert run(decompress_run, data, batches, zstd_slots(), 10_000)[:2] == (1, PAYLOADS[0])
 
 
 @PACKING

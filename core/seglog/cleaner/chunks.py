@@ -192,7 +192,7 @@ class _Packed:
     def lay_open(self, i: int, arena: np.ndarray, used: int) -> tuple[int, int]:
         """Fills the arena from batch `i` on; returns (first batch that does not fit or is damaged, bytes used)."""
         count = len(self.rows)
-        while i < count:
+        while i < count and self.status[i] != DECOMPRESSION_FAILED:
             if _in_runs(self.codecs[i]) and not self.status[i]:
                 behind, used = self._run(i, arena, used)
                 if behind == i:

@@ -24,6 +24,7 @@ import zstandard
 
 from seglog.format.buffers import byte_view
 from seglog.kernels import lz4
+from seglog.kernels.runs import is_plain_zstd
 from seglog.kernels.xxhash import xxh32
 from seglog.model import Compression
 
@@ -255,12 +256,14 @@ _zstd = _ZstdContexts()
 def _zstd_into(data: memoryview, room: memoryview) -> int:
     """One frame of ordinary expansion goes through the kept context, anything else through the stream decoder."""
     expected = min(len(room), _ZSTD_ORDINARY_RATIO * len(data) + _ZSTD_ORDINARY_BYTES)
+    if not is_plain_zstd(np.frombuffer(data, dtype=np.uint8), 0, len(data)):
+        return int(cramjam.zstd.decompress_into(data, room))  # zstandard would end behind the first frame, in silence
     try:
         if zstandard.frame_content_size(data) > expected:
             return int(cramjam.zstd.decompress_into(data, room))
-        out = _zstd.decompressor.decompress(data, max_output_size=expected, allow_extra_data=False)
+        out = _zstd.decompressor.decompress(data, max_output_size=expected)
     except zstandard.ZstdError:
-        # Several frames, more output than expected, or damage: the stream decoder tells them apart.
+        # More output than expected, or damage: the stream decoder tells them apart.
         return int(cramjam.zstd.decompress_into(data, room))
     room[: len(out)] = out
     return len(out)

@@ -13,7 +13,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.kernels import lz4
-from seglog.kernels._jit import call_codec, copy_bytes, kernel
+from seglog.kernels._jit import call_codec, copy_bytes, inlined, kernel, load_byte
 from seglog.kernels.encode import seal_batch
 from seglog.kernels.rebuilding import REBUILT, VERBATIM
 
@@ -28,6 +28,36 @@ _LZ4 = 3
 _ZSTD = 4
 _CODEC_MASK = layout.CODEC_MASK
 _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
+_MOST_WINDOW = (27 - 10) << 3  # as a window descriptor: 128 MiB, the most that Kafka's reader (and zstd's own) accepts
+
+
+@inlined
+def _little_uint24(data: np.ndarray, p: int) -> int:
+    return load_byte(data, p) | load_byte(data, p + 1) << 8 | load_byte(data, p + 2) << 16
+
+
+@kernel
+def is_plain_zstd(data: np.ndarray, start: int, end: int) -> bool:
+    """Whether `data[start:end]` is one zstd frame, nothing before or behind it, with a window of at most 128 MiB.
+
+    The library's function takes several frames and any window. Format: RFC 8878.
+    """
+    if end - start < 6 or _little_uint24(data, start) != 0x2FB528 or load_byte(data, start + 3) != 0xFD:
+        return False
+    flags = load_byte(data, start + 4)
+    single = flags & 0x20 != 0
+    if flags & 0x03 != 0 or (not single and load_byte(data, start + 5) > _MOST_WINDOW):
+        return False  # a dictionary, or too large a window
+    size_bytes = 1 << (flags >> 6)
+    if size_bytes == 1 and not single:
+        size_bytes = 0
+    p = start + 5 + (0 if single else 1) + size_bytes
+    while end - p >= 3:
+        block = _little_uint24(data, p)
+        p += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)  # 1: one byte, repeated
+        if block & 1 != 0:
+            return p + (4 if flags & 0x04 != 0 else 0) == end
+    return False
 
 
 @kernel
@@ -64,6 +94,8 @@ def decompress_run(
             start = int(starts[i])
             end = int(ends[i])
             if codec == _ZSTD:
+                if not is_plain_zstd(data, start, end):
+                    return i, o
                 size = call_codec(zstd[0], zstd[1], out, o, room - o, data, start, end - start)
                 if size < 0:
                     return i, o

@@ -200,6 +200,29 @@ def test_records_that_cannot_be_read_are_refused_though_the_checksum_is_right(tm
         clean(log)
 
 
+@pytest.mark.parametrize("codec", [Compression.LZ4, Compression.ZSTD])
+@pytest.mark.parametrize("number", [0, 3])
+def test_what_cannot_be_decompressed_is_refused_as_such(tmp_path: Path, codec: Compression, number: int) -> None:
+    """Also behind others of its codec, with which it is decompressed in one run."""
+    from seglog.format.checksum import crc32c
+
+    log = compacted_log(tmp_path)
+    append(log, many(30, 3), 5, codec)
+    log.roll()
+    row = next(log.segments.first.rows())[number]
+    begin, end = int(row["position"]), int(row["position"] + row["size"])
+    data = bytearray(log.segments.first.path.read_bytes())
+    data[begin + 61] ^= 0xFF  # the frame's magic number
+    data[begin + 17 : begin + 21] = crc32c(bytes(data[begin + 21 : end])).to_bytes(4, "big")
+    log.segments.first.path.write_bytes(data)
+    before = digest(log.directory)
+    for options in ({}, {"checkpoint": log.log_end_offset}):
+        with pytest.raises(InvalidRecordError, match="cannot be decompressed") as caught:
+            clean(log, **options)
+        assert caught.value.position == begin
+    assert digest(log.directory) == before
+
+
 def test_a_plan_touches_nothing_and_the_run_does_what_it_said(tmp_path: Path) -> None:
     log = compacted_log(tmp_path, segment_bytes=2000)
     append(log, many(500, 50), 10, Compression.ZSTD)

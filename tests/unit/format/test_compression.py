@@ -9,6 +9,7 @@ import struct
 import cramjam
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -361,6 +362,30 @@ class TestLz4:
 class TestZstd:
     def test_frames_with_content_size_and_in_a_row_are_read(self) -> None:
         assert unpack(ZSTD, bytes(cramjam.zstd.compress(b"one ")) + compress(ZSTD, b"two")) == b"one two"
+
+    def test_frames_without_content_size_are_read_to_the_last(self) -> None:
+        """zstandard alone ends behind the first of them and says nothing."""
+        assert unpack(ZSTD, compress(ZSTD, b"one ") + compress(ZSTD, b"two")) == b"one two"
+        skippable = struct.pack("<II", 0x184D2A50, 3) + b"any"
+        assert unpack(ZSTD, skippable + compress(ZSTD, b"one ") + skippable + compress(ZSTD, b"two")) == b"one two"
+
+    @pytest.mark.parametrize("behind", [b"x", b"garbage", b"\x28\xb5\x2f\xfd"])
+    @pytest.mark.parametrize("told", [False, True], ids=["without content size", "with content size"])
+    def test_bytes_behind_the_frame_are_damage(self, behind: bytes, told: bool) -> None:
+        frame = bytes(cramjam.zstd.compress(b"one")) if told else compress(ZSTD, b"one")
+        with pytest.raises(DecompressionError):
+            unpack(ZSTD, frame + behind)
+
+    @pytest.mark.parametrize(("log", "read"), [(20, True), (27, True), (28, False), (31, False)])
+    def test_windows_above_128_mebibytes_are_refused_as_kafka_does(self, log: int, read: bool) -> None:
+        parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=log, write_content_size=False)
+        stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+        frame = stream.compress(b"one") + stream.flush()
+        if read:
+            assert unpack(ZSTD, frame) == b"one"
+        else:
+            with pytest.raises(DecompressionError):
+                unpack(ZSTD, frame)
 
     def test_a_content_size_that_lies_does_not_allocate(self) -> None:
         frame = bytes.fromhex("28b52ffde0") + struct.pack("<Q", 2**62) + bytes(10)
