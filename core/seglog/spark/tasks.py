@@ -119,7 +119,7 @@ def collected(frame: DataFrame, watch: Watch | None = None) -> dict[int, Any]:
 
 
 def settle() -> None:
-    """Once a process: see `source.settle_worker`."""
+    """At the beginning of a task: see `source.settle_worker`."""
     from seglog.spark.source import settle_worker
 
     settle_worker()

@@ -54,7 +54,7 @@ def test_min_partitions_raises_the_number(logs):
 
 def test_the_target_lies_between_32_and_256_mib():
     plain = options("/x")
-    assert [target_bytes(size << 20, plain) >> 20 for size in (1, 1 << 10, 4 << 10, 1 << 20)] == [32, 32, 128, 256]
+    assert [target_bytes(size << 20, plain) >> 20 for size in (1, 1 << 10, 4 << 10, 1 << 20)] == [32, 170, 256, 256]
     assert target_bytes(1 << 30, options("/x", maxPartitionBytes="1MiB")) == 1 << 20
 
 
