@@ -14,6 +14,7 @@ A dry run does all of it over an overlay, and plans where a run writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -58,6 +59,9 @@ class Skipped:
 
     directory: Path
     reason: str
+
+
+_OPENING_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +210,18 @@ def open_named(
 
 def _open_overlaid(directory: LogDirectory, path: Path) -> Log:
     """The log, opened with all that opening it for writing does. CorruptRecordError when that cuts off anything."""
-    log = directory.log_in(path)
+    log = _opened_beside_a_broker(directory, path)
     if log.recovery is not None:
         refuse_losses(log.recovery)
     return log
+
+
+def _opened_beside_a_broker(directory: LogDirectory, path: Path) -> Log:
+    """A dry run asks for no lock, so files may vanish; another attempt goes on as after a crash."""
+    for _ in range(_OPENING_ATTEMPTS - 1):
+        with suppress(FileNotFoundError):
+            return directory.log_in(path)
+    return directory.log_in(path)
 
 
 def _previewed(
