@@ -137,7 +137,8 @@ class _Passes:
         tracker = TransactionTracker()
         first = round_.segments.index(self._segments[0]) if self._segments else 0
         tracker.add_aborted(
-            collect_aborted(round_.segments, first, round_.log_start_offset, round_.first_uncleanable_offset)
+            # not those that ended before: their markers are not read, and they would go on to the next marker
+            collect_aborted(round_.segments, first, round_.first_mapped_offset, round_.first_uncleanable_offset)
         )
         for number, segment in enumerate(self._segments):
             for chunk in read_chunks(segment, round_.start_position(segment), round_.options):
@@ -193,11 +194,12 @@ class _Passes:
         for segment in self._round.segments_before_dirty:
             _note_start(self._indexing.clean_starts, segment, int(ordinals[1]))
             for chunk in read_chunks(segment, 0, self._round.options):
-                if chunk.batches[0]["base_offset"] >= self._round.first_mapped_offset:
-                    return
                 check_chunk(chunk)
                 for part in open_parts(chunk):
                     self._mark(chunk, part, ordinals, settings)
+                # by the last offset: where a legacy wrapper begins, its header does not say
+                if chunk.batches[-1]["last_offset"] + 1 >= self._round.first_mapped_offset:
+                    return
 
     def _mark(self, chunk: Chunk, part: Part, ordinals: np.ndarray, settings: np.ndarray) -> None:
         bits, offset_map = self._indexing.superseded, self._map

@@ -379,6 +379,18 @@ def test_expire_removes_markers_whose_transactions_are_gone_in_one_command(tmp_p
     assert [key for _, key, _ in contents(log)] == [b"c", b"b"]
 
 
+def test_a_transaction_aborted_in_front_of_the_first_dirty_offset_says_nothing_of_the_next_one(tmp_path: Path) -> None:
+    """Its marker is not read, so it must not be thought to go on."""
+    log = compacted_log(tmp_path, index_interval_bytes=0)  # so that reading begins in the middle of the segment
+    transaction(log, 1, keyed(("a", "aborted")), commit=False, timestamp=START_MS)
+    dirty = log.log_end_offset
+    transaction(log, 1, keyed(("b", "superseded")), commit=True, timestamp=START_MS)
+    append(log, keyed(("b", "2")))
+    result = clean(log, checkpoint=dirty, roll=True)
+    assert result.first_dirty_offset == dirty
+    assert [(key, value) for _, key, value in contents(log) if value in (b"superseded", b"2")] == [(b"b", b"2")]
+
+
 def test_an_aborted_transaction_leaves_an_index_entry_as_long_as_its_marker(tmp_path: Path) -> None:
     log = compacted_log(tmp_path)
     transaction(log, 1, keyed(("a", "aborted")), commit=False, timestamp=START_MS)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from seglog.format.compression import compress
 from seglog.format.decoder import scan_batches
 from seglog.log.log import Log
+from seglog.model import Compression
 from tests.support.cleaning import clean, compacted_log, contents
 from tests.support.log_files import write_segment
 from tests.support.naive import NaiveRecord, batch_v2, message
@@ -37,6 +40,21 @@ def test_the_last_message_leaves_an_empty_batch_when_nothing_of_it_stays(tmp_pat
     rows = next(log.segments.first.rows())
     assert [(int(row["last_offset"]), int(row["count"])) for row in rows] == [(0, 1), (1, 0)]
     assert contents(log) == [(0, b"a", b"1")]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_several_passes_see_a_wrapper_that_begins_in_front_of_the_dirty_section(tmp_path: Path, magic: int) -> None:
+    """Its header has its last offset only, which lies behind."""
+    inner = [message(i, magic, b"k%d" % (i % 7), b"%d" % i) for i in range(20)]
+    wrapper = message(19, magic, None, compress(Compression.GZIP, b"".join(inner)), attributes=Compression.GZIP)
+    found = []
+    for buffer_bytes in (24 * 3, 1 << 20):
+        log = log_of(tmp_path / str(buffer_bytes), wrapper)
+        result = clean(log, checkpoint=11, dedupe_buffer_bytes=buffer_bytes)
+        assert (result.stats.index_passes > 1) == (buffer_bytes == 24 * 3)
+        found.append(contents(log))
+    assert found[0] == found[1]
+    assert [offset for offset, _, _ in found[0]] == list(range(13, 20))
 
 
 def test_negative_timestamps_stay_as_they_are(tmp_path: Path) -> None:
