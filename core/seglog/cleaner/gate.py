@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 from seglog.errors import SeglogError
-from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
+from seglog.storage.filesystem import File, FileSystem, OpenMode
+from seglog.storage.passing import PassingFile, PassingFileSystem
 from seglog.storage.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -96,101 +96,41 @@ class ReadMeter:
         """What is written was read before."""
 
 
-class GatedFile:
+class GatedFile(PassingFile):
     """A file whose reads and writes pass a gate."""
 
-    def __init__(self, file: File, gate: Watch) -> None:
-        self.path, self._file, self._gate = file.path, file, gate
-
-    def size(self) -> int:
-        return self._file.size()
+    def __init__(self, below: File, gate: Watch) -> None:
+        super().__init__(below)
+        self._gate = gate
 
     def read_at(self, position: int, size: int) -> bytes:
         self._gate.before()
-        data = self._file.read_at(position, size)
+        data = super().read_at(position, size)
         self._gate.read(len(data))
         return data
 
     def read_into(self, position: int, buffer: WriteableBuffer) -> int:
         self._gate.before()
-        size = self._file.read_into(position, buffer)
+        size = super().read_into(position, buffer)
         self._gate.read(size)
         return size
 
     def write_at(self, position: int, data: ReadableBuffer) -> None:
         self._gate.before()
-        self._file.write_at(position, data)
+        super().write_at(position, data)
         self._gate.written(memoryview(data).nbytes)
-
-    def truncate(self, size: int) -> None:
-        self._file.truncate(size)
 
     def sync(self) -> None:
         self._gate.before()
-        self._file.sync()
-
-    def advise_dropped(self, position: int, size: int) -> None:
-        self._file.advise_dropped(position, size)
-
-    def start_writing(self, position: int, size: int) -> None:
-        self._file.start_writing(position, size)
-
-    def fileno(self) -> int:
-        return self._file.fileno()
-
-    def close(self) -> None:
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+        super().sync()
 
 
-class GatedFileSystem:
+class GatedFileSystem(PassingFileSystem):
     """A file system whose files pass a gate; everything else goes straight through."""
 
     def __init__(self, below: FileSystem, gate: Watch) -> None:
-        self._below, self._gate = below, gate
+        super().__init__(below)
+        self._gate = gate
 
     def open(self, path: Path, mode: OpenMode) -> File:
-        return GatedFile(self._below.open(path, mode), self._gate)
-
-    def status(self, path: Path) -> FileStatus | None:
-        return self._below.status(path)
-
-    def list(self, directory: Path) -> list[str]:
-        return self._below.list(directory)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._below.rename(source, target)
-
-    def remove(self, path: Path) -> None:
-        self._below.remove(path)
-
-    def make_directory(self, path: Path, parents: bool = False) -> None:
-        self._below.make_directory(path, parents)
-
-    def remove_directory(self, path: Path) -> None:
-        self._below.remove_directory(path)
-
-    def sync_directory(self, path: Path) -> None:
-        self._below.sync_directory(path)
-
-    def set_modified(self, path: Path, modified_ms: int) -> None:
-        self._below.set_modified(path, modified_ms)
-
-    def copy_attributes(self, source: Path, target: Path) -> None:
-        self._below.copy_attributes(source, target)
-
-    def free_bytes(self, path: Path) -> int:
-        return self._below.free_bytes(path)
-
-    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
-        return self._below.read_bytes(path, limit)
-
-    def link(self, source: Path, target: Path) -> None:
-        self._below.link(source, target)
+        return GatedFile(super().open(path, mode), self._gate)
