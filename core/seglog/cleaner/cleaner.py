@@ -147,8 +147,8 @@ def _run(
     try:
         copied = copy.run()
         with stats.phase("fsync"):
-            for part in _parts(copy.outputs):
-                part.wait()
+            for output in copy.outputs:
+                output.wait()
     except BaseException:
         for part in _parts(copy.outputs):
             part.discard()

@@ -33,6 +33,7 @@ from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
 
 _EVEN = 1.1  # the longest load of a thread, in shares of the mean, with which groups are copied side by side
+_UNFLUSHED = 8  # groups whose files may wait for the disk, and stay open
 
 
 class RoundCopy(Generic[OutputT]):
@@ -102,6 +103,8 @@ class RoundCopy(Generic[OutputT]):
                 self._stats.add_copy(stats)
                 copied.append((output, summaries))
                 records += count
+                if len(copied) > _UNFLUSHED:
+                    copied[-1 - _UNFLUSHED][0].wait()
         check_complete(self._round, self._indexing, records)
         return copied
 

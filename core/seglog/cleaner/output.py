@@ -51,6 +51,8 @@ class Output(Protocol):
 
     def finish(self, modified_ms: int, pool: Executor | None) -> SegmentSummary: ...
 
+    def wait(self) -> None: ...
+
 
 class NullOutput:
     """Counts what a run would write, and writes nothing."""
@@ -81,6 +83,9 @@ class NullOutput:
             int(self._state[indexing.TIME_ENTRIES]) * layout.TIME_INDEX_ENTRY.itemsize,
             self._aborted * layout.TRANSACTION_INDEX_ENTRY.itemsize,
         )
+
+    def wait(self) -> None:
+        """There is nothing to wait for."""
 
 
 class CleanedOutput:
@@ -119,9 +124,9 @@ class CleanedOutput:
         for path in (segment.path, segment.offset_index.path, segment.time_index.path):
             segment.fs.set_modified(path, modified_ms)
         if pool is None:
-            segment.flush()
+            self._flush()
         else:
-            self._flushed = pool.submit(segment.flush)
+            self._flushed = pool.submit(self._flush)
         return SegmentSummary(
             segment.base_offset,
             segment.size,
@@ -130,6 +135,11 @@ class CleanedOutput:
             segment.time_index.size,
             segment.transaction_index.size,
         )
+
+    def _flush(self) -> None:
+        """A round may have thousands of outputs, so none keeps its descriptors until the swap."""
+        self.segment.flush()
+        self.segment.close_files()
 
     def wait(self) -> None:
         if self._flushed is not None:
@@ -178,3 +188,8 @@ class GroupOutput(Generic[OutputT]):
     def finish(self, modified_ms: int, pool: Executor | None) -> list[SegmentSummary]:
         """As `CleanedOutput.finish`, for every segment, in order."""
         return [part.finish(modified_ms, pool) for part in self.parts]
+
+    def wait(self) -> None:
+        """Returns when every segment is on stable storage."""
+        for part in self.parts:
+            part.wait()

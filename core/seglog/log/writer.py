@@ -98,6 +98,7 @@ class SegmentWriter:
         active.on_become_inactive()
         # before the next segment exists: a power cut must not leave that one behind a shortened predecessor
         log.flush_below(base_offset)
+        active.close_files()  # a log may have more segments than a process descriptors
         log.producers.end_offset = base_offset
         log.producers.take_snapshot()
         created = LogSegment.create(

@@ -17,6 +17,8 @@ from seglog.errors import ConfigError, CorruptRecordError, InvalidRecordError, R
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Header, Record
+from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
+from seglog.storage.passing import PassingFile, PassingFileSystem
 from tests.support.cleaning import append, clean, compacted_log, contents, keyed
 from tests.support.crash_filesystem import CrashFileSystem
 from tests.support.log_files import files_of
@@ -126,6 +128,40 @@ def test_many_threads_leave_the_files_of_one(tmp_path: Path, buffer_bytes: int, 
         assert len(log.segments) > 3
         found.append(files_of(log.directory))
     assert found[0] == found[1]
+
+
+class CountingFileSystem(PassingFileSystem):
+    """Knows how many files are open, and the most that ever were."""
+
+    def __init__(self) -> None:
+        super().__init__(LocalFileSystem())
+        self.open_now = self.most = 0
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        file = super().open(path, mode)
+        self.open_now += 1
+        self.most = max(self.most, self.open_now)
+        return CountedFile(file, self)
+
+
+class CountedFile(PassingFile):
+    def __init__(self, below: File, counter: CountingFileSystem) -> None:
+        super().__init__(below)
+        self._counter = counter
+
+    def close(self) -> None:
+        super().close()
+        self._counter.open_now -= 1
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_log_may_have_more_segments_than_a_process_may_open_files(tmp_path: Path, jobs: int) -> None:
+    fs = CountingFileSystem()
+    log = compacted_log(tmp_path, segment_bytes=400, fs=fs)
+    append(log, many(400, 300), 3)
+    assert len(log.segments) > 40
+    assert clean(log, roll=True, jobs=jobs).stats.records_written == len({record.key for record in many(400, 300)})
+    assert fs.most <= 60, "three files a segment would be 120 and more"
 
 
 def test_a_buffer_that_holds_no_two_keys_is_an_error() -> None:
