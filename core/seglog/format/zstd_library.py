@@ -14,6 +14,7 @@ import ctypes.util
 import importlib.util
 import threading
 import weakref
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -27,9 +28,7 @@ _FUNCTIONS = ("ZSTD_decompressDCtx", "ZSTD_compress2", "ZSTD_createDCtx", "ZSTD_
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    extension = importlib.util.find_spec("zstandard._cffi")
-    names = (extension.origin if extension else None, ctypes.util.find_library("zstd"))
-    for name in filter(None, names):
+    for name in _names():
         try:
             library = ctypes.CDLL(name)
         except OSError:
@@ -38,6 +37,15 @@ def _library() -> ctypes.CDLL | None:
         if known and library.ZSTD_versionNumber() >= _LEAST_VERSION:
             return library
     return None
+
+
+def _names() -> Iterator[str]:
+    extension = importlib.util.find_spec("zstandard._cffi")
+    if extension is not None and extension.origin is not None:
+        yield extension.origin
+    system = ctypes.util.find_library("zstd")  # asks other programs, so only where it must
+    if system is not None:
+        yield system
 
 
 def _address(library: ctypes.CDLL, function: str) -> int:
