@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
-from seglog.cleaner.options import CHUNK_BYTES, PACKED_CHUNK_BYTES, SHARED_CHUNK_BYTES, CleanerOptions
+from seglog.cleaner.options import CHUNK_BYTES, PACKED_CHUNK_BYTES, CleanerOptions
 from seglog.errors import CorruptRecordError, InvalidRecordError
 from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, Records
@@ -62,7 +62,7 @@ def read_chunks(segment: LogSegment, start: int, options: CleanerOptions) -> Ite
             segment.path,
             start,
             segment.size,
-            chunk_bytes=min(options.chunk_bytes, _most_bytes(file, start, options.jobs)),
+            chunk_bytes=min(options.chunk_bytes, _most_bytes(file, start, options)),
             max_batch_bytes=layout.INT32_MAX,
             file=file,
             buffers=1 if options.jobs == 1 else options.chunks_ahead + 2,
@@ -78,7 +78,7 @@ def read_chunks(segment: LogSegment, start: int, options: CleanerOptions) -> Ite
         raise CorruptRecordError(segment.path, f"{text} ({where}){ADVICE}", position)
 
 
-def _most_bytes(file: File, start: int, jobs: int) -> int:
+def _most_bytes(file: File, start: int, options: CleanerOptions) -> int:
     """The largest chunk for a segment that goes on like its batch at `start`: expanded ones are to stay small too."""
     header = file.read_at(start, layout.RECORD_BATCH_OVERHEAD)
     plain = (
@@ -88,7 +88,7 @@ def _most_bytes(file: File, start: int, jobs: int) -> int:
     )
     if not plain:
         return PACKED_CHUNK_BYTES
-    return CHUNK_BYTES if jobs == 1 else SHARED_CHUNK_BYTES
+    return CHUNK_BYTES if options.jobs == 1 else options.shared_chunk_bytes
 
 
 def check_chunk(chunk: Chunk) -> Chunk:

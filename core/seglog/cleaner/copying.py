@@ -93,7 +93,9 @@ class RoundCopy(Generic[OutputT]):
         trackers: list[GroupTracker] = []
         for _ in groups:
             trackers.append(GroupTracker(trackers[-1] if trackers else None))
-        alone = replace(self._round, options=replace(self._round.options, jobs=1))
+        options = self._round.options
+        own_bytes = min(options.chunk_bytes, options.own_chunk_bytes)
+        alone = replace(self._round, options=replace(options, jobs=1, chunk_bytes=own_bytes))
         copied, records = [], 0
         # a thread of its own for fsync: the others have better things to do than to wait for the disk
         with ThreadPoolExecutor(1, thread_name_prefix="seglog-flush") as flusher:

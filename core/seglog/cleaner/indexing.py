@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from seglog.log.markers import read_markers
 from seglog.log.scan import Chunk
 from seglog.log.segment import LogSegment
 
-_TABLES_AHEAD = 16  # of a chunk, filled before its turn: 6 MiB, and all of most chunks
+_KEY_BYTES_AHEAD = 4 << 20  # of a chunk's tables that are filled before its turn: all of most chunks
 
 
 @dataclass(slots=True)
@@ -70,6 +70,16 @@ def _start_at(starts: list[tuple[int, int]], base_offset: int, behind: int) -> i
 def _note_start(starts: list[tuple[int, int]], segment: LogSegment, ordinal: int) -> None:
     if not starts or starts[-1][0] < segment.base_offset:
         starts.append((segment.base_offset, ordinal))
+
+
+def _first_tables(tables: Iterator[KeyTable]) -> list[KeyTable]:
+    taken, key_bytes = [], 0
+    for table in tables:
+        taken.append(table)
+        key_bytes += len(table.keys)
+        if key_bytes >= _KEY_BYTES_AHEAD:
+            break
+    return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +182,7 @@ class _Passes:
         if self._pool is None:
             return _Opened(number, chunk, [], tables)
         with self._stats.phase("keys"):
-            return _Opened(number, chunk, list(islice(tables, _TABLES_AHEAD)), tables)
+            return _Opened(number, chunk, _first_tables(tables), tables)
 
     # --- what to do with it ----------------------------------------------------------------------------------
 

@@ -14,8 +14,10 @@ DEFAULT_DEDUPE_BUFFER_BYTES = 134_217_728
 DEFAULT_LOAD_FACTOR = 0.9
 # What is done once a chunk costs as much as a megabyte's records; a core's cache holds less, and is not missed.
 CHUNK_BYTES = 8 << 20
-SHARED_CHUNK_BYTES = 4 << 20  # with several threads: what is given back and asked for again must stay with the process
+SHARED_CHUNK_BYTES = 4 << 20  # with several threads, which hold chunks that wait for their turn
 PACKED_CHUNK_BYTES = 1 << 20  # where records are compressed, and a chunk opened is many times as large
+# Of the chunks of all threads together: more of them make chunks smaller, not memory larger.
+_CHUNKS_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +67,13 @@ class CleanerOptions:
     def chunks_ahead(self) -> int:
         """Chunks that are worked on at once, where there are several threads."""
         return self.jobs + 2
+
+    @property
+    def shared_chunk_bytes(self) -> int:
+        """Largest chunk where several threads work on those of one segment."""
+        return min(SHARED_CHUNK_BYTES, _CHUNKS_BYTES // (self.chunks_ahead + 2))
+
+    @property
+    def own_chunk_bytes(self) -> int:
+        """Largest chunk where each thread has a segment of its own."""
+        return min(CHUNK_BYTES, max(_CHUNKS_BYTES // (2 * self.jobs), 64 << 10))

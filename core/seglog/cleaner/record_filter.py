@@ -35,6 +35,7 @@ from seglog.kernels.filtering import (
     STAMP_MARKER,
     Place,
 )
+from seglog.kernels.records import LEAST_RECORD_SIZE
 from seglog.log.scan import Chunk
 from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
@@ -192,7 +193,9 @@ class RecordFilter:
         chunk = task.chunk
         compressed = bool((batches["attributes"] & layout.CODEC_MASK != 0).any())
         place = self._place(compressed)
-        kept = np.empty((max(int(batches["count"].max()), 0) + 1) * rebuilding.KEPT_ROW_BYTES, dtype=np.uint8)
+        # what a count claims is believed as far as the bytes could hold it
+        most_records = max(int(np.minimum(batches["count"], (part.ends - part.starts) // LEAST_RECORD_SIZE).max()), 0)
+        kept = np.empty((most_records + 1) * rebuilding.KEPT_ROW_BYTES, dtype=np.uint8)
         room, first = len(part.arena) + _SLACK_BYTES, 0
         while first < len(batches):
             left = len(batches) - first

@@ -287,6 +287,7 @@ class _Loader:
             reload_from_clean_shutdown=False,
         )
         recovered = segment.recover(producers, self._epochs)
+        segment.close_files()  # there may be more to recover than a process may open files
         producers.take_snapshot()
         self._report.recovered.append(recovered)
         if recovered.truncated_bytes:

@@ -161,6 +161,9 @@ def test_a_log_may_have_more_segments_than_a_process_may_open_files(tmp_path: Pa
     append(log, many(400, 300), 3)
     assert len(log.segments) > 40
     assert clean(log, roll=True, jobs=jobs).stats.records_written == len({record.key for record in many(400, 300)})
+    log.fail(RuntimeError("the machine stops here"))
+    recovered = compacted_log(tmp_path, segment_bytes=400, fs=fs, clean=False)
+    assert len(recovered.segments) == len(log.segments)
     assert fs.most <= 60, "three files a segment would be 120 and more"
 
 
