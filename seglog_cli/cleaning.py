@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seglog_cli.failures import UsageError
+from seglog_cli.memory import share_freed_memory
 from seglog_cli.options import flag, one_of, parsed, size_option
 from seglog_cli.session import Session
 
@@ -90,6 +91,7 @@ def cleaning_request(
     chosen = {key: value for key, value in given.items() if value is not None}
     settings = {path: session.config_of(path, chosen) for path in dict.fromkeys(map(log_directory_of, targets))}
     config = next(iter(settings.values())).resolve(None).cleaner
+    share_freed_memory()
     options = CleanerOptions(
         dedupe_buffer_bytes=config.dedupe_buffer_size,
         load_factor=config.io_buffer_load_factor,

@@ -64,8 +64,10 @@ def run(
     from seglog.cleaner.service import CleanerService
     from seglog.cleaner.strategy import Strategy
     from seglog.log.listing import list_log_directory
+    from seglog_cli.memory import share_freed_memory
     from seglog_cli.views.service import Reporter
 
+    share_freed_memory()
     list_log_directory(session.fs, log_directory)
     given = {"log.cleaner.dedupe.buffer.size": dedupe_buffer_size, "log.cleaner.io.max.bytes.per.second": throttle}
     chosen = {key: value for key, value in given.items() if value is not None}

@@ -16,8 +16,8 @@ from seglog.log.scan import Chunk
 
 # Enough rows that a call costs nothing beside them, and few enough that a table stays in a core's cache.
 _ROWS = 8192
-_KEY_BYTES = _ROWS * 32
-_SPARE_TABLES = 32
+_KEY_BYTES = _ROWS * 24
+_SPARE_TABLES = 12
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ CHUNK_BYTES = 8 << 20
 SHARED_CHUNK_BYTES = 4 << 20  # with several threads, which hold chunks that wait for their turn
 PACKED_CHUNK_BYTES = 1 << 20  # where records are compressed, and a chunk opened is many times as large
 # Of the chunks of all threads together: more of them make chunks smaller, not memory larger.
-_CHUNKS_BYTES = 16 << 20
+_CHUNKS_BYTES = 12 << 20
 
 
 @dataclass(frozen=True, slots=True)
