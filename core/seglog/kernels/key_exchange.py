@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from seglog.kernels._jit import copy_bytes, inlined, kernel, load_byte, load_int32, load_int64, multiply_high, prefetch
+from seglog.kernels._jit import copy_bytes, inlined, kernel, load_int32, load_int64, multiply_high, prefetch
 from seglog.kernels.hashing import hash_key
+from seglog.kernels.offset_map import same_bytes
 
 AHEAD = 16
 
@@ -89,20 +90,6 @@ def scatter(
 
 
 @inlined
-def _equal(keys: np.ndarray, a: int, others: np.ndarray, b: int, size: int) -> bool:
-    k = 0
-    while k + 8 <= size:
-        if load_int64(keys, a + k) != load_int64(others, b + k):
-            return False
-        k += 8
-    while k < size:
-        if load_byte(keys, a + k) != load_byte(others, b + k):
-            return False
-        k += 1
-    return True
-
-
-@inlined
 def _find(
     keys: np.ndarray,
     positions: np.ndarray,
@@ -121,7 +108,7 @@ def _find(
         j = slots[slot]
         if j < 0:
             return slot
-        if hashes[j] == key_hash and sizes[j] == size and _equal(keys, positions[j], others, position, size):
+        if hashes[j] == key_hash and sizes[j] == size and same_bytes(keys, positions[j], others, position, size):
             return slot
         slot = (slot + 1) & last
 

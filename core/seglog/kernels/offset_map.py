@@ -73,7 +73,8 @@ _KEYS_AHEAD = 20  # and whose keys
 
 
 @inlined
-def _same_bytes(a: np.ndarray, i: int, b: np.ndarray, j: int, size: int) -> bool:
+def same_bytes(a: np.ndarray, i: int, b: np.ndarray, j: int, size: int) -> bool:
+    """Whether `size` bytes of two buffers are equal; the caller has checked the bounds."""
     if size >= 8:
         stop = i + size - 8
         while i < stop:
@@ -110,7 +111,7 @@ def find_key(
             return i, word
         if word & 0xFFFFFF == tag:
             q = ((word >> 24) - 1) * 4
-            if load_int32(store, q) == key_size and _same_bytes(store, q + overhead, data, key_position, key_size):
+            if load_int32(store, q) == key_size and same_bytes(store, q + overhead, data, key_position, key_size):
                 return i, word
         i += 1
         if i == slot_count:
