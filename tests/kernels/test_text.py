@@ -69,7 +69,8 @@ def test_only_utf8_is_text(put: Put, value: bytes) -> None:
 @given(st.binary(max_size=40) | st.text('"\\\n\x00é€', max_size=20).map(str.encode))
 def test_the_size_is_known_before_writing(size: Put, value: bytes) -> None:
     found = written(text.put_json_text, value)
-    assert size(np.frombuffer(value, dtype=np.uint8), 0, len(value)) == (-1 if found is None else len(found))
+    known = size(np.frombuffer(value, dtype=np.uint8), 0, len(value))
+    assert known == len(found) if found is not None else known <= MOST_JSON_EXPANSION * len(value)
 
 
 @pytest.mark.parametrize("put", both(text, "put_base64"))

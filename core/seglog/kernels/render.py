@@ -40,8 +40,8 @@ SHOW_BATCH = 1
 VALID = 2
 SHOW_RECORDS = 4
 
-_LINE_BYTES = 1024  # a line without key, value and headers takes less, prefix not counted
-_HEADER_BYTES = 128  # and so does a header without its bytes
+LINE_BYTES = 1024  # a line without key, value and headers takes less, prefix not counted
+HEADER_BYTES = 128  # and so does a header without its bytes
 _LARGE_RECORD = 1 << 20  # from here on the exact size is worked out before a buffer is made
 
 _JSON_WORDS = [
@@ -195,6 +195,7 @@ def _put_record(
 
 @kernel
 def _bytes_size(arena: np.ndarray, start: int, size: int) -> int:
+    """Most bytes that `_bytes` writes for a span: the text, or what of it stands before base64 takes its place."""
     if size <= 0:
         return 0
     return max(json_text_size(arena, start, start + size), (size + 2) // 3 * 4)
@@ -204,7 +205,7 @@ def _bytes_size(arena: np.ndarray, start: int, size: int) -> int:
 def _record_room(arena: np.ndarray, row: np.ndarray) -> int:
     """An upper bound of the bytes that a record's line takes; close to the truth for large records."""
     size = int(row["size"])
-    fixed = _LINE_BYTES + SLACK + int(row["header_count"]) * _HEADER_BYTES
+    fixed = LINE_BYTES + SLACK + int(row["header_count"]) * HEADER_BYTES
     if size < _LARGE_RECORD:
         return fixed + MOST_JSON_EXPANSION * size
     key_size, value_size = int(row["key_size"]), int(row["value_size"])
@@ -214,7 +215,6 @@ def _record_room(arena: np.ndarray, row: np.ndarray) -> int:
         fixed
         + _bytes_size(arena, int(row["key_position"]), key_size)
         + _bytes_size(arena, int(row["value_position"]), value_size)
-        + MOST_JSON_EXPANSION  # a text given up for base64 has spoilt at most one escape more
     )
 
 
@@ -243,7 +243,7 @@ def render(
         shown = int(flags[b])
         if state[STATE_BATCH_DONE] == 0:
             if shown & SHOW_BATCH:
-                needed = _LINE_BYTES + SLACK + len(prefix)
+                needed = LINE_BYTES + SLACK + len(prefix)
                 if needed > len(out) - p:
                     state[STATE_NEEDED] = needed
                     break

@@ -21,16 +21,15 @@ from seglog.kernels.render import (
     STATE_ROW,
     VALID,
 )
-from seglog.kernels.text import SLACK, make_cells, put_integer, put_java_text, put_word
+from seglog.kernels.text import MOST_JAVA_EXPANSION, SLACK, make_cells, put_integer, put_java_text, put_word
 from seglog.kernels.varint import read_varint
 
 # Flags of a run.
 PRINT_DATA = 1  # keys and payloads as text
 SKIP_METADATA = 2
 
-_LINE_BYTES = 1024
-_HEADER_BYTES = 8
-_MOST_TEXT_EXPANSION = 3
+LINE_BYTES = 1024
+HEADER_BYTES = 8
 
 _CELLS, _SIZES = make_cells(
     [
@@ -192,8 +191,8 @@ def render_dump_log(
         shown = int(flags[b])
         if state[STATE_BATCH_DONE] == 0:
             if shown & SHOW_BATCH:
-                if len(out) - p < _LINE_BYTES + SLACK:
-                    state[STATE_NEEDED] = _LINE_BYTES + SLACK
+                if len(out) - p < LINE_BYTES + SLACK:
+                    state[STATE_NEEDED] = LINE_BYTES + SLACK
                     break
                 p = _put_batch(out, p, batches[b], shown & VALID != 0)
             state[STATE_BATCH_DONE] = 1
@@ -201,8 +200,8 @@ def render_dump_log(
         while r < len(rows) and int(rows[r]["batch"]) <= b:
             if shown & SHOW_RECORDS:
                 ending = ending_bounds[r + 1] - ending_bounds[r] if has_ending[r] else 0
-                needed = _LINE_BYTES + SLACK + int(rows[r]["header_count"]) * _HEADER_BYTES + ending
-                needed += _MOST_TEXT_EXPANSION * int(rows[r]["size"])
+                needed = LINE_BYTES + SLACK + int(rows[r]["header_count"]) * HEADER_BYTES + ending
+                needed += MOST_JAVA_EXPANSION * int(rows[r]["size"])
                 if needed > len(out) - p:
                     state[STATE_NEEDED] = needed
                     full = True

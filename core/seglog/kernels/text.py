@@ -14,8 +14,14 @@ from seglog.kernels._jit import copy_bytes, inlined, kernel, load_byte, load_int
 SLACK = 32
 CELL = 32
 
-# A JSON string takes at most this much for each byte of its source.
+# Most bytes written for each byte read, by proof:
+# - JSON: one byte becomes itself (1), a backslash and a letter (2) or \\u00XX (6); a character of two to four bytes is
+#   copied (1 a byte). Eight plain bytes are stored at once, all eight of them counted. What is no UTF-8 adds nothing,
+#   but what stands before it has been written when it is met: the room is the same with or without it.
+# - Java: an ASCII byte or a whole character is copied (1 a byte); one to three malformed bytes become U+FFFD (3).
+# - Base64: three bytes begun become four, so one byte alone becomes four. Not more than JSON's six a byte.
 MOST_JSON_EXPANSION = 6
+MOST_JAVA_EXPANSION = 3
 
 _DIGITS = np.frombuffer("".join(f"{n:02d}" for n in range(100)).encode(), dtype=np.uint8)
 _HEX = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)
@@ -196,7 +202,7 @@ def _put_unicode_escape(out: np.ndarray, p: int, byte: int) -> int:
 
 @kernel
 def json_text_size(data: np.ndarray, start: int, end: int) -> int:
-    """The bytes that `put_json_text` writes, or -1."""
+    """The bytes that `put_json_text` writes, also where it gives up: those before what is no UTF-8."""
     size = 0
     i = start
     while i < end:
@@ -204,7 +210,7 @@ def json_text_size(data: np.ndarray, start: int, end: int) -> int:
         if byte >= 0x80:
             taken = utf8_size(data, i, end)
             if taken == 0:
-                return -1
+                return size
             size += taken
             i += taken
         else:
