@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from seglog import layout
-from seglog.kernels._jit import kernel, load_byte, load_int8, load_int16, load_int32, load_int64, load_uint32
+from seglog.kernels._jit import inlined, kernel, load_byte, load_int8, load_int16, load_int32, load_int64, load_uint32
+from seglog.kernels.arrays import Bytes, WritableBatches, WritableBatchRow
 
 # Why a walk stopped.
 WALK_COMPLETE = 0  # at `end` exactly
@@ -27,7 +28,7 @@ _MOST_OFFSET = (1 << 63) - 2  # the offset behind it must be an int64 as well
 
 
 @kernel
-def read_batch_row(data: np.ndarray, p: int, size: int, file_position: int, row: np.ndarray) -> None:
+def read_batch_row(data: Bytes, p: int, size: int, file_position: int, row: WritableBatchRow) -> None:
     """Fills `row` (layout.BATCH) from the record batch of `size` bytes at `p`."""
     base_offset = load_int64(data, p)
     row["position"] = file_position
@@ -47,7 +48,7 @@ def read_batch_row(data: np.ndarray, p: int, size: int, file_position: int, row:
 
 
 @kernel
-def read_message_row(data: np.ndarray, p: int, size: int, file_position: int, row: np.ndarray) -> None:
+def read_message_row(data: Bytes, p: int, size: int, file_position: int, row: WritableBatchRow) -> None:
     """Fills `row` (layout.BATCH) from the magic 0 or 1 log entry of `size` bytes at `p`."""
     offset = load_int64(data, p)
     magic = load_int8(data, p + 16)
@@ -71,14 +72,22 @@ def read_message_row(data: np.ndarray, p: int, size: int, file_position: int, ro
 
 
 @kernel
-def _last_offset_exists(data: np.ndarray, p: int) -> bool:
+def _last_offset_exists(data: Bytes, p: int) -> bool:
     """Whether base offset plus delta of the record batch at `p` is an offset, and so is the one behind it."""
     base_offset, delta = load_int64(data, p), load_int32(data, p + 23)
     return base_offset <= _MOST_OFFSET - delta if delta >= 0 else base_offset >= -_MOST_OFFSET - delta
 
 
+@inlined
+def header_valid(data: Bytes, p: int, size: int) -> bool:
+    """Whether the entry of `size` bytes at `p` has room for its header, and an offset that another can follow."""
+    if load_int8(data, p + 16) >= 2:
+        return size >= _RECORD_BATCH_OVERHEAD and _last_offset_exists(data, p)
+    return bool(load_int64(data, p) <= _MOST_OFFSET)
+
+
 @kernel
-def walk_batches(data: np.ndarray, start: int, end: int, file_position: int, out: np.ndarray) -> tuple[int, int, int]:
+def walk_batches(data: Bytes, start: int, end: int, file_position: int, out: WritableBatches) -> tuple[int, int, int]:
     """Fills `out` (layout.BATCH) with the entries of `data[start:end]`, whose first byte is at `file_position`.
 
     Returns (rows filled, index in `data` behind the last whole entry, WALK_* status).
@@ -96,15 +105,12 @@ def walk_batches(data: np.ndarray, start: int, end: int, file_position: int, out
         size = length + _LOG_OVERHEAD
         if size > end - p:
             return rows, p, WALK_PARTIAL
-        row = out[rows]
+        if not header_valid(data, p, size):
+            return rows, p, WALK_BAD_HEADER
         if load_int8(data, p + 16) >= 2:
-            if size < _RECORD_BATCH_OVERHEAD or not _last_offset_exists(data, p):
-                return rows, p, WALK_BAD_HEADER
-            read_batch_row(data, p, size, file_position + (p - start), row)
+            read_batch_row(data, p, size, file_position + (p - start), out[rows])
         else:
-            if load_int64(data, p) > _MOST_OFFSET:
-                return rows, p, WALK_BAD_HEADER
-            read_message_row(data, p, size, file_position + (p - start), row)
+            read_message_row(data, p, size, file_position + (p - start), out[rows])
         rows += 1
         p += size
     return rows, p, WALK_COMPLETE

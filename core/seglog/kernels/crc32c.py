@@ -14,6 +14,7 @@ import numpy as np
 from seglog import layout
 from seglog.kernels._jit import HAS_CRC32C_INSTRUCTION as HARDWARE
 from seglog.kernels._jit import crc32c_word, kernel, load_byte, load_little_int64
+from seglog.kernels.arrays import Batches, Bytes, ByteTables, WritableInt64s
 
 __all__ = ["HARDWARE", "batch_checksums", "crc32c"]
 
@@ -58,7 +59,7 @@ _BYTES = _byte_table()
 
 
 @kernel
-def _advance(zeros: np.ndarray, crc: int) -> int:
+def _advance(zeros: ByteTables, crc: int) -> int:
     return (
         zeros[0, crc & 0xFF]
         ^ zeros[1, (crc >> 8) & 0xFF]
@@ -68,7 +69,7 @@ def _advance(zeros: np.ndarray, crc: int) -> int:
 
 
 @kernel
-def _three_blocks(data: np.ndarray, p: int, block: int, zeros: np.ndarray, crc: int) -> int:
+def _three_blocks(data: Bytes, p: int, block: int, zeros: ByteTables, crc: int) -> int:
     """The register after `3 * block` bytes at `p`."""
     first = crc
     second = np.int64(0)
@@ -81,7 +82,7 @@ def _three_blocks(data: np.ndarray, p: int, block: int, zeros: np.ndarray, crc: 
 
 
 @kernel
-def crc32c(data: np.ndarray, start: int, end: int) -> int:
+def crc32c(data: Bytes, start: int, end: int) -> int:
     """CRC-32C of `data[start:end]` (uint8), as an unsigned number. The caller checks the bounds."""
     crc = np.int64(0xFFFFFFFF)
     p = start
@@ -101,7 +102,7 @@ def crc32c(data: np.ndarray, start: int, end: int) -> int:
 
 
 @kernel
-def batch_checksums(data: np.ndarray, batches: np.ndarray, file_position: int, out: np.ndarray) -> None:
+def batch_checksums(data: Bytes, batches: Batches, file_position: int, out: WritableInt64s) -> None:
     """Fills `out` (int64) with the CRC-32C of each record batch; `data[0]` is at `file_position`.
 
     Rows whose bytes are not all in `data`, and legacy rows, get -1.

@@ -6,6 +6,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.kernels._jit import kernel
+from seglog.kernels.arrays import Batches, Bytes, Int64s, WritableInt8s, WritableInt64s, WritableRecords
 from seglog.kernels.legacy import LEAST_ENTRY, decode_entry, value_span
 from seglog.kernels.records import ENTRY_INVALID, LEAST_RECORD_SIZE, RECORDS_VALID, decode_batch
 
@@ -15,12 +16,12 @@ _RECORD_BATCH_OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 
 @kernel
 def payload_spans(
-    data: np.ndarray,
-    batches: np.ndarray,
+    data: Bytes,
+    batches: Batches,
     file_position: int,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    status: np.ndarray,
+    starts: WritableInt64s,
+    ends: WritableInt64s,
+    status: WritableInt8s,
 ) -> None:
     """Fills `starts` and `ends` with the span of each batch's payload in `data` (first byte at `file_position`).
 
@@ -48,7 +49,7 @@ def payload_spans(
 
 
 @kernel
-def rows_needed(batches: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> int:
+def rows_needed(batches: Batches, starts: Int64s, ends: Int64s) -> int:
     """An upper bound of the rows that `decode_batches` fills, whatever the counts claim."""
     total = 0
     for i in range(len(batches)):
@@ -62,12 +63,12 @@ def rows_needed(batches: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> in
 
 @kernel
 def decode_batches(
-    data: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    batches: np.ndarray,
-    out: np.ndarray,
-    status: np.ndarray,
+    data: Bytes,
+    starts: Int64s,
+    ends: Int64s,
+    batches: Batches,
+    out: WritableRecords,
+    status: WritableInt8s,
 ) -> int:
     """Decodes every batch whose payload is `data[starts[i]:ends[i]]`, in order; returns the rows filled.
 

@@ -12,10 +12,18 @@ next record would not fit its limits, and the 61-byte header is written behind t
 
 from __future__ import annotations
 
-import numpy as np
-
 from seglog import layout
 from seglog.kernels._jit import copy_bytes, kernel, store_byte, store_int16, store_int32, store_int64
+from seglog.kernels.arrays import (
+    Batches,
+    BatchRow,
+    Bytes,
+    RecordRow,
+    Records,
+    WritableBatches,
+    WritableBatchRow,
+    WritableBytes,
+)
 from seglog.kernels.crc32c import crc32c
 from seglog.kernels.varint import varint_size, write_varint
 
@@ -42,7 +50,7 @@ def _span_valid(position: int, size: int, end: int) -> bool:
 
 
 @kernel
-def _headers_size(row: np.ndarray) -> int:
+def _headers_size(row: RecordRow) -> int:
     """Bytes of the encoded headers, which end where the record does; negative when that cannot be."""
     if row["header_count"] <= 0:
         return 0
@@ -50,7 +58,7 @@ def _headers_size(row: np.ndarray) -> int:
 
 
 @kernel
-def _body_size(row: np.ndarray, timestamp_delta: int, offset_delta: int, end: int) -> int:
+def _body_size(row: RecordRow, timestamp_delta: int, offset_delta: int, end: int) -> int:
     """Bytes of the record behind its length varint, or -1 when a span leaves the arena of `end` bytes."""
     key_size = int(row["key_size"])
     value_size = int(row["value_size"])
@@ -71,12 +79,12 @@ def _body_size(row: np.ndarray, timestamp_delta: int, offset_delta: int, end: in
 
 @kernel
 def _write_record(
-    arena: np.ndarray,
-    row: np.ndarray,
+    arena: Bytes,
+    row: RecordRow,
     timestamp_delta: int,
     offset_delta: int,
     body_size: int,
-    out: np.ndarray,
+    out: WritableBytes,
     p: int,
 ) -> int:
     """Writes one measured record at `p`; returns the index behind it."""
@@ -103,7 +111,7 @@ def _write_record(
 
 
 @kernel
-def write_batch_header(out: np.ndarray, p: int, row: np.ndarray) -> None:
+def write_batch_header(out: WritableBytes, p: int, row: BatchRow) -> None:
     """Writes the 61 bytes that `row` (layout.BATCH, magic 2) describes at `p`; the caller checked the
     bounds.
     """
@@ -123,7 +131,7 @@ def write_batch_header(out: np.ndarray, p: int, row: np.ndarray) -> None:
 
 
 @kernel
-def seal_batch(out: np.ndarray, p: int, row: np.ndarray, checksum: bool) -> None:
+def seal_batch(out: WritableBytes, p: int, row: WritableBatchRow, checksum: bool) -> None:
     """Writes the header of the batch whose records already lie behind it; with `checksum` also its
     CRC-32C.
     """
@@ -136,14 +144,14 @@ def seal_batch(out: np.ndarray, p: int, row: np.ndarray, checksum: bool) -> None
 
 
 @kernel
-def seal_batches(out: np.ndarray, batches: np.ndarray, checksum: bool) -> None:
+def seal_batches(out: WritableBytes, batches: WritableBatches, checksum: bool) -> None:
     """`seal_batch` for every row; positions are indexes in `out`, which the caller made large enough."""
     for i in range(len(batches)):
         seal_batch(out, int(batches[i]["position"]), batches[i], checksum)
 
 
 @kernel
-def _begin_batch(row: np.ndarray, template: np.ndarray, position: int, done: int, base_offset: int) -> None:
+def _begin_batch(row: WritableBatchRow, template: BatchRow, position: int, done: int, base_offset: int) -> None:
     """Opens a batch row; `done` records of this append came before it, which moves the sequence on."""
     row["position"] = position
     row["base_offset"] = base_offset
@@ -163,7 +171,7 @@ def _begin_batch(row: np.ndarray, template: np.ndarray, position: int, done: int
 
 
 @kernel
-def _end_batch(out: np.ndarray, row: np.ndarray, template: np.ndarray, end: int, checksum: bool) -> None:
+def _end_batch(out: WritableBytes, row: WritableBatchRow, template: BatchRow, end: int, checksum: bool) -> None:
     row["size"] = end - row["position"]
     if int(row["attributes"]) & _TIMESTAMP_TYPE_MASK != 0:
         row["max_timestamp"] = template["max_timestamp"]
@@ -172,16 +180,16 @@ def _end_batch(out: np.ndarray, row: np.ndarray, template: np.ndarray, end: int,
 
 @kernel
 def encode_batches(
-    arena: np.ndarray,
-    rows: np.ndarray,
+    arena: Bytes,
+    rows: Records,
     first: int,
-    template: np.ndarray,
+    template: Batches,
     most_records: int,
     most_bytes: int,
     consecutive: bool,
     checksum: bool,
-    out: np.ndarray,
-    batches: np.ndarray,
+    out: WritableBytes,
+    batches: WritableBatches,
 ) -> tuple[int, int, int, int]:
     """Encodes `rows[first:]` into as many batches as fit `out` (uint8) and `batches` (layout.BATCH).
 
@@ -243,7 +251,7 @@ def encode_batches(
 
 
 @kernel
-def encoded_bound(rows: np.ndarray, first: int, last: int) -> int:
+def encoded_bound(rows: Records, first: int, last: int) -> int:
     """An upper bound of the bytes that `rows[first:last]` take encoded, without batch headers."""
     total = 0
     for i in range(first, last):
@@ -254,7 +262,7 @@ def encoded_bound(rows: np.ndarray, first: int, last: int) -> int:
 
 
 @kernel
-def check_rows(arena_size: int, rows: np.ndarray, key_required: bool) -> tuple[int, int, int, int, int]:
+def check_rows(arena_size: int, rows: Records, key_required: bool) -> tuple[int, int, int, int, int]:
     """Looks over rows before any of them is encoded, so that an append is refused as a whole.
 
     Returns (status, row it is about, smallest timestamp that is not -1, largest timestamp, largest batch of a

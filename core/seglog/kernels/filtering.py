@@ -17,10 +17,19 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import numpy as np
-
 from seglog import layout
 from seglog.kernels._jit import inlined, kernel
+from seglog.kernels.arrays import (
+    Batches,
+    BatchRow,
+    Bytes,
+    Int64s,
+    Records,
+    WritableBatches,
+    WritableBytes,
+    WritableInt8s,
+    WritableInt64s,
+)
 from seglog.kernels.bits import get_bit
 from seglog.kernels.hashing import hash_key
 from seglog.kernels.offset_map import find_key, prefetch_slots
@@ -71,7 +80,7 @@ LAST_KEPT = 7  # offset of a record that stays whatever the strategy says, or -1
 SETTINGS_SLOTS = 8
 
 # What tells which record is the latest: survivors, superseded, slots, store, seeds, settings.
-Place: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Place: TypeAlias = tuple[Bytes, Bytes, Bytes, Bytes, Int64s, Int64s]
 
 # Ordinals (int64): next among the records indexed, next among those in front of them.
 DIRTY_ORDINAL = 0
@@ -84,12 +93,12 @@ _GROWTH = 12  # most bytes that a new timestamp delta and the longer length add 
 
 @inlined
 def _is_latest(
-    arena: np.ndarray,
+    arena: Bytes,
     key_position: int,
     key_size: int,
     offset: int,
     flags: int,
-    ordinals: np.ndarray,
+    ordinals: Int64s,
     place: Place,
 ) -> bool:
     """Whether no record that survives has the same key."""
@@ -109,15 +118,15 @@ def _is_latest(
 
 @kernel
 def _choose(
-    arena: np.ndarray,
+    arena: Bytes,
     start: int,
     end: int,
-    row: np.ndarray,
+    row: BatchRow,
     flags: int,
-    ordinals: np.ndarray,
+    ordinals: WritableInt64s,
     place: Place,
-    kept: np.ndarray,
-    counters: np.ndarray,
+    kept: WritableBytes,
+    counters: WritableInt64s,
 ) -> tuple[int, int, int]:
     """Puts the records to keep into `kept`; returns (status, how many, how many of them without a value)."""
     settings = place[5]
@@ -165,15 +174,15 @@ def _choose(
 
 @kernel
 def _choose_indexed(
-    arena: np.ndarray,
+    arena: Bytes,
     start: int,
     end: int,
-    row: np.ndarray,
+    row: BatchRow,
     expired: bool,
     ordinal: int,
-    survivors: np.ndarray,
-    kept: np.ndarray,
-    counters: np.ndarray,
+    survivors: Bytes,
+    kept: WritableBytes,
+    counters: WritableInt64s,
 ) -> tuple[int, int, int]:
     """The same for a batch whose every record has been indexed, so that its bits say all there is to say.
 
@@ -212,22 +221,22 @@ def _choose_indexed(
 
 @kernel
 def filter_batches(
-    data: np.ndarray,
+    data: Bytes,
     file_position: int,
-    arena: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    batches: np.ndarray,
+    arena: Bytes,
+    starts: Int64s,
+    ends: Int64s,
+    batches: Batches,
     first: int,
-    flags: np.ndarray,
-    ordinals: np.ndarray,
+    flags: Bytes,
+    ordinals: WritableInt64s,
     place: Place,
-    kept: np.ndarray,
-    out: np.ndarray,
-    targets: np.ndarray,
-    sources: np.ndarray,
-    actions: np.ndarray,
-    counters: np.ndarray,
+    kept: WritableBytes,
+    out: WritableBytes,
+    targets: WritableBatches,
+    sources: WritableInt64s,
+    actions: WritableInt8s,
+    counters: WritableInt64s,
 ) -> tuple[int, int, int, int]:
     """Filters v2 batches from `first` on into `out` (uint8), one row of `targets` (layout.BATCH) a batch written.
 
@@ -285,14 +294,14 @@ def filter_batches(
 
 @kernel
 def choose_rows(
-    arena: np.ndarray,
-    rows: np.ndarray,
+    arena: Bytes,
+    rows: Records,
     dirty: bool,
     expired: bool,
-    ordinals: np.ndarray,
+    ordinals: WritableInt64s,
     place: Place,
-    keep: np.ndarray,
-    counters: np.ndarray,
+    keep: WritableBytes,
+    counters: WritableInt64s,
 ) -> None:
     """The same choice for the messages of magic 0 and 1 in `rows` (layout.RECORD): fills `keep` (uint8)."""
     flags = 16 if dirty else 0
@@ -325,7 +334,7 @@ def choose_rows(
 
 @kernel
 def flag_last_batches(
-    batches: np.ndarray, producer_ids: np.ndarray, offsets: np.ndarray, epochs: np.ndarray, flags: np.ndarray
+    batches: Batches, producer_ids: Int64s, offsets: Int64s, epochs: Int64s, flags: WritableBytes
 ) -> None:
     """Sets RETAIN_EMPTY on the last batch of each active producer (ascending `producer_ids`; offset -1: none known).
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 import numpy as np
 
 from seglog.kernels._jit import copy_bytes, kernel
+from seglog.kernels.arrays import Bytes, Int32Column, Int32s, WritableBytes, WritableInt32s
 from seglog.kernels.varint import read_varint
 
 
 @kernel
 def gather_spans(
-    arena: np.ndarray,
-    positions: np.ndarray,
-    sizes: np.ndarray,
-    out: np.ndarray,
-    offsets: np.ndarray,
-    validity: np.ndarray,
+    arena: Bytes,
+    positions: Int32Column,
+    sizes: Int32Column,
+    out: WritableBytes,
+    offsets: WritableInt32s,
+    validity: WritableBytes,
 ) -> int:
     """Copies `arena[positions[i]:+sizes[i]]` into `out` back to back; a negative size is null.
 
@@ -45,7 +46,7 @@ def gather_spans(
 
 @kernel
 def measure_headers(
-    arena: np.ndarray, positions: np.ndarray, counts: np.ndarray, ends: np.ndarray
+    arena: Bytes, positions: Int32Column, counts: Int32Column, ends: Int32s
 ) -> tuple[int, int, int]:
     """(headers, bytes of their keys, bytes of their values) of records that a decoder has passed.
 
@@ -78,17 +79,17 @@ def measure_headers(
 
 @kernel
 def gather_headers(
-    arena: np.ndarray,
-    positions: np.ndarray,
-    counts: np.ndarray,
-    ends: np.ndarray,
-    list_offsets: np.ndarray,
-    list_validity: np.ndarray,
-    keys: np.ndarray,
-    key_offsets: np.ndarray,
-    values: np.ndarray,
-    value_offsets: np.ndarray,
-    value_validity: np.ndarray,
+    arena: Bytes,
+    positions: Int32Column,
+    counts: Int32Column,
+    ends: Int32s,
+    list_offsets: WritableInt32s,
+    list_validity: WritableBytes,
+    keys: WritableBytes,
+    key_offsets: WritableInt32s,
+    values: WritableBytes,
+    value_offsets: WritableInt32s,
+    value_validity: WritableBytes,
 ) -> int:
     """Copies the headers of a run of records into a list of (key, value); returns how many records have none.
 

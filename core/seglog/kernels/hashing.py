@@ -7,15 +7,14 @@ the strength of the hash decides about speed, never about which record survives.
 
 from __future__ import annotations
 
-import numpy as np
-
 from seglog.kernels._jit import inlined, load_byte, load_little_int64, load_uint32, multiply_fold
+from seglog.kernels.arrays import Bytes, Int64s
 
 SEED_WORDS = 4
 
 
 @inlined
-def hash_key(data: np.ndarray, p: int, size: int, seeds: np.ndarray) -> int:
+def hash_key(data: Bytes, p: int, size: int, seeds: Int64s) -> int:
     """A 64-bit hash (int64) of the `size` bytes at `p`; the caller has checked the bounds.
 
     `seeds` is int64[SEED_WORDS].

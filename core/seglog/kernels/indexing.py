@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from seglog.kernels._jit import kernel
+from seglog.kernels.arrays import Batches, Int64s, WritableInt64s, WritablePairs
 
 # Slots of the state (int64) that goes from one call to the next.
 BYTES_SINCE_LAST_ENTRY = 0
@@ -32,7 +33,7 @@ ENTRIES_TIMESTAMP_NOT_ASCENDING = 2  # Kafka: IllegalStateException
 
 
 @kernel
-def _time_entry_status(timestamp: int, offset: int, state: np.ndarray) -> int:
+def time_entry_status(timestamp: int, offset: int, state: Int64s) -> int:
     """Whether (timestamp, offset) may follow the last time entry (Kafka: TimeIndex.maybeAppend)."""
     if state[5] > 0 and offset < state[7]:
         return 1
@@ -43,11 +44,11 @@ def _time_entry_status(timestamp: int, offset: int, state: np.ndarray) -> int:
 
 @kernel
 def fill_index_entries(
-    batches: np.ndarray,
+    batches: Batches,
     index_interval_bytes: int,
-    state: np.ndarray,
-    offset_entries: np.ndarray,
-    time_entries: np.ndarray,
+    state: WritableInt64s,
+    offset_entries: WritablePairs,
+    time_entries: WritablePairs,
 ) -> tuple[int, int, int, int]:
     """Appends the entries that `batches` (layout.BATCH) call for and updates `state`.
 
@@ -72,7 +73,7 @@ def fill_index_entries(
             offsets += 1
             state[3] += 1
             state[4] = last_offset
-            status = _time_entry_status(state[1], state[2], state)
+            status = time_entry_status(state[1], state[2], state)
             if status != 0:
                 return offsets, times, i, status
             if state[1] > state[6]:
@@ -119,7 +120,7 @@ def closing_time_entry(state: np.ndarray) -> tuple[int, int, int]:
     is none. The state is updated as if the entry had been written.
     """
     timestamp, offset = int(state[MAX_TIMESTAMP]), int(state[OFFSET_OF_MAX_TIMESTAMP])
-    status = int(_time_entry_status(timestamp, offset, state))
+    status = int(time_entry_status(timestamp, offset, state))
     if status != ENTRIES_VALID or timestamp <= state[LAST_TIME_ENTRY_TIMESTAMP]:
         return status, -1, -1
     state[TIME_ENTRIES] += 1

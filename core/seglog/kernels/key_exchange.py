@@ -10,9 +10,8 @@ A hash decides only about the reducer and the slot. Keys are compared by their b
 
 from __future__ import annotations
 
-import numpy as np
-
 from seglog.kernels._jit import copy_bytes, inlined, kernel, load_int32, load_int64, multiply_high, prefetch
+from seglog.kernels.arrays import Bytes, Int32s, Int64s, WritableBytes, WritableInt32s, WritableInt64s, WritableUInt32s
 from seglog.kernels.hashing import hash_key
 from seglog.kernels.offset_map import same_bytes
 
@@ -21,7 +20,7 @@ AHEAD = 16
 
 @kernel
 def live_entries(
-    store: np.ndarray, overhead: int, positions: np.ndarray, sizes: np.ndarray, ordinals: np.ndarray
+    store: Bytes, overhead: int, positions: WritableInt64s, sizes: WritableInt64s, ordinals: WritableInt64s
 ) -> int:
     """The entries of an offset map by offset, which its key store holds side by side (`kernels.offset_map`).
 
@@ -43,15 +42,15 @@ def live_entries(
 
 @kernel
 def assign(
-    arena: np.ndarray,
-    positions: np.ndarray,
-    sizes: np.ndarray,
-    seeds: np.ndarray,
+    arena: Bytes,
+    positions: Int64s,
+    sizes: Int64s,
+    seeds: Int64s,
     mask: int,
     reducers: int,
-    targets: np.ndarray,
-    counts: np.ndarray,
-    key_bytes: np.ndarray,
+    targets: WritableInt32s,
+    counts: WritableInt64s,
+    key_bytes: WritableInt64s,
 ) -> None:
     """Fills `targets` (int32, one a key), and adds up keys and their bytes a reducer (int64)."""
     for i in range(len(positions)):
@@ -66,16 +65,16 @@ def assign(
 
 @kernel
 def scatter(
-    arena: np.ndarray,
-    positions: np.ndarray,
-    sizes: np.ndarray,
-    ordinals: np.ndarray,
-    targets: np.ndarray,
-    entry_places: np.ndarray,
-    key_places: np.ndarray,
-    out_ordinals: np.ndarray,
-    out_sizes: np.ndarray,
-    out_keys: np.ndarray,
+    arena: Bytes,
+    positions: Int64s,
+    sizes: Int64s,
+    ordinals: Int64s,
+    targets: Int32s,
+    entry_places: WritableInt64s,
+    key_places: WritableInt64s,
+    out_ordinals: WritableUInt32s,
+    out_sizes: WritableUInt32s,
+    out_keys: WritableBytes,
 ) -> None:
     """Lays entries out by target. The places (int64, one a target) are where a target's next one goes; they advance."""
     for i in range(len(positions)):
@@ -91,12 +90,12 @@ def scatter(
 
 @inlined
 def _find(
-    keys: np.ndarray,
-    positions: np.ndarray,
-    sizes: np.ndarray,
-    hashes: np.ndarray,
-    slots: np.ndarray,
-    others: np.ndarray,
+    keys: Bytes,
+    positions: Int64s,
+    sizes: Int64s,
+    hashes: Int64s,
+    slots: Int64s,
+    others: Bytes,
     position: int,
     size: int,
     key_hash: int,
@@ -115,15 +114,15 @@ def _find(
 
 @kernel
 def merge(
-    keys: np.ndarray,
-    positions: np.ndarray,
-    sizes: np.ndarray,
-    ranks: np.ndarray,
-    seeds: np.ndarray,
+    keys: Bytes,
+    positions: Int64s,
+    sizes: Int64s,
+    ranks: Int64s,
+    seeds: Int64s,
     mask: int,
-    hashes: np.ndarray,
-    slots: np.ndarray,
-    newest: np.ndarray,
+    hashes: WritableInt64s,
+    slots: WritableInt64s,
+    newest: WritableBytes,
 ) -> None:
     """Fills `newest` (uint8): 1 for the entry of each key with the highest rank (int64).
 
@@ -149,17 +148,17 @@ def merge(
 
 @kernel
 def look_up(
-    keys: np.ndarray,
-    positions: np.ndarray,
-    sizes: np.ndarray,
-    hashes: np.ndarray,
-    slots: np.ndarray,
-    others: np.ndarray,
-    other_positions: np.ndarray,
-    other_sizes: np.ndarray,
-    seeds: np.ndarray,
+    keys: Bytes,
+    positions: Int64s,
+    sizes: Int64s,
+    hashes: Int64s,
+    slots: Int64s,
+    others: Bytes,
+    other_positions: Int64s,
+    other_sizes: Int64s,
+    seeds: Int64s,
     mask: int,
-    found: np.ndarray,
+    found: WritableBytes,
 ) -> None:
     """Fills `found` (uint8): 1 for each of the other keys that is among those that `merge` has put into the table."""
     for i in range(len(other_positions)):

@@ -12,16 +12,27 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import numpy as np
-
 from seglog import layout
 from seglog.kernels._jit import copy_bytes, inlined, kernel
+from seglog.kernels.arrays import (
+    Batches,
+    BatchRow,
+    Bytes,
+    Int64s,
+    Records,
+    WritableBytes,
+    WritableInt8s,
+    WritableInt32s,
+    WritableInt64s,
+)
 from seglog.kernels.hashing import hash_key
 from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, RECORDS_VALID, TRAILING_BYTES
 from seglog.kernels.spans import header_as_int64, read_record
 
 # hashes, sizes, ordinals, versions, presence (empty both without a strategy that needs them), keys
-Columns: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Columns: TypeAlias = tuple[
+    WritableInt64s, WritableInt32s, WritableInt32s, WritableInt64s, WritableInt8s, WritableBytes
+]
 
 # What `gather_batches` and `gather_rows` return besides a record status.
 GATHER_COMPLETE = 0
@@ -49,13 +60,13 @@ _APPEND_TIME = layout.TIMESTAMP_TYPE_MASK
 
 @inlined
 def _version_of(
-    arena: np.ndarray,
-    row: np.ndarray,
+    arena: Bytes,
+    row: BatchRow,
     timestamp_delta: int,
     count_position: int,
     stop: int,
     version: int,
-    header: np.ndarray,
+    header: Bytes,
 ) -> tuple[int, int]:
     """(presence, version) of a v2 record under the strategies timestamp (1) and header (2)."""
     if version == 2:
@@ -67,7 +78,7 @@ def _version_of(
 
 @inlined
 def _add(
-    arena: np.ndarray, key_position: int, key_size: int, key_hash: int, ordinal: int, n: int, used: int, table: Columns
+    arena: Bytes, key_position: int, key_size: int, key_hash: int, ordinal: int, n: int, used: int, table: Columns
 ) -> None:
     hashes, sizes, ordinals, _, _, keys = table
     hashes[n] = key_hash
@@ -79,15 +90,15 @@ def _add(
 
 @kernel
 def gather_batches(
-    arena: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    batches: np.ndarray,
-    skipped: np.ndarray,
-    cursor: np.ndarray,
-    settings: np.ndarray,
-    seeds: np.ndarray,
-    header: np.ndarray,
+    arena: Bytes,
+    starts: Int64s,
+    ends: Int64s,
+    batches: Batches,
+    skipped: Bytes,
+    cursor: WritableInt64s,
+    settings: Int64s,
+    seeds: Int64s,
+    header: Bytes,
     table: Columns,
 ) -> int:
     """Fills a table from the v2 batches whose payloads are `arena[starts[i]:ends[i]]` and `skipped[i]` is 0.
@@ -153,11 +164,11 @@ def gather_batches(
 
 @kernel
 def gather_rows(
-    arena: np.ndarray,
-    rows: np.ndarray,
-    cursor: np.ndarray,
-    settings: np.ndarray,
-    seeds: np.ndarray,
+    arena: Bytes,
+    rows: Records,
+    cursor: WritableInt64s,
+    settings: Int64s,
+    seeds: Int64s,
     table: Columns,
 ) -> int:
     """The same from rows of `layout.RECORD`: messages of magic 0 and 1, which have no headers."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.kernels._jit import kernel, load_byte, load_int8, load_int32, load_int64
+from seglog.kernels.arrays import Batches, BatchRow, Bytes, WritableInt64s, WritableRecordRow, WritableRecords
 from seglog.kernels.records import (
     COMPRESSED_INSIDE,
     ENTRY_INVALID,
@@ -40,7 +41,7 @@ _CRC32 = _crc32_tables()
 
 
 @kernel
-def crc32(data: np.ndarray, start: int, end: int) -> int:
+def crc32(data: Bytes, start: int, end: int) -> int:
     """CRC-32 (zlib's) of `data[start:end]`, eight bytes a step. The caller checks the bounds."""
     crc = np.int64(0xFFFFFFFF)
     p = start
@@ -63,7 +64,7 @@ def crc32(data: np.ndarray, start: int, end: int) -> int:
 
 
 @kernel
-def message_checksums(data: np.ndarray, batches: np.ndarray, file_position: int, out: np.ndarray) -> None:
+def message_checksums(data: Bytes, batches: Batches, file_position: int, out: WritableInt64s) -> None:
     """Fills `out` (int64) with the CRC-32 of each legacy entry; other rows are left alone.
 
     Rows whose bytes are not all in `data` get -1. `data[0]` is at `file_position`.
@@ -79,7 +80,7 @@ def message_checksums(data: np.ndarray, batches: np.ndarray, file_position: int,
 
 
 @kernel
-def value_span(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
+def value_span(data: Bytes, p: int, end: int) -> tuple[int, int]:
     """(position, size) of the value of the entry `data[p:end]`; size -1 is null, -2 a field out of bounds."""
     key_at = p + 18 if load_int8(data, p + 16) < 1 else p + 26
     if end - key_at < 8:
@@ -95,7 +96,7 @@ def value_span(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
 
 
 @kernel
-def _decode_message(data: np.ndarray, p: int, end: int, row: np.ndarray) -> int:
+def _decode_message(data: Bytes, p: int, end: int, row: WritableRecordRow) -> int:
     """Fills the spans, offset and stored timestamp of `row` from the entry `data[p:end]`; returns a status."""
     value_position, value_size = value_span(data, p, end)
     if value_size == -2:
@@ -118,7 +119,7 @@ def _decode_message(data: np.ndarray, p: int, end: int, row: np.ndarray) -> int:
 
 @kernel
 def _decode_inner(
-    data: np.ndarray, start: int, end: int, append_time: int, number: int, out: np.ndarray, n: int
+    data: Bytes, start: int, end: int, append_time: int, number: int, out: WritableRecords, n: int
 ) -> tuple[int, int]:
     """Decodes the entries in `data[start:end]`; `append_time` above -1 replaces the timestamps of magic 1."""
     p = start
@@ -144,7 +145,7 @@ def _decode_inner(
 
 @kernel
 def decode_entry(
-    data: np.ndarray, start: int, end: int, batch: np.ndarray, number: int, out: np.ndarray, n: int
+    data: Bytes, start: int, end: int, batch: BatchRow, number: int, out: WritableRecords, n: int
 ) -> tuple[int, int]:
     """Decodes one log entry: the entry itself when it is not compressed, else its decompressed value.
 

@@ -8,8 +8,6 @@ checksum (KAFKA-3160), which is not looked at.
 
 from __future__ import annotations
 
-import numpy as np
-
 from seglog.kernels._jit import (
     copy_bytes,
     inlined,
@@ -21,6 +19,7 @@ from seglog.kernels._jit import (
     store_int64,
     trailing_zeros,
 )
+from seglog.kernels.arrays import Bytes, WritableBytes, WritableUInt16s
 from seglog.kernels.xxhash import xxh32
 
 # What a negative result means.
@@ -47,7 +46,7 @@ _STORED = 0x80000000
 
 
 @inlined
-def _little_uint32(data: np.ndarray, p: int) -> int:
+def _little_uint32(data: Bytes, p: int) -> int:
     return (
         load_byte(data, p)
         | load_byte(data, p + 1) << 8
@@ -57,7 +56,7 @@ def _little_uint32(data: np.ndarray, p: int) -> int:
 
 
 @inlined
-def _length(data: np.ndarray, p: int, end: int, nibble: int) -> tuple[int, int]:
+def _length(data: Bytes, p: int, end: int, nibble: int) -> tuple[int, int]:
     """(a length that starts with `nibble`, index behind its extra bytes, or -1 where they do not end)."""
     if nibble < 15:
         return nibble, p
@@ -72,7 +71,7 @@ def _length(data: np.ndarray, p: int, end: int, nibble: int) -> tuple[int, int]:
 
 
 @inlined
-def _copy_match(out: np.ndarray, o: int, distance: int, length: int, room: int) -> None:
+def _copy_match(out: WritableBytes, o: int, distance: int, length: int, room: int) -> None:
     """Copies `length` bytes from `distance` behind `o` to `o`; may write up to seven bytes more inside `room`."""
     if distance >= 8 and o + length + 8 <= room:
         for k in range(0, length, 8):
@@ -83,7 +82,7 @@ def _copy_match(out: np.ndarray, o: int, distance: int, length: int, room: int) 
 
 
 @kernel
-def decompress_block(data: np.ndarray, start: int, end: int, out: np.ndarray, o: int, room: int) -> int:
+def decompress_block(data: Bytes, start: int, end: int, out: WritableBytes, o: int, room: int) -> int:
     """Decompresses the block `data[start:end]` to `out[o:room]`; the index behind the result, or a negative status."""
     first = o
     p = start
@@ -131,7 +130,7 @@ def decompress_block(data: np.ndarray, start: int, end: int, out: np.ndarray, o:
 
 
 @kernel
-def _first_block(data: np.ndarray, start: int, end: int, check_header: bool) -> int:
+def _first_block(data: Bytes, start: int, end: int, check_header: bool) -> int:
     """The index of the first block behind a valid frame header, or a negative status."""
     if end - start < 7 or _little_uint32(data, start) != 0x184D2204:
         return NO_MAGIC
@@ -151,7 +150,7 @@ def _first_block(data: np.ndarray, start: int, end: int, check_header: bool) -> 
 
 @kernel
 def decompress_frame(
-    data: np.ndarray, start: int, end: int, check_header: bool, out: np.ndarray, o: int, room: int
+    data: Bytes, start: int, end: int, check_header: bool, out: WritableBytes, o: int, room: int
 ) -> int:
     """Decompresses the frame `data[start:end]` to `out[o:room]`; the index behind the result, or a negative status."""
     p = _first_block(data, start, end, check_header)
@@ -202,7 +201,7 @@ def frame_bound(size: int) -> int:
 
 
 @inlined
-def _store_little_uint32(out: np.ndarray, p: int, value: int) -> None:
+def _store_little_uint32(out: WritableBytes, p: int, value: int) -> None:
     for k in range(4):
         store_byte(out, p + k, value >> (8 * k))
 
@@ -214,7 +213,7 @@ def _slot(word: int) -> int:
 
 
 @inlined
-def _write_length(out: np.ndarray, o: int, rest: int) -> int:
+def _write_length(out: WritableBytes, o: int, rest: int) -> int:
     """What is left of a length whose nibble is 15."""
     while rest >= 255:
         store_byte(out, o, 255)
@@ -226,7 +225,7 @@ def _write_length(out: np.ndarray, o: int, rest: int) -> int:
 
 @inlined
 def _write_sequence(
-    data: np.ndarray, anchor: int, literals: int, out: np.ndarray, o: int, distance: int, match: int
+    data: Bytes, anchor: int, literals: int, out: WritableBytes, o: int, distance: int, match: int
 ) -> int:
     """Writes literals and a match of `match` bytes (0: none, at the end); returns the index behind them."""
     token = o
@@ -251,7 +250,7 @@ def _write_sequence(
 
 
 @inlined
-def _matching(data: np.ndarray, p: int, q: int, end: int) -> int:
+def _matching(data: Bytes, p: int, q: int, end: int) -> int:
     """How many bytes from `p` on equal those from `q` on, up to `end`."""
     first = p
     while end - p >= 8:
@@ -268,7 +267,7 @@ def _matching(data: np.ndarray, p: int, q: int, end: int) -> int:
 
 @kernel
 def compress_block(
-    data: np.ndarray, start: int, end: int, out: np.ndarray, o: int, room: int, table: np.ndarray
+    data: Bytes, start: int, end: int, out: WritableBytes, o: int, room: int, table: WritableUInt16s
 ) -> int:
     """Compresses at most BLOCK_BYTES of `data[start:end]` to `out[o:room]`; the index behind the result, or NO_ROOM.
 
@@ -308,7 +307,7 @@ def compress_block(
 
 
 @kernel
-def compress_frame(data: np.ndarray, start: int, end: int, out: np.ndarray, o: int, table: np.ndarray) -> int:
+def compress_frame(data: Bytes, start: int, end: int, out: WritableBytes, o: int, table: WritableUInt16s) -> int:
     """Writes `data[start:end]` as a frame like Kafka's to `out`, which has room for `frame_bound` bytes from `o` on.
 
     Independent blocks of 64 KiB without checksums. Returns the index behind it. `table` as for `compress_block`.

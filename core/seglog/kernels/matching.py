@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from seglog.kernels._jit import kernel, load_byte
+from seglog.kernels.arrays import Bytes, Records, WritableBools
 
 
 @kernel
-def match_keys(arena: np.ndarray, rows: np.ndarray, key: np.ndarray, out: np.ndarray) -> int:
+def match_keys(arena: Bytes, rows: Records, key: Bytes, out: WritableBools) -> int:
     """Fills `out` (bool, one a row of layout.RECORD) with whether the record's key equals `key` (uint8).
 
     Returns how many do. Null keys equal none.

@@ -21,8 +21,6 @@ The copy then asks the bits, in order, and touches the map only for records in f
 
 from __future__ import annotations
 
-import numpy as np
-
 from seglog.kernels._jit import (
     copy_bytes,
     inlined,
@@ -36,6 +34,7 @@ from seglog.kernels._jit import (
     store_int32,
     store_int64,
 )
+from seglog.kernels.arrays import Bytes, Int64s, WritableBytes, WritableInt64s
 from seglog.kernels.bits import clear_bit, get_bit, set_bit
 from seglog.kernels.hashing import hash_key
 from seglog.kernels.key_tables import Columns
@@ -73,7 +72,7 @@ _KEYS_AHEAD = 20  # and whose keys
 
 
 @inlined
-def same_bytes(a: np.ndarray, i: int, b: np.ndarray, j: int, size: int) -> bool:
+def same_bytes(a: Bytes, i: int, b: Bytes, j: int, size: int) -> bool:
     """Whether `size` bytes of two buffers are equal; the caller has checked the bounds."""
     if size >= 8:
         stop = i + size - 8
@@ -93,11 +92,11 @@ def same_bytes(a: np.ndarray, i: int, b: np.ndarray, j: int, size: int) -> bool:
 
 @inlined
 def find_key(
-    slots: np.ndarray,
+    slots: Bytes,
     slot_count: int,
-    store: np.ndarray,
+    store: Bytes,
     overhead: int,
-    data: np.ndarray,
+    data: Bytes,
     key_position: int,
     key_size: int,
     key_hash: int,
@@ -125,7 +124,7 @@ def _key_bytes(key_size: int, overhead: int) -> int:
 
 @inlined
 def _prefetch_key(
-    slots: np.ndarray, slot_count: int, store: np.ndarray, overhead: int, key_hash: int, key_size: int
+    slots: Bytes, slot_count: int, store: Bytes, overhead: int, key_hash: int, key_size: int
 ) -> None:
     word = load_int64(slots, SLOT_BYTES * multiply_high(key_hash, slot_count))
     if word != 0 and word & 0xFFFFFF == key_hash & 0xFFFFFF:
@@ -135,7 +134,7 @@ def _prefetch_key(
 
 
 @inlined
-def _supersedes(store: np.ndarray, q: int, version: int, present: int) -> bool:
+def _supersedes(store: WritableBytes, q: int, version: int, present: int) -> bool:
     """Whether a later record with this version takes the place of the one in the store; if so, leaves it there."""
     older = load_int64(store, q + 12)
     older_present = load_int32(store, q + 20)
@@ -151,12 +150,12 @@ def put_keys(
     table: Columns,
     rows: int,
     base: int,
-    state: np.ndarray,
-    settings: np.ndarray,
-    slots: np.ndarray,
-    store: np.ndarray,
-    survivors: np.ndarray,
-    settled: np.ndarray,
+    state: WritableInt64s,
+    settings: Int64s,
+    slots: WritableBytes,
+    store: WritableBytes,
+    survivors: WritableBytes,
+    settled: WritableBytes,
 ) -> int:
     """Puts the table's first `rows` rows, from the state's on; `base` is the ordinal of the table's first record.
 
@@ -230,13 +229,13 @@ def put_keys(
 
 @kernel
 def prefetch_slots(
-    arena: np.ndarray,
+    arena: Bytes,
     p: int,
     end: int,
     count: int,
-    slots: np.ndarray,
+    slots: Bytes,
     slot_count: int,
-    seeds: np.ndarray,
+    seeds: Int64s,
     mask: int,
 ) -> None:
     """Asks for the slots of a batch's keys; a broken record ends it in silence, as the filter will meet it again."""
@@ -252,13 +251,13 @@ def prefetch_slots(
 
 @kernel
 def rehash(
-    slots: np.ndarray,
+    slots: Bytes,
     slot_count: int,
-    larger: np.ndarray,
+    larger: WritableBytes,
     larger_count: int,
-    store: np.ndarray,
+    store: Bytes,
     overhead: int,
-    seeds: np.ndarray,
+    seeds: Int64s,
     mask: int,
 ) -> None:
     """Moves every slot into `larger` (zeros before). Both are filled in the order of hashes, so only keys are far."""

@@ -7,10 +7,9 @@ and only where its timestamp delta changes are length and delta written anew.
 
 from __future__ import annotations
 
-import numpy as np
-
 from seglog import layout
 from seglog.kernels._jit import copy_bytes, inlined, kernel, load_int64, store_byte, store_int64
+from seglog.kernels.arrays import BatchRow, Bytes, Int64s, WritableBatchRow, WritableBytes, WritableInt64s
 from seglog.kernels.encode import seal_batch
 from seglog.kernels.records import RECORDS_VALID
 from seglog.kernels.spans import read_record
@@ -31,7 +30,7 @@ _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 
 
 @inlined
-def keep_row(kept: np.ndarray, n: int, start: int, end: int, timestamp_delta: int, behind_delta: int) -> None:
+def keep_row(kept: WritableBytes, n: int, start: int, end: int, timestamp_delta: int, behind_delta: int) -> None:
     """Fills row `n` of the records to keep."""
     at = n * KEPT_ROW_BYTES
     store_int64(kept, at, start)
@@ -42,7 +41,7 @@ def keep_row(kept: np.ndarray, n: int, start: int, end: int, timestamp_delta: in
 
 @kernel
 def _rebuild_records(
-    arena: np.ndarray, kept: np.ndarray, n: int, row: np.ndarray, out: np.ndarray, p: int, rebuilt: np.ndarray
+    arena: Bytes, kept: Bytes, n: int, row: BatchRow, out: WritableBytes, p: int, rebuilt: WritableBatchRow
 ) -> int:
     """Writes the kept records at `p`, and timestamps and count into `rebuilt`; returns the index behind them.
 
@@ -78,7 +77,7 @@ def _rebuild_records(
 
 
 @inlined
-def _begin(row: np.ndarray, position: int, out: np.ndarray) -> None:
+def _begin(row: BatchRow, position: int, out: WritableBatchRow) -> None:
     """A row of the output that takes over what rewriting leaves alone."""
     out["position"] = position
     out["base_offset"] = row["base_offset"]
@@ -98,19 +97,19 @@ def _begin(row: np.ndarray, position: int, out: np.ndarray) -> None:
 
 @kernel
 def write_batch(
-    data: np.ndarray,
+    data: Bytes,
     data_position: int,
-    arena: np.ndarray,
-    row: np.ndarray,
+    arena: Bytes,
+    row: BatchRow,
     flags: int,
-    kept: np.ndarray,
+    kept: Bytes,
     n: int,
     tombstones: int,
-    settings: np.ndarray,
-    out: np.ndarray,
+    settings: Int64s,
+    out: WritableBytes,
     at: int,
-    target: np.ndarray,
-    counters: np.ndarray,
+    target: WritableBatchRow,
+    counters: WritableInt64s,
 ) -> tuple[int, int]:
     """Writes what is left of a batch at `at` and its row to `target`; returns (index behind it, action)."""
     compressed = settings[6] != 0
@@ -151,7 +150,7 @@ def write_batch(
 
 @kernel
 def stamp_records(
-    arena: np.ndarray, start: int, end: int, row: np.ndarray, kept: np.ndarray, out: np.ndarray, target: np.ndarray
+    arena: Bytes, start: int, end: int, row: BatchRow, kept: WritableBytes, out: WritableBytes, target: WritableBatchRow
 ) -> tuple[int, int]:
     """Rewrites all records of a batch relative to the delete horizon that `target["base_timestamp"]` holds.
 

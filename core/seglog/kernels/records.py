@@ -14,6 +14,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.kernels._jit import inlined, kernel
+from seglog.kernels.arrays import BatchRow, Bytes, WritableRecordRow, WritableRecords
 from seglog.kernels.varint import read_varint, read_varlong
 
 # A batch's outcome. Values below DECOMPRESSION_FAILED come from kernels, the others from the decoder.
@@ -37,7 +38,7 @@ _TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
 
 
 @kernel
-def _skip_headers(data: np.ndarray, p: int, end: int, count: int) -> int:
+def _skip_headers(data: Bytes, p: int, end: int, count: int) -> int:
     """The index behind `count` headers, or -1."""
     for _ in range(count):
         size, p = read_varint(data, p, end)
@@ -55,7 +56,7 @@ def _skip_headers(data: np.ndarray, p: int, end: int, count: int) -> int:
 
 
 @inlined
-def _decode_record(data: np.ndarray, p: int, end: int, row: np.ndarray) -> tuple[int, int, int]:
+def _decode_record(data: Bytes, p: int, end: int, row: WritableRecordRow) -> tuple[int, int, int]:
     """Fills the spans of `row` from the record body in `data[p:end]`; returns (status, timestamp and offset delta)."""
     p += 1  # attributes, unused
     timestamp_delta, p = read_varlong(data, p, end)
@@ -90,7 +91,7 @@ def _decode_record(data: np.ndarray, p: int, end: int, row: np.ndarray) -> tuple
 
 @kernel
 def decode_batch(
-    data: np.ndarray, start: int, end: int, batch: np.ndarray, number: int, out: np.ndarray, n: int
+    data: Bytes, start: int, end: int, batch: BatchRow, number: int, out: WritableRecords, n: int
 ) -> tuple[int, int]:
     """Decodes the records of one batch in `data[start:end]` into `out[n:]`; `number` goes into column `batch`.
 

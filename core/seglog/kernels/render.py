@@ -7,10 +7,9 @@ then its records. Both styles share one course; they differ in the fixed words a
 
 from __future__ import annotations
 
-import numpy as np
-
 from seglog import layout
 from seglog.kernels._jit import copy_bytes, inlined, kernel
+from seglog.kernels.arrays import Batches, BatchRow, Bytes, RecordRow, Records, WritableBytes, WritableInt64s
 from seglog.kernels.text import (
     MOST_JSON_EXPANSION,
     SLACK,
@@ -89,19 +88,19 @@ _DELETE_HORIZON_MASK = layout.DELETE_HORIZON_MASK
 
 
 @inlined
-def _field(out: np.ndarray, p: int, word: int, value: int) -> int:
+def _field(out: WritableBytes, p: int, word: int, value: int) -> int:
     return put_integer(out, put_word(_CELLS, _SIZES, word, out, p), value)
 
 
 @inlined
-def _flag(out: np.ndarray, p: int, word: int, style: int, value: bool) -> int:
+def _flag(out: WritableBytes, p: int, word: int, style: int, value: bool) -> int:
     p = put_word(_CELLS, _SIZES, word, out, p)
     return put_word(_CELLS, _SIZES, style + (_TRUE if value else _FALSE), out, p)
 
 
 @inlined
 def _bytes(
-    out: np.ndarray, p: int, word: int, style: int, base64: bool, data: np.ndarray, start: int, size: int
+    out: WritableBytes, p: int, word: int, style: int, base64: bool, data: Bytes, start: int, size: int
 ) -> int:
     """A key, value or header part: as text when it is UTF-8, else in base64, or null for a negative size."""
     if size < 0:
@@ -115,7 +114,7 @@ def _bytes(
 
 
 @kernel
-def _put_batch(out: np.ndarray, p: int, style: int, prefix: np.ndarray, batch: np.ndarray, valid: bool) -> int:
+def _put_batch(out: WritableBytes, p: int, style: int, prefix: Bytes, batch: BatchRow, valid: bool) -> int:
     """The line of one batch; `prefix` holds what comes before the position."""
     copy_bytes(prefix, 0, out, p, len(prefix))
     p = put_integer(out, p + len(prefix), int(batch["position"]))
@@ -158,7 +157,7 @@ def _put_batch(out: np.ndarray, p: int, style: int, prefix: np.ndarray, batch: n
 
 
 @kernel
-def _put_headers(out: np.ndarray, p: int, style: int, base64: bool, arena: np.ndarray, row: np.ndarray) -> int:
+def _put_headers(out: WritableBytes, p: int, style: int, base64: bool, arena: Bytes, row: RecordRow) -> int:
     at = int(row["headers_position"])
     end = int(row["position"]) + int(row["size"])
     for k in range(int(row["header_count"])):
@@ -175,7 +174,7 @@ def _put_headers(out: np.ndarray, p: int, style: int, base64: bool, arena: np.nd
 
 @inlined
 def _put_record(
-    out: np.ndarray, p: int, style: int, base64: bool, trusted: bool, arena: np.ndarray, row: np.ndarray
+    out: WritableBytes, p: int, style: int, base64: bool, trusted: bool, arena: Bytes, row: RecordRow
 ) -> int:
     p = _field(out, p, style + _RECORD, int(row["offset"]))
     p = _field(out, p, style + _TIMESTAMP, int(row["timestamp"]))
@@ -194,7 +193,7 @@ def _put_record(
 
 
 @kernel
-def _bytes_size(arena: np.ndarray, start: int, size: int) -> int:
+def _bytes_size(arena: Bytes, start: int, size: int) -> int:
     """Most bytes that `_bytes` writes for a span: the text, or what of it stands before base64 takes its place."""
     if size <= 0:
         return 0
@@ -202,7 +201,7 @@ def _bytes_size(arena: np.ndarray, start: int, size: int) -> int:
 
 
 @kernel
-def _record_room(arena: np.ndarray, row: np.ndarray) -> int:
+def _record_room(arena: Bytes, row: RecordRow) -> int:
     """An upper bound of the bytes that a record's line takes; close to the truth for large records."""
     size = int(row["size"])
     fixed = LINE_BYTES + SLACK + int(row["header_count"]) * HEADER_BYTES
@@ -222,13 +221,13 @@ def _record_room(arena: np.ndarray, row: np.ndarray) -> int:
 def render(
     style: int,
     base64: bool,
-    prefix: np.ndarray,
-    arena: np.ndarray,
-    batches: np.ndarray,
-    flags: np.ndarray,
-    rows: np.ndarray,
-    out: np.ndarray,
-    state: np.ndarray,
+    prefix: Bytes,
+    arena: Bytes,
+    batches: Batches,
+    flags: Bytes,
+    rows: Records,
+    out: WritableBytes,
+    state: WritableInt64s,
 ) -> int:
     """Writes lines for `batches` (layout.BATCH) and `rows` (layout.RECORD, ascending by batch) into `out`.
 

@@ -6,10 +6,9 @@ behind each row's metadata, where `has_ending` says so. Everything else is writt
 
 from __future__ import annotations
 
-import numpy as np
-
 from seglog import layout
 from seglog.kernels._jit import copy_bytes, inlined, kernel, load_int8, load_uint32, store_byte
+from seglog.kernels.arrays import Batches, BatchRow, Bytes, Int64s, RecordRow, Records, WritableBytes, WritableInt64s
 from seglog.kernels.legacy import crc32
 from seglog.kernels.render import (
     SHOW_BATCH,
@@ -58,12 +57,12 @@ _TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
 
 
 @inlined
-def _field(out: np.ndarray, p: int, word: int, value: int) -> int:
+def _field(out: WritableBytes, p: int, word: int, value: int) -> int:
     return put_integer(out, put_word(_CELLS, _SIZES, word, out, p), value)
 
 
 @inlined
-def _flag(out: np.ndarray, p: int, word: int, value: bool) -> int:
+def _flag(out: WritableBytes, p: int, word: int, value: bool) -> int:
     p = put_word(_CELLS, _SIZES, word, out, p)
     return put_word(_CELLS, _SIZES, _TRUE if value else _FALSE, out, p)
 
@@ -77,7 +76,7 @@ def _timestamp_type(magic: int, attributes: int) -> int:
 
 
 @kernel
-def _put_batch(out: np.ndarray, p: int, batch: np.ndarray, valid: bool) -> int:
+def _put_batch(out: WritableBytes, p: int, batch: BatchRow, valid: bool) -> int:
     attributes, magic = int(batch["attributes"]), int(batch["magic"])
     if magic < 2:
         p = _field(out, p, _OFFSET, int(batch["last_offset"]))
@@ -115,7 +114,7 @@ def _put_batch(out: np.ndarray, p: int, batch: np.ndarray, valid: bool) -> int:
 
 
 @kernel
-def _put_header_keys(out: np.ndarray, p: int, arena: np.ndarray, row: np.ndarray) -> int:
+def _put_header_keys(out: WritableBytes, p: int, arena: Bytes, row: RecordRow) -> int:
     at = int(row["headers_position"])
     end = int(row["position"]) + int(row["size"])
     for k in range(int(row["header_count"])):
@@ -130,7 +129,7 @@ def _put_header_keys(out: np.ndarray, p: int, arena: np.ndarray, row: np.ndarray
 
 
 @kernel
-def _put_metadata(out: np.ndarray, p: int, arena: np.ndarray, batch: np.ndarray, row: np.ndarray) -> int:
+def _put_metadata(out: WritableBytes, p: int, arena: Bytes, batch: BatchRow, row: RecordRow) -> int:
     magic, attributes = int(batch["magic"]), int(batch["attributes"])
     at = int(row["position"])
     p = _field(out, p, _RECORD_OFFSET, int(row["offset"]))
@@ -152,7 +151,7 @@ def _put_metadata(out: np.ndarray, p: int, arena: np.ndarray, batch: np.ndarray,
 
 
 @kernel
-def _put_contents(out: np.ndarray, p: int, arena: np.ndarray, row: np.ndarray, skip: bool) -> int:
+def _put_contents(out: WritableBytes, p: int, arena: Bytes, row: RecordRow, skip: bool) -> int:
     first = skip
     if row["key_size"] >= 0:
         p = put_word(_CELLS, _SIZES, _FIRST_KEY if first else _KEY, out, p)
@@ -169,15 +168,15 @@ def _put_contents(out: np.ndarray, p: int, arena: np.ndarray, row: np.ndarray, s
 @kernel
 def render_dump_log(
     flags_of_run: int,
-    arena: np.ndarray,
-    batches: np.ndarray,
-    flags: np.ndarray,
-    rows: np.ndarray,
-    endings: np.ndarray,
-    ending_bounds: np.ndarray,
-    has_ending: np.ndarray,
-    out: np.ndarray,
-    state: np.ndarray,
+    arena: Bytes,
+    batches: Batches,
+    flags: Bytes,
+    rows: Records,
+    endings: Bytes,
+    ending_bounds: Int64s,
+    has_ending: Bytes,
+    out: WritableBytes,
+    state: WritableInt64s,
 ) -> int:
     """Writes lines into `out` as `render.render` does, with the same state and flags of batches.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from seglog.kernels._jit import kernel
+from seglog.kernels.arrays import Bytes, Int32Column, Int64s, WritableInt64s
 from seglog.kernels.hashing import hash_key
 
 OUTSIDE = -2  # what a span that leaves the arena hashes to
@@ -12,7 +13,7 @@ NULL = -1
 
 
 @kernel
-def hash_spans(arena: np.ndarray, positions: np.ndarray, sizes: np.ndarray, seeds: np.ndarray, out: np.ndarray) -> int:
+def hash_spans(arena: Bytes, positions: Int32Column, sizes: Int32Column, seeds: Int64s, out: WritableInt64s) -> int:
     """Fills `out` (int64) with the keyed hash of `arena[positions[i]:+sizes[i]]`; NULL for a negative size.
 
     `positions` and `sizes` are int32 (any stride), `seeds` int64[hashing.SEED_WORDS]. Returns how many are null.

@@ -14,6 +14,17 @@ import numpy as np
 from seglog import layout
 from seglog.kernels import lz4
 from seglog.kernels._jit import call_codec, copy_bytes, inlined, kernel, load_byte
+from seglog.kernels.arrays import (
+    Batches,
+    Bytes,
+    Int8s,
+    Int64s,
+    WritableBatches,
+    WritableBytes,
+    WritableInt8s,
+    WritableInt64s,
+    WritableUInt16s,
+)
 from seglog.kernels.encode import seal_batch
 from seglog.kernels.rebuilding import REBUILT, VERBATIM
 
@@ -32,12 +43,12 @@ _MOST_WINDOW = (27 - 10) << 3  # as a window descriptor: 128 MiB, the most that 
 
 
 @inlined
-def _little_uint24(data: np.ndarray, p: int) -> int:
+def _little_uint24(data: Bytes, p: int) -> int:
     return load_byte(data, p) | load_byte(data, p + 1) << 8 | load_byte(data, p + 2) << 16
 
 
 @kernel
-def is_plain_zstd(data: np.ndarray, start: int, end: int) -> bool:
+def is_plain_zstd(data: Bytes, start: int, end: int) -> bool:
     """Whether `data[start:end]` is one zstd frame, nothing before or behind it, with a window of at most 128 MiB.
 
     The library's function takes several frames and any window. Format: RFC 8878.
@@ -62,20 +73,20 @@ def is_plain_zstd(data: np.ndarray, start: int, end: int) -> bool:
 
 @kernel
 def decompress_run(
-    data: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    batches: np.ndarray,
+    data: Bytes,
+    starts: Int64s,
+    ends: Int64s,
+    batches: Batches,
     first: int,
     last: int,
-    status: np.ndarray,
+    status: WritableInt8s,
     failed: int,
-    zstd: np.ndarray,
-    out: np.ndarray,
+    zstd: Int64s,
+    out: WritableBytes,
     o: int,
     limit: int,
     full: int,
-    bounds: np.ndarray,
+    bounds: WritableInt64s,
 ) -> tuple[int, int]:
     """Decompresses the lz4 and zstd payloads `data[starts[i]:ends[i]]` of batches `first` to `last` one behind another.
 
@@ -113,7 +124,7 @@ def decompress_run(
 
 
 @kernel
-def packed_bound(targets: np.ndarray) -> int:
+def packed_bound(targets: Batches) -> int:
     """Most bytes of these rows (layout.BATCH) when their payloads of `size` bytes are compressed by any codec."""
     total = 0
     for i in range(len(targets)):
@@ -124,17 +135,17 @@ def packed_bound(targets: np.ndarray) -> int:
 
 @kernel
 def pack_run(
-    data: np.ndarray,
+    data: Bytes,
     file_position: int,
-    batches: np.ndarray,
-    payloads: np.ndarray,
-    targets: np.ndarray,
-    sources: np.ndarray,
-    actions: np.ndarray,
+    batches: Batches,
+    payloads: Bytes,
+    targets: WritableBatches,
+    sources: Int64s,
+    actions: Int8s,
     first: int,
-    zstd: np.ndarray,
-    table: np.ndarray,
-    out: np.ndarray,
+    zstd: Int64s,
+    table: WritableUInt16s,
+    out: WritableBytes,
     o: int,
 ) -> tuple[int, int]:
     """Puts the rows of `filtering.filter_batches` from `first` on side by side in `out`, from `o` on.

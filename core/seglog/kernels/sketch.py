@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from seglog.kernels._jit import copy_bytes, kernel
+from seglog.kernels.arrays import Bytes, Int64s, Records, WritableBytes, WritableInt64s, WritableTriples
 from seglog.kernels.hashing import hash_key
 
 REGISTER_BITS = 14
@@ -56,7 +57,9 @@ def _rank(hashed: int) -> int:
 
 
 @kernel
-def _vote(arena: np.ndarray, at: int, size: int, hashed: int, votes: np.ndarray, keys: np.ndarray, weight: int) -> None:
+def _vote(
+    arena: Bytes, at: int, size: int, hashed: int, votes: WritableTriples, keys: WritableBytes, weight: int
+) -> None:
     """`votes` (int64, (SLOTS, 3)): hash, count and key size of each slot's candidate; `keys` holds its bytes."""
     slot = (hashed >> 32) & (SLOTS - 1)
     if votes[slot, 1] > 0 and votes[slot, 0] == hashed:
@@ -72,15 +75,15 @@ def _vote(arena: np.ndarray, at: int, size: int, hashed: int, votes: np.ndarray,
 
 @kernel
 def count_records(
-    arena: np.ndarray,
-    rows: np.ndarray,
-    seeds: np.ndarray,
-    counters: np.ndarray,
-    key_sizes: np.ndarray,
-    value_sizes: np.ndarray,
-    registers: np.ndarray,
-    votes: np.ndarray,
-    keys: np.ndarray,
+    arena: Bytes,
+    rows: Records,
+    seeds: Int64s,
+    counters: WritableInt64s,
+    key_sizes: WritableInt64s,
+    value_sizes: WritableInt64s,
+    registers: WritableBytes,
+    votes: WritableTriples,
+    keys: WritableBytes,
 ) -> None:
     """Adds `rows` (layout.RECORD) to the statistics; see the constants above for the shapes (all int64 but `keys`
     and `registers`, which are uint8).

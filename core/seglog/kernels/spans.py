@@ -5,9 +5,8 @@ The same rules as `records.decode_batch`, which fills a whole row: a record that
 
 from __future__ import annotations
 
-import numpy as np
-
 from seglog.kernels._jit import inlined, kernel, load_byte, load_int64
+from seglog.kernels.arrays import Bytes
 from seglog.kernels.records import (
     BODY_INVALID,
     FIELD_INVALID,
@@ -21,7 +20,7 @@ from seglog.kernels.varint import read_varint, read_varlong
 
 
 @inlined
-def read_record(data: np.ndarray, p: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int]:
+def read_record(data: Bytes, p: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int]:
     """The spans of the record at `p`, which must end by `end`.
 
     Returns (status, end of the record, timestamp delta, position behind that delta, offset delta, key position,
@@ -68,7 +67,7 @@ def read_record(data: np.ndarray, p: int, end: int) -> tuple[int, int, int, int,
 
 
 @kernel
-def header_as_int64(data: np.ndarray, p: int, end: int, name: np.ndarray) -> tuple[int, int]:
+def header_as_int64(data: Bytes, p: int, end: int, name: Bytes) -> tuple[int, int]:
     """(1, value) of the last header called `name` (uint8) if its value has 8 bytes, else (0, 0).
 
     `p` is the position of the header count of a record that `read_record` has passed; the record ends at `end`.

@@ -6,10 +6,9 @@ record that a dirty one beats (see `offset_map` and `filtering`).
 
 from __future__ import annotations
 
-import numpy as np
-
 from seglog import layout
 from seglog.kernels._jit import kernel
+from seglog.kernels.arrays import Batches, Bytes, Int64s, Records, WritableBytes, WritableInt64s
 from seglog.kernels.bits import set_bit
 from seglog.kernels.hashing import hash_key
 from seglog.kernels.offset_map import find_key, prefetch_slots
@@ -21,16 +20,16 @@ _CONTROL = layout.CONTROL_MASK
 
 @kernel
 def mark_superseded(
-    arena: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    batches: np.ndarray,
-    ordinals: np.ndarray,
-    slots: np.ndarray,
-    store: np.ndarray,
-    seeds: np.ndarray,
-    settings: np.ndarray,
-    superseded: np.ndarray,
+    arena: Bytes,
+    starts: Int64s,
+    ends: Int64s,
+    batches: Batches,
+    ordinals: WritableInt64s,
+    slots: Bytes,
+    store: Bytes,
+    seeds: Int64s,
+    settings: Int64s,
+    superseded: WritableBytes,
 ) -> tuple[int, int]:
     """Sets the bit of every record in these batches whose key is in the map; returns (batches done, status).
 
@@ -62,14 +61,14 @@ def mark_superseded(
 
 @kernel
 def mark_superseded_rows(
-    arena: np.ndarray,
-    rows: np.ndarray,
-    ordinals: np.ndarray,
-    slots: np.ndarray,
-    store: np.ndarray,
-    seeds: np.ndarray,
-    settings: np.ndarray,
-    superseded: np.ndarray,
+    arena: Bytes,
+    rows: Records,
+    ordinals: WritableInt64s,
+    slots: Bytes,
+    store: Bytes,
+    seeds: Int64s,
+    settings: Int64s,
+    superseded: WritableBytes,
 ) -> None:
     """The same for messages of magic 0 and 1."""
     for i in range(len(rows)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from seglog.kernels._jit import copy_bytes, inlined, kernel, load_byte, load_int64, store_byte, store_int64
+from seglog.kernels.arrays import Bytes, Int64s, WritableBytes
 
 SLACK = 32
 CELL = 32
@@ -59,14 +60,14 @@ def make_cells(words: list[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @inlined
-def put_word(cells: np.ndarray, sizes: np.ndarray, word: int, out: np.ndarray, p: int) -> int:
+def put_word(cells: Bytes, sizes: Int64s, word: int, out: WritableBytes, p: int) -> int:
     """Writes fixed word number `word` of a table made by `make_cells`."""
     copy_bytes(cells, CELL * word, out, p, CELL)
     return p + int(sizes[word])
 
 
 @inlined
-def put_integer(out: np.ndarray, p: int, value: int) -> int:
+def put_integer(out: WritableBytes, p: int, value: int) -> int:
     """Writes an int64 in decimal: at most 20 bytes."""
     if value < 0:
         store_byte(out, p, _MINUS)
@@ -80,7 +81,7 @@ def put_integer(out: np.ndarray, p: int, value: int) -> int:
 
 
 @inlined
-def put_integer_digits(out: np.ndarray, p: int, value: int) -> int:
+def put_integer_digits(out: WritableBytes, p: int, value: int) -> int:
     """Writes a number that is not negative."""
     size = 1
     bound = 10
@@ -105,7 +106,7 @@ def put_integer_digits(out: np.ndarray, p: int, value: int) -> int:
 
 
 @kernel
-def utf8_size(data: np.ndarray, i: int, end: int) -> int:
+def utf8_size(data: Bytes, i: int, end: int) -> int:
     """Bytes of the well-formed UTF-8 character at `i`, whose first byte is 0x80 or more; 0 if there is none."""
     first = load_byte(data, i)
     if first < 0xC2 or first > 0xF4:
@@ -151,7 +152,7 @@ def _plain(word: int) -> bool:
 
 
 @inlined
-def put_json_text(out: np.ndarray, p: int, data: np.ndarray, start: int, end: int) -> int:
+def put_json_text(out: WritableBytes, p: int, data: Bytes, start: int, end: int) -> int:
     """Writes `data[start:end]` escaped for a JSON string, without its quotes; -1 when it is not UTF-8.
 
     Characters beyond ASCII stay as they are. At most `MOST_JSON_EXPANSION` bytes for each byte.
@@ -190,7 +191,7 @@ def put_json_text(out: np.ndarray, p: int, data: np.ndarray, start: int, end: in
 
 
 @kernel
-def _put_unicode_escape(out: np.ndarray, p: int, byte: int) -> int:
+def _put_unicode_escape(out: WritableBytes, p: int, byte: int) -> int:
     store_byte(out, p, 0x5C)
     store_byte(out, p + 1, 0x75)
     store_byte(out, p + 2, 0x30)
@@ -201,7 +202,7 @@ def _put_unicode_escape(out: np.ndarray, p: int, byte: int) -> int:
 
 
 @kernel
-def json_text_size(data: np.ndarray, start: int, end: int) -> int:
+def json_text_size(data: Bytes, start: int, end: int) -> int:
     """The bytes that `put_json_text` writes, also where it gives up: those before what is no UTF-8."""
     size = 0
     i = start
@@ -221,7 +222,7 @@ def json_text_size(data: np.ndarray, start: int, end: int) -> int:
 
 
 @kernel
-def put_base64(out: np.ndarray, p: int, data: np.ndarray, start: int, end: int) -> int:
+def put_base64(out: WritableBytes, p: int, data: Bytes, start: int, end: int) -> int:
     """Writes `data[start:end]` in base64 (RFC 4648, padded): four bytes for each three begun."""
     i = start
     while end - i >= 3:
@@ -245,7 +246,7 @@ def put_base64(out: np.ndarray, p: int, data: np.ndarray, start: int, end: int) 
 
 
 @kernel
-def _malformed_size(data: np.ndarray, i: int, end: int) -> int:
+def _malformed_size(data: Bytes, i: int, end: int) -> int:
     """How many bytes at `i` Java's String takes as one malformed character (one U+FFFD)."""
     first = load_byte(data, i)
     if first < 0xC2 or first > 0xF4 or end - i < 2:
@@ -266,7 +267,7 @@ def _malformed_size(data: np.ndarray, i: int, end: int) -> int:
 
 
 @kernel
-def put_java_text(out: np.ndarray, p: int, data: np.ndarray, start: int, end: int) -> int:
+def put_java_text(out: WritableBytes, p: int, data: Bytes, start: int, end: int) -> int:
     """Writes `data[start:end]` as Java prints `new String(bytes, UTF_8)`: malformed characters become U+FFFD.
 
     At most three bytes for each byte.

@@ -6,11 +6,10 @@ one call to the next in a small state array. `find_entry` resynchronises past da
 
 from __future__ import annotations
 
-import numpy as np
-
 from seglog import layout
-from seglog.kernels._jit import inlined, kernel, load_byte, load_int32, load_int64
-from seglog.kernels.batches import WALK_COMPLETE, WALK_PARTIAL, walk_batches
+from seglog.kernels._jit import inlined, kernel, load_byte, load_int8, load_int32, load_int64, load_uint32
+from seglog.kernels.arrays import Batches, BatchRow, Bools, Bytes, Int8s, Records, WritableBatches, WritableInt64s
+from seglog.kernels.batches import WALK_COMPLETE, WALK_PARTIAL, header_valid, walk_batches
 from seglog.kernels.crc32c import crc32c
 from seglog.kernels.legacy import crc32
 
@@ -48,7 +47,7 @@ _CONTROL_MASK = layout.CONTROL_MASK
 
 
 @kernel
-def _judge_record_batch(batch: np.ndarray) -> int:
+def _judge_record_batch(batch: BatchRow) -> int:
     """Bits of a v2 header by itself."""
     bits = 0
     attributes = int(batch["attributes"])
@@ -72,14 +71,45 @@ def _judge_record_batch(batch: np.ndarray) -> int:
     return bits
 
 
+@inlined
+def _judge_batch(batch: BatchRow, least_offset: int, most_offset: int, state: WritableInt64s) -> int:
+    """Bits of one header, after those before it; `state` goes on to the next."""
+    bits = 0
+    magic = int(batch["magic"])
+    base, last = int(batch["base_offset"]), int(batch["last_offset"])
+    if magic == 2:
+        bits = _judge_record_batch(batch)
+    elif magic < 0 or magic > 2:
+        bits = MAGIC_UNKNOWN
+    elif int(batch["attributes"]) & _CODEC_MASK > 3:
+        bits = CODEC_UNKNOWN
+    if base < least_offset or last > most_offset:
+        bits |= OFFSET_OUT_OF_SEGMENT
+    if base <= state[STATE_LAST_OFFSET]:
+        bits |= OFFSETS_NOT_ASCENDING
+    if batch["max_timestamp"] < -1:
+        bits |= TIMESTAMP_NEGATIVE
+    epoch = int(batch["leader_epoch"])
+    if magic == 2 and epoch < state[STATE_LEADER_EPOCH]:
+        bits |= LEADER_EPOCH_DECREASING
+    state[STATE_LEADER_EPOCH] = max(state[STATE_LEADER_EPOCH], epoch)
+    if bits & (OFFSET_OUT_OF_SEGMENT | OFFSETS_NOT_ASCENDING | OFFSET_DELTA_INVALID) == 0:
+        state[STATE_LAST_OFFSET] = last
+        if state[STATE_FIRST_OFFSET] < 0:
+            state[STATE_FIRST_OFFSET] = base
+    state[STATE_BATCHES] += 1
+    state[STATE_RECORDS] += max(int(batch["count"]), 0) if magic >= 2 else 1
+    return bits
+
+
 @kernel
 def judge_batches(
-    batches: np.ndarray,
-    valid: np.ndarray,
+    batches: Batches,
+    valid: Bools,
     least_offset: int,
     most_offset: int,
-    state: np.ndarray,
-    out: np.ndarray,
+    state: WritableInt64s,
+    out: WritableInt64s,
 ) -> int:
     """Fills `out` (int64, a batch) with the rules that each header breaks; returns how many batches break any.
 
@@ -88,43 +118,15 @@ def judge_batches(
     """
     flagged = 0
     for i in range(len(batches)):
-        out[i] = 0
-        if not valid[i]:
-            continue
-        batch = batches[i]
-        magic = int(batch["magic"])
-        base, last = int(batch["base_offset"]), int(batch["last_offset"])
-        bits = 0
-        if magic == 2:
-            bits = _judge_record_batch(batch)
-        elif magic < 0 or magic > 2:
-            bits = MAGIC_UNKNOWN
-        elif int(batch["attributes"]) & _CODEC_MASK > 3:
-            bits = CODEC_UNKNOWN
-        if base < least_offset or last > most_offset:
-            bits |= OFFSET_OUT_OF_SEGMENT
-        if base <= state[STATE_LAST_OFFSET]:
-            bits |= OFFSETS_NOT_ASCENDING
-        if batch["max_timestamp"] < -1:
-            bits |= TIMESTAMP_NEGATIVE
-        epoch = int(batch["leader_epoch"])
-        if magic == 2 and epoch < state[STATE_LEADER_EPOCH]:
-            bits |= LEADER_EPOCH_DECREASING
-        state[STATE_LEADER_EPOCH] = max(state[STATE_LEADER_EPOCH], epoch)
-        if bits & (OFFSET_OUT_OF_SEGMENT | OFFSETS_NOT_ASCENDING | OFFSET_DELTA_INVALID) == 0:
-            state[STATE_LAST_OFFSET] = last
-            if state[STATE_FIRST_OFFSET] < 0:
-                state[STATE_FIRST_OFFSET] = base
-        state[STATE_BATCHES] += 1
-        state[STATE_RECORDS] += max(int(batch["count"]), 0) if magic >= 2 else 1
+        bits = _judge_batch(batches[i], least_offset, most_offset, state) if valid[i] else 0
+        out[i] = bits
         if bits != 0:
-            out[i] = bits
             flagged += 1
     return flagged
 
 
 @kernel
-def judge_rows(rows: np.ndarray, batches: np.ndarray, status: np.ndarray, last_offset: int, out: np.ndarray) -> int:
+def judge_rows(rows: Records, batches: Batches, status: Int8s, last_offset: int, out: WritableInt64s) -> int:
     """Fills `out` (int64, a batch) with the rules that the decoded records of each batch break.
 
     `last_offset` is that of the batch before, which legacy inner messages must exceed (int64 minimum: unknown).
@@ -160,39 +162,40 @@ def judge_rows(rows: np.ndarray, batches: np.ndarray, status: np.ndarray, last_o
 
 
 @inlined
-def _checksum_right(data: np.ndarray, start: int, row: np.ndarray) -> bool:
-    end = start + int(row["size"])
-    if int(row["magic"]) >= 2:
-        return crc32c(data, start + layout.ATTRIBUTES_OFFSET, end) == int(row["crc"])
-    return crc32(data, start + layout.MESSAGE_MAGIC_OFFSET, end) == int(row["crc"])
+def _checksum_right(data: Bytes, start: int, end: int) -> bool:
+    """Whether the entry `data[start:end]` has the checksum that it says."""
+    if load_int8(data, start + layout.MAGIC_OFFSET) >= 2:
+        return bool(crc32c(data, start + layout.ATTRIBUTES_OFFSET, end) == load_uint32(data, start + layout.CRC_OFFSET))
+    stored = load_uint32(data, start + layout.MESSAGE_CRC_OFFSET)
+    return bool(crc32(data, start + layout.MESSAGE_MAGIC_OFFSET, end) == stored)
 
 
 @kernel
 def walk_clean(
-    data: np.ndarray,
+    data: Bytes,
     end: int,
     file_position: int,
     checksums: bool,
     least_offset: int,
     most_offset: int,
-    rows: np.ndarray,
-    state: np.ndarray,
+    rows: WritableBatches,
+    state: WritableInt64s,
 ) -> tuple[int, bool]:
     """Walks `data[:end]` while everything is right: framing, `judge_batches`' rules and, if wanted, checksums.
 
     `rows` (layout.BATCH) is working room. Returns (bytes of whole entries, whether nothing was wrong with them or
     with what begins behind them). An entry that goes on behind `end` is not wrong.
     """
-    bits = np.zeros(len(rows), dtype=np.int64)
-    valid = np.ones(len(rows), dtype=np.bool_)
     p = 0
     while p < end:
         count, behind, status = walk_batches(data, p, end, file_position + p, rows)
-        if judge_batches(rows[:count], valid[:count], least_offset, most_offset, state, bits) > 0:
-            return p, False
+        for i in range(count):
+            if _judge_batch(rows[i], least_offset, most_offset, state) != 0:
+                return p, False
         if checksums:
             for i in range(count):
-                if not _checksum_right(data, int(rows[i]["position"]) - file_position, rows[i]):
+                start = int(rows[i]["position"]) - file_position
+                if not _checksum_right(data, start, start + int(rows[i]["size"])):
                     return p, False
         p = behind
         if status in (WALK_PARTIAL, WALK_COMPLETE):
@@ -203,7 +206,7 @@ def walk_clean(
 
 
 @kernel
-def _plausible_record_batch(data: np.ndarray, p: int, room: int, least_offset: int, most_offset: int) -> bool:
+def _plausible_record_batch(data: Bytes, p: int, room: int, least_offset: int, most_offset: int) -> bool:
     size = load_int32(data, p + 8) + _LOG_OVERHEAD
     if size < _RECORD_BATCH_OVERHEAD or size > room:
         return False
@@ -219,7 +222,7 @@ def _plausible_record_batch(data: np.ndarray, p: int, room: int, least_offset: i
 
 @kernel
 def _plausible_message(
-    data: np.ndarray, p: int, end: int, room: int, magic: int, least_offset: int, most_offset: int
+    data: Bytes, p: int, end: int, room: int, magic: int, least_offset: int, most_offset: int
 ) -> bool:
     overhead = 14 if magic == 0 else 22
     length = load_int32(data, p + 8)
@@ -240,7 +243,7 @@ def _plausible_message(
 
 
 @kernel
-def find_entry(data: np.ndarray, start: int, end: int, beyond: int, least_offset: int, most_offset: int) -> int:
+def find_entry(data: Bytes, start: int, end: int, beyond: int, least_offset: int, most_offset: int) -> int:
     """The first place in `data[start:end]` where an entry could begin that ends within `beyond` bytes behind `end`.
 
     Only headers are judged, and only where 61 bytes of one (34 of a message) lie before `end`; -1 when there is
@@ -272,7 +275,7 @@ def find_entry(data: np.ndarray, start: int, end: int, beyond: int, least_offset
 
 @kernel
 def find_good_entry(
-    data: np.ndarray, start: int, end: int, beyond: int, least_offset: int, most_offset: int, work: int
+    data: Bytes, start: int, end: int, beyond: int, least_offset: int, most_offset: int, work: int
 ) -> tuple[int, bool, int]:
     """Like `find_entry`, but passes over candidates in `data[:end]` whose checksum is wrong.
 
@@ -280,7 +283,6 @@ def find_good_entry(
     Returns (position or -1, whether the checksum was found right, work left): a candidate that goes on behind
     `end` is for the caller to check.
     """
-    row = np.zeros(1, dtype=layout.BATCH)
     p = start
     while True:
         p = find_entry(data, p, end, beyond, least_offset, most_offset)
@@ -291,7 +293,6 @@ def find_good_entry(
             if size > end - p:
                 return p, False, work
             work -= size
-            count, _, _ = walk_batches(data, p, p + size, p, row)
-            if count == 1 and _checksum_right(data, p, row[0]):
+            if header_valid(data, p, size) and _checksum_right(data, p, p + size):
                 return p, True, work
         p += 1

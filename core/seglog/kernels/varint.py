@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from seglog.kernels._jit import inlined, kernel, load_byte, store_byte
+from seglog.kernels.arrays import Bytes, WritableBytes
 
 
 @inlined
-def read_unsigned_varint(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
+def read_unsigned_varint(data: Bytes, p: int, end: int) -> tuple[int, int]:
     """The unsigned LEB128 of at most 5 bytes at `p`, as 32 bits; (0, -1) if it does not end before `end`."""
     value = np.int64(0)
     shift = 0
@@ -32,7 +33,7 @@ def read_unsigned_varint(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
 
 
 @inlined
-def read_varint(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
+def read_varint(data: Bytes, p: int, end: int) -> tuple[int, int]:
     """The zig-zag varint (int32) at `p`; (0, -1) if it is malformed or does not end before `end`."""
     if p < end:
         byte = load_byte(data, p)
@@ -43,7 +44,7 @@ def read_varint(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
 
 
 @inlined
-def read_varlong(data: np.ndarray, p: int, end: int) -> tuple[int, int]:
+def read_varlong(data: Bytes, p: int, end: int) -> tuple[int, int]:
     """The zig-zag varlong (int64) at `p`; (0, -1) if it is malformed or does not end before `end`."""
     low = np.int64(0)  # bits 0 to 62 of the raw value
     top = np.int64(0)  # bit 63
@@ -77,7 +78,7 @@ def varint_size(value: int) -> int:
 
 
 @kernel
-def write_varint(data: np.ndarray, p: int, value: int) -> int:
+def write_varint(data: WritableBytes, p: int, value: int) -> int:
     """Writes the shortest zig-zag varint of an int64 at `p`; returns the index behind it."""
     sign = 1 if value < 0 else 0
     magnitude = ~value if value < 0 else value

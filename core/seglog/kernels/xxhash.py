@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from seglog.kernels._jit import kernel
+from seglog.kernels.arrays import Bytes
 
 _PRIME_1 = 0x9E3779B1
 _PRIME_2 = 0x85EBCA77
@@ -20,7 +19,7 @@ def _rotate(value: int, bits: int) -> int:
 
 
 @kernel
-def _word(data: np.ndarray, p: int) -> int:
+def _word(data: Bytes, p: int) -> int:
     return int(data[p]) | int(data[p + 1]) << 8 | int(data[p + 2]) << 16 | int(data[p + 3]) << 24
 
 
@@ -30,7 +29,7 @@ def _lane(lane: int, word: int) -> int:
 
 
 @kernel
-def xxh32(data: np.ndarray, start: int, end: int) -> int:
+def xxh32(data: Bytes, start: int, end: int) -> int:
     """xxHash32 of `data[start:end]` (uint8) as an unsigned number. The caller checks the bounds."""
     p = start
     if end - start >= 16:

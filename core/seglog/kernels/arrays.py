@@ -1,0 +1,53 @@
+"""What kernels take: an alias for each kind of array, which says its items, its shape and whether the kernel writes it.
+
+To a type checker every alias is `np.ndarray`. The builder of the native library (`core/native`) reads them: they become
+the types that a kernel is compiled for, and what the library checks before a kernel sees a buffer. Whole numbers are
+`int` (64 bits), truth values `bool`; a tuple of arrays is an alias of the aliases.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple, TypeAlias
+
+import numpy as np
+
+VECTOR = "vector"  # one dimension, items side by side
+COLUMN = "column"  # one dimension, any distance between items: a column of a table
+TABLE = "table"  # two dimensions, C order, as many columns as `width`
+ROW = "row"  # one row of a table, as `table[i]` gives it
+
+
+class Array(NamedTuple):
+    """An array as a parameter: `items` is the name of a NumPy type, or of a table's dtype in `seglog.layout`."""
+
+    items: str
+    writable: bool = False
+    shape: str = VECTOR
+    width: int = 1
+
+
+Bools: TypeAlias = Annotated[np.ndarray, Array("bool")]
+Bytes: TypeAlias = Annotated[np.ndarray, Array("uint8")]
+Int8s: TypeAlias = Annotated[np.ndarray, Array("int8")]
+Int32s: TypeAlias = Annotated[np.ndarray, Array("int32")]
+Int64s: TypeAlias = Annotated[np.ndarray, Array("int64")]
+Int32Column: TypeAlias = Annotated[np.ndarray, Array("int32", shape=COLUMN)]
+Batches: TypeAlias = Annotated[np.ndarray, Array("BATCH")]
+Records: TypeAlias = Annotated[np.ndarray, Array("RECORD")]
+BatchRow: TypeAlias = Annotated[np.ndarray, Array("BATCH", shape=ROW)]
+RecordRow: TypeAlias = Annotated[np.ndarray, Array("RECORD", shape=ROW)]
+ByteTables: TypeAlias = Annotated[np.ndarray, Array("int64", shape=TABLE, width=256)]
+
+WritableBools: TypeAlias = Annotated[np.ndarray, Array("bool", writable=True)]
+WritableBytes: TypeAlias = Annotated[np.ndarray, Array("uint8", writable=True)]
+WritableInt8s: TypeAlias = Annotated[np.ndarray, Array("int8", writable=True)]
+WritableInt32s: TypeAlias = Annotated[np.ndarray, Array("int32", writable=True)]
+WritableInt64s: TypeAlias = Annotated[np.ndarray, Array("int64", writable=True)]
+WritableUInt16s: TypeAlias = Annotated[np.ndarray, Array("uint16", writable=True)]
+WritableUInt32s: TypeAlias = Annotated[np.ndarray, Array("uint32", writable=True)]
+WritablePairs: TypeAlias = Annotated[np.ndarray, Array("int64", writable=True, shape=TABLE, width=2)]
+WritableTriples: TypeAlias = Annotated[np.ndarray, Array("int64", writable=True, shape=TABLE, width=3)]
+WritableBatches: TypeAlias = Annotated[np.ndarray, Array("BATCH", writable=True)]
+WritableRecords: TypeAlias = Annotated[np.ndarray, Array("RECORD", writable=True)]
+WritableBatchRow: TypeAlias = Annotated[np.ndarray, Array("BATCH", writable=True, shape=ROW)]
+WritableRecordRow: TypeAlias = Annotated[np.ndarray, Array("RECORD", writable=True, shape=ROW)]
