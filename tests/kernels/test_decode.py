@@ -31,6 +31,19 @@ def decode(data: bytes, *, plain: bool = False) -> Records:
     return Records(buffer, rows[:filled], batches, status)
 
 
+def decode_inner(run: bytes, wrapper: bytes, *, plain: bool = False) -> tuple[np.ndarray, int]:
+    """(rows, status) of a wrapper whose value expands to `run`."""
+    walk, kernels = (interpreted("batches"), interpreted("decode")) if plain else (batch_kernels, decode_kernels)
+    buffer, batches = np.frombuffer(wrapper, dtype=np.uint8), np.zeros(1, dtype=layout.BATCH)
+    assert walk.walk_batches(buffer, 0, len(buffer), 0, batches)[0] == 1
+    arena = np.frombuffer(run, dtype=np.uint8)
+    starts, ends = np.zeros(1, dtype=np.int64), np.array([len(arena)], dtype=np.int64)
+    status = np.zeros(1, dtype=np.int8)
+    rows = np.zeros(kernels.rows_needed(batches, starts, ends), dtype=layout.RECORD)
+    filled = kernels.decode_batches(arena, starts, ends, batches, rows, status)
+    return rows[:filled], int(status[0])
+
+
 nullable = st.none() | st.binary(max_size=20)
 headers = st.lists(st.tuples(st.binary(max_size=5), nullable), max_size=3).map(tuple)
 record_lists = st.lists(
@@ -99,6 +112,44 @@ def test_plain_messages_decode(magic: int) -> None:
         (5, None, b"v", 3 if magic else -1),
         (6, b"", None, 4 if magic else -1),
     ]
+
+
+# What Kafka 4.3 lists of such logs: only magic 0 has no timestamp, whatever a message inside a wrapper claims to be.
+@pytest.mark.parametrize("outer", [0, 1])
+@pytest.mark.parametrize("inner", [-128, -1, 0, 1, 2, 127])
+def test_a_message_of_any_magic_but_0_has_the_fields_of_magic_1(inner: int, outer: int) -> None:
+    first = 0 if outer else 10
+    run = b"".join(message(first + i, inner, b"k", b"v%d" % i, timestamp=100 + i) for i in range(2))
+    for plain in (False, True):
+        rows, status = decode_inner(run, message(11, outer, None, b"", timestamp=555, attributes=1), plain=plain)
+        assert status == status_of.RECORDS_VALID
+        assert rows["offset"].tolist() == [10, 11]
+        assert rows["timestamp"].tolist() == ([-1, -1] if inner == 0 else [100, 101])
+        assert rows["value_size"].tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(("inner", "timestamps"), [(0, [-1, -1]), (1, [555, 555]), (-1, [100, 101]), (2, [100, 101])])
+def test_only_messages_of_magic_1_take_over_their_wrappers_append_time(inner: int, timestamps: list[int]) -> None:
+    run = b"".join(message(i, inner, b"k", b"v", timestamp=100 + i) for i in range(2))
+    for plain in (False, True):
+        rows, _ = decode_inner(run, message(11, 1, None, b"", timestamp=555, attributes=9), plain=plain)
+        assert rows["timestamp"].tolist() == timestamps
+
+
+@pytest.mark.parametrize("outer", [-128, -1])
+def test_a_wrapper_of_negative_magic_is_none(outer: int) -> None:
+    run = message(0, 1, b"k", b"v", timestamp=100)
+    for plain in (False, True):
+        _, status = decode_inner(run, message(11, outer, None, b"", attributes=1), plain=plain)
+        assert status == status_of.ENTRY_INVALID
+
+
+@pytest.mark.parametrize("magic", [-128, -1])
+def test_a_plain_message_of_negative_magic_has_a_timestamp(magic: int) -> None:
+    for plain in (False, True):
+        got = decode(message(11, magic, b"k", b"v", timestamp=77), plain=plain)
+        assert [(r.key, r.value, r.timestamp) for r in got] == [(b"k", b"v", 77)]
+        assert got.batches["max_timestamp"].tolist() == [77]
 
 
 @given(st.binary(max_size=80), st.integers(0, 400))

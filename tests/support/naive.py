@@ -86,11 +86,11 @@ def batch_v2(
 def message(
     offset: int, magic: int, key: bytes | None, value: bytes | None, *, timestamp: int = -1, attributes: int = 0
 ) -> bytes:
-    """A log entry of magic 0 or 1."""
+    """A log entry of magic 0 or 1; any other magic has the fields of magic 1, as Kafka reads them."""
     import zlib
 
     covered = struct.pack(">bb", magic, attributes)
-    if magic == 1:
+    if magic != 0:
         covered += struct.pack(">q", timestamp)
     for field in (key, value):
         covered += struct.pack(">i", -1) if field is None else struct.pack(">i", len(field)) + field

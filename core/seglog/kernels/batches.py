@@ -49,11 +49,11 @@ def read_batch_row(data: Bytes, p: int, size: int, file_position: int, row: Writ
 
 @kernel
 def read_message_row(data: Bytes, p: int, size: int, file_position: int, row: WritableBatchRow) -> None:
-    """Fills `row` (layout.BATCH) from the magic 0 or 1 log entry of `size` bytes at `p`."""
+    """Fills `row` (layout.BATCH) from the log entry of `size` bytes at `p`, of magic 0, 1 or negative (as 1)."""
     offset = load_int64(data, p)
     magic = load_int8(data, p + 16)
     timestamp = np.int64(-1)
-    if magic == 1:
+    if magic != 0:
         timestamp = load_int64(data, p + 18)
     row["position"] = file_position
     row["base_offset"] = offset

@@ -3,6 +3,8 @@
 Mirrors Kafka's LegacyRecord and AbstractLegacyRecordBatch. A log entry holds one message, or one whose value is
 a compressed run of entries (a *wrapper*). Inner offsets of a magic 1 wrapper count from its first inner
 message: the wrapper's own offset is that of the last one, which gives the base.
+
+As there, a message of any magic but 0 has the fields of magic 1, and only a wrapper must be of magic 0 or 1.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from seglog import layout
-from seglog.kernels._jit import kernel, load_byte, load_int8, load_int32, load_int64
+from seglog.kernels._jit import inlined, kernel, load_byte, load_int8, load_int32, load_int64
 from seglog.kernels.arrays import Batches, BatchRow, Bytes, WritableInt64s, WritableRecordRow, WritableRecords
 from seglog.kernels.records import (
     COMPRESSED_INSIDE,
@@ -79,10 +81,16 @@ def message_checksums(data: Bytes, batches: Batches, file_position: int, out: Wr
                 out[i] = crc32(data, start + 16, end)
 
 
+@inlined
+def _key_at(data: Bytes, p: int) -> int:
+    """Where the key's size lies in the entry at `p`: behind the timestamp, which only magic 0 has not."""
+    return p + (18 if load_byte(data, p + 16) == 0 else 26)
+
+
 @kernel
 def value_span(data: Bytes, p: int, end: int) -> tuple[int, int]:
     """(position, size) of the value of the entry `data[p:end]`; size -1 is null, -2 a field out of bounds."""
-    key_at = p + 18 if load_int8(data, p + 16) < 1 else p + 26
+    key_at = _key_at(data, p)
     if end - key_at < 8:
         return 0, -2
     key_size = load_int32(data, key_at)
@@ -101,10 +109,9 @@ def _decode_message(data: Bytes, p: int, end: int, row: WritableRecordRow) -> in
     value_position, value_size = value_span(data, p, end)
     if value_size == -2:
         return ENTRY_INVALID
-    magic = load_int8(data, p + 16)
-    key_at = p + 18 if magic < 1 else p + 26
+    key_at = _key_at(data, p)
     row["offset"] = load_int64(data, p)
-    row["timestamp"] = load_int64(data, p + 18) if magic == 1 else -1
+    row["timestamp"] = -1 if load_byte(data, p + 16) == 0 else load_int64(data, p + 18)
     row["position"] = p
     row["size"] = end - p
     row["key_position"] = key_at + 4
@@ -159,6 +166,8 @@ def decode_entry(
             return n, status
         out[n]["batch"] = number
         return n + 1, RECORDS_VALID
+    if magic != 0 and magic != 1:
+        return n, ENTRY_INVALID
     append_time = np.int64(-1)
     if magic == 1 and attributes & _TIMESTAMP_TYPE_MASK != 0:
         append_time = np.int64(batch["max_timestamp"])

@@ -131,7 +131,7 @@ def _put_batch(out: WritableBytes, p: int, style: int, prefix: Bytes, batch: Bat
     p = put_word(_CELLS, _SIZES, style + _CODEC, out, p)
     p = put_word(_CELLS, _SIZES, style + _CODEC_NAME + (attributes & _CODEC_MASK), out, p)
     p = put_word(_CELLS, _SIZES, style + _TIMESTAMP_TYPE, out, p)
-    kind = 0 if magic < 1 else (2 if attributes & _TIMESTAMP_TYPE_MASK != 0 else 1)
+    kind = 0 if magic == 0 else (2 if attributes & _TIMESTAMP_TYPE_MASK != 0 else 1)
     p = put_word(_CELLS, _SIZES, style + _TIMESTAMP_TYPE_NAME + kind, out, p)
     p = put_word(_CELLS, _SIZES, style + _BASE_TIMESTAMP, out, p)
     if horizon:

@@ -7,7 +7,7 @@ behind each row's metadata, where `has_ending` says so. Everything else is writt
 from __future__ import annotations
 
 from seglog import layout
-from seglog.kernels._jit import copy_bytes, inlined, kernel, load_int8, load_uint32, store_byte
+from seglog.kernels._jit import copy_bytes, inlined, kernel, load_uint32, store_byte
 from seglog.kernels.arrays import Batches, BatchRow, Bytes, Int64s, RecordRow, Records, WritableBytes, WritableInt64s
 from seglog.kernels.legacy import crc32
 from seglog.kernels.render import (
@@ -69,8 +69,8 @@ def _flag(out: WritableBytes, p: int, word: int, value: bool) -> int:
 
 @kernel
 def _timestamp_type(magic: int, attributes: int) -> int:
-    """The word of a timestamp's type."""
-    if magic < 1:
+    """The word of a timestamp's type; messages inside a wrapper have the wrapper's."""
+    if magic == 0:
         return _TIMESTAMP_TYPE
     return _TIMESTAMP_TYPE + (2 if attributes & _TIMESTAMP_TYPE_MASK != 0 else 1)
 
@@ -133,9 +133,7 @@ def _put_metadata(out: WritableBytes, p: int, arena: Bytes, batch: BatchRow, row
     magic, attributes = int(batch["magic"]), int(batch["attributes"])
     at = int(row["position"])
     p = _field(out, p, _RECORD_OFFSET, int(row["offset"]))
-    # the message inside a wrapper decides; what it inherits of the wrapper is the type alone
-    kind = _timestamp_type(magic, attributes) if magic >= 2 else _timestamp_type(load_int8(arena, at + 16), attributes)
-    p = _field(out, p, kind, int(row["timestamp"]))
+    p = _field(out, p, _timestamp_type(magic, attributes), int(row["timestamp"]))
     p = _field(out, p, _KEY_SIZE, int(row["key_size"]))
     p = _field(out, p, _VALUE_SIZE, int(row["value_size"]))
     if magic < 2:

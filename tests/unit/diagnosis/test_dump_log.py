@@ -6,13 +6,17 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from seglog.diagnosis.dump_log import DumpLogOptions, dump_log
 from seglog.diagnosis.dump_log_decoders import PartDecoders
 from seglog.diagnosis.findings import Finding
 from seglog.diagnosis.reports import Report
+from seglog.format.compression import compress
+from seglog.model import Compression
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support import logs_on_disk as logs
-from tests.support.naive import NaiveRecord, batch_v2
+from tests.support.naive import NaiveRecord, batch_v2, message
 
 FS = LocalFileSystem()
 
@@ -53,6 +57,28 @@ def test_a_torn_tail_is_counted_unless_bytes_were_limited(tmp_path: Path) -> Non
 def test_a_segment_that_starts_above_zero_is_no_gap(tmp_path: Path) -> None:
     path = logs.write_log(tmp_path, logs.plain_batches(first_offset=100), base_offset=100)
     assert printed(path, deep_iteration=True)[2] == []
+
+
+# kafka-dump-log 4.3 of the same bytes.
+@pytest.mark.parametrize(
+    ("outer", "inner", "attributes", "shown"),
+    [
+        (0, -1, 0, "NoTimestampType: 100"),
+        (0, 0, 8, "NoTimestampType: -1"),
+        (1, -1, 8, "LogAppendTime: 100"),
+        (1, 0, 0, "CreateTime: -1"),
+        (1, 1, 8, "LogAppendTime: 555"),
+        (1, 2, 0, "CreateTime: 100"),
+    ],
+)
+def test_messages_in_a_wrapper_show_its_timestamp_type(
+    tmp_path: Path, outer: int, inner: int, attributes: int, shown: str
+) -> None:
+    run = message(0 if outer else 10, inner, b"k", b"v0", timestamp=100)
+    value = compress(Compression.GZIP, run, magic=outer)
+    wrapper = message(10, outer, None, value, timestamp=555, attributes=attributes | Compression.GZIP)
+    lines, _, _ = printed(logs.write_log(tmp_path, [wrapper]), print_data_log=True)
+    assert lines[-1].startswith(f"| offset: 10 {shown} keySize: 1 valueSize: 2 isValid: true crc: ")
 
 
 def test_gaps_between_records_are_reported(tmp_path: Path) -> None:
