@@ -12,7 +12,7 @@ import typer
 from seglog_cli.failures import UsageError
 from seglog_cli.memory import share_freed_memory
 from seglog_cli.options import flag, one_of, parsed, size_option
-from seglog_cli.session import Session
+from seglog_cli.session import Session, Sources
 
 if TYPE_CHECKING:
     from seglog.cleaner.options import CleanerOptions
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from seglog.log.listing import Target
     from seglog.log.topic_settings import DirectorySettings
     from seglog.model import TopicPartition
+    from seglog.precedence import Contradiction
     from seglog_cli.progress import Progress
 
 # Headers and indexes that are looked at besides.
@@ -72,6 +73,8 @@ def cleaning_request(
     strategy: str,
     roll: bool,
     expire: bool,
+    override_policy: bool,
+    metadata_dir: Path | None,
 ) -> CleaningRequest:
     """The request that a command's options make; UsageError where they do not go together."""
     from seglog.cleaner.options import CleanerOptions
@@ -89,7 +92,8 @@ def cleaning_request(
         "log.cleaner.io.buffer.load.factor": load_factor,
     }
     chosen = {key: value for key, value in given.items() if value is not None}
-    settings = {path: session.config_of(path, chosen) for path in dict.fromkeys(map(log_directory_of, targets))}
+    sources = Sources(chosen, override_policy, metadata_dir)
+    settings = {path: session.config_of(path, sources) for path in dict.fromkeys(map(log_directory_of, targets))}
     config = next(iter(settings.values())).resolve(None).cleaner
     share_freed_memory()
     options = CleanerOptions(
@@ -130,16 +134,21 @@ class RoundProgress:
             yield outcome
 
 
-def show_outcomes(session: Session, outcomes: Iterable[Outcome]) -> list[Cleaned]:
+def show_outcomes(session: Session, request: CleaningRequest, outcomes: Iterable[Outcome]) -> list[Cleaned]:
     """Shows outcomes as they come and keeps the rounds' history; the rounds. Raises the last failure's error."""
     from seglog.cleaner.requested import Cleaned, CleaningFailure
+    from seglog.config import COMPACT
     from seglog_cli.views.cleaning import keep_history, show_outcome
 
     failures: list[CleaningFailure] = []
     done: list[Cleaned] = []
     try:
         for outcome in outcomes:
-            show_outcome(session.console, outcome)
+            contradictions: tuple[Contradiction, ...] = ()
+            if isinstance(outcome, Cleaned):
+                topic = outcome.result.topic_partition.topic
+                contradictions = request.settings[outcome.log_directory].resolve(topic).against(COMPACT)
+            show_outcome(session.console, outcome, contradictions)
             if isinstance(outcome, CleaningFailure):
                 failures.append(outcome)
             elif isinstance(outcome, Cleaned):

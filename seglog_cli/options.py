@@ -54,6 +54,22 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", "-n", help="Show what would be done; change nothing.", show_default=False)
 ]
 Check = Annotated[bool, typer.Option("--check", help="Exit with 1 when the plan is not empty.", show_default=False)]
+OverridePolicy = Annotated[
+    bool,
+    typer.Option(
+        "--override-policy",
+        help="Follow a rule that deletes or compacts what the cluster's own configuration keeps.",
+        show_default=False,
+    ),
+]
+MetadataDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        "--metadata-dir",
+        metavar="LOGDIR",
+        help="The log directory with the cluster's metadata, where it is another one (metadata.log.dir).",
+    ),
+]
 
 
 def _time(text: str | int) -> int:

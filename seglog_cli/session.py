@@ -9,7 +9,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from seglog.log.topic_settings import DirectorySettings
     from seglog.storage.filesystem import FileSystem
     from seglog_cli.progress import Progress, ProgressChoice
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a command's own options say of configuration: values by Kafka's key, whether the user insists on what goes
+    against the cluster's, and the log directory with the cluster's metadata."""
+
+    chosen: Mapping[str, object] = field(default_factory=dict)
+    override_policy: bool = False
+    metadata_directory: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,7 @@ class Session:
             partition,
             fs=self.fs,
             clock=self.clock,
-            config_of=self.config_of(partition.resolve().parent, settings),
+            config_of=self.config_of(partition.resolve().parent, Sources(settings or {})),
             writable=writable,
             create=create,
         )
@@ -93,12 +103,9 @@ class Session:
             yield log
 
     def config_of(
-        self, log_directory: Path, chosen: Mapping[str, object] | None = None, *, tell: bool = True
+        self, log_directory: Path, sources: Sources | None = None, *, tell: bool = True
     ) -> DirectorySettings:
-        """The configuration of each topic in a log directory; what is odd about it is told, unless not `tell`.
-
-        `chosen` are values that options of the command give, by Kafka's key.
-        """
+        """The configuration of each topic in a log directory; what is odd about it is told, unless not `tell`."""
         from seglog.log.topic_settings import DirectorySettings
         from seglog.settings import load_settings
 
@@ -109,16 +116,20 @@ class Session:
             config=self.config,
             working_directory=Path.cwd(),
         )
-        found = DirectorySettings(self.fs, log_directory, given, chosen)
-        for sentence in (*given.resolve(None, chosen=chosen).warnings, *found.problems) if tell else ():
+        said = sources or Sources()
+        chosen = dict(said.chosen)
+        if said.metadata_directory is not None:
+            chosen["metadata.log.dir"] = said.metadata_directory.resolve()
+        found = DirectorySettings(self.fs, log_directory, given, chosen, override_policy=said.override_policy)
+        for sentence in (*found.resolve(None).warnings, *found.problems) if tell else ():
             self.console.warning(sentence)
         return found
 
-    def config_of_target(self, target: Target, chosen: Mapping[str, object] | None = None) -> DirectorySettings:
+    def config_of_target(self, target: Target, sources: Sources | None = None) -> DirectorySettings:
         """The same for whatever log directory a typed path lies in."""
         from seglog.log.listing import log_directory_of
 
-        return self.config_of(log_directory_of(target), chosen)
+        return self.config_of(log_directory_of(target), sources)
 
     def progress(self, title: str, total: int | None = None, unit: str = "") -> Progress:
         """A progress display on stderr as `--progress` wants it; without a `unit` it counts bytes."""

@@ -136,6 +136,7 @@ class BrokerConfig:
     """Other broker-level configuration that a log directory needs. Durations in milliseconds, sizes in bytes."""
 
     log_dirs: tuple[str, ...] = ()
+    metadata_log_dir: str = ""
     retention_check_interval_ms: int = 300_000
     initial_task_delay_ms: int = 30_000
     flush_offset_checkpoint_interval_ms: int = 60_000
@@ -182,6 +183,10 @@ class Key:
     def names(self) -> tuple[str, ...]:
         """All names it is known by, the one that wins first."""
         return (self.name, *self.synonyms)
+
+    def is_default(self, name: str) -> bool:
+        """Whether `name` is a broker's for a key that a topic can have: it sets what holds for every topic."""
+        return self.topic_level and name in self.synonyms and not name.startswith("internal.")
 
     @property
     def default(self) -> Any:
@@ -333,6 +338,7 @@ KEYS: tuple[Key, ...] = (
     _cleaner("io.max.bytes.per.second", _rate, 1e-300, math.inf),
     _cleaner("backoff.ms", _MS, 0, LONG_MAX),
     Key("log.dirs", BrokerConfig, "log_dirs", _names, synonyms={"log.dir": None}),
+    Key("metadata.log.dir", BrokerConfig, "metadata_log_dir", str),
     _broker("log.retention.check.interval.ms", "retention_check_interval_ms", _MS, 1, LONG_MAX),
     _broker("log.initial.task.delay.ms", "initial_task_delay_ms", _MS, 0, LONG_MAX),
     _broker("log.flush.offset.checkpoint.interval.ms", "flush_offset_checkpoint_interval_ms", _MS, 0, INT_MAX),

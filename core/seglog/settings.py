@@ -1,34 +1,31 @@
 """Where a configuration value comes from: `--set`, the environment, a YAML file, the cluster's metadata, the default.
 
-1. Each source becomes a layer: key → value, checked on its own, so that an impossible value is an error that
-   names its file and line even where a stronger source overrides it.
-2. A topic's layers are stacked, strongest first: options, environment, the file's entry for the topic (an
-   exact name before patterns, of patterns the last one), the file's top level, the topic's own
-   configuration in `__cluster_metadata-0`, the brokers' there.
-3. The first layer that knows a key decides; its origin is kept for `seglog config show`.
+1. Each source becomes layers: key → value, checked on its own, so that an impossible value is an error that names its
+   file and line even where a stronger source overrides it.
+2. Within a source, what is said of a topic (`retention.ms`, or anything below `topics`) is kept apart from what is said
+   of every topic by default (`log.retention.hours`, or anything at the file's top level).
+3. `precedence` stacks the layers; the first that knows a key decides. Its origin is kept for `seglog config show`.
 
-Kafka has no such file: its keys and their meaning are `config.KEYS`. A broker synonym
-(`log.retention.hours`) in a strong layer wins over the topic-level name in a weak one.
+Kafka has no such file: its keys and their meaning are `config.KEYS`.
 """
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from seglog.config import KEYS, BrokerConfig, CleanerConfig, Key, LogConfig, key_named, text_of
+from seglog.config import KEYS, key_named, text_of
 from seglog.errors import ConfigError
+from seglog.precedence import DEFAULT, Layers, ResolvedConfig, Setting, resolve_layers
 from seglog.storage.filesystem import FileSystem
 
 CONFIG_VARIABLE = "SEGLOG_CONFIG"
 FILE_NAME = "seglog.yaml"
 TOPICS = "topics"
-POLICY = "cleanup.policy"
 
 _PREFIX = "SEGLOG_"
 # Variables that mean something else than a configuration key.
@@ -36,44 +33,19 @@ _OTHER_VARIABLES = frozenset(
     {CONFIG_VARIABLE, "SEGLOG_JIT", "SEGLOG_CACHE_DIR", "SEGLOG_TEST_CACHE", "SEGLOG_REQUIRE_JAVA"}
 )
 _FILE_LIMIT = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A value in force: as parsed, as written, and where that was (`seglog.yaml:3`, `--set`, `default`, …)."""
-
-    key: Key
-    value: Any
-    text: str
-    origin: str
-
-
-@dataclass(frozen=True, slots=True)
-class ResolvedConfig:
-    """A topic's configuration. `settings` has one entry for every key of Kafka's, `origin` "default" among them.
-
-    `policy_known` is False where nobody said what the cleanup policy is: then nothing may be cleaned by it.
-    `warnings` are sentences about values that a broker would refuse.
-    """
-
-    log: LogConfig
-    cleaner: CleanerConfig
-    broker: BrokerConfig
-    settings: Mapping[str, Setting]
-    warnings: tuple[str, ...]
-
-    @property
-    def policy_known(self) -> bool:
-        """Whether the cleanup policy was stated anywhere."""
-        return self.settings[POLICY].origin != "default"
-
+_KEYS_BY_NAME = {name: key for key in KEYS for name in key.names}
 
 Layer = dict[str, Setting]
+Written = tuple[str, str, str]  # name, text, origin
+Stored = Mapping[str, tuple[str, str]]  # key → (value, where)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The layers that hold for every topic. Made by `load_settings`."""
+    """The layers that hold for every topic. Made by `load_settings`.
+
+    `options` and `environment` name a topic's keys, `option_defaults` and `environment_defaults` a broker's.
+    """
 
     options: Layer = field(default_factory=dict)
     environment: Layer = field(default_factory=dict)
@@ -81,41 +53,43 @@ class Settings:
     topics: Mapping[str, Layer] = field(default_factory=dict)
     path: Path | None = None
     warnings: tuple[str, ...] = ()
+    option_defaults: Layer = field(default_factory=dict)
+    environment_defaults: Layer = field(default_factory=dict)
 
     def resolve(
         self,
         topic: str | None,
         *,
         chosen: Mapping[str, object] | None = None,
-        stored: Mapping[str, tuple[str, str]] | None = None,
-        stored_brokers: Mapping[str, tuple[str, str]] | None = None,
+        stored: Stored | None = None,
+        stored_brokers: Stored | None = None,
+        stored_node: Stored | None = None,
+        listed: str = "",
+        override_policy: bool = False,
     ) -> ResolvedConfig:
         """The configuration of `topic` (None: of no topic in particular).
 
-        `chosen` are values that options of a command give, by Kafka's key. `stored` and `stored_brokers`
-        are the topic's and the brokers' values in the cluster's metadata: key → (value, where). Keys there
-        that seglog does not know are passed over: they are the cluster's, not a typing error. ConfigError
-        for impossible values.
+        `chosen` are values that options of a command give, by Kafka's key. `stored`, `stored_node` and `stored_brokers`
+        are the values of the topic, of the broker at hand and of all brokers in the cluster's metadata: key → (value,
+        where). `listed` says where the metadata lists the topic. Keys there that seglog does not know are passed over:
+        they are the cluster's, not a typing error; a value there that cannot be is passed over with a warning.
+        ConfigError for any other impossible value.
         """
-        stack = [
-            _layer(((name, text_of(value), "option") for name, value in (chosen or {}).items())),
-            self.options,
-            self.environment,
-            *self._matching(topic),
-            self.top_level,
-            _stored_layer(stored),
-            _stored_layer(stored_brokers),
-        ]
-        found = {key.name: _first(stack, key) for key in KEYS}
-        warnings = [*self.warnings, *filter(None, (item.key.warning(item.value) for item in found.values()))]
-        log = LogConfig(**_fields(found, LogConfig))
-        return ResolvedConfig(
-            log=log,
-            cleaner=CleanerConfig(**_fields(found, CleanerConfig)),
-            broker=BrokerConfig(**_fields(found, BrokerConfig)),
-            settings=found,
-            warnings=(*warnings, *log.contradictions),
+        warnings = [*self.warnings]
+        layers = Layers(
+            given=(
+                _layer((name, text_of(value), "option") for name, value in (chosen or {}).items()),
+                self.options,
+                self.environment,
+                *self._matching(topic),
+            ),
+            given_defaults=(self.option_defaults, self.environment_defaults, self.top_level),
+            topic=_stored_layer(stored, warnings),
+            node=_stored_layer(stored_node, warnings),
+            cluster=_stored_layer(stored_brokers, warnings),
+            listed=listed,
         )
+        return resolve_layers(topic, layers, warnings, override_policy=override_policy)
 
     def _matching(self, topic: str | None) -> list[Layer]:
         if topic is None:
@@ -143,21 +117,21 @@ def load_settings(
     path = _config_path(fs, environment, config, working_directory)
     top_level, topics = _read_file(fs, path) if path else ({}, {})
     variables, unknown = _environment(environment)
-    return Settings(_layer(map(_override, overrides)), variables, top_level, topics, path, unknown)
+    options, option_defaults = _by_level(map(_override, overrides))
+    own, defaults = _by_level(iter(variables))
+    return Settings(options, own, top_level, topics, path, unknown, option_defaults, defaults)
 
 
-def _first(stack: Sequence[Layer], key: Key) -> Setting:
-    for layer in stack:
-        if key.name in layer:
-            return layer[key.name]
-    return Setting(key, key.default, text_of(key.default), "default")
+def _by_level(values: Iterator[Written]) -> tuple[Layer, Layer]:
+    """What was said by a topic's key (or a key that only brokers have), and by a broker's name for a topic's key."""
+    own: list[Written] = []
+    defaults: list[Written] = []
+    for written in values:
+        (defaults if key_named(written[0]).is_default(written[0]) else own).append(written)
+    return _layer(own), _layer(defaults)
 
 
-def _fields(found: Mapping[str, Setting], owner: type) -> dict[str, Any]:
-    return {item.key.field: item.value for item in found.values() if item.key.owner is owner}
-
-
-def _layer(values: Iterator[tuple[str, str, str]] | map[tuple[str, str, str]]) -> Layer:
+def _layer(values: Iterable[Written]) -> Layer:
     """A layer of (name, text, origin); of several names of one key the strongest counts."""
     written: dict[str, tuple[str, str]] = {name: (text, origin) for name, text, origin in values}
     layer: Layer = {}
@@ -172,12 +146,26 @@ def _layer(values: Iterator[tuple[str, str, str]] | map[tuple[str, str, str]]) -
     return layer
 
 
-def _stored_layer(stored: Mapping[str, tuple[str, str]] | None) -> Layer:
-    known = {name for key in KEYS for name in key.names}
-    return _layer((name, *value) for name, value in (stored or {}).items() if name in known)
+def _stored_layer(stored: Stored | None, warnings: list[str]) -> Layer:
+    """A layer out of the cluster's metadata. Of a value that cannot be nobody knows what it meant: a warning says so,
+    and the key counts as not stated, whatever weaker layers say."""
+    usable: list[Written] = []
+    unusable: Layer = {}
+    for name, (text, origin) in (stored or {}).items():
+        key = _KEYS_BY_NAME.get(name)
+        if key is None:
+            continue
+        try:
+            key.parse(text, name)
+        except ValueError as error:
+            warnings.append(f"{error} ({origin}): passed over")
+            unusable[key.name] = Setting(key, key.default, text_of(key.default), DEFAULT)
+        else:
+            usable.append((name, text, origin))
+    return {**_layer(usable), **unusable}
 
 
-def _override(text: str) -> tuple[str, str, str]:
+def _override(text: str) -> Written:
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigError(f"--set takes KEY=VALUE, not {text[:64]!r}")
@@ -185,13 +173,13 @@ def _override(text: str) -> tuple[str, str, str]:
     return name.strip(), value, "--set"
 
 
-def _environment(environment: Mapping[str, str]) -> tuple[Layer, tuple[str, ...]]:
+def _environment(environment: Mapping[str, str]) -> tuple[list[Written], tuple[str, ...]]:
     names = {_PREFIX + name.upper().replace(".", "_"): name for key in KEYS for name in key.names}
-    layer = _layer((names[name], value, name) for name, value in environment.items() if name in names)
+    written = [(names[name], value, name) for name, value in environment.items() if name in names]
     unknown = sorted(
         name for name in environment if name.startswith(_PREFIX) and name not in names and name not in _OTHER_VARIABLES
     )
-    return layer, tuple(f"{name} is set, but names no configuration key: ignored" for name in unknown)
+    return written, tuple(f"{name} is set, but names no configuration key: ignored" for name in unknown)
 
 
 def _config_path(
@@ -250,7 +238,7 @@ def _entries(path: Path, node: yaml.Node, expected: str) -> Iterator[tuple[yaml.
 
 
 def _file_layer(path: Path, entries: Iterator[tuple[yaml.Node, yaml.Node]], *, topic: bool) -> Layer:
-    written: list[tuple[str, str, str]] = []
+    written: list[Written] = []
     for name, value in entries:
         line = name.start_mark.line + 1
         try:
@@ -262,7 +250,7 @@ def _file_layer(path: Path, entries: Iterator[tuple[yaml.Node, yaml.Node]], *, t
         except (ConfigError, ValueError) as error:
             raise ConfigError(str(error), path, line) from error
         written.append((name.value, text, f"{path}:{line}"))
-    return _layer(iter(written))
+    return _layer(written)
 
 
 def _text(value: yaml.Node) -> str:

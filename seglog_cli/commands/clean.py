@@ -15,7 +15,7 @@ from seglog_cli.cleaning import (
     show_outcomes,
 )
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Check, DryRun, command
+from seglog_cli.options import Check, DryRun, MetadataDirectory, OverridePolicy, command
 from seglog_cli.session import Session
 
 
@@ -31,14 +31,18 @@ def run(
     strategy: StrategyName = "offset",
     roll: Roll = False,
     expire: Expire = False,
+    override_policy: OverridePolicy = False,
+    metadata_dir: MetadataDirectory = None,
 ) -> int:
     """Compacts logs: of each key the last record stays, as Kafka's log cleaner does it.
 
     A partition that is named is cleaned whatever its dirty ratio; of a log directory, those partitions that
     a broker would clean now, the filthiest first. The active segment is left alone unless --roll rolls it.
-    Refused is a partition whose cleanup.policy is not known to be compact: it comes from --policy, the
-    configuration file, or the topic's configuration in the log directory's own __cluster_metadata-0. A
-    damaged batch is never rewritten: the round is refused and names it.
+    A partition is cleaned only if its cleanup.policy is known to include compact: from --policy, the
+    configuration, or the cluster's metadata (__cluster_metadata-0 in the log directory, in another of the
+    same broker's log directories beside it, or in --metadata-dir). What the user states and the metadata
+    denies is refused; --override-policy does it nevertheless, and it is shown beside the plan. A damaged
+    batch is never rewritten: the round is refused and names it.
 
     However many keys there are, one round cleans everything: a small --dedupe-buffer-size costs passes over
     the log, not results. --dry-run touches and locks nothing and shows what would be written, to the byte;
@@ -63,6 +67,8 @@ def run(
         strategy=strategy,
         roll=roll,
         expire=expire,
+        override_policy=override_policy,
+        metadata_dir=metadata_dir,
     )
     with session.progress("clean") as progress:
         rounds = RoundProgress(progress)
@@ -75,5 +81,5 @@ def run(
             dry_run=dry_run or check,
             begin=rounds.begin,
         )
-        done = show_outcomes(session, rounds.cleared(outcomes))
+        done = show_outcomes(session, request, rounds.cleared(outcomes))
     return ExitCode.FOUND if check and any(cleaned.changes for cleaned in done) else ExitCode.DONE

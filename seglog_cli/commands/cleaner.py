@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,12 +12,19 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import exit_code_of
-from seglog_cli.options import LogDirectoryPath, command, flag, parsed, size_option
-from seglog_cli.session import Session
+from seglog_cli.options import (
+    LogDirectoryPath,
+    MetadataDirectory,
+    OverridePolicy,
+    command,
+    flag,
+    parsed,
+    size_option,
+)
+from seglog_cli.session import Session, Sources
 
 if TYPE_CHECKING:
     from seglog.cleaner.service import CleanerService
-    from seglog.log.retaining import TopicConfigs
 
 _SIGNALS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}
 
@@ -37,6 +44,8 @@ def run(
         str,
         typer.Option("--strategy", metavar="offset|timestamp|header:NAME", help="Which record of a key survives."),
     ] = "offset",
+    override_policy: OverridePolicy = False,
+    metadata_dir: MetadataDirectory = None,
     prometheus: Annotated[
         Path | None,
         typer.Option("--prometheus", metavar="FILE", help="Write the cleaner's gauges there after each pass."),
@@ -48,8 +57,8 @@ def run(
     eligible (min.cleanable.dirty.ratio, max.compaction.lag.ms), then deletes what the retention of
     compact,delete topics lets go; then it rests for log.cleaner.backoff.ms. --jobs threads, or
     log.cleaner.threads, share the dedupe buffer and the throttle. Only topics whose cleanup.policy is known
-    to be compact are touched. A partition that cannot be cleaned is told with the reason and left alone
-    until its files change.
+    to include compact are touched, and none whose configuration here goes against the cluster's metadata. A
+    partition that cannot be cleaned is told with the reason and left alone until its files change.
 
     The directory is locked only during a pass that has work to do: between passes seglog can append or
     repair, and a broker can start; then the service waits. SIGTERM and SIGINT end it within a second: an
@@ -71,14 +80,15 @@ def run(
     list_log_directory(session.fs, log_directory)
     given = {"log.cleaner.dedupe.buffer.size": dedupe_buffer_size, "log.cleaner.io.max.bytes.per.second": throttle}
     chosen = {key: value for key, value in given.items() if value is not None}
-    config = session.config_of(log_directory.resolve(), chosen).resolve(None).cleaner
+    sources = Sources(chosen, override_policy, metadata_dir)
+    config = session.config_of(log_directory.resolve(), sources).resolve(None).cleaner
     if session.jobs is not None:
         config = replace(config, threads=session.jobs)
     reporter = Reporter(session, log_directory.resolve(), prometheus)
     service = CleanerService(
         session.fs,
         log_directory.resolve(),
-        _settings(session, log_directory.resolve(), chosen),
+        lambda: session.config_of(log_directory.resolve(), sources, tell=False),
         config,
         session.clock,
         reporter,
@@ -93,11 +103,6 @@ def run(
     if once and service.failure is not None:
         return exit_code_of(service.failure)  # the warning has said why
     return ExitCode.FOUND if service.uncleanable and once else ExitCode.DONE
-
-
-def _settings(session: Session, log_directory: Path, chosen: dict[str, int]) -> Callable[[], TopicConfigs]:
-    """The configuration as it stands when it is asked for."""
-    return lambda: session.config_of(log_directory, chosen, tell=False)
 
 
 @contextlib.contextmanager

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from seglog_cli.help import HelpOption
-from seglog_cli.options import CONTEXT, OnePath, command, flag
-from seglog_cli.session import Session
+from seglog_cli.options import CONTEXT, MetadataDirectory, OnePath, command, flag
+from seglog_cli.session import Session, Sources
 
 app = typer.Typer(
     help="Configuration: what counts for a log, and why.",
@@ -28,12 +28,16 @@ def show(
     session: Session,
     path: OnePath,
     every: Annotated[bool, flag("--all -a", "Defaults too.")] = False,
+    metadata_dir: MetadataDirectory = None,
 ) -> None:
     """Shows each configuration value of a partition's topic, or of a log directory's broker, and its source.
 
-    Sources, the first wins: options, environment, configuration file, the topic's configuration in the log
-    directory's own __cluster_metadata-0, the brokers' there, Kafka's default. Defaults are shown with
-    --all.
+    What is said of the topic itself wins over every default, as in a broker. Of the topic: options and --set,
+    the environment, the configuration file's entry for it, its own configuration in the cluster's metadata
+    (__cluster_metadata-0). Defaults: what the metadata says of this broker, then of all brokers; then the
+    brokers' names (log.retention.hours) in --set and the environment; then the top level of the file, and
+    Kafka's own. A value of the topic that lets more records go than the metadata says is shown as going
+    against it. Defaults are shown with --all.
 
     Examples:
       seglog config show customers-0
@@ -46,4 +50,5 @@ def show(
 
     target = resolve_path(session.fs, path)
     topic = topic_of(target)
-    show_settings(session.console, topic, session.config_of_target(target).resolve(topic), every)
+    settings = session.config_of_target(target, Sources(metadata_directory=metadata_dir))
+    show_settings(session.console, topic, settings.resolve(topic), every)

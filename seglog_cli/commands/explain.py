@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from seglog_cli.options import Partition, command, flag
-from seglog_cli.session import Session
+from seglog_cli.options import MetadataDirectory, Partition, command, flag
+from seglog_cli.session import Session, Sources
 
 
 @command
@@ -13,6 +13,7 @@ def run(
     session: Session,
     partition: Partition,
     advise: Annotated[bool, flag("--advise", "Say what would help, command by command.")] = False,
+    metadata_dir: MetadataDirectory = None,
 ) -> None:
     """Explains why a partition is not cleaned, not deleted, or not readable past an offset.
 
@@ -29,7 +30,7 @@ def run(
     from seglog.log.retaining import stated_retention
     from seglog_cli.views.explanation import show_explanation
 
-    settings = session.config_of(partition.resolve().parent)
+    settings = session.config_of(partition.resolve().parent, Sources(metadata_directory=metadata_dir))
     owner, log = open_partition(
         partition,
         fs=session.fs,

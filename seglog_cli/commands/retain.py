@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Check, DryRun, Paths, command, duration_option, one_of, size_option
-from seglog_cli.session import Session
+from seglog_cli.options import (
+    Check,
+    DryRun,
+    MetadataDirectory,
+    OverridePolicy,
+    Paths,
+    command,
+    duration_option,
+    one_of,
+    parsed,
+    size_option,
+)
+from seglog_cli.session import Session, Sources
+
+if TYPE_CHECKING:
+    from seglog.log.retaining import FreeSpace
 
 POLICIES = ("delete", "compact,delete", "delete,compact")
 
@@ -25,7 +39,13 @@ def run(
         int | None, size_option("--retention-bytes", "Delete the oldest segments down to this size (-1: none).")
     ] = None,
     free: Annotated[
-        int | None, size_option("--free", "Delete the oldest closed segments until this much is free.")
+        str | None,
+        typer.Option(
+            "--free",
+            metavar="[+]SIZE",
+            help="Delete the oldest closed segments until SIZE is free on the disk; +SIZE: that much more.",
+            show_default=False,
+        ),
     ] = None,
     policy: Annotated[
         str | None,
@@ -35,20 +55,29 @@ def run(
         int | None,
         duration_option("--delay", "0 removes the files at once; else they stay as .deleted (file.delete.delay.ms)."),
     ] = None,
+    override_policy: OverridePolicy = False,
+    metadata_dir: MetadataDirectory = None,
     dry_run: DryRun = False,
     check: Check = False,
 ) -> int:
     """Deletes old segments as a broker does: below the log start, over retention.bytes, older than retention.ms.
 
     Each segment is shown with the reason why it goes or stays; a record with a timestamp in the future, which
-    holds back everything behind it, with its offset and with the time when it lets go. A rule that was
-    given neither here nor in the configuration does not count, and of a partition whose cleanup.policy
-    nobody stated, nothing goes by size or time unless it is named together with a rule.
+    holds back everything after it, with its offset and with the time when it lets go. A rule that was
+    given neither here nor in the configuration does not count. The cleanup policy of a topic is the one in
+    the cluster's metadata; a topic listed there without one has the broker's default. Of a partition whose
+    topic and policy nobody knows, nothing goes by size or time unless it is named together with a rule.
 
-    --free takes whole closed segments, oldest records first, out of all partitions whose policy has delete,
-    and removes their files at once. Otherwise files are renamed to .deleted first, as a broker does, and
-    removed when the log is next opened for writing, by a broker or by seglog; with --delay 0 at the end of
-    the command.
+    A rule that would delete what the cluster's own configuration keeps (--policy delete on a compacted
+    topic, a --retention-ms below the topic's retention.ms) is refused; with --override-policy it is
+    followed, and shown beside the plan. The metadata is __cluster_metadata-0 in the log directory, in
+    another of the same broker's log directories beside it, or in --metadata-dir.
+
+    --free is for a disk that is full: it takes whole closed segments, oldest records first, out of all
+    partitions whose policy has delete, until that much is free on the log directory's file system, and
+    removes their files at once. It takes nothing from Kafka's own topics, and exits with 1 when it cannot
+    free enough. Otherwise files are renamed to .deleted first, as a broker does, and removed when the log is
+    next opened for writing, by a broker or by seglog; with --delay 0 at the end of the command.
 
     Examples:
       seglog retain --dry-run --retention-ms 7d orders-none-0
@@ -57,12 +86,13 @@ def run(
     """
     from seglog.cleaner.manager import check_checkpoints
     from seglog.log.listing import TargetKind, log_directory_of, resolve_paths
-    from seglog.log.retaining import RetentionFailure, RetentionRequest, retain
-    from seglog_cli.views.retention import show_retained, show_shortage
+    from seglog.log.retaining import Freed, RetentionFailure, RetentionRequest, retain
+    from seglog_cli.views.retention import show_freed, show_retained
 
     targets = resolve_paths(session.fs, paths)
-    if free is not None and (retention_ms is not None or retention_bytes is not None or free <= 0):
-        raise UsageError("--free takes a size above 0, and goes with neither --retention-ms nor --retention-bytes")
+    space = None if free is None else _space(free)
+    if space is not None and (retention_ms is not None or retention_bytes is not None or delay):
+        raise UsageError("--free removes files at once: it goes without --retention-ms, --retention-bytes, --delay")
     if policy is not None:
         one_of("--policy", policy, POLICIES)
         if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
@@ -73,18 +103,30 @@ def run(
     chosen = {key: value for key, value in given.items() if value is not None}
     ruled = retention_ms is not None or retention_bytes is not None
     planned = dry_run or check
-    request = RetentionRequest(planned, ruled, free, 0 if free is not None and delay is None else delay)
-    failures, found, freed = [], 0, 0
-    for outcome in retain(session.fs, targets, lambda path: session.config_of(path, chosen), session.clock, request):
+    request = RetentionRequest(planned, ruled, space, delay if space is None else 0)
+    sources = Sources(chosen, override_policy, metadata_dir)
+    failures, found, short = [], 0, False
+    for outcome in retain(session.fs, targets, lambda path: session.config_of(path, sources), session.clock, request):
         if isinstance(outcome, RetentionFailure):
             failures.append(outcome)
             session.console.message(f"{outcome.directory.name}: left as it was: {outcome.error}")
-            continue
-        show_retained(session.console, outcome, planned)
-        found += len(outcome.plan.removed)
-        freed += outcome.plan.removed_bytes
-    if free is not None:
-        show_shortage(session.console, free, freed, planned)
+        elif isinstance(outcome, Freed):
+            show_freed(session.console, outcome, planned)
+            short = short or not outcome.reached
+        else:
+            show_retained(session.console, outcome, planned)
+            found += len(outcome.plan.removed)
     if failures:
         raise failures[-1].error
-    return ExitCode.FOUND if check and found else ExitCode.DONE
+    return ExitCode.FOUND if short or (check and found) else ExitCode.DONE
+
+
+def _space(text: str) -> FreeSpace:
+    """What --free asks for."""
+    from seglog.log.retaining import FreeSpace
+    from seglog.units import parse_size
+
+    size = parsed("--free", parse_size, text.removeprefix("+"))
+    if size <= 0:
+        raise UsageError(f"--free takes a size above 0, not {text}")
+    return FreeSpace(size, more=text.startswith("+"))

@@ -25,7 +25,7 @@ from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.help import HelpOption
 from seglog_cli.measuring import MostRounds, Plot, WithSizing, WriteRate, measured_partitions, show_measured
-from seglog_cli.options import CONTEXT, Paths, command, flag, one_of
+from seglog_cli.options import CONTEXT, MetadataDirectory, OverridePolicy, Paths, command, flag, one_of
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -147,6 +147,8 @@ def clean(
     strategy: StrategyName = "offset",
     roll: Roll = False,
     expire: Expire = False,
+    override_policy: OverridePolicy = False,
+    metadata_dir: MetadataDirectory = None,
     plan: Annotated[
         str,
         typer.Option(
@@ -180,6 +182,8 @@ def clean(
         strategy=strategy,
         roll=roll,
         expire=expire,
+        override_policy=override_policy,
+        metadata_dir=metadata_dir,
     )
     with _spark(session, "clean", master, conf) as (spark, watch):
         from seglog.spark import cleaning
@@ -193,7 +197,7 @@ def clean(
             placement=cleaning.Placement(plan, reducers=reducers),  # type: ignore[arg-type]
             watch=watch,
         )
-        show_outcomes(session, outcomes)
+        show_outcomes(session, request, outcomes)
     return ExitCode.DONE
 
 

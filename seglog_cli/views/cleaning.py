@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
+from seglog_cli.views.settings import contradiction_record
 
 if TYPE_CHECKING:
     from seglog.cleaner.plan import CleaningResult
     from seglog.cleaner.requested import Cleaned, CleaningFailure, Outcome
+    from seglog.precedence import Contradiction
     from seglog_cli.session import Session
 
 _REASONS = {
@@ -30,12 +32,12 @@ _REASONS = {
 }
 
 
-def show_outcome(console: Console, outcome: Outcome) -> None:
-    """A partition: its round, or why there was none."""
+def show_outcome(console: Console, outcome: Outcome, contradictions: Sequence[Contradiction] = ()) -> None:
+    """A partition: its round, with what went against the cluster's configuration, or why there was none."""
     from seglog.cleaner.requested import Cleaned, CleaningFailure
 
     if isinstance(outcome, Cleaned):
-        _show_cleaned(console, outcome)
+        _show_cleaned(console, outcome, contradictions)
     elif isinstance(outcome, CleaningFailure):
         _tell_failure(console, outcome)
     else:
@@ -47,11 +49,13 @@ def _tell_failure(console: Console, failure: CleaningFailure) -> None:
     console.detail(str(failure.error))
 
 
-def _show_cleaned(console: Console, cleaned: Cleaned) -> None:
+def _show_cleaned(console: Console, cleaned: Cleaned, contradictions: Sequence[Contradiction]) -> None:
     result = cleaned.result
     if console.as_json:
-        console.json(result.to_json())
+        console.json({**result.to_json(), "contradictions": [contradiction_record(found) for found in contradictions]})
         return
+    for found in contradictions:
+        console.line(f"{result.topic_partition}: against the cluster's configuration: {found}")
     if not result.segments_before:
         active = (
             f"; {bytes_text(cleaned.active_bytes)} lie in the active segment (--roll)" if cleaned.active_bytes else ""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
 from seglog_cli.tables import table
+from seglog_cli.views.settings import contradiction_record
 
 if TYPE_CHECKING:
-    from seglog.log.retaining import Retained
+    from seglog.log.retaining import Freed, Retained
     from seglog.log.retention import RetentionPlan, SegmentVerdict
 
 _HEADING = ("", "SEGMENT", "SIZE", "NEWEST", "WHY")
@@ -23,6 +24,8 @@ def show_retained(console: Console, retained: Retained, dry_run: bool) -> None:
         return
     if retained.note:
         console.warning(f"{plan.topic_partition}: {retained.note}")
+    for contradiction in retained.contradictions:
+        console.line(f"{plan.topic_partition}: against the cluster's configuration: {contradiction}")
     name = console.styled(str(plan.topic_partition), "strong")
     if plan.empty:
         console.line(f"{name}: nothing to delete")
@@ -56,6 +59,7 @@ def retention_record(retained: Retained, dry_run: bool) -> dict[str, object]:
         "deleted_bytes": plan.removed_bytes,
         "left_deleted_files": retained.left_deleted,
         "note": retained.note,
+        "contradictions": [contradiction_record(found) for found in retained.contradictions],
         "segments": [segment_record(segment) for segment in plan.segments],
     }
 
@@ -78,11 +82,28 @@ def segment_record(segment: SegmentVerdict) -> dict[str, object]:
     }
 
 
-def show_shortage(console: Console, wanted: int, freed: int, dry_run: bool) -> None:
-    """Whether `--free` got what it was asked for."""
-    if freed < wanted:
+def show_freed(console: Console, freed: Freed, dry_run: bool) -> None:
+    """What `--free` came to in a log directory, and whether that is as much as it was asked for."""
+    if console.as_json:
+        console.json(
+            {
+                "type": "freed",
+                "log_directory": str(freed.log_directory),
+                "dry_run": dry_run,
+                "wanted_bytes": freed.wanted,
+                "freed_bytes": freed.freed,
+                "free_bytes": freed.free,
+                "reached": freed.reached,
+            }
+        )
+    elif not freed.wanted:
+        console.line(f"{freed.log_directory}: nothing to free: {bytes_text(freed.free)} are free")
+    else:
         did = "would be freed" if dry_run else "were freed"
-        console.warning(f"{bytes_text(freed)} of {bytes_text(wanted)} {did}: no more closed segments may go")
+        console.line(f"{freed.log_directory}: {bytes_text(freed.freed)} {did}, {bytes_text(freed.free)} are free then")
+    if not freed.reached:
+        missing = bytes_text(freed.wanted - freed.freed)
+        console.warning(f"{freed.log_directory}: {missing} less than wanted: no more closed segments may go")
 
 
 def advice(plan: RetentionPlan) -> list[str]:

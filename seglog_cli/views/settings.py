@@ -8,7 +8,7 @@ from seglog_cli.console import Console
 from seglog_cli.tables import table
 
 if TYPE_CHECKING:
-    from seglog.settings import ResolvedConfig
+    from seglog.precedence import Contradiction, ResolvedConfig
 
 
 def show_settings(console: Console, topic: str | None, config: ResolvedConfig, every: bool) -> None:
@@ -19,7 +19,22 @@ def show_settings(console: Console, topic: str | None, config: ResolvedConfig, e
         for one in shown:
             fields = {"key": one.key.name, "value": one.text, "origin": one.origin}
             console.json({"type": "setting", "topic": topic, **fields})
+        for found in config.contradictions:
+            console.json({"type": "contradiction", "topic": topic, **contradiction_record(found)})
         return
     console.lines(table(("KEY", "VALUE", "FROM"), [(one.key.name, one.text, one.origin) for one in shown]))
+    for found in config.contradictions:
+        console.line(f"against the cluster's configuration: {found}")
     if len(shown) < len(asked):
         console.message(f"{len(asked) - len(shown)} other keys have Kafka's defaults; --all shows them")
+
+
+def contradiction_record(found: Contradiction) -> dict[str, object]:
+    """A contradiction within a JSON line."""
+    return {
+        "key": found.given.key.name,
+        "value": found.given.text,
+        "origin": found.given.origin,
+        "stated_value": found.stated.text,
+        "stated_origin": found.stated.origin,
+    }

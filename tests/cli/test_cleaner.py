@@ -15,7 +15,7 @@ import pytest
 
 from seglog.model import Record, TopicPartition
 from seglog.storage.lock import DirectoryLock, holder_of
-from tests.support.command_line import ROOT, environment, json_lines, process, run
+from tests.support.command_line import ROOT, clean_logs, environment, json_lines, process, run
 from tests.support.compacted_directories import broker_directory, keys_of, opened
 from tests.support.log_files import files_of
 from tests.support.open_logs import START_MS
@@ -155,3 +155,13 @@ def test_a_single_pass_that_could_not_begin_ends_with_the_code_of_the_reason(tmp
     assert result.exit_code == 1, result.stderr
     assert "stands here a second time" in result.stderr
     assert files_of(path / "t-0") == before
+
+
+def test_the_service_leaves_alone_what_the_clusters_metadata_says_is_not_compacted(tmp_path: Path) -> None:
+    path = clean_logs(tmp_path)
+    names = ("orders-none-0", "clicks-0")
+    sizes = {name: sorted(f.stat().st_size for f in (path / name).glob("*.log")) for name in names}
+    done = run("cleaner", "--once", *POLICY, path)
+    assert "orders-none: no cleaning: cleanup.policy compact (--set) instead of delete" in done.stderr
+    for name, before in sizes.items():
+        assert sorted(f.stat().st_size for f in (path / name).glob("*.log")) == before

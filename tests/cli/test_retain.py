@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from seglog.log.retaining import KAFKAS_OWN
+from seglog.storage.filesystem import LocalFileSystem
 from tests.support.command_line import clean_logs, json_lines, process, run
 from tests.support.compacted_directories import broker_directory
 from tests.support.open_logs import START_MS
@@ -86,13 +88,14 @@ def test_freeing_takes_whole_oldest_segments_and_tells_a_shortage(tmp_path: Path
     path = logs(tmp_path)
     settings = ("--set", "cleanup.policy=delete", "--now", NOW)
     size = (path / "t-0" / f"{0:020d}.log").stat().st_size
-    result = run("retain", "--free", str(size + 1), *settings, path)
+    result = run("retain", "--free", f"+{size + 1}", *settings, path)
     assert result.exit_code == 0, result.stderr
     assert (bases(path / "t-0"), bases(path / "u-0")) == ([40, 80, 120], [40, 80])
     assert not list(path.rglob("*.deleted"))
-    assert re.search(r"stays +40 .* older segments free as much as is wanted", result.stdout)
+    assert re.search(r"stays +40 .* as much is free without it as is wanted", result.stdout)
     assert re.search(r"stays +120 .* the last segment, and empty", result.stdout)
-    result = run("retain", "--free", "50GB", *settings, path)
+    result = run("retain", "--free", "+50GB", *settings, path)
+    assert result.exit_code == 1
     assert "no more closed segments may go" in result.stderr
     assert (bases(path / "t-0"), bases(path / "u-0")) == ([120], [80])
 
@@ -102,6 +105,9 @@ def test_freeing_takes_whole_oldest_segments_and_tells_a_shortage(tmp_path: Path
     [
         (["--free", "1GB", "--retention-ms", "1h", "t-0"], 2),
         (["--free", "0", "t-0"], 2),
+        (["--free", "+0", "t-0"], 2),
+        (["--free", "much", "t-0"], 2),
+        (["--free", "1GB", "--delay", "1h", "t-0"], 2),
         (["--policy", "compact", "t-0"], 2),
         (["--policy", "delete", "."], 2),
         (["--retention-ms", "soon", "t-0"], 2),
@@ -139,3 +145,166 @@ def test_a_checkpoint_that_cannot_be_relied_on_is_named_and_nothing_deleted(
     assert result.exit_code == 1
     assert name in result.stderr
     assert snapshot(path) == before
+
+
+# --- room on a disk
+
+
+class Disk(LocalFileSystem):
+    """A file system of `size` bytes, on which the files below `root` are all there is."""
+
+    def __init__(self, root: Path, size: int) -> None:
+        self.root, self.total = root, size
+
+    def free_bytes(self, path: Path) -> int:
+        return self.total - sum(f.stat().st_size for f in self.root.rglob("*") if f.is_file())
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    """A disk of one MB below `tmp_path`."""
+    found = Disk(tmp_path, 1_000_000)
+    monkeypatch.setattr("seglog_cli.session.Session.fs", found)
+    return found
+
+
+def test_freeing_goes_on_until_that_much_is_free_on_the_disk(tmp_path: Path, disk: Disk) -> None:
+    path = logs(tmp_path)
+    settings = ("--set", "cleanup.policy=delete", "--now", NOW)
+    free = disk.free_bytes(path)
+    result = run("retain", "--free", str(free - 1), *settings, path)
+    assert (result.exit_code, bases(path / "t-0")) == (0, [0, 40, 80, 120])
+    assert "nothing to free" in result.stdout
+    rows = json_lines(run("retain", "--json", "--dry-run", "--free", str(free + 1), *settings, path))
+    assert [row["deleted_segments"] for row in rows[:2]] == [[0], []]
+    assert (rows[2]["type"], rows[2]["wanted_bytes"], rows[2]["reached"]) == ("freed", 1, True)
+    result = run("retain", "--free", str(free + 1), *settings, path)
+    assert (result.exit_code, bases(path / "t-0"), bases(path / "u-0")) == (0, [40, 80, 120], [0, 40, 80])
+    assert disk.free_bytes(path) > free
+
+
+def test_two_log_directories_on_one_disk_free_the_room_once(tmp_path: Path, disk: Disk) -> None:
+    one, other = (broker_directory(tmp_path / name, {"t-0": (3, 5)}) for name in ("one", "other"))
+    size = (one / "t-0" / f"{0:020d}.log").stat().st_size
+    wanted = str(disk.free_bytes(one) + size)
+    for dry_run in (["--dry-run"], []):
+        result = run("retain", "--json", *dry_run, "--free", wanted, "--set", "cleanup.policy=delete", one, other)
+        rows = json_lines(result)
+        assert [row["deleted_segments"] for row in rows if row["type"] == "retention"] == [[0], []]
+
+
+def test_files_that_wait_for_their_deletion_are_room_too(tmp_path: Path, disk: Disk) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
+    run("retain", "--now", NOW, "--retention-bytes", "1", path / "t-0")
+    waiting, left = list((path / "t-0").glob("*.deleted")), bases(path / "t-0")
+    wanted = disk.free_bytes(path) + sum(f.stat().st_size for f in waiting)
+    assert waiting
+    for dry_run in (["--dry-run"], []):
+        result = run("retain", "--json", *dry_run, "--free", str(wanted), "--set", "cleanup.policy=delete", path)
+        assert [row["reached"] for row in json_lines(result) if row["type"] == "freed"] == [True]
+        assert bases(path / "t-0") == left
+
+
+def test_freeing_takes_what_the_brokers_default_lets_go_and_nothing_of_kafkas_own(tmp_path: Path) -> None:
+    path = clean_logs(tmp_path)
+    result = run("retain", "--json", "--free", "+1TB", path)
+    assert result.exit_code == 1
+    rows = {row["partition"]: row for row in json_lines(result) if row["type"] == "retention"}
+    lost = {name for name, row in rows.items() if row["deleted_segments"]}
+    assert {"orders-none-0", "payments-0"} <= lost
+    assert not [name for name in lost if name.startswith(("__", "customers-"))]
+    assert "__cluster_metadata-0" not in rows
+
+
+def test_freeing_never_takes_kafkas_own_topics_whatever_their_policy(tmp_path: Path) -> None:
+    path = broker_directory(tmp_path / "logs", {"__remote_log_metadata-0": (3, 5), "t-0": (1, 5)})
+    for partition in (path, path / "__remote_log_metadata-0"):
+        rows = json_lines(run("retain", "--json", "--free", "+1GB", partition))
+        (row,) = [row for row in rows if row.get("partition") == "__remote_log_metadata-0"]
+        assert (row["deleted_segments"], row["note"]) == ([], KAFKAS_OWN)
+
+
+def test_a_disk_without_the_metadata_goes_by_the_same_brokers_other_disk(tmp_path: Path) -> None:
+    path = clean_logs(tmp_path)
+    disk = tmp_path / "disk2"
+    disk.mkdir()
+    (path / "orders-none-0").rename(disk / "orders-none-0")
+    (path / "customers-0").rename(disk / "customers-0")
+    identity = (path / "meta.properties").read_text()
+    assert not json_lines(run("retain", "--json", "--dry-run", "--free", "+1GB", disk))[0]["deleted_segments"]
+    (disk / "meta.properties").write_text(re.sub("directory.id=.*", "directory.id=AAAAAAAAAAAAAAAAAAAAAQ", identity))
+    rows = {row.get("partition"): row for row in json_lines(run("retain", "--json", "--free", "+1GB", disk))}
+    assert rows["orders-none-0"]["deleted_segments"] and not rows["customers-0"]["deleted_segments"]
+    far = tmp_path / "far" / "away" / "disk"
+    far.parent.mkdir(parents=True)
+    path.rename(far)
+    found = json_lines(run("config", "show", "--json", disk / "customers-0", "--metadata-dir", far))
+    assert {row["key"]: row["value"] for row in found}["cleanup.policy"] == "compact"
+    assert not json_lines(run("config", "show", "--json", disk / "customers-0"))
+
+
+# --- what the cluster's metadata denies
+
+
+def test_a_brokers_default_never_beats_a_topics_own_policy(tmp_path: Path) -> None:
+    path = clean_logs(tmp_path)
+    arguments = ("--set", "log.cleanup.policy=delete", "--set", "log.retention.ms=1", "--now", "2036-01-01T00:00:00Z")
+    before = bases(path / "customers-0")
+    rows = {row["partition"]: row for row in json_lines(run("retain", "--json", *arguments, path))}
+    assert rows["customers-0"]["deleted_segments"] == [] and "compact" in rows["customers-0"]["segments"][0]["reason"]
+    assert rows["orders-none-0"]["deleted_segments"]
+    assert bases(path / "customers-0") == before
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--set", "cleanup.policy=delete"), ("--policy", "delete"), ("--policy", "compact,delete")]
+)
+def test_a_policy_that_the_metadata_denies_is_refused_before_anything_is_changed(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    path = clean_logs(tmp_path)
+    before = snapshot(path)
+    rule = ("--retention-ms", "0", "--now", "2036-01-01T00:00:00Z", *arguments)
+    for dry_run in ([], ["--dry-run"]):
+        result = run("retain", *dry_run, *rule, path / "orders-none-0", path / "customers-0")
+        assert result.exit_code == 12
+        assert "instead of compact (__cluster_metadata-0/" in result.stderr and "--override-policy" in result.stderr
+        assert snapshot(path) == before
+
+
+def test_insisting_on_a_policy_follows_it_and_shows_what_it_goes_against(tmp_path: Path) -> None:
+    path = clean_logs(tmp_path)
+    rule = ("--policy", "delete", "--retention-ms", "0", "--now", "2036-01-01T00:00:00Z", "--override-policy")
+    result = run("retain", "--dry-run", *rule, path / "customers-0")
+    assert result.exit_code == 0
+    assert "against the cluster's configuration: cleanup.policy delete (option) instead of compact" in result.stdout
+    (row,) = json_lines(run("retain", "--json", *rule, path / "customers-0"))
+    assert row["deleted_segments"]
+    assert [found["stated_value"] for found in row["contradictions"]] == ["compact"]
+
+
+def test_in_a_log_directory_only_what_the_metadata_denies_is_left_as_it_was(tmp_path: Path) -> None:
+    path = clean_logs(tmp_path)
+    before = snapshot(path / "customers-0")
+    now = ("--now", "2036-01-01T00:00:00Z")
+    result = run("retain", "--json", "--set", "cleanup.policy=delete", "--retention-ms", "0", *now, path)
+    assert result.exit_code == 12
+    assert "customers-0: left as it was" in result.stderr
+    assert {row["partition"] for row in json_lines(result) if row["deleted_segments"]} >= {"orders-none-0", "clicks-0"}
+    assert snapshot(path / "customers-0") == before
+
+
+def test_a_rule_shorter_than_the_topics_own_is_refused_and_a_longer_one_is_not(tmp_path: Path) -> None:
+    path = clean_logs(tmp_path)
+    result = run("retain", "--dry-run", "--retention-ms", "10d", path / "both-0")  # both: retention.ms is -1 there
+    assert result.exit_code == 12 and "retention.ms 864000000 (option) instead of -1" in result.stderr
+    assert run("retain", "--dry-run", "--retention-ms", "-1", path / "both-0").exit_code == 0
+    assert run("retain", "--dry-run", "--retention-ms", "10d", path / "orders-none-0").exit_code == 0
+
+
+def test_the_controllers_own_log_is_refused_in_a_dry_run_too(tmp_path: Path) -> None:
+    path = clean_logs(tmp_path)
+    for dry_run in ([], ["--dry-run"]):
+        result = run("retain", *dry_run, "--retention-ms", "0", path / "__cluster_metadata-0")
+        assert result.exit_code == 12 and "the controller's own log" in result.stderr
+        assert run("clean", *dry_run, "--policy", "compact", path / "__cluster_metadata-0").exit_code == 12

@@ -10,7 +10,8 @@ from seglog.config import LogConfig
 from seglog.log.directory import LogDirectory
 from seglog.log.listing import list_log_directory
 from seglog.model import Record, TopicPartition
-from seglog.settings import ResolvedConfig, load_settings
+from seglog.precedence import ResolvedConfig
+from seglog.settings import load_settings
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.open_logs import START_MS
 

@@ -63,10 +63,13 @@ def test_an_option_wins_over_the_environment_and_that_over_the_file(tmp_path: Pa
 def test_the_clusters_own_configuration_wins_over_defaults_only(tmp_path: Path) -> None:
     settings = load(tmp_path, YAML)
     stored = {"cleanup.policy": ("compact", "metadata:7"), "segment.bytes": ("5", "m:8"), "leader.x": ("1", "m:9")}
-    resolved = settings.resolve("orders", stored=stored, stored_brokers={"log.retention.hours": ("2", "m:1")})
+    brokers = {"log.retention.hours": ("2", "m:1"), "log.cleaner.delete.retention.ms": ("3", "m:2")}
+    resolved = settings.resolve("orders", stored=stored, stored_brokers=brokers)
     assert resolved.settings["cleanup.policy"].origin == "metadata:7" and resolved.policy_known
-    assert resolved.log.segment_bytes == 1 << 30
+    assert resolved.log.segment_bytes == 5  # the file's top level holds defaults of every topic
     assert resolved.log.retention_ms == 7_200_000
+    assert resolved.log.delete_retention_ms == 3  # as a dynamic value wins over server.properties
+    assert settings.resolve("customers-old", stored=stored).log.segment_bytes == 100 << 20  # the file's own entry
 
 
 def test_a_synonym_in_a_strong_source_wins_over_the_name_in_a_weak_one(tmp_path: Path) -> None:

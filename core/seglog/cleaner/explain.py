@@ -16,7 +16,7 @@ from seglog.log.log import Log
 from seglog.log.retaining import UNKNOWN_POLICY
 from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_retention
 from seglog.log.segment import LogSegment
-from seglog.settings import ResolvedConfig
+from seglog.precedence import ResolvedConfig
 from seglog.units import format_duration, format_time
 
 

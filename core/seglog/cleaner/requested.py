@@ -27,13 +27,13 @@ from seglog.cleaner.round import CleaningRound, prepare_round
 from seglog.clock import Clock
 from seglog.config import COMPACT
 from seglog.errors import NotALogError, RefusedError, SeglogError, UnsupportedError
-from seglog.format.filenames import parse_partition_directory
+from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
 from seglog.log.directory import LogDirectory
 from seglog.log.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.log.log import Log
 from seglog.log.opening import open_undamaged, refuse_losses
 from seglog.log.retaining import TopicConfigs
-from seglog.settings import POLICY, ResolvedConfig
+from seglog.precedence import POLICY, ResolvedConfig
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 
@@ -147,6 +147,8 @@ def require_cleanable(fs: FileSystem, path: Path, topics: TopicConfigs) -> None:
     """RefusedError unless the partition is known to be compacted, UnsupportedError for one of Kafka 0.7."""
     name = parse_partition_directory(path.name)
     topic = path.name if name is None else name.topic_partition.topic
+    if topic == CLUSTER_METADATA_TOPIC:
+        raise RefusedError(f"{path}: the controller's own log is not written by seglog; nothing was changed")
     reason = policy_problem(topics.resolve(topic), topic)
     if reason:
         raise RefusedError(f"{path}: {reason}; nothing was changed")
@@ -160,11 +162,12 @@ def policy_problem(resolved: ResolvedConfig, topic: str) -> str:
     if not resolved.policy_known:
         return (
             f"the cleanup policy of {topic} is not known, and compacting a topic that is not compacted loses records:"
-            " state it with --policy compact or in a configuration file"
+            " state it with --policy compact or in a configuration file, or name the log directory that holds the"
+            " cluster's metadata with --metadata-dir"
         )
     if COMPACT not in resolved.log.cleanup_policy:
         return f"{topic} is not compacted: its cleanup.policy is {setting.text or 'empty'} ({setting.origin})"
-    return ""
+    return resolved.refusal(COMPACT)
 
 
 def _clean_named(

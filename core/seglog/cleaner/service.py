@@ -21,7 +21,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -32,7 +32,7 @@ from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.plan import CleaningResult
 from seglog.cleaner.strategy import OFFSET, Strategy
 from seglog.clock import Clock
-from seglog.config import CleanerConfig
+from seglog.config import COMPACT, DELETE, CleanerConfig, LogConfig
 from seglog.errors import ConfigError, CorruptionError, LockedError, SeglogError
 from seglog.log.directory import LogDirectory
 from seglog.log.listing import list_log_directory
@@ -41,6 +41,7 @@ from seglog.log.opening import open_undamaged
 from seglog.log.retaining import TopicConfigs, stated_retention
 from seglog.log.retention import RetentionPlan, apply_retention, plan_retention, remove_deleted
 from seglog.model import TopicPartition
+from seglog.precedence import ResolvedConfig
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.throttle import Throttle
 
@@ -113,6 +114,7 @@ class CleanerService:
         )
         self._failed_threads: list[BaseException] = []
         self._deleted: list[tuple[int, list[Path]]] = []  # when `.deleted` files go, and which
+        self._told: set[tuple[str, str]] = set()  # topics, and why they are left alone
 
     def run(self, passes: int | None = None) -> None:
         """Passes until `stop` is set, or that many. Errors of the operating system and unforeseen ones end it."""
@@ -191,9 +193,23 @@ class CleanerService:
             self.log_directory,
             fs=self._fs,
             clock=self.clock,
-            config_of=lambda topic: stated_retention(topics.resolve(topic)),
+            config_of=lambda topic: self._config_of(topics.resolve(topic), topic),
             writable=writable,
         )
+
+    def _config_of(self, resolved: ResolvedConfig, topic: str) -> LogConfig:
+        """A topic's configuration, without retention where that goes against the cluster."""
+        config, refusal = stated_retention(resolved), resolved.refusal(DELETE)
+        if not refusal:
+            return config
+        self._tell_refusal(topic, "retention", refusal)
+        return replace(config, cleanup_policy=config.cleanup_policy - {DELETE})
+
+    def _tell_refusal(self, topic: str, what: str, refusal: str) -> None:
+        """Once, not with every pass."""
+        if (topic, refusal) not in self._told:
+            self._told.add((topic, refusal))
+            self.listener.problem(f"{topic}: no {what}: {refusal}")
 
     def _open(self, directory: LogDirectory, topics: TopicConfigs) -> list[Log]:
         """The logs whose policy is known to be compact. One that is damaged becomes uncleanable."""
@@ -201,6 +217,10 @@ class CleanerService:
         for found in list_log_directory(self._plain_fs, self.log_directory).live:
             resolved = topics.resolve(found.topic_partition.topic)
             if not (resolved.policy_known and resolved.log.compact) or self._still_uncleanable(found.topic_partition):
+                continue
+            refusal = resolved.refusal(COMPACT)
+            if refusal:
+                self._tell_refusal(found.topic_partition.topic, "cleaning", refusal)
                 continue
             try:
                 logs.append(open_undamaged(directory, found.path))

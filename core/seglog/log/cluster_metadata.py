@@ -3,7 +3,8 @@
 1. The newest complete snapshot (`<offset>-<epoch>.checkpoint`) is replayed, then the log from its offset on.
 2. Of the metadata records only five kinds matter: TOPIC_RECORD, CONFIG_RECORD, REMOVE_TOPIC_RECORD, and the
    markers of metadata transactions (KIP-868), which hold records back until they end or drop them on abort.
-3. A batch that is damaged ends the replay, and `problems` says so: what came before still counts.
+3. A batch that is damaged, or offsets that are missing, end the replay, and `problems` says so: what came before still
+   counts, but what it does not say may have been said later.
 
 Kafka: MetadataLoader, ConfigurationsDelta, TopicsDelta; generated messages ConfigRecord, TopicRecord,
 RemoveTopicRecord, as `format.coordinator` reads them.
@@ -25,7 +26,7 @@ from seglog.format.coordinator import METADATA_FRAME_VERSION, decode_metadata_re
 from seglog.format.decoder import checksums_valid, decode_records
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.format.wire import WireError
-from seglog.log.listing import list_partition
+from seglog.log.listing import SegmentFiles, list_partition
 from seglog.log.scan import Chunk, EndReason, SegmentScan
 from seglog.storage.filesystem import FileSystem
 
@@ -82,9 +83,8 @@ class ClusterMetadata:
         return self.topics.get(topic, {})
 
     def broker_values(self, node_id: int | None = None) -> dict[str, StoredValue]:
-        """Dynamic broker values: the cluster's defaults, overlaid by those of `node_id`."""
-        own = {} if node_id is None else self.brokers.get(str(node_id), {})
-        return {**self.brokers.get(CLUSTER_DEFAULT, {}), **own}
+        """Dynamic values of one broker, or with None those that all brokers inherit."""
+        return self.brokers.get(CLUSTER_DEFAULT if node_id is None else str(node_id), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +98,35 @@ class _MetadataRecord:
 def read_cluster_metadata(fs: FileSystem, log_directory: Path) -> ClusterMetadata | None:
     """The configuration in `log_directory`'s own metadata log; None when it has no such log.
 
-    Nothing is created or locked. Damage is told in `problems`, never raised.
+    Nothing is created or locked. Damage, and what the operating system does not let read, is told in `problems`, never
+    raised.
     """
     directory = log_directory / f"{CLUSTER_METADATA_TOPIC}-0"
     status = fs.status(directory)
     if status is None or not status.is_directory:
         return None
-    replay = _Replay(ClusterMetadata(directory))
-    snapshot = _newest_snapshot(fs, directory)
+    metadata = ClusterMetadata(directory)
+    try:
+        _replay(fs, metadata)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        metadata.problems.append(f"{error.filename or directory}: {reason}; what follows was not read")
+    return metadata
+
+
+def _replay(fs: FileSystem, metadata: ClusterMetadata) -> None:
+    replay = _Replay(metadata)
+    snapshot = _newest_snapshot(fs, metadata.directory)
     if snapshot is not None:
         path, offset = snapshot
         replay.read(fs, path, 0)
-        replay.metadata.end_offset = offset
-    start = replay.metadata.end_offset
-    segments = list_partition(fs, directory).segments
+        metadata.end_offset = offset
+    start = metadata.end_offset
+    segments = list_partition(fs, metadata.directory).segments
     for segment, following in zip(segments, (*segments[1:], None)[: len(segments)], strict=True):
         ends_before = following is not None and following.base_offset <= start
-        if not ends_before and not replay.read(fs, segment.log, start):
+        if not ends_before and not (replay.follows(segment) and replay.read(fs, segment.log, start)):
             break
-    return replay.metadata
 
 
 def _newest_snapshot(fs: FileSystem, directory: Path) -> tuple[Path, int] | None:
@@ -150,6 +160,14 @@ class _Replay:
             self._problem(path, scan.end.position, scan.end.reason.value)
             return False
         return True
+
+    def follows(self, segment: SegmentFiles) -> bool:
+        """False, and a problem noted, when offsets before the segment are missing: a metadata log has no gaps."""
+        if segment.base_offset <= self.metadata.end_offset:
+            return True
+        missing = f"offsets {self.metadata.end_offset} to {segment.base_offset - 1} are missing before it"
+        self._problem(segment.log, 0, missing)
+        return False
 
     def _whole(self, chunk: Chunk, valid: np.ndarray) -> bool:
         """False, and a problem noted, when a batch of the chunk fails its checksum."""

@@ -4,8 +4,12 @@ A broker knows its whole configuration; here some of it may be unknown, and what
 
 - A value of retention.ms or retention.bytes counts only if it was stated somewhere; Kafka's default of seven days does
   not, because a broker's own server.properties may say otherwise.
-- A partition whose cleanup policy nobody stated counts as deletable only if it was named together with a rule, and is
-  none of Kafka's own topics (their names begin with two underscores).
+- A topic that the cluster's metadata lists without a cleanup policy has the broker's. Where neither the topic nor a
+  policy is known, a partition counts as deletable only if it was named together with a rule, and is none of Kafka's own
+  topics (their names begin with two underscores).
+- A rule that lets more go than the cluster says of the topic is refused, unless the user insists (`precedence`): before
+  anything is touched for partitions that were named, by itself for those of a log directory.
+- `FreeSpace` takes nothing from Kafka's own topics: offsets of groups and of tiered segments are not room to be had.
 - A log whose recovery would cut off damage is refused (`opening`).
 """
 
@@ -17,9 +21,9 @@ from pathlib import Path
 from typing import Protocol
 
 from seglog.clock import Clock
-from seglog.config import LogConfig
-from seglog.errors import SeglogError, UnsupportedError
-from seglog.format.filenames import parse_partition_directory
+from seglog.config import DELETE, LogConfig
+from seglog.errors import RefusedError, SeglogError, UnsupportedError
+from seglog.format.filenames import CLUSTER_METADATA_TOPIC, FileState, parse_partition_directory
 from seglog.log.directory import LogDirectory
 from seglog.log.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.log.log import Log
@@ -32,10 +36,11 @@ from seglog.log.retention import (
     plan_retention,
     remove_deleted,
 )
-from seglog.settings import POLICY, ResolvedConfig
+from seglog.precedence import DEFAULT, KAFKAS_OWN_TOPICS, Contradiction, ResolvedConfig
 from seglog.storage.filesystem import FileSystem
 
 UNKNOWN_POLICY = "cleanup.policy is not known: only segments below the log start offset go"
+KAFKAS_OWN = "one of Kafka's own topics: nothing is taken from it to free space"
 _INTERNAL_PREFIX = "__"
 
 
@@ -46,26 +51,56 @@ class TopicConfigs(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class FreeSpace:
+    """Free `size` bytes: until so many are free on each log directory's file system, or with `more` that many more."""
+
+    size: int
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionRequest:
     """What to do. `ruled` says that the user gave a rule for the partitions named.
 
-    `free_bytes` frees that much instead of going by the rules. Files are removed at once when `delay_ms` is 0, else
-    they stay as `.deleted`; None takes the topic's file.delete.delay.ms.
+    `free` makes room instead of going by the rules. Files are removed at once when `delay_ms` is 0, else they stay as
+    `.deleted`; None takes the topic's file.delete.delay.ms.
     """
 
     dry_run: bool = False
     ruled: bool = False
-    free_bytes: int | None = None
+    free: FreeSpace | None = None
     delay_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """The plan for a partition, carried out unless the request was a dry run. `left_deleted` files are still there."""
+    """The plan for a partition, carried out unless the request was a dry run. `left_deleted` files are still there.
+
+    `contradictions` are the rules that went against the cluster's, because the user insisted.
+    """
 
     plan: RetentionPlan
     note: str = ""
     left_deleted: int = 0
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """What `FreeSpace` came to in one log directory: `wanted` bytes before, `freed` of them; `free` bytes are free.
+
+    In a dry run all of it is what would be.
+    """
+
+    log_directory: Path
+    wanted: int
+    freed: int
+    free: int
+
+    @property
+    def reached(self) -> bool:
+        """Whether as much went as was wanted."""
+        return self.freed >= self.wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +116,8 @@ def stated_retention(resolved: ResolvedConfig) -> LogConfig:
     log, settings = resolved.log, resolved.settings
     return replace(
         log,
-        retention_ms=-1 if settings["retention.ms"].origin == "default" else log.retention_ms,
-        retention_bytes=-1 if settings["retention.bytes"].origin == "default" else log.retention_bytes,
+        retention_ms=-1 if settings["retention.ms"].origin == DEFAULT else log.retention_ms,
+        retention_bytes=-1 if settings["retention.bytes"].origin == DEFAULT else log.retention_bytes,
     )
 
 
@@ -92,19 +127,61 @@ def retain(
     topics_of: Callable[[Path], TopicConfigs],
     clock: Clock,
     request: RetentionRequest,
-) -> Iterator[Retained | RetentionFailure]:
+) -> Iterator[Retained | RetentionFailure | Freed]:
     """Deletes old segments of what `targets` name, one log directory after the other.
 
-    Raises LockedError and CorruptCheckpointError for a log directory as a whole. With `free_bytes` all targets lie in
-    one log directory at a time: each frees what the ones before it did not.
+    Raises LockedError and CorruptCheckpointError for a log directory as a whole, and, before anything is changed,
+    RefusedError for a partition that was named and must not lose segments by these rules.
     """
-    wanted = request.free_bytes
-    for log_directory, paths, named in _by_directory(fs, targets):
-        outcomes = _retain_directory(fs, log_directory, paths, named, topics_of(log_directory), clock, request, wanted)
-        for outcome in outcomes:
-            if wanted is not None and isinstance(outcome, Retained):
-                wanted = max(0, wanted - outcome.plan.removed_bytes)
-            yield outcome
+    work = _by_directory(fs, targets)
+    topics = {log_directory: topics_of(log_directory) for log_directory, _, _ in work}
+    for log_directory, paths, named in work:
+        for path in paths:
+            if path in named:
+                _require_deletable(path, topics[log_directory])
+    space = _Space(fs, request)
+    for log_directory, paths, named in work:
+        yield from _Directory(fs, log_directory, named, topics[log_directory], clock, request, space).retain(paths)
+
+
+def _require_deletable(path: Path, topics: TopicConfigs) -> None:
+    """RefusedError where what the user states goes against the cluster, and for the controller's own log."""
+    topic = _topic_of(path)
+    if topic == CLUSTER_METADATA_TOPIC:
+        raise RefusedError(f"{path}: the controller's own log is not written by seglog; nothing was changed")
+    refusal = topics.resolve(topic).refusal(DELETE)
+    if refusal:
+        raise RefusedError(f"{path}: {refusal}; nothing was changed")
+
+
+class _Space:
+    """How much is still to be freed, a file system at a time: log directories may share one."""
+
+    def __init__(self, fs: FileSystem, request: RetentionRequest) -> None:
+        self._fs, self._request = fs, request
+        self._freed: dict[int, int] = {}
+
+    def wanted(self, log_directory: Path, waiting: int) -> int:
+        """Bytes to free in `log_directory`, where files of `waiting` bytes go in any case."""
+        free = self._request.free
+        if free is None:
+            return 0
+        freed = self._freed.get(self._device(log_directory), 0)
+        if free.more:
+            return max(0, free.size - freed)
+        promised = freed + waiting if self._request.dry_run else 0  # a dry run's room is not there yet
+        return max(0, free.size - self._fs.free_bytes(log_directory) - promised)
+
+    def take(self, log_directory: Path, wanted: int, freed: int) -> Freed:
+        """Notes what a log directory gave."""
+        device = self._device(log_directory)
+        self._freed[device] = self._freed.get(device, 0) + freed
+        promised = self._freed[device] if self._request.dry_run else 0
+        return Freed(log_directory, wanted, freed, self._fs.free_bytes(log_directory) + promised)
+
+    def _device(self, log_directory: Path) -> int:
+        status = self._fs.status(log_directory)
+        return -1 if status is None else status.device
 
 
 def _by_directory(fs: FileSystem, targets: Sequence[Target]) -> list[tuple[Path, list[Path], set[Path]]]:
@@ -122,74 +199,97 @@ def _by_directory(fs: FileSystem, targets: Sequence[Target]) -> list[tuple[Path,
     return [(log_directory, *entry) for log_directory, entry in found.items()]
 
 
-def _retain_directory(
-    fs: FileSystem,
-    log_directory: Path,
-    paths: list[Path],
-    named: set[Path],
-    topics: TopicConfigs,
-    clock: Clock,
-    request: RetentionRequest,
-    wanted: int | None,
-) -> list[Retained | RetentionFailure]:
-    ruled = {_topic_of(path) for path in named} if request.ruled or request.free_bytes is not None else set()
+class _Directory:
+    """One log directory's part of the work."""
 
-    def config_of(topic: str) -> LogConfig:
-        resolved = topics.resolve(topic)
-        config = stated_retention(resolved)
-        return config if _is_known(resolved, topic, ruled) else replace(config, cleanup_policy=frozenset())
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: Path,
+        named: set[Path],
+        topics: TopicConfigs,
+        clock: Clock,
+        request: RetentionRequest,
+        space: _Space,
+    ) -> None:
+        self._fs, self._path, self._topics, self._clock = fs, path, topics, clock
+        self._request, self._space = request, space
+        ruled = request.ruled or request.free is not None
+        self._ruled = {_topic_of(partition) for partition in named} if ruled else set()
 
-    done: list[Retained | RetentionFailure] = []
-    with LogDirectory.open(
-        log_directory, fs=fs, clock=clock, config_of=config_of, writable=not request.dry_run
-    ) as directory:
-        logs: list[Log] = []
-        for path in paths:
-            try:
-                _require_kafka(fs, path)
-                logs.append(open_undamaged(directory, path))
-            except SeglogError as error:
-                done.append(RetentionFailure(path, error))
-        for log, plan in zip(logs, _plans(directory, logs, clock, wanted), strict=True):
-            if _is_known(topics.resolve(log.topic_partition.topic), log.topic_partition.topic, ruled):
-                done.append(_carry_out(log, plan, "", request))
-            else:
-                done.append(_carry_out(log, _of_unknown_policy(plan), UNKNOWN_POLICY, request))
-    return done
+    def retain(self, paths: list[Path]) -> list[Retained | RetentionFailure | Freed]:
+        done: list[Retained | RetentionFailure | Freed] = []
+        waiting = sum(_waiting_bytes(self._fs, path) for path in paths)
+        writable = not self._request.dry_run
+        with LogDirectory.open(
+            self._path, fs=self._fs, clock=self._clock, config_of=self._config_of, writable=writable
+        ) as directory:
+            logs: list[Log] = []
+            for path in paths:
+                try:
+                    self._require_retainable(path)
+                    logs.append(open_undamaged(directory, path))
+                except SeglogError as error:
+                    done.append(RetentionFailure(path, error))
+            wanted = self._space.wanted(self._path, waiting)
+            retained = [
+                self._carry_out(log, plan) for log, plan in zip(logs, self._plans(directory, logs, wanted), strict=True)
+            ]
+        done += retained
+        if self._request.free is not None:
+            done.append(self._space.take(self._path, wanted, sum(one.plan.removed_bytes for one in retained)))
+        return done
+
+    def _require_retainable(self, path: Path) -> None:
+        refusal = self._topics.resolve(_topic_of(path)).refusal(DELETE)
+        if refusal:
+            raise RefusedError(f"{path}: {refusal}")
+        if list_partition(self._fs, path).format != "kafka":
+            raise UnsupportedError(f"{path}: a log of Kafka 0.7 is only read")
+
+    def _config_of(self, topic: str) -> LogConfig:
+        """Without any policy where nothing may go by the rules."""
+        config = stated_retention(self._topics.resolve(topic))
+        return replace(config, cleanup_policy=frozenset()) if self._why_kept(topic) else config
+
+    def _why_kept(self, topic: str) -> str:
+        """Why nothing of a topic goes, whatever its policy says; empty where the policy decides."""
+        if self._request.free is not None and topic in KAFKAS_OWN_TOPICS:
+            return KAFKAS_OWN
+        is_ruled = topic in self._ruled and not topic.startswith(_INTERNAL_PREFIX)
+        return "" if self._topics.resolve(topic).policy_known or is_ruled else UNKNOWN_POLICY
+
+    def _plans(self, directory: LogDirectory, logs: list[Log], wanted: int) -> list[RetentionPlan]:
+        watermarks, now_ms = directory.high_watermarks, self._clock.now_ms()
+        if self._request.free is not None:
+            return plan_freeing(logs, wanted, now_ms, watermarks)
+        return [plan_retention(log, now_ms, watermarks.get(log.topic_partition)) for log in logs]
+
+    def _carry_out(self, log: Log, plan: RetentionPlan) -> Retained:
+        topic = log.topic_partition.topic
+        note, contradictions = self._why_kept(topic), self._topics.resolve(topic).against(DELETE)
+        if note:
+            plan = _of_unknown_policy(plan, note)
+        if self._request.dry_run or plan.empty:
+            return Retained(plan, note, 0, contradictions)
+        pending = apply_retention(log, plan)
+        delay = log.config.file_delete_delay_ms if self._request.delay_ms is None else self._request.delay_ms
+        if delay == 0:
+            remove_deleted(log.fs, pending)
+            pending = []
+        return Retained(plan, note, len(pending), contradictions)
 
 
-def _plans(directory: LogDirectory, logs: list[Log], clock: Clock, wanted: int | None) -> list[RetentionPlan]:
-    watermarks, now_ms = directory.high_watermarks, clock.now_ms()
-    if wanted is not None:
-        return plan_freeing(logs, wanted, now_ms, watermarks)
-    return [plan_retention(log, now_ms, watermarks.get(log.topic_partition)) for log in logs]
+def _waiting_bytes(fs: FileSystem, path: Path) -> int:
+    """Bytes in `.deleted` files, which go when the log is opened for writing."""
+    waiting = [name for name in list_partition(fs, path).leftovers if name.name.endswith(FileState.DELETED.value)]
+    return sum(status.size for status in map(fs.status, waiting) if status is not None)
 
 
-def _of_unknown_policy(plan: RetentionPlan) -> RetentionPlan:
+def _of_unknown_policy(plan: RetentionPlan, note: str) -> RetentionPlan:
     """The plan, which was made with an empty policy, with the real reason for what stays."""
-    verdicts = (replace(v, reason=UNKNOWN_POLICY) if v.reason == EMPTY_POLICY else v for v in plan.segments)
+    verdicts = (replace(v, reason=note) if v.reason == EMPTY_POLICY else v for v in plan.segments)
     return replace(plan, segments=tuple(verdicts))
-
-
-def _carry_out(log: Log, plan: RetentionPlan, note: str, request: RetentionRequest) -> Retained:
-    if request.dry_run or plan.empty:
-        return Retained(plan, note)
-    pending = apply_retention(log, plan)
-    delay = log.config.file_delete_delay_ms if request.delay_ms is None else request.delay_ms
-    if delay == 0:
-        remove_deleted(log.fs, pending)
-        pending = []
-    return Retained(plan, note, len(pending))
-
-
-def _require_kafka(fs: FileSystem, path: Path) -> None:
-    if list_partition(fs, path).format != "kafka":
-        raise UnsupportedError(f"{path}: a log of Kafka 0.7 is only read")
-
-
-def _is_known(resolved: ResolvedConfig, topic: str, ruled: set[str]) -> bool:
-    stated = resolved.settings[POLICY].origin != "default"
-    return stated or (topic in ruled and not topic.startswith(_INTERNAL_PREFIX))
 
 
 def _topic_of(path: Path) -> str:

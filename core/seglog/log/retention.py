@@ -300,7 +300,7 @@ class _Judge:
             return f"cleanup.policy is {policy}: only segments below the log start offset go"
         if self._freeing:
             active = index == len(self.segments) - 1
-            return "the active segment" if active else "older segments free as much as is wanted"
+            return "the active segment" if active else "as much is free without it as is wanted"
         if index > gone:
             return f"behind segment {self.segments[gone].base_offset}, which stays"
         return "; ".join([self._size_verdict(index), self._time_verdict(index)])

@@ -121,6 +121,17 @@ class Broker:
         admin = self.admin()  # must outlive the request: its end cancels what is under way
         admin.create_topics([new])[topic].result(30)
 
+    def configure_brokers(self, values: Mapping[str, str], node: str = "") -> None:
+        """Sets dynamic values of one broker, or without `node` of all of them (Kafka's own tool: librdkafka takes no
+        empty name)."""
+        entity = ["--entity-name", node] if node else ["--entity-default"]
+        added = ",".join(f"{key}={value}" for key, value in values.items())
+        said = ["--bootstrap-server", self.bootstrap, "--entity-type", "brokers", "--alter", "--add-config", added]
+        command = self._java("kafka.admin.ConfigCommand", *said, *entity)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"the brokers could not be configured:\n{done.stdout + done.stderr}")
+
     def log_text(self) -> str:
         """The end of what the broker said (warnings and errors)."""
         return self.log_file.read_text(errors="replace")[-6000:] if self.log_file.exists() else ""

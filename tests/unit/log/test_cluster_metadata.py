@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from seglog.errors import ConfigError, RefusedError
 from seglog.format.builder import BatchOptions, columns_of, encode_all
 from seglog.log.cluster_metadata import (
     ABORT_TRANSACTION_RECORD,
@@ -17,7 +19,9 @@ from seglog.log.cluster_metadata import (
     ClusterMetadata,
     read_cluster_metadata,
 )
+from seglog.log.topic_settings import DirectorySettings
 from seglog.model import Record
+from seglog.settings import Settings
 from seglog.storage.filesystem import LocalFileSystem
 
 
@@ -110,11 +114,14 @@ def test_a_broker_inherits_the_cluster_default_and_overrides_it(directory: Path)
         config("3", "log.retention.ms", "9", resource=4),
     )
     found = replayed(directory)
-    assert {k: v.value for k, v in found.broker_values(3).items()} == {
-        "log.retention.ms": "9",
-        "log.segment.bytes": "2",
-    }
-    assert found.broker_values(4)["log.retention.ms"].value == "1"
+    assert {k: v.value for k, v in found.broker_values(3).items()} == {"log.retention.ms": "9"}
+    assert {k: v.value for k, v in found.broker_values().items()} == {"log.retention.ms": "1", "log.segment.bytes": "2"}
+    assert found.broker_values(4) == {}
+    settings = DirectorySettings(LocalFileSystem(), directory.parent, Settings())
+    assert settings("t").retention_ms == 1
+    (directory.parent / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=3\n")
+    settings = DirectorySettings(LocalFileSystem(), directory.parent, Settings())
+    assert (settings("t").retention_ms, settings("t").segment_bytes) == (9, 2)
 
 
 def test_an_aborted_metadata_transaction_leaves_nothing_and_a_finished_one_all(directory: Path) -> None:
@@ -167,3 +174,90 @@ def test_a_record_cut_short_is_told_and_the_next_one_counts(directory: Path) -> 
     log(directory, config("a", "k", "v")[:6], config("a", "l", "w"))
     assert values(directory, "a") == {"l": "w"}
     assert "offset 0: 1 bytes are wanted at byte 6, 0 are left" in replayed(directory).problems[0]
+
+
+def test_offsets_missing_before_a_segment_end_the_replay_and_are_told(directory: Path) -> None:
+    log(directory, topic_record("a", 7))
+    log(directory, config("a", "cleanup.policy", "compact"), base_offset=5)
+    assert values(directory, "a") == {}
+    assert "offsets 1 to 4 are missing" in replayed(directory).problems[0]
+
+
+def test_what_the_system_does_not_let_read_is_told_and_never_raised(directory: Path) -> None:
+    log(directory, topic_record("a", 7))
+    (directory / "00000000000000000001-0000000000.checkpoint").mkdir()
+    assert "Is a directory" in replayed(directory).problems[0]
+
+
+def test_a_listed_topic_has_the_brokers_policy_only_where_all_of_the_metadata_was_read(directory: Path) -> None:
+    path = log(directory, topic_record("a", 7), config("b", "x", "y"))
+    settings = DirectorySettings(LocalFileSystem(), directory.parent, Settings())
+    assert settings.resolve("a").policy_known and not settings.resolve("b").policy_known
+    path.write_bytes(path.read_bytes()[:-3])
+    assert not DirectorySettings(LocalFileSystem(), directory.parent, Settings()).resolve("a").policy_known
+
+
+# --- a broker with several log directories
+
+
+IDENTITY = "version=1\ncluster.id={}\nnode.id={}\ndirectory.id={}\n"
+
+
+def broker_disk(path: Path, directory_id: str, *, cluster: str = "c", node: int = 1, metadata: bool = False) -> Path:
+    path.mkdir(parents=True)
+    (path / "meta.properties").write_text(IDENTITY.format(cluster, node, directory_id))
+    if metadata:
+        (path / "__cluster_metadata-0").mkdir()
+        log(path / "__cluster_metadata-0", topic_record("a", 7), config("a", "cleanup.policy", "compact"))
+    return path
+
+
+def policy_of(path: Path, **options: object) -> str:
+    found = DirectorySettings(LocalFileSystem(), path, Settings(), {k.replace("_", "."): v for k, v in options.items()})
+    policy = found.resolve("a").settings["cleanup.policy"]
+    return f"{policy.text} {policy.origin}"
+
+
+@pytest.mark.parametrize("where", ["data-b", "other/data-a"])
+def test_metadata_is_found_in_the_same_brokers_other_log_directory(tmp_path: Path, where: str) -> None:
+    disk = broker_disk(tmp_path / "one" / "data-a", "A")
+    place = tmp_path / "one" / where if "/" not in where else tmp_path / where
+    holder = broker_disk(place, "B", metadata=True)
+    assert policy_of(disk) == f"compact {holder}/__cluster_metadata-0/{0:020d}.log offset 1"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"directory_id": "B", "cluster": "another"},
+        {"directory_id": "B", "node": 2},
+        {"directory_id": "A"},  # a copy of this very directory
+    ],
+)
+def test_another_brokers_metadata_beside_it_says_nothing(tmp_path: Path, other: dict[str, str]) -> None:
+    disk = broker_disk(tmp_path / "data-a", "A")
+    broker_disk(tmp_path / "data-b", **other, metadata=True)
+    assert policy_of(disk) == "delete default"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_metadata_that_another_user_put_beside_it_says_nothing(tmp_path: Path) -> None:
+    disk = broker_disk(tmp_path / "data-a", "A")
+    holder = broker_disk(tmp_path / "data-b", "B", metadata=True)
+    os.chown(holder, 12345, 12345)
+    assert policy_of(disk) == "delete default"
+    assert policy_of(disk, metadata_log_dir=holder).startswith("compact ")
+
+
+def test_metadata_is_taken_from_where_it_is_stated_to_be(tmp_path: Path) -> None:
+    disk = broker_disk(tmp_path / "data-a", "A")
+    holder = broker_disk(tmp_path / "x" / "y" / "z", "B", metadata=True)
+    assert policy_of(disk) == "delete default"
+    assert policy_of(disk, metadata_log_dir=holder).startswith("compact ")
+    assert policy_of(disk, metadata_log_dir=holder / "__cluster_metadata-0").startswith("compact ")
+    assert policy_of(disk, log_dirs=[disk, holder]).startswith("compact ")
+    with pytest.raises(ConfigError, match="no __cluster_metadata-0"):
+        policy_of(disk, metadata_log_dir=disk)
+    (holder / "meta.properties").write_text(IDENTITY.format("another", 1, "B"))
+    with pytest.raises(RefusedError, match="cluster another"):
+        policy_of(disk, metadata_log_dir=holder)
