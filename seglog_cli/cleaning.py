@@ -139,15 +139,18 @@ def show_outcomes(session: Session, request: CleaningRequest, outcomes: Iterable
     from seglog.cleaner.requested import Cleaned, CleaningFailure
     from seglog.config import COMPACT
     from seglog_cli.views.cleaning import keep_history, show_outcome
+    from seglog_cli.views.recovery import tell_obstacles
 
     failures: list[CleaningFailure] = []
     done: list[Cleaned] = []
+    seen: set[str] = set()
     try:
         for outcome in outcomes:
             contradictions: tuple[Contradiction, ...] = ()
             if isinstance(outcome, Cleaned):
                 topic = outcome.result.topic_partition.topic
                 contradictions = request.settings[outcome.log_directory].resolve(topic).against(COMPACT)
+                tell_obstacles(session, outcome.log_directory, outcome.result.topic_partition, seen)
             show_outcome(session.console, outcome, contradictions)
             if isinstance(outcome, CleaningFailure):
                 failures.append(outcome)

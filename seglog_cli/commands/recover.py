@@ -31,6 +31,9 @@ def run(
     directory, every partition is recovered from its checkpointed recovery point; a partition that is named,
     from its first segment.
 
+    Small files that recovery does not need but a broker does (partition.metadata, meta.properties) are
+    reported, with exit code 1, when they cannot be read.
+
     What is behind damage is lost, as with a broker: `seglog verify` shows what it would be, and `seglog
     verify --repair` loses less.
 
@@ -38,29 +41,35 @@ def run(
       seglog recover --dry-run orders-none-0
       seglog recover /var/lib/kafka/data
     """
-    changes = recover_path(session, path, dry_run, recovery_point)
-    return ExitCode.FOUND if check and changes else ExitCode.DONE
+    changed, stopped = recover_path(session, path, dry_run, recovery_point)
+    return ExitCode.FOUND if stopped or (check and changed) else ExitCode.DONE
 
 
-def recover_path(session: Session, path: Path, dry_run: bool, recovery_point: int | None = None) -> bool:
-    """Recovers and shows each partition; whether anything but indexes and snapshots changed."""
+def recover_path(
+    session: Session, path: Path, dry_run: bool, recovery_point: int | None = None
+) -> tuple[bool, bool]:
+    """Recovers and shows each partition: (whether anything but indexes and snapshots changed, whether something else
+    stops a broker)."""
     from seglog.log.listing import log_directory_of, resolve_path
+    from seglog.log.obstacles import directory_obstacles
     from seglog.log.recovering import RecoveryOptions, recover
     from seglog_cli.repairing import settle_unfinished
-    from seglog_cli.views.recovery import show_recovery
+    from seglog_cli.views.recovery import show_recovery, warn_of_obstacles
 
     target = resolve_path(session.fs, path)
     if not dry_run:
         settle_unfinished(session, log_directory_of(target))
     config_of = session.config_of_target(target)
+    obstacles = list(directory_obstacles(session.fs, log_directory_of(target)))
+    warn_of_obstacles(session.console, obstacles, set())
     with session.progress("recover", unit="segments") as progress:
 
         def tell(segment: LogSegment, number: int, count: int) -> None:
             progress.update(number, count, f"recover {segment.path.parent.name}")
 
         options = RecoveryOptions(recovery_point=recovery_point, dry_run=dry_run, progress=tell)
-        found = False
+        changed, stopped = False, bool(obstacles)
         for report in recover(session.fs, session.clock, target, config_of, options):
-            found = found or report.changes
+            changed, stopped = changed or report.changes, stopped or bool(report.obstacles)
             show_recovery(session.console, report, dry_run)
-    return found
+    return changed, stopped

@@ -87,6 +87,7 @@ def run(
     from seglog.cleaner.manager import check_checkpoints
     from seglog.log.listing import TargetKind, log_directory_of, resolve_paths
     from seglog.log.retaining import Freed, RetentionFailure, RetentionRequest, retain
+    from seglog_cli.views.recovery import tell_obstacles
     from seglog_cli.views.retention import show_freed, show_retained
 
     targets = resolve_paths(session.fs, paths)
@@ -105,7 +106,7 @@ def run(
     planned = dry_run or check
     request = RetentionRequest(planned, ruled, space, delay if space is None else 0)
     sources = Sources(chosen, override_policy, metadata_dir)
-    failures, found, short = [], 0, False
+    failures, found, short, seen = [], 0, False, set[str]()
     for outcome in retain(session.fs, targets, lambda path: session.config_of(path, sources), session.clock, request):
         if isinstance(outcome, RetentionFailure):
             failures.append(outcome)
@@ -115,6 +116,7 @@ def run(
             short = short or not outcome.reached
         else:
             show_retained(session.console, outcome, planned)
+            tell_obstacles(session, outcome.log_directory, outcome.plan.topic_partition, seen)
             found += len(outcome.plan.removed)
     if failures:
         raise failures[-1].error

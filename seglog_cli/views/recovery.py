@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog_cli.console import Console
 
 if TYPE_CHECKING:
     from seglog.log.loader import RecoveryReport
+    from seglog.model import TopicPartition
+    from seglog_cli.session import Session
 
 
 def tell_recovery(console: Console, report: RecoveryReport | None) -> None:
@@ -32,6 +36,24 @@ def show_recovery(console: Console, report: RecoveryReport, dry_run: bool) -> No
     console.line(f"{did} {name}: {len(report.recovered)} segments read, {offsets}, {what}")
     for event in report.events:
         console.line(f"  {event}")
+    for obstacle in report.obstacles:
+        console.line(f"  a broker does not open it: {obstacle}")
+
+
+def warn_of_obstacles(console: Console, obstacles: Iterable[str], seen: set[str]) -> None:
+    """Warns of what stops a broker, of each file once."""
+    for sentence in obstacles:
+        if sentence not in seen:
+            seen.add(sentence)
+            console.warning(f"a broker does not start with this: {sentence}")
+
+
+def tell_obstacles(session: Session, log_directory: Path, topic_partition: TopicPartition, seen: set[str]) -> None:
+    """Warns of what stops a broker in a log directory and in a partition of it that was worked on."""
+    from seglog.log.obstacles import directory_obstacles, partition_obstacles
+
+    warn_of_obstacles(session.console, directory_obstacles(session.fs, log_directory), seen)
+    warn_of_obstacles(session.console, partition_obstacles(session.fs, log_directory / str(topic_partition)), seen)
 
 
 def recovery_record(report: RecoveryReport, dry_run: bool) -> dict[str, object]:
@@ -58,6 +80,7 @@ def recovery_record(report: RecoveryReport, dry_run: bool) -> dict[str, object]:
         "removed_files": [path.name for path in report.removed_files],
         "renamed_files": [[before.name, after.name] for before, after in report.renamed_files],
         "events": list(report.events),
+        "obstacles": list(report.obstacles),
     }
 
 

@@ -47,7 +47,7 @@ class Reporter:
 
         with self._lock:
             if self._console.as_json:
-                self._console.json(retention_record(Retained(plan), False))
+                self._console.json(retention_record(Retained(self._directory, plan), False))
             else:
                 gone = ", ".join(str(segment.base_offset) for segment in plan.removed)
                 self._console.line(f"{plan.topic_partition}: deleted segments {gone} ({plan.removed_bytes} bytes)")

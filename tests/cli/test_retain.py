@@ -147,6 +147,16 @@ def test_a_checkpoint_that_cannot_be_relied_on_is_named_and_nothing_deleted(
     assert snapshot(path) == before
 
 
+def test_a_log_start_beyond_the_log_drops_nothing(tmp_path: Path) -> None:
+    path = logs(tmp_path)
+    (path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 9223372036854775807\n")
+    before = snapshot(path / "t-0")
+    result = run("retain", "--now", NOW, "--retention-ms", "1h", path / "t-0")
+    assert result.exit_code == 1
+    assert "log-start-offset-checkpoint" in result.stderr
+    assert snapshot(path / "t-0") == before
+
+
 # --- room on a disk
 
 

@@ -22,7 +22,7 @@ from seglog.cleaner.round import rolled_segments
 from seglog.clock import Clock
 from seglog.config import LONG_MAX
 from seglog.errors import CorruptCheckpointError, RefusedError
-from seglog.format.checkpoint import parse_offset_checkpoint
+from seglog.format.checkpoint import offset_entries
 from seglog.log.listing import OFFSET_CHECKPOINTS
 from seglog.log.log import Log
 from seglog.log.segments import LogSegments
@@ -151,14 +151,11 @@ def check_checkpoints(fs: FileSystem, log_directory: Path) -> None:
         path = log_directory / name
         if fs.status(path) is None:
             continue
-        data = fs.read_bytes(path)
-        parse_offset_checkpoint(data, path)
-        seen: dict[tuple[str, int], int] = {}
-        for number, line in enumerate(data.decode("utf-8", "replace").splitlines()[2:], start=3):
-            topic, partition, _ = line.split()
-            first = seen.setdefault((topic, int(partition)), number)
+        seen: dict[TopicPartition, int] = {}
+        for number, (topic_partition, _) in enumerate(offset_entries(fs.read_bytes(path), path), start=3):
+            first = seen.setdefault(topic_partition, number)
             if first != number:
-                what = f"{topic}-{partition} stands here a second time (first in line {first})"
+                what = f"{topic_partition} stands here a second time (first in line {first})"
                 raise CorruptCheckpointError(path, f"line {number}: {what}; `seglog verify --repair` settles it")
 
 

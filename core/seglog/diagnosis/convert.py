@@ -1,6 +1,7 @@
 """A partition rewritten with another magic or codec (`seglog convert`); offsets and timestamps stay.
 
 1. The source is walked; damage ends it (`salvage` is for damaged logs), but for a torn tail of the last segment.
+   A right checksum is not enough: every record must be there, also in batches that are copied as they are.
 2. Magic 2 to 2: records are recompressed as they are; header, producer, transaction and control data stay.
    Magic 0 or 1 to 2: each wrapper becomes a batch; plain messages are batched up.
    To magic 0 or 1: messages, or wrappers. These have no headers, transactions or zstd: refused; producer ids and,
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -119,14 +121,21 @@ class _Writer:
             self._waiting.clear()
 
 
-def _refuse_damage(piece: Piece, path: object) -> None:
+def _refuse_damage(piece: Piece, path: Path) -> None:
     if not piece.valid.all():
-        row = piece.batches[int(np.argmin(piece.valid))]
-        first, last = int(row["base_offset"]), int(row["last_offset"])
-        reason = "the checksum is wrong; `seglog salvage` copies what is good"
-        raise CorruptRecordError(str(path), reason, int(row["position"]), first, last)
+        raise _damaged(path, piece.batches[int(np.argmin(piece.valid))], "the checksum is wrong")
     if not piece.complete:
         raise UnsupportedError(f"{path}: a batch of {int(piece.batches['size'][0])} bytes is too large to convert")
+    for records in decode_records(piece.data, piece.batches, piece.position):
+        if records.status.any():
+            broken = int(np.argmax(records.status != 0))
+            raise _damaged(path, records.batches[broken], STATUS_REASONS[int(records.status[broken])])
+
+
+def _damaged(path: Path, row: np.void, reason: str) -> CorruptRecordError:
+    first, last = int(row["base_offset"]), int(row["last_offset"])
+    reason = f"{reason}; `seglog salvage` copies what is good"
+    return CorruptRecordError(path, reason, int(row["position"]), first, last)
 
 
 def _converted(piece: Piece, options: ConvertOptions) -> Iterator[bytes]:
@@ -181,10 +190,6 @@ def _rebuilt(piece: Piece, rows: np.ndarray, options: ConvertOptions) -> Iterato
     append_time = int(rows["attributes"][0]) & layout.TIMESTAMP_TYPE_MASK and rows["magic"][0] > 0
     stamp = int(rows["max_timestamp"][0]) if append_time else None
     for records in decode_records(piece.data, rows, piece.position):
-        if records.status.any():
-            broken = records.batches[int(np.argmax(records.status != 0))]
-            reason = STATUS_REASONS[int(records.status.max())]
-            raise CorruptRecordError("source", reason, int(broken["position"]), int(broken["base_offset"]))
         if len(records) and options.magic == 2:
             yield from _as_batches(records, codec, stamp, single=bool(int(rows["attributes"][0]) & layout.CODEC_MASK))
         elif len(records):

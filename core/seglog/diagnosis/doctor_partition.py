@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,12 +26,11 @@ from seglog.format.index_entries import decode_offset_index, decode_time_index, 
 from seglog.format.uuids import format_uuid
 from seglog.log.listing import SegmentFiles, list_partition
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
+from seglog.log.obstacles import NAMED_BY_OFFSET, is_offset
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 
-_NAMED_BY_OFFSET = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".cleaned", ".swap")
 _MOST_INDEX_BYTES = 256 << 20
-_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 def examine_partition(patient: Patient, deep: bool) -> Iterator[Diagnosis]:
@@ -61,10 +59,10 @@ def examine_partition(patient: Patient, deep: bool) -> Iterator[Diagnosis]:
 def _names(patient: Patient) -> Iterator[Diagnosis]:
     for path in (*patient.listing.strangers, *patient.listing.leftovers):
         status = patient.fs.status(path)
-        if status is None or status.is_directory or not path.name.endswith(_NAMED_BY_OFFSET):
+        if status is None or status.is_directory or not path.name.endswith(NAMED_BY_OFFSET):
             continue
         number = path.name.partition(".")[0]
-        if not _is_offset(number):
+        if not is_offset(number):
             yield patient.say("STRANGE_SEGMENT_NAME", path, f"{number!r} is no offset")
         elif path in patient.listing.strangers and path.name.endswith(".log"):
             message = f"{status.size} bytes under a name that Kafka never gives; it would open {int(number):020d}.log"
@@ -76,14 +74,9 @@ def _names(patient: Patient) -> Iterator[Diagnosis]:
 def _refused_names(patient: Patient) -> list[Path]:
     """Files whose names stop the load, and `.log` files whose names seglog does not take."""
     listing = patient.listing
-    numberless = [path for path in listing.leftovers if not _is_offset(path.name.partition(".")[0])]
-    named = [path for path in numberless if path.name.endswith(_NAMED_BY_OFFSET)]
+    numberless = [path for path in listing.leftovers if not is_offset(path.name.partition(".")[0])]
+    named = [path for path in numberless if path.name.endswith(NAMED_BY_OFFSET)]
     return [*(path for path in listing.strangers if path.name.endswith(".log")), *named]
-
-
-def _is_offset(text: str) -> bool:
-    """Whether Java would parse it as a long."""
-    return _NUMBER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
 
 
 def _small_files(patient: Patient) -> Iterator[Diagnosis]:

@@ -72,7 +72,12 @@ class MetaProperties:
 
 def parse_offset_checkpoint(data: bytes, path: Path | str) -> dict[TopicPartition, int]:
     """Offsets by partition; an empty file gives none, of a partition listed twice the last holds."""
-    return dict(_entries(data, path, _offset_entry))
+    return dict(offset_entries(data, path))
+
+
+def offset_entries(data: bytes, path: Path | str) -> list[tuple[TopicPartition, int]]:
+    """The same entry by entry; the first one stands in line 3."""
+    return _entries(data, path, _offset_entry)
 
 
 def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:

@@ -80,7 +80,7 @@ class RecoveryReport:
 
     `recovered` lists every segment that was recovered, also those that lost nothing; `deleted_segments` the
     base offsets of the segments that went, `deleted_bytes` their size. `events` are sentences for an
-    operator.
+    operator, `obstacles` those on what stops a broker nevertheless (`log.obstacles`; by `recover` alone).
     """
 
     directory: Path
@@ -91,6 +91,7 @@ class RecoveryReport:
     removed_files: list[Path] = field(default_factory=list)
     renamed_files: list[tuple[Path, Path]] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
+    obstacles: list[str] = field(default_factory=list)
     log_start_offset: int = 0
     log_end_offset: int = 0
     recovery_point: int = 0

@@ -13,7 +13,8 @@ from pathlib import Path
 from seglog.errors import CorruptRecordError
 from seglog.format.filenames import segment_file_name
 from seglog.log.directory import LogDirectory
-from seglog.log.loader import RecoveryReport, plan_recovery
+from seglog.log.listing import list_partition
+from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.log import Log
 
 
@@ -23,9 +24,16 @@ def open_undamaged(directory: LogDirectory, partition: Path) -> Log:
     CorruptRecordError when opening it for writing would cut off anything; then nothing was changed.
     """
     options = replace(directory.load_options(partition), writable=True)
-    if not options.clean_shutdown:
+    if not options.clean_shutdown or _may_start_beyond_its_end(directory, partition, options):
         refuse_losses(plan_recovery(directory.fs, partition, directory.clock, options))
     return directory.log_in(partition)
+
+
+def _may_start_beyond_its_end(directory: LogDirectory, partition: Path, options: LoadOptions) -> bool:
+    """Whether the log start in the checkpoint lies in or beyond the last segment: a log that ends below its start is
+    dropped whole, after a clean stop too."""
+    segments = list_partition(directory.fs, partition).segments
+    return bool(segments) and options.log_start_offset > segments[-1].base_offset
 
 
 def refuse_losses(report: RecoveryReport) -> None:
@@ -34,7 +42,9 @@ def refuse_losses(report: RecoveryReport) -> None:
         return
     cut = next(iter(report.truncated_segments), None)
     base = cut.base_offset if cut is not None else report.deleted_segments[0]
-    reason = (cut.reason if cut is not None else "") or "the segment lies behind damage"
+    reason = (cut.reason if cut is not None else "") or "the segment lies after damage"
+    if cut is None and report.log_end_offset == report.log_start_offset:
+        reason = f"the log ends below its start {report.log_start_offset}, as log-start-offset-checkpoint has it"
     raise CorruptRecordError(
         report.directory / segment_file_name(base),
         f"{reason}; opening the log would cut {report.truncated_bytes} bytes: `seglog verify` shows the damage,"

@@ -20,6 +20,7 @@ from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_topic_partitio
 from seglog.log.directory import ConfigOf, LogDirectory
 from seglog.log.listing import Target, TargetKind
 from seglog.log.loader import Progress, RecoveryReport
+from seglog.log.obstacles import partition_obstacles
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 
@@ -70,6 +71,7 @@ def _partitions(owner: LogDirectory, path: Path, whole: bool) -> list[TopicParti
 def _recover_one(
     owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions
 ) -> RecoveryReport:
+    obstacles = list(partition_obstacles(owner.fs, owner.path / str(topic_partition)))
     if options.dry_run or options.lossless:
         plan = owner.plan_recovery(topic_partition, options.progress, recover_from=start)
         if options.lossless and plan.changes:
@@ -78,8 +80,10 @@ def _recover_one(
                 " see `seglog verify`, and `seglog verify --repair`"
             )
         if options.dry_run:
+            plan.obstacles = obstacles
             return plan
     log = owner.log_in(owner.path / str(topic_partition), options.progress, recover_from=start)
     if log.recovery is None:
         raise RefusedError(f"{log.directory}: the log is open already")
+    log.recovery.obstacles = obstacles
     return log.recovery

@@ -79,6 +79,7 @@ class Retained:
     `contradictions` are the rules that went against the cluster's, because the user insisted.
     """
 
+    log_directory: Path
     plan: RetentionPlan
     note: str = ""
     left_deleted: int = 0
@@ -271,13 +272,13 @@ class _Directory:
         if note:
             plan = _of_unknown_policy(plan, note)
         if self._request.dry_run or plan.empty:
-            return Retained(plan, note, 0, contradictions)
+            return Retained(self._path, plan, note, 0, contradictions)
         pending = apply_retention(log, plan)
         delay = log.config.file_delete_delay_ms if self._request.delay_ms is None else self._request.delay_ms
         if delay == 0:
             remove_deleted(log.fs, pending)
             pending = []
-        return Retained(plan, note, len(pending), contradictions)
+        return Retained(self._path, plan, note, len(pending), contradictions)
 
 
 def _waiting_bytes(fs: FileSystem, path: Path) -> int:

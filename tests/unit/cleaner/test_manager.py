@@ -159,3 +159,12 @@ def test_good_and_missing_checkpoints_are_no_matter(tmp_path: Path) -> None:
     check_checkpoints(FS, tmp_path)
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n2\na 0 5\na 1 7\n")
     check_checkpoints(FS, tmp_path)
+
+
+@pytest.mark.parametrize("entry", [" 0 5", "a\x85b 0 5", "\u2028 0 5", "a -3 -5", "a\t\v0 7"])
+def test_an_entry_that_kafka_can_read_is_no_matter_however_odd(tmp_path: Path, entry: str) -> None:
+    (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n2\n{entry}\nb 0 7\n")
+    check_checkpoints(FS, tmp_path)
+    (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n2\n{entry}\n{entry}\n")
+    with pytest.raises(CorruptCheckpointError, match=r"line 4: .* second time \(first in line 3\)"):
+        check_checkpoints(FS, tmp_path)

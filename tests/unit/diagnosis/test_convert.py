@@ -13,6 +13,7 @@ from seglog.diagnosis.verify import Level, Verification, VerifyOptions
 from seglog.diagnosis.walk import LogWalk, Piece
 from seglog.errors import CorruptRecordError, UnsupportedError
 from seglog.format.decoder import decode_records
+from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log.directory import open_partition
 from seglog.log.listing import Target, TargetKind, list_partition
 from seglog.model import Compression
@@ -116,3 +117,28 @@ def test_damage_is_refused_but_for_a_torn_tail(tmp_path: Path) -> None:
     path.write_bytes(whole[:70] + b"?" + whole[71:])
     with pytest.raises(CorruptRecordError, match="position 0: the checksum is wrong"):
         converted(tmp_path / "t-0", tmp_path / "other" / "t-0", ConvertOptions())
+
+
+@pytest.mark.parametrize("codec", [None, Compression.NONE, Compression.ZSTD])
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        (Compression.GZIP, "cannot be decompressed"),
+        (Compression.SNAPPY, "cannot be decompressed"),
+        (Compression.LZ4, "cannot be decompressed"),
+        (Compression.ZSTD, "cannot be decompressed"),
+        (5, "codec is unknown"),
+        (0, "does not fit|not as long|malformed|count"),
+    ],
+)
+def test_a_batch_with_a_right_checksum_and_no_readable_records_is_named_with_its_offsets(
+    tmp_path: Path, attributes: int, reason: str, codec: Compression | None
+) -> None:
+    good = batch(0, 3)
+    header = RecordBatchHeader(base_offset=3, last_offset_delta=1, count=2, attributes=int(attributes))
+    write_segment(tmp_path / "t-0", 0, good, encode_batch(header, b"\xff no records at all \xff"))
+    with pytest.raises(CorruptRecordError, match=reason) as error:
+        converted(tmp_path / "t-0", tmp_path / "new" / "t-0", ConvertOptions(2, codec))
+    found = error.value
+    assert (Path(found.path).name, found.position) == (f"{0:020d}.log", len(good))
+    assert (found.first_offset, found.last_offset) == (3, 4)
