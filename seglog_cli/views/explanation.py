@@ -50,7 +50,7 @@ def _record(found: Explanation, advise: bool) -> dict[str, object]:
         "clean_bytes": state.clean_bytes,
         "cleanable_bytes": state.cleanable_bytes,
         "cleanable_ratio": state.cleanable_ratio,
-        "eligible": state.eligible,
+        "eligible": found.eligible,
         "cleaning": list(found.cleaning),
         "deletion": list(found.deletion),
         "reading": list(found.reading),

@@ -160,7 +160,7 @@ def _sizing_lines(s: Sizing) -> list[str]:
         rounds += f" of {s.index_passes} index passes"
     dirty = f"{bytes_text(s.dirty_bytes)} of {bytes_text(s.dirty_bytes + s.clean_bytes)} ({100 * s.dirty_ratio:.1f}%)"
     if not s.dirty_bytes + s.clean_bytes:
-        dirty = f"nothing: all {bytes_text(s.log_bytes)} lie in the active segment, never cleaned until it is rolled"
+        dirty = f"nothing of {bytes_text(s.log_bytes)}: {s.why}"
     lines = [("buffer", buffer), ("buffer needed", need), ("rounds", rounds), ("dirty", dirty)]
     lines.append(("disk for a round", f"up to {bytes_text(s.headroom_bytes)} until the old segments can go"))
     if s.write_bytes_per_second is None or s.day_bytes is None:

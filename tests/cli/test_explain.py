@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from seglog.format.record_batch import RecordBatchHeader, encode_batch
+from seglog.log.producers import ProducerIdentity
+from seglog.model import Compression, Record, TopicPartition
 from tests.support.command_line import clean_logs, json_lines, run
-from tests.support.compacted_directories import broker_directory
+from tests.support.compacted_directories import broker_directory, opened
+from tests.support.log_files import files_of
 from tests.support.open_logs import START_MS
 
 NOW = str(START_MS + 3_600_000)
@@ -61,10 +70,6 @@ def test_what_holds_deletion_back_is_named_with_its_time(tmp_path: Path) -> None
 
 
 def test_an_open_transaction_is_named_with_its_producer(tmp_path: Path) -> None:
-    from seglog.log.producers import ProducerIdentity
-    from seglog.model import Record, TopicPartition
-    from tests.support.compacted_directories import opened
-
     path = broker_directory(tmp_path / "logs", {"t-0": (2, 5)})
     with opened(path) as directory:
         log = directory.log(TopicPartition("t", 0))
@@ -85,3 +90,167 @@ def test_the_text_shows_a_table_and_changes_nothing(tmp_path: Path) -> None:
     assert "SEGMENT" in result.stdout
     assert "cleaning:" in result.stdout
     assert {str(f): f.read_bytes() for f in path.rglob("*") if f.is_file()} == before
+
+
+# --- every cause: what is said is so, and what is advised does what it says
+
+
+def closed(path: Path) -> Path:
+    """Two closed segments over few keys, and an empty active one."""
+    return broker_directory(path, {"t-0": (2, 5)})
+
+
+def with_active(path: Path) -> Path:
+    with opened(closed(path)) as directory:
+        log = directory.log(TopicPartition("t", 0))
+        log.append([Record(b"v", b"k%d" % (n % 5), START_MS) for n in range(40)], batch_records=5)
+    return path
+
+
+def only_active(path: Path) -> Path:
+    with opened(broker_directory(path, {})) as directory:
+        log = directory.log(TopicPartition("t", 0), create=True)
+        log.append([Record(b"v", b"k%d" % (n % 5), START_MS) for n in range(40)], batch_records=5)
+    return path
+
+
+def empty(path: Path) -> Path:
+    with opened(broker_directory(path, {})) as directory:
+        directory.log(TopicPartition("t", 0), create=True)
+    return path
+
+
+def cleaned(path: Path) -> Path:
+    assert run("clean", *COMPACT, "--now", NOW, closed(path) / "t-0").exit_code == 0
+    return path
+
+
+def with_tombstones(path: Path) -> Path:
+    with opened(closed(path)) as directory:
+        log = directory.log(TopicPartition("t", 0))
+        log.append([Record(None, b"k%d" % n, START_MS) for n in range(5)])
+        log.roll()
+    return path
+
+
+def below_ratio(path: Path) -> Path:
+    closed(path)
+    (path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 40\n")
+    return path
+
+
+def open_transaction(path: Path) -> Path:
+    with opened(closed(path)) as directory:
+        log = directory.log(TopicPartition("t", 0))
+        log.append([Record(b"v", b"k", START_MS)], producer=ProducerIdentity(77, 3, 0, transactional=True))
+        log.roll()
+    return path
+
+
+def damaged(path: Path) -> Path:
+    log = closed(path) / "t-0" / f"{40:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    return path
+
+
+def unreadable_records(path: Path) -> Path:
+    log = closed(path) / "t-0" / f"{40:020d}.log"
+    header = RecordBatchHeader(base_offset=40, last_offset_delta=39, count=40, attributes=int(Compression.ZSTD))
+    log.write_bytes(encode_batch(header, b"not zstd"))
+    return path
+
+
+LAG = ("--set", "min.compaction.lag.ms=2h")
+NO_RETENTION = ("--set", "delete.retention.ms=1")
+MAX_LAG = ("--set", "max.compaction.lag.ms=1m")
+CAUSES: dict[str, tuple[Callable[[Path], Path], tuple[str, ...], bool, str, list[str]]] = {
+    "eligible": (closed, COMPACT, True, "takes it now: 100.0%", ["clean"]),
+    "active segment": (with_active, COMPACT, True, "from offset 80 on: the active segment", ["clean", "clean --roll"]),
+    "only active": (only_active, COMPACT, False, "holds nothing outside the active segment", ["clean --roll"]),
+    "empty": (empty, COMPACT, False, "holds nothing outside the active segment", []),
+    "clean already": (cleaned, COMPACT, False, "all outside the active segment is clean", []),
+    "tombstones": (with_tombstones, (*COMPACT, *NO_RETENTION), True, "takes it now", ["clean", "clean --expire"]),
+    "dirty ratio": (below_ratio, COMPACT, False, "not more than min.cleanable.dirty.ratio", ["clean"]),
+    "max lag": (below_ratio, (*COMPACT, *MAX_LAG), True, "over max.compaction.lag.ms", ["clean"]),
+    "min lag": (closed, (*COMPACT, *LAG), False, "nothing is cleanable: younger than min.compaction.lag.ms", ["clean"]),
+    "min lag, active": (with_active, (*COMPACT, *LAG), False, "younger than min.compaction.lag.ms", ["clean"]),
+    "open transaction": (open_transaction, COMPACT, True, "a transaction is open", ["clean", "txn"]),
+    "damage": (damaged, COMPACT, False, "fails, and then leaves it alone", ["verify"]),
+    "no records": (unreadable_records, COMPACT, False, "fails, and then leaves it alone", ["verify"]),
+    "policy unknown": (closed, (), False, "policy of t is not known", ["config show"]),
+    "not compact": (closed, ("--set", "cleanup.policy=delete"), False, "t is not compacted", []),
+    "cleaner off": (closed, (*COMPACT, "--set", "log.cleaner.enable=false"), False, "log.cleaner.enable is", ["clean"]),
+}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_what_is_said_of_a_cause_is_so_and_what_is_advised_does_something(tmp_path: Path, cause: str) -> None:
+    make, options, eligible, words, verbs = CAUSES[cause]
+    path = make(tmp_path / "logs") / "t-0"
+    found = explained(*options, path)
+    said = " | ".join(found["cleaning"])
+    assert words in said, said
+    assert found["eligible"] is eligible
+    assert not (found["eligible"] and "it is not cleaned" in said)
+    commands = [shlex.split(sentence.rpartition(": seglog ")[2]) for sentence in found["advice"]]
+    assert [" ".join(without_settings(command)[:-1]) for command in commands] == verbs
+    before = files_of(path)
+    for command in commands:
+        shutil.copytree(path.parent, path.parent.with_name("tried"), dirs_exist_ok=True)
+        result = run(*command[:-1], "--now", NOW, command[-1])
+        assert result.exit_code == (1 if command[0] == "verify" else 0), result.stderr
+        if command[0] == "clean":
+            assert logs_in(files_of(path)) != logs_in(before) or "cleaner-offset" in str(list(path.parent.iterdir()))
+            assert "nothing to clean" not in result.stdout
+            shutil.rmtree(path.parent)
+            path.parent.with_name("tried").rename(path.parent)
+
+
+def without_settings(command: list[str]) -> list[str]:
+    """Without the configuration that the user gave."""
+    kept: list[str] = []
+    for i, word in enumerate(command):
+        if word != "--set" and (i == 0 or command[i - 1] != "--set"):
+            kept.append(word)
+    return kept
+
+
+def logs_in(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in files.items() if name.endswith(".log")}
+
+
+def test_a_quick_look_reads_no_batch_and_says_nothing_of_damage(tmp_path: Path) -> None:
+    found = explained("--quick", *COMPACT, damaged(tmp_path / "logs") / "t-0")
+    assert found["eligible"] and not [sentence for sentence in found["advice"] if "seglog clean" in sentence]
+
+
+def test_a_segment_kept_by_the_future_goes_by_the_command_that_is_advised(tmp_path: Path) -> None:
+    path = closed(tmp_path / "logs") / "t-0"
+    settings = ("--set", "cleanup.policy=delete", "--set", "retention.ms=1s")
+    (row,) = json_lines(run("explain", "--json", "--advise", "--now", str(START_MS - 1000), *settings, path))
+    (command,) = [shlex.split(text.rpartition(": seglog ")[2]) for text in row["advice"] if "in the future" in text]
+    assert run(*command, "--now", str(START_MS - 1000)).exit_code == 0
+    assert not (path / f"{0:020d}.log").exists() and (path / f"{40:020d}.log").exists()
+
+
+def test_what_may_be_deleted_is_deleted_by_the_command_that_is_advised(tmp_path: Path) -> None:
+    path = closed(tmp_path / "logs") / "t-0"
+    found = explained("--set", "cleanup.policy=delete", "--set", "retention.ms=1s", path)
+    (command,) = [shlex.split(text.rpartition(": seglog ")[2]) for text in found["advice"] if "delete what may" in text]
+    assert run(*command, "--now", NOW).exit_code == 0
+    assert [f.name for f in path.glob("*.log")] == [f"{80:020d}.log"]
+
+
+def test_a_policy_that_nobody_knows_promises_no_deletion(tmp_path: Path) -> None:
+    path = closed(tmp_path / "logs") / "t-0"
+    found = explained("--set", "retention.ms=1s", path)
+    assert found["deletion"] == ["cleanup.policy is not known: only segments below the log start offset go"]
+    assert {segment["deletion"] for segment in found["segments"]} == {"cleanup.policy is not known"}
+
+
+def test_an_empty_log_is_called_so(tmp_path: Path) -> None:
+    assert explained(*COMPACT, empty(tmp_path / "logs") / "t-0")["reading"] == [
+        "the log is empty; the next record gets offset 0"
+    ]

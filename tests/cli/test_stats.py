@@ -50,3 +50,10 @@ def test_gauges_go_to_a_file_on_request(tmp_path: Path) -> None:
     text = (tmp_path / "seglog.prom").read_text()
     assert f'kafka_log_logcleaner_max_clean_time_secs{{directory="{path}"}}' in text
     assert f'kafka_log_logcleanermanager_max_dirty_percent{{directory="{path}"}} 0\n' in text
+
+
+def test_why_nothing_is_dirty_is_said_as_it_is(tmp_path: Path) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)}) / "t-0"
+    young = ("--set", "min.compaction.lag.ms=1000d", "--now", "2024-01-01T00:00:00Z")
+    text = run("stats", "--sizing", *COMPACT, *young, path).stdout
+    assert "nothing is cleanable: younger than min.compaction.lag.ms" in text and "active segment" not in text

@@ -1,22 +1,26 @@
 """Why a partition is not cleaned, not deleted, or not readable past an offset: a verdict on every segment.
 
-Nothing is decided here: the answers are those of `manager.log_to_clean`, `retention.plan_retention` and the log's own
-offsets, put beside the segments. What would help is said as advice, command by command.
+Nothing is decided here: the answers are those of `manager.log_to_clean`, `retention.plan_retention`, the log's own
+offsets, and a dry run of the round, which alone knows whether damage would end it. What would help is said as advice,
+command by command; a command that cleans or deletes is advised only where its dry run does something.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from seglog.cleaner.manager import LogToClean, log_to_clean
-from seglog.cleaner.requested import policy_problem
+from seglog.cleaner.requested import Cleaned, CleaningFailure, Outcome, policy_problem
+from seglog.config import DELETE
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.log.retaining import UNKNOWN_POLICY
-from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_retention
+from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_freeing, plan_retention
 from seglog.log.segment import LogSegment
-from seglog.precedence import ResolvedConfig
+from seglog.precedence import DEFAULT, KAFKAS_OWN_TOPICS, ResolvedConfig
 from seglog.units import format_duration, format_time
 
 
@@ -44,7 +48,10 @@ class SegmentExplanation:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a partition is as it is. `cleaning`, `deletion` and `reading` are the sentences on the whole of it."""
+    """Why a partition is as it is. `cleaning`, `deletion` and `reading` are the sentences on the whole of it.
+
+    `eligible`: a broker's cleaner would take it now and get through.
+    """
 
     partition: str
     log_start_offset: int
@@ -52,6 +59,7 @@ class Explanation:
     last_stable_offset: int
     log_end_offset: int
     state: LogToClean
+    eligible: bool
     cleaning: tuple[str, ...]
     deletion: tuple[str, ...]
     reading: tuple[str, ...]
@@ -60,14 +68,62 @@ class Explanation:
     advice: tuple[str, ...]
 
 
-def explain(directory: LogDirectory, log: Log, resolved: ResolvedConfig, now_ms: int) -> Explanation:
-    """Explains `log`, which may be open for reading only, at `now_ms` (epoch milliseconds)."""
+class Trial(Protocol):
+    """A dry run of `seglog clean` on the partition, with these options, and with `chosen` configuration."""
+
+    def __call__(
+        self, *, roll: bool = False, expire: bool = False, chosen: Mapping[str, object] | None = None
+    ) -> Outcome: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Patient:
+    """What is known of the partition. `failure` is what ends a round; `options` are what the user's commands need."""
+
+    directory: LogDirectory
+    log: Log
+    resolved: ResolvedConfig
+    now_ms: int
+    watermark: int
+    state: LogToClean
+    plan: RetentionPlan
+    problem: str
+    failure: str
+    transactions: tuple[OpenTransaction, ...]
+    options: Sequence[str]
+
+    @property
+    def eligible(self) -> bool:
+        return self.state.eligible and self.resolved.cleaner.enable and not self.problem and not self.failure
+
+    def command(self, verb: str, *arguments: str) -> str:
+        """A command line that does it here."""
+        return shlex.join(["seglog", *verb.split(), *self.options, *arguments, str(self.log.directory)])
+
+
+def explain(
+    directory: LogDirectory,
+    log: Log,
+    resolved: ResolvedConfig,
+    now_ms: int,
+    trial: Trial | None = None,
+    options: Sequence[str] = (),
+) -> Explanation:
+    """Explains `log`, which may be open for reading only, at `now_ms` (epoch milliseconds).
+
+    Its configuration is that of `retaining.retention_config`. Without a `trial` nothing but indexes and headers is
+    read, and cleaning is neither tried nor advised. `options` go into every command that is advised: the configuration
+    that the user gave.
+    """
     key = log.topic_partition
     watermark = min(directory.high_watermarks.get(key, log.high_watermark), log.log_end_offset)
-    state = log_to_clean(log, directory.cleaner_offsets.get(key), now_ms)
-    plan = plan_retention(log, now_ms, watermark)
-    open_ = tuple(_open_transactions(log))
-    problem = policy_problem(resolved, key.topic)
+    state, problem = log_to_clean(log, directory.cleaner_offsets.get(key), now_ms), policy_problem(resolved, key.topic)
+    transactions, plan = tuple(_open_transactions(log)), plan_retention(log, now_ms, watermark)
+    tried = trial() if trial is not None and not problem else None
+    failure = str(tried.error) if isinstance(tried, CleaningFailure) else ""
+    patient = _Patient(
+        directory, log, resolved, now_ms, watermark, state, plan, problem, failure, transactions, options
+    )
     return Explanation(
         partition=str(key),
         log_start_offset=log.log_start_offset,
@@ -75,12 +131,13 @@ def explain(directory: LogDirectory, log: Log, resolved: ResolvedConfig, now_ms:
         last_stable_offset=min(log.last_stable_offset, watermark),
         log_end_offset=log.log_end_offset,
         state=state,
-        cleaning=tuple(_cleaning(log, state, problem, open_, now_ms)),
-        deletion=tuple(_deletion(plan, resolved)),
-        reading=tuple(_reading(log, watermark, open_)),
-        segments=tuple(_segments(log, state, plan, problem, resolved)),
-        transactions=open_,
-        advice=tuple(_advice(log, state, plan, resolved, open_)),
+        eligible=patient.eligible,
+        cleaning=tuple(_cleaning(patient)),
+        deletion=tuple(_deletion(patient)),
+        reading=tuple(_reading(patient)),
+        segments=tuple(_segments(patient)),
+        transactions=transactions,
+        advice=tuple(_advice(patient, trial, tried)),
     )
 
 
@@ -94,19 +151,25 @@ def _open_transactions(log: Log) -> Iterator[OpenTransaction]:
 # --- sentences on the whole
 
 
-def _cleaning(
-    log: Log, state: LogToClean, problem: str, transactions: tuple[OpenTransaction, ...], now_ms: int
-) -> Iterator[str]:
-    if problem:
-        yield f"it is not cleaned: {problem}"
+def _cleaning(patient: _Patient) -> Iterator[str]:
+    log, state, now_ms = patient.log, patient.state, patient.now_ms
+    if patient.problem:
+        yield f"it is not cleaned: {patient.problem}"
         return
-    yield f"a broker's cleaner {'takes' if state.eligible else 'does not take'} it now: {state.why}"
+    if not patient.resolved.cleaner.enable:
+        origin = patient.resolved.settings["log.cleaner.enable"].origin
+        yield f"a broker cleans nothing: log.cleaner.enable is false ({origin})"
+    elif patient.failure:
+        taken = "takes it now, fails, and then leaves it alone" if state.eligible else "would fail on it"
+        yield f"a broker's cleaner {taken}: {patient.failure}"
+    else:
+        yield f"a broker's cleaner {'takes' if state.eligible else 'does not take'} it now: {state.why}"
     if state.checkpoint_reset:
         yield f"its cleaner checkpoint lies outside the log: cleaning begins at the log start {log.log_start_offset}"
     if state.first_uncleanable_offset < log.log_end_offset:
         yield f"nothing is cleaned from offset {state.first_uncleanable_offset} on: {state.limit_reason}"
-    if transactions and transactions[0].first_offset <= state.first_uncleanable_offset + log.segments.active.size:
-        yield _hanging(transactions[0], now_ms)
+    if patient.transactions:
+        yield _hanging(patient.transactions[0], now_ms)
     lag = log.config.min_compaction_lag_ms
     young = _young_until(log, state, lag)
     if young is not None and young > now_ms:
@@ -122,37 +185,48 @@ def _young_until(log: Log, state: LogToClean, lag_ms: int) -> int | None:
 
 
 def _hanging(transaction: OpenTransaction, now_ms: int) -> str:
-    age = (
-        "" if transaction.last_timestamp < 0 else f", silent for {format_duration(now_ms - transaction.last_timestamp)}"
-    )
+    silent = now_ms - transaction.last_timestamp
+    age = "" if transaction.last_timestamp < 0 or silent < 0 else f", silent for {format_duration(silent)}"
     return (
         f"producer {transaction.producer_id} (epoch {transaction.producer_epoch}) has an open transaction"
         f" since offset {transaction.first_offset}{age}"
     )
 
 
-def _deletion(plan: RetentionPlan, resolved: ResolvedConfig) -> Iterator[str]:
+def _deletion(patient: _Patient) -> Iterator[str]:
+    plan, resolved = patient.plan, patient.resolved
     if not resolved.policy_known:
         yield UNKNOWN_POLICY
+    refusal = resolved.refusal(DELETE)
+    if refusal:
+        yield f"seglog retain refuses it: {refusal}"
     if plan.removed:
         yield f"{len(plan.removed)} of {len(plan.segments)} segments would be deleted now"
         return
-    yield f"nothing would be deleted now: segment {plan.segments[0].base_offset}: {plan.segments[0].reason}"
-    if resolved.log.delete and resolved.settings["retention.ms"].origin == "default":
-        yield f"retention.ms is Kafka's default, {format_duration(resolved.log.retention_ms)}: nobody stated it"
+    if resolved.policy_known:
+        yield f"nothing would be deleted now: segment {plan.segments[0].base_offset}: {plan.segments[0].reason}"
+    if resolved.policy_known and resolved.log.delete and resolved.settings["retention.ms"].origin == DEFAULT:
+        default = format_duration(resolved.log.retention_ms)
+        yield f"retention.ms is not set: a broker goes by its own, {default} by default, and seglog by none"
 
 
-def _reading(log: Log, watermark: int, transactions: tuple[OpenTransaction, ...]) -> Iterator[str]:
-    yield f"offsets {log.log_start_offset} to {log.log_end_offset - 1} are in the log"
+def _reading(patient: _Patient) -> Iterator[str]:
+    log, watermark = patient.log, patient.watermark
+    if log.log_start_offset == log.log_end_offset:
+        yield f"the log is empty; the next record gets offset {log.log_end_offset}"
+    else:
+        yield f"offsets {log.log_start_offset} to {log.log_end_offset - 1} are in the log"
     if watermark < log.log_end_offset:
         yield f"consumers read up to offset {watermark - 1}: the high watermark a broker left is {watermark}"
-    if transactions and transactions[0].first_offset < watermark:
-        first = transactions[0].first_offset
-        yield f"read_committed consumers stop before offset {first}: a transaction of producer" \
-              f" {transactions[0].producer_id} is open"  # fmt: skip
+    if patient.transactions and patient.transactions[0].first_offset < watermark:
+        first = patient.transactions[0]
+        yield (
+            f"read_committed consumers stop before offset {first.first_offset}: a transaction of producer"
+            f" {first.producer_id} is open"
+        )
     active = log.segments.active
     if active.trailing_bytes:
-        yield f"{active.trailing_bytes} bytes behind the last whole batch of {active.path.name} cannot be read"
+        yield f"{active.trailing_bytes} bytes after the last whole batch of {active.path.name} cannot be read"
     report = log.recovery
     if report is not None and report.truncated_bytes:
         yield f"damage: opening the log for writing would cut off {report.truncated_bytes} bytes"
@@ -161,10 +235,9 @@ def _reading(log: Log, watermark: int, transactions: tuple[OpenTransaction, ...]
 # --- segments
 
 
-def _segments(
-    log: Log, state: LogToClean, plan: RetentionPlan, problem: str, resolved: ResolvedConfig
-) -> Iterator[SegmentExplanation]:
-    for segment, verdict in zip(log.segments.snapshot(), plan.segments, strict=True):
+def _segments(patient: _Patient) -> Iterator[SegmentExplanation]:
+    resolved = patient.resolved
+    for segment, verdict in zip(patient.log.segments.snapshot(), patient.plan.segments, strict=True):
         deletion = f"goes: {verdict.reason}" if verdict.removed else verdict.reason
         if not resolved.policy_known and not verdict.removed:
             deletion = "cleanup.policy is not known"
@@ -172,7 +245,7 @@ def _segments(
             segment.base_offset,
             verdict.next_offset,
             segment.size,
-            "not compacted" if problem else _cleaning_of(log, segment, verdict, state),
+            "not compacted" if patient.problem else _cleaning_of(patient.log, segment, verdict, patient.state),
             deletion,
             verdict.deletable_ms,
         )
@@ -191,34 +264,69 @@ def _cleaning_of(log: Log, segment: LogSegment, verdict: SegmentVerdict, state: 
 # --- advice
 
 
-def _advice(
-    log: Log,
-    state: LogToClean,
-    plan: RetentionPlan,
-    resolved: ResolvedConfig,
-    transactions: tuple[OpenTransaction, ...],
-) -> Iterator[str]:
-    path = log.directory
-    if resolved.policy_known and resolved.log.compact:
-        yield from _cleaning_advice(log, state, held=bool(transactions))
-    elif not resolved.policy_known:
-        yield f"state the policy: --policy, cleanup.policy in seglog.yaml, or look at `seglog config show {path}`"
-    if transactions:
-        yield f"look at the open transaction: seglog txn {path}"
-    blocked = next((segment for segment in plan.segments if segment.in_future and not segment.removed), None)
-    if blocked is not None:
-        until = "" if blocked.deletable_ms is None else f" before {format_time(blocked.deletable_ms)}"
-        what = f"a timestamp in the future keeps segment {blocked.base_offset}"
-        yield f"{what}; to delete it{until}: seglog retain --free SIZE {path}"
+def _advice(patient: _Patient, trial: Trial | None, tried: Outcome | None) -> Iterator[str]:
+    log, resolved = patient.log, patient.resolved
+    if not resolved.policy_known:
+        yield (
+            "state the policy with --policy or in seglog.yaml, or name the log directory that holds the cluster's"
+            f" metadata with --metadata-dir; what is known: {patient.command('config show')}"
+        )
+    elif patient.failure:
+        yield f"see what is wrong, and what mends it: {patient.command('verify')}"
+    elif trial is not None and not patient.problem:
+        yield from _cleaning_advice(patient, trial, tried)
+    if patient.transactions:
+        yield f"look at the open transaction: {patient.command('txn')}"
+    if patient.plan.removed and resolved.policy_known and not resolved.refusal(DELETE):
+        yield f"delete what may go: {patient.command('retain')}"
+    yield from _freeing_advice(patient)
     if log.recovery is not None and log.recovery.truncated_bytes:
-        yield f"look at the damage: seglog verify {path}"
+        yield f"look at the damage: {patient.command('verify')}"
 
 
-def _cleaning_advice(log: Log, state: LogToClean, held: bool) -> Iterator[str]:
-    path, active = log.directory, log.segments.active
-    if state.cleanable_bytes and not state.eligible:
-        yield f"clean it now, whatever its ratio: seglog clean {path}"
-    if active.size and not held:
-        yield f"clean the active segment ({active.size} bytes) too: seglog clean --roll {path}"
-    if not state.cleanable_bytes and not active.size:
-        yield f"tombstones and markers that outlived delete.retention.ms go with: seglog clean --expire {path}"
+def _cleaning_advice(patient: _Patient, trial: Trial, tried: Outcome | None) -> Iterator[str]:
+    """Each command whose dry run changes something that the one before it does not."""
+    done = _saved(tried)
+    if done is not None:
+        yield f"clean it now, whatever its ratio ({done}): {patient.command('clean')}"
+    config = patient.log.config
+    if config.min_compaction_lag_ms > 0 and "lag" in patient.state.limit_reason:
+        wait = ("--set", "min.compaction.lag.ms=0")
+        done = _saved(trial(chosen={"min.compaction.lag.ms": 0}))
+        if done is not None:
+            yield f"clean what is younger than min.compaction.lag.ms too ({done}): {patient.command('clean', *wait)}"
+    if patient.log.segments.active.size:
+        done = _saved(trial(roll=True))
+        if done is not None and not patient.transactions:
+            yield f"clean the active segment too ({done}): {patient.command('clean', '--roll')}"
+    expired = trial(expire=True)
+    if not isinstance(expired, Cleaned) or not isinstance(tried, Cleaned):
+        return
+    if expired.result.bytes_written < tried.result.bytes_written:
+        done = _saved(expired)
+        yield f"remove what outlived delete.retention.ms too ({done}): {patient.command('clean', '--expire')}"
+
+
+def _saved(outcome: Outcome | None) -> str | None:
+    """What a round would make of the bytes that it rewrites; None when it changes nothing, or fails."""
+    if not isinstance(outcome, Cleaned) or not outcome.changes:
+        return None
+    before = sum(size for _, size in outcome.result.segments_before)
+    return f"{before} to {outcome.result.bytes_written} bytes"
+
+
+def _freeing_advice(patient: _Patient) -> Iterator[str]:
+    """How to delete a segment that a timestamp in the future keeps."""
+    blocked = next((segment for segment in patient.plan.segments if segment.in_future and not segment.removed), None)
+    if blocked is None:
+        return
+    what = f"a timestamp in the future keeps segment {blocked.base_offset}"
+    when = "" if blocked.deletable_ms is None else format_time(blocked.deletable_ms)
+    size = sum(one.size for one in patient.plan.segments if one.base_offset <= blocked.base_offset)
+    key = patient.log.topic_partition
+    (freeing,) = plan_freeing([patient.log], size, patient.now_ms, {key: patient.watermark})
+    goes = any(one.base_offset == blocked.base_offset for one in freeing.removed)
+    if goes and key.topic not in KAFKAS_OWN_TOPICS:
+        yield f"{what}; to delete it before {when}: {patient.command('retain', '--free', f'+{size}')}"
+    else:
+        yield f"{what} until {when}"

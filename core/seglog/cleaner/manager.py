@@ -38,6 +38,7 @@ class LogToClean:
 
     A segment that is clean in part counts in `clean_bytes` and in `cleanable_bytes`, as in Kafka. `delay_ms` is by how
     much max.compaction.lag.ms is exceeded, 0 if it is not. `limit_reason` says why the dirty section ends there.
+    `closed_bytes` lie before the active segment, whose base is `active_base_offset`.
     """
 
     topic_partition: TopicPartition
@@ -49,6 +50,8 @@ class LogToClean:
     delay_ms: int
     checkpoint_reset: bool
     limit_reason: str
+    closed_bytes: int
+    active_base_offset: int
 
     @property
     def total_bytes(self) -> int:
@@ -69,8 +72,10 @@ class LogToClean:
     def why(self) -> str:
         """Why it is, or is not, taken; one clause."""
         ratio = f"{100 * self.cleanable_ratio:.1f}% of its bytes are dirty"
-        if not self.total_bytes:
+        if not self.closed_bytes:
             return "it holds nothing outside the active segment"
+        if self.first_dirty_offset >= self.active_base_offset:
+            return "nothing is cleanable: all outside the active segment is clean"
         if not self.cleanable_bytes:
             return f"nothing is cleanable: {self.limit_reason}"
         if self.cleanable_ratio > self.min_cleanable_ratio:
@@ -117,6 +122,8 @@ def log_to_clean(log: Log, checkpoint: int | None, now_ms: int, *, rolled: bool 
         delay_ms=_delay_ms(segments, config.max_compaction_lag_ms, first, now_ms),
         checkpoint_reset=found.checkpoint_reset,
         limit_reason=found.reason,
+        closed_bytes=sum(segment.size for segment in segments if segment is not segments.active),
+        active_base_offset=segments.active.base_offset,
     )
 
 

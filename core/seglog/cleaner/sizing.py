@@ -38,6 +38,7 @@ class Sizing:
     with this buffer needs for what is dirty (of a clean log: for all of it) if every key comes equally often, and
     `recopied_bytes` what these copy again; `least_kafka_rounds` if they come as well for it as can be. seglog needs one
     round, of `index_passes` passes.
+    `why` says why a broker's cleaner would, or would not, take the log now.
     `sustainable_bytes_per_second` is the write rate up to which the cleaner keeps up.
     """
 
@@ -58,6 +59,7 @@ class Sizing:
     clean_bytes: int
     dirty_bytes: int
     dirty_ratio: float
+    why: str
     write_bytes_per_second: float | None
     cleaner_bytes_per_second: float | None
     sustainable_bytes_per_second: float | None
@@ -166,6 +168,7 @@ def size_log(
         clean_bytes=found.clean_bytes,
         dirty_bytes=found.cleanable_bytes,
         dirty_ratio=found.cleanable_ratio,
+        why=found.why,
         write_bytes_per_second=rate,
         cleaner_bytes_per_second=speed,
         sustainable_bytes_per_second=None if speed is None else speed * max(found.min_cleanable_ratio, 0.01),

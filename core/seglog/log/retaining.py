@@ -122,6 +122,12 @@ def stated_retention(resolved: ResolvedConfig) -> LogConfig:
     )
 
 
+def retention_config(resolved: ResolvedConfig) -> LogConfig:
+    """The same, and without a policy where nobody knows it: what an unnamed partition's retention goes by."""
+    config = stated_retention(resolved)
+    return config if resolved.policy_known else replace(config, cleanup_policy=frozenset())
+
+
 def retain(
     fs: FileSystem,
     targets: Sequence[Target],
