@@ -139,6 +139,13 @@ class KafkaHarness:
         requests = [_batch(batch) for batch in batches]
         return self._ask("append", directory=directory, batches=requests, **options)
 
+    def live(self, directory: Path, step: str, **options: Any) -> Answer:
+        """One step with a log that stays open: open, append, truncate_to, truncate_fully, delete_records, retain, roll,
+        high_watermark, flush, wait, close, or kill (LiveLog.java). `state` says what it is like then; a refusal is
+        `error`.
+        """
+        return self._ask("live", directory=directory, do=step, **options)
+
     def measure(self, directory: Path, what: str, **options: Any) -> list[float]:
         """Seconds that Kafka's classes took, a run each (Timing.java says what can be measured)."""
         answer = self._ask("measure", directory=directory, what=what, **options)

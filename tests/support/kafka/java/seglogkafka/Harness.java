@@ -59,6 +59,7 @@ public final class Harness {
             case "read" -> Operations.read(options);
             case "search" -> Operations.search(options);
             case "append" -> Appending.append(options);
+            case "live" -> LiveLog.live(options);
             case "measure" -> Timing.measure(options);
             case "dump_log" -> dumpLog(options);
             default -> throw new Options.Refused("unknown command " + command);

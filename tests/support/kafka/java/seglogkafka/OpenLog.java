@@ -140,6 +140,14 @@ final class OpenLog implements AutoCloseable {
         return rows;
     }
 
+    /** As a kill leaves it, but that the process goes on: files are given back as they are. */
+    void abandon() {
+        log.closeHandlers();
+        log.removeLogMetrics();
+        log.producerExpireCheck().cancel(true);
+        stats.close();
+    }
+
     @Override public void close() throws Exception {
         try {
             scheduler.runAll();
