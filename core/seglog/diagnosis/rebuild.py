@@ -148,7 +148,7 @@ class PartitionBuilder:
         if self._plan.epochs:
             for segment in segments:
                 for rows in segment.rows():
-                    epochs.assign_from(rows[rows["magic"] >= 2])
+                    epochs.assign_recovered(rows[rows["magic"] >= 2])
             epochs.flush()
         epochs.truncate_from_end(self._plan.log_end_offset)
         wanted.add(filenames.LEADER_EPOCH_CHECKPOINT)

@@ -137,9 +137,18 @@ class RecordBatchHeader:
     @property
     def last_sequence(self) -> int:
         """Sequence of the last record, wrapping from 2147483647 to 0; -1 without a producer."""
-        if self.base_sequence < 0:
-            return NO_SEQUENCE
-        return (self.base_sequence + self.last_offset_delta) & layout.INT32_MAX
+        return last_sequence(self.base_sequence, self.last_offset_delta)
+
+
+def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
+    """The sequence of a batch's last record; -1 where there are none (Kafka: DefaultRecordBatch.lastSequence).
+
+    2147483647 is followed by 0. A negative sequence that nobody should have written is counted on as it is.
+    """
+    if base_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    last = base_sequence + last_offset_delta
+    return last if base_sequence < 0 else last & layout.INT32_MAX
 
 
 def encode_batch(header: RecordBatchHeader, payload: bytes | bytearray | memoryview) -> bytes:

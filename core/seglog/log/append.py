@@ -29,6 +29,7 @@ from seglog.errors import (
     OutOfOrderSequenceError,
     RecordBatchTooLargeError,
     RecordTooLargeError,
+    SegmentOffsetOverflowError,
 )
 from seglog.format.builder import (
     DEFAULT_BATCH_BYTES,
@@ -38,6 +39,7 @@ from seglog.format.builder import (
     encode_columns,
 )
 from seglog.format.columns import Records
+from seglog.format.filenames import segment_file_name
 from seglog.kernels import encode as kernels
 from seglog.log.markers import read_markers
 from seglog.log.producer_state import BatchMetadata
@@ -111,6 +113,7 @@ class Appender:
         now_ms = log.clock.now_ms()
         if len(source) == 0:
             return self._info(log.log_end_offset, -1, NO_TIMESTAMP, 0, 0)
+        self._check_offsets_left(len(source))
         options = self._options(codec, producer, leader_epoch, batch_records, batch_bytes)
         source = self._checked(source, options, now_ms)
         pieces = encode_columns(source, log.log_end_offset, options, pool=pool)
@@ -157,7 +160,7 @@ class Appender:
         state = self._log.producers.producers.get(producer.producer_id)
         if state is None or state.epoch != producer.producer_epoch:
             return 0
-        return (state.last_sequence + 1) & layout.INT32_MAX
+        return state.next_sequence
 
     def _checked(self, source: Records, options: BatchOptions, now_ms: int) -> Records:
         """The columns with timestamps filled in, after all checks that need no encoding."""
@@ -190,6 +193,7 @@ class Appender:
         now_ms = log.clock.now_ms()
         if len(analyzed) == 0:
             return self._info(log.log_end_offset, -1, NO_TIMESTAMP, 0, 0)
+        self._check_offsets_left(sum(map(int, np.maximum(analyzed.batches["count"], 1))))
         valid = validate_for_leader(
             analyzed,
             self._rules(),
@@ -203,9 +207,10 @@ class Appender:
     def append_as_follower(self, data: bytes | bytearray | memoryview | np.ndarray, leader_epoch: int) -> AppendInfo:
         """Writes batches as they are; those of an epoch above `leader_epoch` are left out."""
         log = self._log
-        analyzed = validate_for_follower(analyze(data, None), log.log_end_offset, leader_epoch)
+        analyzed = analyze(data, None, leader_epoch)
         if len(analyzed) == 0:
             return self._info(log.log_end_offset, -1, NO_TIMESTAMP, 0, 0)
+        validate_for_follower(analyzed, log.log_end_offset)
         return self._check_and_write([analyzed], AppendOrigin.REPLICATION, log.clock.now_ms())
 
     # --- shared -------------------------------------------------------------------------------------------
@@ -234,6 +239,12 @@ class Appender:
             key_required=config.compact,
         )
 
+    def _check_offsets_left(self, count: int) -> None:
+        """AppendError unless the log end still is an offset when `count` records came."""
+        end = self._log.log_end_offset
+        if count > layout.INT64_MAX - end:
+            raise AppendError(f"{self._log.directory}: {count} records from offset {end} on need offsets above 2^63-2")
+
     def _check_size(self, size: int) -> None:
         config = self._log.config
         if size > config.max_message_bytes:
@@ -258,6 +269,8 @@ class Appender:
             raise RecordBatchTooLargeError(
                 f"an append of {total} bytes is larger than segment.bytes ({self._log.config.segment_bytes})"
             )
+        for part in parts:
+            self._check_markers(part)
         known = None
         if origin != AppendOrigin.REPLICATION and int(parts[0].batches["producer_id"][0]) >= 0:
             known = self._known_batch(parts[0], origin)
@@ -270,6 +283,19 @@ class Appender:
             )
         info = self._info(known.first_offset, known.last_offset, known.timestamp, 0, 0)
         return replace(info, duplicate=True, flushed=self._log.recovery_point > known.last_offset)
+
+    def _check_markers(self, part: AnalyzedBatches) -> None:
+        """InvalidRecordError when a producer's control batch ends no transaction, and is not empty either."""
+        rows = part.batches
+        control = rows[(rows["producer_id"] >= 0) & (rows["attributes"] & layout.CONTROL_MASK != 0)]
+        if not len(control):
+            return
+        for row, marker in zip(control, read_markers(part.data, control, 0, self._log.directory), strict=True):
+            if marker is None and int(row["count"]) > 0:
+                reason = "the control record of a producer is no transaction marker"
+                raise InvalidRecordError(_WHERE, reason, int(row["position"]))
+            if isinstance(marker, InvalidRecordError):
+                raise marker
 
     def _known_batch(self, part: AnalyzedBatches, origin: AppendOrigin) -> BatchMetadata | None:
         batch = part.batches[:1]
@@ -302,9 +328,25 @@ class Appender:
         log, whole = self._log, part.batches[-1:].copy()
         whole["size"] = len(part.data)
         whole["max_timestamp"] = part.batches["max_timestamp"].max()
-        if not self._writer.room(whole, now_ms):
-            self._writer.roll_to(max(log.log_end_offset, first_offset))
+        rolls = not self._writer.room(whole, now_ms)
+        base_offset = log.segments.active.base_offset
+        if rolls:
+            # only decompression would tell where a wrapper begins: at most 2^31-1 before its end (Kafka: maybeRoll)
+            modern = part.batches["magic"][0] >= 2
+            least = first_offset if modern else int(whole["last_offset"][0]) - layout.INT32_MAX
+            base_offset = max(log.log_end_offset, least)
+        self._check_fits(part, base_offset)
+        if rolls:
+            self._writer.check_producers(part.data, part.batches)
+            self._writer.roll_to(base_offset)
         self._writer.write_run(part.data, part.batches, 0, replicated)
+
+    def _check_fits(self, part: AnalyzedBatches, base_offset: int) -> None:
+        """SegmentOffsetOverflowError when a batch does not fit a segment that begins at `base_offset`."""
+        relative = part.batches["last_offset"] - base_offset
+        for row in part.batches[(relative < 0) | (relative > layout.INT32_MAX)]:
+            path = self._log.directory / segment_file_name(base_offset)
+            raise SegmentOffsetOverflowError(path, base_offset, int(row["last_offset"]), int(row["position"]))
 
     def _write_runs(self, part: AnalyzedBatches, now_ms: int, replicated: bool) -> None:
         """Batches in runs that the active segment takes, as if each had come in a call of its own."""

@@ -25,7 +25,8 @@ class LeaderEpochCache:
 
     Loading assigns the file's entries one by one, so entries out of order mend themselves.
     CorruptCheckpointError when the file cannot be read; `damage` then, with `tolerant`, says why it was taken
-    as empty.
+    as empty. `highest_epoch` is the highest that was ever in here: a leader notes its epoch at the log end
+    before it writes, and opening the log drops such an entry, but the epoch was that leader's all the same.
     """
 
     def __init__(self, fs: FileSystem, directory: Path, *, tolerant: bool = False) -> None:
@@ -33,6 +34,7 @@ class LeaderEpochCache:
         self.damage: CorruptCheckpointError | None = None
         self._fs = fs
         self._entries: list[EpochEntry] = []
+        self.highest_epoch = NO_LEADER_EPOCH
         try:
             for entry in self._read():
                 self._assign(entry)
@@ -56,9 +58,29 @@ class LeaderEpochCache:
         if self._assign(EpochEntry(epoch, start_offset)):
             self.flush()
 
-    def assign_from(self, batches: np.ndarray) -> None:
-        """Assigns each batch's leader epoch that is above all before it (recovery; rows of layout.BATCH,
-        magic 2).
+    def assign_appended(self, batches: np.ndarray) -> None:
+        """Takes in what is about to be appended (rows of layout.BATCH in log order; Kafka: UnifiedLog.append).
+
+        The epoch of each batch is assigned, also one below the latest; a batch that names none changes nothing.
+        A message of magic 0 or 1 cannot name one, and after it the epochs before it say nothing: they go.
+        """
+        legacy = np.flatnonzero(batches["magic"] < 2)
+        changed = bool(len(legacy) and self._entries)
+        if len(legacy):
+            self._entries = []
+            batches = batches[legacy[-1] + 1 :]
+        epochs, starts = batches["leader_epoch"], batches["base_offset"]
+        # only where the epoch is another, or the offset goes back, can a batch be news
+        news = np.ones(len(batches), dtype=bool)
+        news[1:] = (epochs[1:] != epochs[:-1]) | (starts[1:] < starts[:-1])
+        for i in np.flatnonzero(news & (epochs >= 0)).tolist():
+            changed |= self._assign(EpochEntry(int(epochs[i]), int(starts[i])))
+        if changed:
+            self.flush()
+
+    def assign_recovered(self, batches: np.ndarray) -> None:
+        """Takes in what recovery found (rows of layout.BATCH, magic 2): each epoch that is above all before it
+        (Kafka: LogSegment.recover).
         """
         if not len(batches):
             return
@@ -71,7 +93,7 @@ class LeaderEpochCache:
             self.flush()
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Drops the epochs that begin at `end_offset` or behind it."""
+        """Drops the epochs that begin at `end_offset` or after it."""
         if self.latest_epoch >= 0 and end_offset >= 0 and self._entries[-1].start_offset >= end_offset:
             self._entries = [entry for entry in self._entries if entry.start_offset < end_offset]
             self.flush()
@@ -133,4 +155,5 @@ class LeaderEpochCache:
         ):
             self._entries.pop()
         self._entries.append(entry)
+        self.highest_epoch = max(self.highest_epoch, entry.epoch)
         return True

@@ -172,8 +172,8 @@ class _Loader:
             self._create_first_segment()
             end = self._options.log_start_offset
         clean = self._options.clean_shutdown and survived
-        recovery_point = end if clean else min(self._options.recovery_point, end)
         start = max(self._options.log_start_offset, self._segments.first.base_offset)
+        recovery_point = end if clean else max(min(self._options.recovery_point, end), start)
         producers = self._finish(start, end)
         report = self._report
         report.log_start_offset, report.log_end_offset, report.recovery_point = start, end, recovery_point

@@ -38,7 +38,7 @@ from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManage
 from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
 from seglog.log.reader import FetchResult, LogView
 from seglog.log.segment import LogSegment
-from seglog.log.segments import LogSegments
+from seglog.log.segments import LogSegments, last_leader_epoch
 from seglog.log.validator import AppendOrigin
 from seglog.log.writer import SegmentWriter
 from seglog.model import Compression, Isolation, Record, TopicPartition
@@ -79,6 +79,7 @@ class Log:
         self.directory_changed = True  # opening may have renamed or created files
         self._closed = False
         self._failure: Exception | None = None
+        self._last_batch_epoch: int | None = None
         end = loaded.log_end_offset
         start = loaded.log_start_offset
         self.publish(start, end, end if high_watermark is None else max(start, min(high_watermark, end)))
@@ -150,6 +151,15 @@ class Log:
         """First offset that is not known to be on stable storage."""
         return self._recovery_point
 
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch that an append without one continues: the highest that the checkpoint ever named or the
+        last batch has; 0 where there is none. Reading it may read the end of the log.
+        """
+        if self._last_batch_epoch is None:
+            self._last_batch_epoch = last_leader_epoch(self.segments)
+        return max(0, self.leader_epochs.highest_epoch, self._last_batch_epoch)
+
     def update_high_watermark(self, offset: int) -> int:
         """Sets the high watermark, kept within [log start, log end]; returns it."""
         with self._lock:
@@ -164,7 +174,7 @@ class Log:
         *,
         codec: Compression | None = None,
         producer: ProducerIdentity | None = None,
-        leader_epoch: int = 0,
+        leader_epoch: int | None = None,
         batch_records: int | None = None,
         batch_bytes: int | None = None,
         pool: Executor | None = None,
@@ -173,16 +183,16 @@ class Log:
         KiB).
 
         `codec` counts where `compression.type` is `producer`; `pool` compresses side by side. Records without
-        timestamp get now. Raises an AppendError or InvalidRecordError before anything is written, OSError as
-        the file system does; an append that failed half-way is continued where it stopped by
-        `log_end_offset`.
+        timestamp get now; a `leader_epoch` of None continues the log's last one (also below). Raises an AppendError
+        or InvalidRecordError before anything is written, OSError as the file system does; an append that failed
+        half-way is continued where it stopped by `log_end_offset`.
         """
         with self._changing():
             return self._appender.append_records(
                 records,
                 codec=codec,
                 producer=producer,
-                leader_epoch=leader_epoch,
+                leader_epoch=self.leader_epoch if leader_epoch is None else leader_epoch,
                 batch_records=batch_records,
                 batch_bytes=batch_bytes,
                 pool=pool,
@@ -193,7 +203,7 @@ class Log:
         data: bytes | bytearray | memoryview | np.ndarray,
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        leader_epoch: int = 0,
+        leader_epoch: int | None = None,
     ) -> AppendInfo:
         """Appends encoded batches as a leader does: validated, numbered, stamped (Kafka: appendAsLeader).
 
@@ -201,7 +211,8 @@ class Log:
         one v2 batch. Raises AppendError, CorruptRecordError or InvalidRecordError; then nothing was written.
         """
         with self._changing():
-            return self._appender.append_as_leader(data, origin, leader_epoch)
+            epoch = self.leader_epoch if leader_epoch is None else leader_epoch
+            return self._appender.append_as_leader(data, origin, epoch)
 
     def append_as_follower(self, data: bytes | bytearray | memoryview | np.ndarray, leader_epoch: int) -> AppendInfo:
         """Appends batches with the offsets they have, as a replica does (Kafka: appendAsFollower).
@@ -217,7 +228,7 @@ class Log:
         commit: bool,
         *,
         coordinator_epoch: int = 0,
-        leader_epoch: int = 0,
+        leader_epoch: int | None = None,
         timestamp: int | None = None,
     ) -> AppendInfo:
         """Ends the producer's transaction with a COMMIT or ABORT marker (Kafka: EndTransactionMarker).
@@ -293,12 +304,15 @@ class Log:
     def truncate_to(self, offset: int) -> None:
         """Drops every batch that holds `offset` or comes behind it; the log end is `offset` then.
 
-        Nothing happens at or above the log end. Below the log start the log starts anew. (Kafka: truncateTo)
+        At or above the log end no batch goes, but an epoch that begins at the log end does: its leader wrote
+        nothing. Below the log start the log starts anew. (Kafka: truncateTo)
         """
         with self._changing():
             if offset < 0:
                 raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
-            if offset < self.log_end_offset:
+            if offset >= self.log_end_offset:
+                self.leader_epochs.truncate_from_end(self.log_end_offset)
+            else:
                 self._truncated(truncation.truncate_to(self._target(), offset, self.log_start_offset))
 
     def truncate_fully(self, offset: int) -> None:
@@ -314,6 +328,7 @@ class Log:
     def _truncated(self, done: truncation.Truncation) -> None:
         self._recovery_point = min(self._recovery_point, done.offset)
         self._writer.forget_segment()
+        self._last_batch_epoch = None
         self.directory_changed = True
         self.publish(done.log_start_offset, done.offset, min(self.high_watermark, done.offset))
         self._remove(done.pending_removal)
@@ -368,6 +383,7 @@ class Log:
         if offset > self.log_start_offset:
             self.leader_epochs.truncate_from_start(offset)
             self.producers.on_log_start_offset(offset)
+            self._recovery_point = max(self._recovery_point, offset)  # what no reader sees need not be recovered
         self.publish(offset, self.log_end_offset, self.high_watermark)
 
     def _republish(self) -> None:

@@ -6,15 +6,16 @@ log replays only what follows the newest snapshot. Replay goes by the batch tabl
 id cost nothing, the others one step each; control records are decoded in bulk.
 
 Rules of a replay (specification 6.2, origin replication): sequences and epochs are taken as they come; a
-non-transactional batch inside its producer's transaction is an error; a control batch without records is
-ignored.
+non-transactional batch inside its producer's transaction is an error; a control batch without records only makes
+its producer known.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from seglog import layout
 from seglog.errors import CorruptSnapshotError, InvalidRecordError, InvalidTransactionStateError
 from seglog.format.filenames import FileKind, parse_file_name, segment_file_name
 from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot, encode_snapshot
+from seglog.format.record_batch import last_sequence
 from seglog.log.markers import Marker, read_markers
 from seglog.model import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from seglog.storage.atomic import write_atomically
@@ -70,6 +72,11 @@ class ProducerState:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
+    def next_sequence(self) -> int:
+        """What must follow the last sequence."""
+        return 0 if self.last_sequence == layout.INT32_MAX else self.last_sequence + 1
+
+    @property
     def last_data_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
@@ -83,6 +90,10 @@ class ProducerState:
             return None
         wanted = (first_sequence, last_sequence)
         return next((b for b in self.batches if (b.first_sequence, b.last_sequence) == wanted), None)
+
+    def copy(self) -> ProducerState:
+        """The same, apart."""
+        return replace(self, batches=self.batches.copy())
 
     def _take_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:
@@ -155,6 +166,20 @@ class ProducerStateManager:
         others = (first for first, producer in self._ongoing.items() if producer != completed.producer_id)
         return min(others, default=completed.last_offset + 1)
 
+    def last_stable_offsets(
+        self, completed: Sequence[CompletedTransaction]
+    ) -> Iterator[tuple[CompletedTransaction, int]]:
+        """The last stable offset at the end of each of the transactions that one append ended, in order.
+
+        Those that begin or end after a marker in the same append are open then (Kafka: UnifiedLog.append).
+        """
+        waiting = {each.first_offset: each.producer_id for each in completed}
+        for each in completed:
+            opened = {**self._ongoing, **waiting}.items()
+            others = (first for first, producer in opened if producer != each.producer_id)
+            yield each, min(others, default=each.last_offset + 1)
+            del waiting[each.first_offset]
+
     def on_high_watermark(self, offset: int) -> None:
         """Forgets completed transactions whose marker lies below the high watermark."""
         if self._unreplicated:
@@ -190,21 +215,39 @@ class ProducerStateManager:
         if len(batches):
             self.end_offset = int(batches["last_offset"][-1]) + 1
 
+    @contextlib.contextmanager
+    def unchanged_on_error(self, batches: np.ndarray) -> Iterator[None]:
+        """Leaves the state as it was when replaying `batches` (layout.BATCH) raises an error."""
+        ids = set(batches["producer_id"][batches["producer_id"] >= 0].tolist())
+        known = {id_: self.producers[id_].copy() for id_ in ids if id_ in self.producers}
+        end_offset, ongoing, unreplicated = self.end_offset, dict(self._ongoing), dict(self._unreplicated)
+        try:
+            yield
+        except BaseException:
+            for id_ in ids - known.keys():
+                self.producers.pop(id_, None)
+            self.producers.update(known)
+            self.end_offset, self._ongoing, self._unreplicated = end_offset, ongoing, unreplicated
+            raise
+
     def _replay_rows(
         self, data: np.ndarray, rows: np.ndarray, file_position: int, path: Path, completed: Completed | None
     ) -> None:
         control = (rows["attributes"] & layout.CONTROL_MASK) != 0
         markers = read_markers(data, rows[control], file_position, path) if control.any() else iter(())
         columns = [rows[name].tolist() for name in _REPLAYED]
-        for producer_id, epoch, sequence, base, last, timestamp, attributes, position in zip(*columns, strict=True):
+        for producer_id, epoch, sequence, base, last, timestamp, attributes, position, count in zip(
+            *columns, strict=True
+        ):
             producer = self.producers.get(producer_id)
             if attributes & layout.CONTROL_MASK:
                 marker = next(markers)
                 if isinstance(marker, InvalidRecordError):
                     self.end_offset = base
                     raise marker
-                if marker is not None:
+                if marker is not None or count == 0:
                     producer = producer or self._added(producer_id)
+                if marker is not None and producer is not None:
                     self._end_transaction(producer, epoch, base, marker, completed)
                 continue
             transactional = bool(attributes & layout.TRANSACTIONAL_MASK)
@@ -212,8 +255,7 @@ class ProducerStateManager:
             self._begin_or_continue(producer, base, last, transactional, path, position)
             producer._take_epoch(epoch)
             delta = last - base
-            last_sequence = NO_SEQUENCE if sequence < 0 else (sequence + delta) & layout.INT32_MAX
-            producer.batches.append(BatchMetadata(last_sequence, last, delta, timestamp))
+            producer.batches.append(BatchMetadata(last_sequence(sequence, delta), last, delta, timestamp))
             producer.last_timestamp = timestamp
 
     def _added(self, producer_id: int) -> ProducerState:
@@ -366,6 +408,7 @@ _REPLAYED = (
     "max_timestamp",
     "attributes",
     "position",
+    "count",
 )
 
 

@@ -60,6 +60,7 @@ def check_batch(
     header = RecordBatchHeader.of_row(batch[0])
     state = producers.producers.get(header.producer_id)
     if state is None:
+        _check_epoch(ProducerState(header.producer_id), header, coordinator_epoch)
         return None
     if origin == AppendOrigin.CLIENT:
         known = state.duplicate_of(header.producer_epoch, header.base_sequence, header.last_sequence)
@@ -94,7 +95,7 @@ def _check_sequence(state: ProducerState, header: RecordBatchHeader) -> None:
     if state.epoch == NO_PRODUCER_EPOCH:
         return
     same_epoch = header.producer_epoch == state.epoch
-    expected = (state.last_sequence + 1) & layout.INT32_MAX if same_epoch else 0
+    expected = state.next_sequence if same_epoch else 0
     if header.base_sequence != expected:
         raise OutOfOrderSequenceError(
             f"producer {state.producer_id} (epoch {header.producer_epoch}): sequence {header.base_sequence} came"

@@ -2,8 +2,8 @@
 read_committed).
 
 1. The offset must lie in [log start, log end]; the isolation gives the limit behind which nothing is shown.
-2. The floor segment's index gives a place to begin; from there the first batch whose last offset reaches the
-   wanted one is found. Where compaction left none, the next segment is asked.
+2. The floor segment's index gives a place to begin; from there the batch that holds the wanted offset, or the
+   next one, is found. Where compaction left none, the next segment is asked.
 3. The answer is a span of that one segment's file: at most `max_bytes`, but with `min_one_message` the whole
    first batch; it ends at the limit, and may end inside a batch.
 4. For read_committed the aborted transactions that reach into the span are named; the reader drops their
@@ -26,6 +26,7 @@ from seglog.errors import CorruptRecordError, InvalidRecordError, OffsetOutOfRan
 from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.decoder import checksums_valid, decode_records, scan_batches
+from seglog.log.batch_search import find_batch
 from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import ControlType, Isolation, Record
@@ -214,16 +215,12 @@ def fetch(
 
 
 def _find_batch(view: LogView, index: int, offset: int) -> tuple[int, int] | None:
-    """(position, size) of the first batch whose last offset is at least `offset`, or None."""
+    """(position, size) of the batch that holds `offset`, or of the next one; None when the segment has neither."""
     segment = view.segments[index]
     size = view.size_of(index)
     _, start = segment.offset_index.lookup(offset)
-    for chunk in segment.scan(start if start <= size else 0, size, chunk_bytes=_LOOK_BYTES):
-        reached = chunk.batches["last_offset"] >= offset
-        if reached.any():
-            row = chunk.batches[int(np.argmax(reached))]
-            return int(row["position"]), int(row["size"])
-    return None
+    found = find_batch(segment.scan(start if start <= size else 0, size, chunk_bytes=_LOOK_BYTES), offset)
+    return None if found is None else (found.position, found.size)
 
 
 def _limit_position(view: LogView, index: int, limit: int) -> int:

@@ -24,18 +24,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seglog import layout
-from seglog.errors import CorruptIndexError, InvalidRecordError, SegmentOffsetOverflowError
+from seglog.errors import CorruptIndexError, CorruptRecordError, InvalidRecordError, SegmentOffsetOverflowError
 from seglog.format.buffers import byte_view
 from seglog.format.decoder import checksums_valid
 from seglog.format.filenames import FileKind, FileState, segment_file_name
 from seglog.kernels import indexing
+from seglog.log.batch_search import BatchPosition, find_batch
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.offset_index import OffsetIndex
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.scan import Chunk, EndReason, SegmentScan
 from seglog.log.time_index import TimeIndex
 from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
-from seglog.model import NO_TIMESTAMP
+from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
 from seglog.storage.filesystem import File, FileSystem
 
 if TYPE_CHECKING:
@@ -49,16 +50,6 @@ class OffsetNotAscendingError(CorruptIndexError):
     """An index entry would go backwards (Kafka: InvalidOffsetException): offsets in the log are out of
     order.
     """
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPosition:
-    """Where a batch lies: its base and last offset, byte position and size in bytes."""
-
-    base_offset: int
-    last_offset: int
-    position: int
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +122,7 @@ class LogSegment:
         segment.size, segment._state = 0, indexing.new_state()
         return segment
 
-    # --- properties
-    # ---------------------------------------------------------------------------------------------
+    # --- properties -------------------------------------------------------------------------------------
 
     @property
     def modified_ms(self) -> int:
@@ -173,8 +163,7 @@ class LogSegment:
     def __repr__(self) -> str:
         return f"LogSegment({self.path.name}, {self.size} bytes)"
 
-    # --- reading
-    # ------------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------------
 
     def scan(
         self,
@@ -189,18 +178,12 @@ class LogSegment:
         return SegmentScan(self.fs, self.path, start, stop, chunk_bytes=chunk_bytes, max_batch_bytes=max_batch_bytes)
 
     def translate_offset(self, offset: int, start: int = 0) -> BatchPosition | None:
-        """The first batch whose last offset is at least `offset`, or None (Kafka: translateOffset).
+        """The batch that holds `offset`, or the next one; None when there is neither (Kafka: translateOffset).
 
         The search starts at the index's place for the offset or at byte `start`, whichever is further on.
         """
-        for chunk in self.scan(max(self._indexed_position(offset), start), chunk_bytes=_SEARCH_CHUNK_BYTES):
-            found = np.flatnonzero(chunk.batches["last_offset"] >= offset)
-            if len(found):
-                row = chunk.batches[found[0]]
-                return BatchPosition(
-                    int(row["base_offset"]), int(row["last_offset"]), int(row["position"]), int(row["size"])
-                )
-        return None
+        begin = max(self._indexed_position(offset), start)
+        return find_batch(self.scan(begin, chunk_bytes=_SEARCH_CHUNK_BYTES), offset)
 
     def read_next_offset(self) -> tuple[int, int]:
         """(offset behind the last whole batch, byte position behind it); reads from the last index entry on.
@@ -221,12 +204,20 @@ class LogSegment:
             last = int(chunk.batches["last_offset"][-1])
         return None if last is None or scan.end is None else (last + 1, scan.end.position)
 
+    def last_leader_epoch(self) -> int:
+        """Leader epoch of the last record batch (magic 2), or -1; reads from the last index entry on."""
+        found = NO_LEADER_EPOCH
+        for chunk in self.scan(self._indexed_position(self.offset_index.last_offset)):
+            modern = chunk.batches[chunk.batches["magic"] >= 2]
+            if len(modern):
+                found = int(modern["leader_epoch"][-1])
+        return found
+
     def _indexed_position(self, offset: int) -> int:
         position = self.offset_index.lookup(offset)[1]
         return position if 0 <= position <= self.size else 0
 
-    # --- appending
-    # ----------------------------------------------------------------------------------------------
+    # --- appending --------------------------------------------------------------------------------------
 
     def append(self, batches: np.ndarray, data: ByteSource) -> None:
         """Writes whole batches: `data` is their bytes, `batches` their rows (layout.BATCH) in the same order.
@@ -297,8 +288,7 @@ class LogSegment:
             self.time_index.append(np.array([[timestamp, offset]], dtype=np.int64))
         return status
 
-    # --- recovery and truncation
-    # ------------------------------------------------------------------------------------
+    # --- recovery and truncation ------------------------------------------------------------------------
 
     def recover(self, producers: ProducerStateManager, epochs: LeaderEpochCache | None = None) -> RecoveredSegment:
         """Rebuilds the indexes from the `.log` and cuts it behind its last good batch.
@@ -327,6 +317,7 @@ class LogSegment:
             self._writable().truncate(valid)
             self.size = valid
         self._check_closed(self._close_time_index())
+        self.index_state()[indexing.BYTES_SINCE_LAST_ENTRY] = 0  # as in Kafka, whose recovery counts apart
         self.trim_indexes()
         self.flush()  # a clean-shutdown marker may follow, and then nobody looks again
         return RecoveredSegment(self.base_offset, valid, truncated, next_offset, batches, reason if truncated else "")
@@ -343,7 +334,7 @@ class LogSegment:
         self._index(rows)
         modern = rows[rows["magic"] >= 2]
         if epochs is not None:
-            epochs.assign_from(modern)
+            epochs.assign_recovered(modern)
         try:
             producers.replay(chunk.data, modern, chunk.position, self.path, self._completed)
         except InvalidRecordError as error:
@@ -381,10 +372,11 @@ class LogSegment:
         self._state = indexing.new_state()
 
     def truncate_to(self, offset: int) -> int:
-        """Drops everything from the first batch that ends at `offset` or behind it; returns the bytes
-        dropped.
+        """Drops everything from the batch on that holds `offset`, or is the next one; returns the bytes dropped.
+
+        Raises what `require_cut` raises.
         """
-        found = self.translate_offset(offset)
+        found = self.require_cut(offset)
         had_timestamps = self.max_timestamp >= 0
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -397,6 +389,26 @@ class LogSegment:
         if had_timestamps:
             self._read_largest_timestamp()
         return truncated
+
+    def require_cut(self, offset: int) -> BatchPosition | None:
+        """The batch from which on a truncation to `offset` drops all, or None when all batches stay.
+
+        CorruptRecordError when damage hides it: what is written next would come after the damage, where nobody
+        reads it. A torn tail becomes `trailing_bytes`.
+        """
+        found = self.translate_offset(offset)
+        if found is not None:
+            return found
+        scan = self.scan(self._indexed_position(offset))
+        for _ in scan:
+            pass
+        assert scan.end is not None
+        if scan.end.reason is EndReason.TRAILING:
+            self.trailing_bytes += self.size - scan.end.position
+            self.size = scan.end.position
+        elif scan.end.reason is not EndReason.COMPLETE:
+            raise CorruptRecordError(self.path, scan.end.reason.value, scan.end.position)
+        return None
 
     def _read_largest_timestamp(self) -> None:
         """Looks for timestamps above the last time entry's in the batches behind it (Kafka:
@@ -411,8 +423,7 @@ class LogSegment:
                 state[indexing.MAX_TIMESTAMP] = timestamps[at]
                 state[indexing.OFFSET_OF_MAX_TIMESTAMP] = chunk.batches["last_offset"][at]
 
-    # --- life of the files
-    # --------------------------------------------------------------------------------------
+    # --- life of the files ------------------------------------------------------------------------------
 
     def on_become_inactive(self) -> None:
         """What rolling does to the old active segment: the last time entry, indexes trimmed."""

@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from seglog.log.segment import LogSegment
+from seglog.model import NO_LEADER_EPOCH
 
 
 class LogSegments:
@@ -113,6 +114,14 @@ class LogSegments:
         """Closes every segment."""
         for segment in self._segments:
             segment.close(writable)
+
+
+def last_leader_epoch(segments: LogSegments) -> int:
+    """Leader epoch of the log's last record batch (magic 2), or -1."""
+    for segment in reversed(segments.snapshot()):
+        if segment.size:
+            return segment.last_leader_epoch()
+    return NO_LEADER_EPOCH
 
 
 def _base_offset(segment: LogSegment) -> int:

@@ -52,14 +52,22 @@ class TruncationTarget:
 
 
 def truncate_to(log: TruncationTarget, offset: int, log_start_offset: int) -> Truncation:
-    """Drops everything at `offset` and behind it; below the first segment the log starts anew at `offset`."""
+    """Drops everything at `offset` and after it; below the first segment the log starts anew at `offset`.
+
+    CorruptRecordError, and nothing is changed, when damage hides where to cut.
+    """
     if log.segments.first.base_offset > offset:
         return truncate_fully(log, offset)
     gone = [segment for segment in log.segments if segment.base_offset > offset]
     deleted_bytes = sum(segment.size for segment in gone)
+    last = log.segments.floor(offset)
+    assert last is not None
+    last.require_cut(offset)  # before anything goes
     pending = _retire(log, gone)
     truncated = log.segments.active.truncate_to(offset)
     log.segments.active.flush()
+    if not log.segments.active.size:
+        log.segments.active.created_ms = log.clock.now_ms()  # its age counts anew
     log.leader_epochs.truncate_from_end(offset)
     start = min(offset, log_start_offset)
     _rebuild(log, start, offset)

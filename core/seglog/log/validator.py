@@ -1,13 +1,13 @@
 """What a leader or a follower does to batches before they are written (Kafka: UnifiedLog.analyze…,
 LogValidator).
 
-1. `analyze`: framing, magic, size limit and checksum of every batch; a trailing partial batch is trimmed.
+1. `analyze`: framing, magic, size limit and checksum of every batch; a trailing partial batch is trimmed, and of a
+   follower's the batches of a later leader's epoch.
 2. `validate_for_leader`: one batch if it is v2 or compressed; counts, control bits and sequences of clients;
    keys where the topic is compacted; timestamps. Then offsets, leader epoch, timestamp type and codec:
    in place when the payload can stay as it is, otherwise rebuilt (magic 0 and 1, another codec, other
    deltas).
-3. `validate_for_follower`: offsets ascend and start at or behind the log end; batches of a later leader's
-   epoch go.
+3. `validate_for_follower`: offsets ascend and start at the log end or after it.
 
 Nothing is written here, and the caller's bytes are never changed.
 """
@@ -33,10 +33,10 @@ from seglog.format.buffers import byte_view
 from seglog.format.builder import BatchOptions, columns, encode_columns
 from seglog.format.checksum import crc32c
 from seglog.format.columns import STATUS_REASONS, Records
-from seglog.format.decoder import checksums_valid, decode_records, scan_batches
+from seglog.format.decoder import BatchScan, checksums_valid, decode_records, scan_batches
 from seglog.format.record_batch import RecordBatchHeader
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
-from seglog.model import NO_TIMESTAMP, Compression, TimestampType
+from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Compression, TimestampType
 
 _WHERE = "appended data"
 
@@ -78,20 +78,25 @@ class AnalyzedBatches:
         return len(self.batches)
 
 
-def analyze(data: bytes | bytearray | memoryview | np.ndarray, most_bytes: int | None) -> AnalyzedBatches:
+def analyze(
+    data: bytes | bytearray | memoryview | np.ndarray, most_bytes: int | None, leader_epoch: int | None = None
+) -> AnalyzedBatches:
     """Splits `data` into batches and checks framing and checksums; `most_bytes` of None checks no size.
 
-    Raises CorruptRecordError or RecordTooLargeError. A trailing partial batch is left out. The result is a
-    copy.
+    The first batch of an epoch above `leader_epoch` and all after it are left out, whatever they hold: a leader's
+    answer may reach a follower after the next leader's (KAFKA-18723). So is a trailing partial batch. Raises
+    CorruptRecordError or RecordTooLargeError. The result is a copy.
     """
     buffer = np.frombuffer(data, dtype=np.uint8).copy()
     scan = scan_batches(buffer, 0, len(buffer), 0)
-    batches = scan.batches
-    if scan.status in (WALK_BAD_SIZE, WALK_BAD_HEADER):
+    batches, end = scan.batches, scan.consumed
+    _check_framing(buffer, scan, batches)
+    later = np.flatnonzero(batches["leader_epoch"] > (layout.INT32_MAX if leader_epoch is None else leader_epoch))
+    if len(later):
+        batches, end = batches[: later[0]], int(batches["position"][later[0]])
+    elif scan.status == WALK_BAD_HEADER:
         reason = "a batch is smaller than its header, or its offsets are too large"
         raise CorruptRecordError(_WHERE, reason, scan.consumed)
-    for row in batches[(batches["magic"] < 0) | (batches["magic"] > 2)]:
-        raise CorruptRecordError(_WHERE, f"unknown magic {int(row['magic'])}", int(row["position"]))
     if most_bytes is not None:
         for row in batches[batches["size"] > most_bytes]:
             raise RecordTooLargeError(
@@ -102,7 +107,34 @@ def analyze(data: bytes | bytearray | memoryview | np.ndarray, most_bytes: int |
         raise CorruptRecordError(
             _WHERE, reason, int(row["position"]), int(row["base_offset"]), int(row["last_offset"])
         )
-    return AnalyzedBatches(buffer[: scan.consumed], batches)
+    for row in batches[(batches["attributes"] & layout.CODEC_MASK) > max(Compression)]:
+        codec = int(row["attributes"]) & layout.CODEC_MASK
+        raise InvalidRecordError(_WHERE, f"unknown codec {codec}", int(row["position"]))
+    return AnalyzedBatches(buffer[:end], batches)
+
+
+def _check_framing(buffer: np.ndarray, scan: BatchScan, batches: np.ndarray) -> None:
+    """CorruptRecordError for what no iteration gets past (Kafka: ByteBufferLogInputStream.nextBatchSize)."""
+    if scan.status == WALK_BAD_SIZE:
+        raise CorruptRecordError(_WHERE, "no batch can be so small", scan.consumed)
+    for row in batches[(batches["magic"] < 0) | (batches["magic"] > 2)]:
+        raise CorruptRecordError(_WHERE, f"unknown magic {int(row['magic'])}", int(row["position"]))
+    _check_partial(buffer[scan.consumed :], scan.consumed)
+
+
+def _check_partial(rest: np.ndarray, position: int) -> None:
+    """CorruptRecordError unless `rest`, which is no whole batch, may be the beginning of one (Kafka:
+    ByteBufferLogInputStream.nextBatchSize).
+    """
+    if len(rest) < layout.LOG_OVERHEAD:
+        return
+    size = int.from_bytes(bytes(rest[layout.SIZE_OFFSET : layout.LOG_OVERHEAD]), "big", signed=True)
+    told = len(rest) >= layout.HEADER_UP_TO_MAGIC
+    if size < layout.LEAST_ENTRY_SIZE or (told and size > layout.INT32_MAX - layout.LOG_OVERHEAD):
+        raise CorruptRecordError(_WHERE, f"no batch can have the size {size}", position)
+    if told and rest[layout.MAGIC_OFFSET] > 2:
+        magic = int(rest[layout.MAGIC_OFFSET : layout.MAGIC_OFFSET + 1].view(np.int8)[0])
+        raise CorruptRecordError(_WHERE, f"unknown magic {magic}", position)
 
 
 # --- leader ---------------------------------------------------------------------------------------------
@@ -130,7 +162,8 @@ def validate_for_leader(
         )
     if batches["magic"].min() != batches["magic"].max():
         raise InvalidRecordError(_WHERE, "the batches have different magic values")
-    header = RecordBatchHeader.of_row(batches[0])
+    modern = int(batches["magic"][0]) == 2  # a batch's own bytes have all attributes, its row only those with a meaning
+    header = RecordBatchHeader.read(analyzed.data) if modern else RecordBatchHeader.of_row(batches[0])
     if origin == AppendOrigin.CLIENT and header.magic == 2:
         _check_client_batch(header)
     records = _decoded(analyzed)
@@ -308,33 +341,30 @@ def _rebuilt(
 # --- follower -------------------------------------------------------------------------------------------
 
 
-def validate_for_follower(
-    analyzed: AnalyzedBatches, log_end_offset: int, leader_epoch: int
-) -> AnalyzedBatches:
-    """The batches a follower writes as they are: up to the first one of an epoch above `leader_epoch`.
+def validate_for_follower(analyzed: AnalyzedBatches, log_end_offset: int) -> None:
+    """Whether a follower may write these batches as they are.
 
-    Raises OffsetsOutOfOrderError when last offsets do not ascend, UnexpectedAppendOffsetError when the first
-    offset lies below `log_end_offset`.
+    OffsetsOutOfOrderError when last offsets do not ascend, UnexpectedAppendOffsetError when the first offset lies
+    below `log_end_offset`, InvalidRecordError when a batch ends below its own base or has an epoch below -1.
     """
     batches = analyzed.batches
-    later = np.flatnonzero(batches["leader_epoch"] > leader_epoch)
-    if len(later):
-        batches = batches[: later[0]]
-    if len(batches) == 0:
-        return AnalyzedBatches(analyzed.data[:0], batches)
     disordered = np.flatnonzero(np.diff(batches["last_offset"]) <= 0)
     if len(disordered):
         row = batches[disordered[0] + 1]
         raise OffsetsOutOfOrderError(
             f"offsets {int(row['base_offset'])} to {int(row['last_offset'])} do not follow the batch before"
         )
+    for row in batches[batches["leader_epoch"] < NO_LEADER_EPOCH]:
+        raise InvalidRecordError(_WHERE, f"there is no leader epoch {int(row['leader_epoch'])}", int(row["position"]))
+    for row in batches[(batches["base_offset"] < 0) | (batches["last_offset"] < batches["base_offset"])]:
+        first, last = int(row["base_offset"]), int(row["last_offset"])
+        reason = "the batch ends before it begins, or lies below 0"
+        raise InvalidRecordError(_WHERE, reason, int(row["position"]), first, last)
     first = first_offset_of(analyzed, int(batches["base_offset"][0]))
     if first < log_end_offset:
         raise UnexpectedAppendOffsetError(
             f"the append starts at offset {first}, below the log end offset {log_end_offset}"
         )
-    end = int(batches["position"][-1]) + int(batches["size"][-1])
-    return AnalyzedBatches(analyzed.data[:end], batches)
 
 
 def first_offset_of(analyzed: AnalyzedBatches, unknown: int) -> int:

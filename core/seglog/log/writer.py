@@ -2,7 +2,7 @@
 UnifiedLog.roll).
 
 1. `room`: how many batches fit before one of them must begin a new segment (`policies`).
-2. `write_run`: leader epochs, producers, the segment's files, aborted transactions, and last what readers
+2. `write_run`: producers, leader epochs, the segment's files, aborted transactions, and last what readers
    see.
 3. `roll_to`: the old segment gets its last time entry and trimmed indexes, the producers a snapshot at the
    new base offset; the new segment's files are made; everything below is flushed, so that recovery starts
@@ -11,6 +11,7 @@ UnifiedLog.roll).
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,10 @@ from seglog.log.segment import LogSegment
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
+
+
+class _Tried(Exception):
+    """A trial is over."""
 
 
 class SegmentWriter:
@@ -65,25 +70,29 @@ class SegmentWriter:
         """
         log = self._log
         segment = log.segments.active
-        modern = batches[batches["magic"] >= 2] if batches["magic"].min() < 2 else batches
-        if len(modern) < len(batches) and log.leader_epochs.entries:
-            log.leader_epochs.clear_and_flush()
-        log.leader_epochs.assign_from(modern)
+        completed: list[CompletedTransaction] = []
+        # producers first: a batch that contradicts an open transaction is refused before anything is changed
+        with log.producers.unchanged_on_error(batches):
+            log.producers.replay(data, batches, position, segment.path, lambda ended, _: completed.append(ended))
+        log.leader_epochs.assign_appended(batches)
         try:
-            self._write_and_index(segment, data, batches, position)
+            segment.append(batches, data)
+            for transaction, last_stable_offset in log.producers.last_stable_offsets(completed):
+                segment.append_aborted(transaction, last_stable_offset)
         except SeglogError as error:
             log.fail(error)
             raise
         end = int(batches["last_offset"][-1]) + 1
         log.publish(log.log_start_offset, end, end if replicated else log.high_watermark)
 
-    def _write_and_index(self, segment: LogSegment, data: np.ndarray, batches: np.ndarray, position: int) -> None:
-        # producers first: a batch that contradicts an open transaction is refused before it is written
-        completed: list[tuple[CompletedTransaction, int]] = []
-        self._log.producers.replay(data, batches, position, segment.path, lambda *ended: completed.append(ended))
-        segment.append(batches, data)
-        for transaction, last_stable_offset in completed:
-            segment.append_aborted(transaction, last_stable_offset)
+    def check_producers(self, data: np.ndarray, batches: np.ndarray) -> None:
+        """Raises what `write_run` would raise over producers and their transactions, before a roll for these batches;
+        `data[0]` has position 0.
+        """
+        producers = self._log.producers
+        with contextlib.suppress(_Tried), producers.unchanged_on_error(batches):
+            producers.replay(data, batches, 0, self._log.segments.active.path)
+            raise _Tried
 
     def roll_to(self, base_offset: int) -> LogSegment:
         """Begins a segment at `base_offset`; what is below is flushed. RefusedError when one is there
@@ -91,9 +100,10 @@ class SegmentWriter:
         """
         log = self._log
         active = log.segments.active
-        if base_offset <= active.base_offset and active.size:
-            raise RefusedError(f"{log.directory}: a segment at offset {active.base_offset} holds batches already")
+        if base_offset < active.base_offset or (base_offset == active.base_offset and active.size):
+            raise RefusedError(f"{log.directory}: the active segment begins at offset {active.base_offset} already")
         if base_offset == active.base_offset:
+            log.flush_below(base_offset)
             return active
         active.on_become_inactive()
         # before the next segment exists: a power cut must not leave that one behind a shortened predecessor
@@ -111,7 +121,7 @@ class SegmentWriter:
         log.directory_changed = True
         log.segments.add(created)
         self.forget_segment()
-        log.publish(log.log_start_offset, max(base_offset, log.log_end_offset), log.high_watermark)
+        log.publish(log.log_start_offset, log.log_end_offset, log.high_watermark)
         return created
 
     def _drawn_jitter(self) -> int:

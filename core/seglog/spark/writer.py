@@ -223,6 +223,7 @@ class Commit:
         return sum(file.records for file in staged)
 
     def _append(self, log: Log, files: Sequence[StagedFile]) -> None:
+        epoch = log.leader_epoch
         for file in files:
             if file.first_offset is not None and file.first_offset < log.log_end_offset:
                 raise OffsetsOutOfOrderError(
@@ -232,7 +233,7 @@ class Commit:
             # numbered from 0 in the task: moved behind the log's end
             moved = log.log_end_offset if file.first_offset is None else 0
             for chunk in _chunks(self._fs, Path(file.path), min(_APPEND_BYTES, self._options.segment_bytes)):
-                log.append_as_follower(_moved(chunk, moved, max(log.leader_epochs.latest_epoch or 0, 0)), 0)
+                log.append_as_follower(_moved(chunk, moved, epoch), epoch)
         log.update_high_watermark(log.log_end_offset)
 
     def _take_back(self, directory: LogDirectory, ends: Mapping[str, int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,9 +22,12 @@ from seglog.errors import (
     RecordTooLargeError,
     RefusedError,
     SeglogError,
+    SegmentOffsetOverflowError,
     UnexpectedAppendOffsetError,
 )
 from seglog.format.builder import BatchOptions, columns, columns_of, encode_all
+from seglog.format.decoder import checksums_valid
+from seglog.format.message_set import encode_message_set
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Isolation, Record, TimestampType
@@ -187,10 +191,20 @@ def test_a_followers_contradiction_is_not_written(tmp_path: Path) -> None:
             log.append_as_follower(batch_v2(1, one, producer=(3, 0, 1)), 0)
         size = log.segments.active.size
         assert (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size == size
-        with pytest.raises(RefusedError, match="open the log again"):
-            log.append(some(1))
-        with pytest.raises(RefusedError, match="not closed cleanly"):
-            log.close()
+        assert log.append(some(1)).first_offset == 1
+        other = [NaiveRecord(0, 0, struct.pack(">hh", 0, 2), b"")]
+        marker = batch_v2(2, other, attributes=0x30, producer=(3, 0, -1), leader_epoch=4)
+        with pytest.raises(InvalidRecordError, match="no transaction marker"):
+            log.append_as_follower(marker, 4)
+        assert (log.log_end_offset, log.leader_epochs.latest_epoch) == (2, 0)
+        assert log.producers.open_transactions == {0: 3}
+
+
+def test_attributes_that_mean_nothing_stay_with_their_checksum(log: Log) -> None:
+    log.append_batches(batch_v2(0, [NaiveRecord(0, 0, None, b"v")], attributes=0x0300, base_timestamp=START_MS))
+    (chunk,) = log.segments.active.scan()
+    assert checksums_valid(chunk.data, chunk.batches, chunk.position).all()
+    assert chunk.data[21] == 3
 
 
 # --- follower -------------------------------------------------------------------------------------------
@@ -206,6 +220,123 @@ def test_a_follower_keeps_offsets_epochs_and_the_high_watermark(log: Log) -> Non
     assert [record.offset for record in log.records()] == [10, 20]
     with pytest.raises(UnexpectedAppendOffsetError):
         log.append_as_follower(batch_v2(20, one), 3)
+
+
+# --- leader epochs --------------------------------------------------------------------------------------
+
+
+def epochs_of(log: Log) -> list[tuple[int, int]]:
+    return [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
+
+
+def batch_epochs(log: Log) -> list[int]:
+    return [int(epoch) for segment in log.segments for rows in segment.rows() for epoch in rows["leader_epoch"]]
+
+
+def test_an_append_without_an_epoch_continues_the_last_one(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0") as log:
+        log.append(some(1))
+        log.append(some(1), leader_epoch=3)
+        log.append(some(1))
+        log.append_batches(batch_v2(0, [NaiveRecord(0, 0, None, b"v")], base_timestamp=START_MS))
+        log.append_end_txn_marker(ProducerIdentity(1), commit=True)
+    with opened_log(tmp_path / "t-0") as log:
+        log.append(some(1))
+        assert batch_epochs(log) == [0, 3, 3, 3, 3, 3]
+        assert epochs_of(log) == [(0, 0), (3, 1)]
+
+
+def test_without_a_checkpoint_the_last_batch_tells_the_epoch_that_goes_on(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0") as log:
+        log.append(some(3), leader_epoch=5, batch_records=1)
+        log.roll()
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").unlink()
+    with opened_log(tmp_path / "t-0") as log:
+        log.append(some(1))
+        assert (batch_epochs(log), epochs_of(log)) == ([5, 5, 5, 5], [(5, 3)])
+
+
+def test_an_epoch_whose_leader_wrote_nothing_goes_on_all_the_same(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0") as log:
+        log.append(some(1), leader_epoch=2)
+        log.leader_epochs.assign(6, 1)
+    with opened_log(tmp_path / "t-0") as log:
+        assert epochs_of(log) == [(2, 0)], "opening drops what begins at the log end"
+        log.append(some(1))
+        assert (batch_epochs(log), epochs_of(log)) == ([2, 6], [(2, 0), (6, 1)])
+
+
+def test_an_epoch_that_is_given_counts_also_when_it_is_lower(log: Log) -> None:
+    log.append(some(1), leader_epoch=1)
+    log.append(some(1), leader_epoch=0)
+    assert (batch_epochs(log), epochs_of(log)) == ([1, 0], [(0, 1)])
+
+
+def test_truncating_at_the_log_end_drops_an_epoch_that_begins_there(log: Log) -> None:
+    log.leader_epochs.assign(6, 0)
+    log.truncate_to(0)
+    assert epochs_of(log) == []
+    log.append(some(2), leader_epoch=1)
+    log.leader_epochs.assign(8, 2)
+    log.truncate_to(5)
+    assert epochs_of(log) == [(1, 0)]
+
+
+def test_a_refused_batch_leaves_the_epochs_as_they_were(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0", segment_bytes=200) as log:
+        log.append(some(1), leader_epoch=1)
+        one = [NaiveRecord(0, 0, None, b"v" * 300)]
+        with pytest.raises(RecordBatchTooLargeError):
+            log.append_as_follower(batch_v2(1, one, leader_epoch=4), 4)
+        assert epochs_of(log) == [(1, 0)]
+
+
+# --- the ends of the offsets ----------------------------------------------------------------------------
+
+
+def test_the_last_offset_that_there_is_can_be_written_and_none_after_it(tmp_path: Path) -> None:
+    end = 2**63 - 1
+    with opened_log(tmp_path / "t-0") as log:
+        log.truncate_fully(end - 2)
+        with pytest.raises(AppendError, match="3 records from offset 9223372036854775805 on need offsets above"):
+            log.append(some(3))
+        with pytest.raises(AppendError, match="offsets above"):
+            log.append_batches(encode_all(columns_of(some(3)), 0, BatchOptions()))
+        assert log.append(some(2)).last_offset == end - 1
+        assert log.log_end_offset == end
+        for more in (some(1), some(1000)):
+            with pytest.raises(AppendError, match="offsets above"):
+                log.append(more)
+        assert [record.offset for record in log.records()] == [end - 2, end - 1]
+    with opened_log(tmp_path / "t-0") as log:
+        assert log.log_end_offset == end
+
+
+def test_an_append_that_spans_more_than_a_segment_can_is_refused_before_anything_changes(log: Log) -> None:
+    one = [NaiveRecord(0, 0, None, b"v")]
+    log.append(some(1), producer=ProducerIdentity(5))
+    before = [(s.base_offset, s.size) for s in log.segments], epochs_of(log), log.log_end_offset
+    data = batch_v2(2**31 + 5, one, leader_epoch=2, producer=(5, 0, 1)) + batch_v2(2**32 + 9, one, leader_epoch=2)
+    with pytest.raises(SegmentOffsetOverflowError):
+        log.append_as_follower(data, 2)
+    assert ([(s.base_offset, s.size) for s in log.segments], epochs_of(log), log.log_end_offset) == before
+    assert log.producers.producers[5].last_sequence == 0
+    assert log.append(some(1)).first_offset == 1
+
+
+def test_rolling_moves_the_recovery_point_and_not_the_log_end(log: Log) -> None:
+    one = [NaiveRecord(0, 0, None, b"v")]
+    log.append_as_follower(batch_v2(2**31 + 5, one), 0)
+    assert [s.base_offset for s in log.segments] == [0, 2**31 + 5]
+    assert (log.recovery_point, log.log_end_offset) == (2**31 + 5, 2**31 + 6)
+
+
+def test_a_segment_that_holds_messages_is_named_without_unpacking_them(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0", segment_bytes=200) as log:
+        log.append(some(3))
+        inner = [Record(b"v" * 40, timestamp=1000 + i) for i in range(5)]
+        log.append_as_follower(encode_message_set(inner, 100, 1, Compression.GZIP), 0)
+        assert [s.base_offset for s in log.segments] == [0, 3]
 
 
 # --- rolling and flushing -------------------------------------------------------------------------------

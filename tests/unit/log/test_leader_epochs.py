@@ -9,6 +9,7 @@ import pytest
 from seglog.errors import CorruptCheckpointError
 from seglog.log.leader_epochs import LeaderEpochCache
 from tests.support.log_files import FS, batch, rows_of
+from tests.support.naive import message
 
 
 def cache(path: Path, *entries: tuple[int, int]) -> LeaderEpochCache:
@@ -53,8 +54,24 @@ def test_truncation_from_both_ends(tmp_path: Path) -> None:
 def test_recovery_assigns_each_epoch_that_rises(tmp_path: Path) -> None:
     epochs = cache(tmp_path, (1, 0))
     _, rows = rows_of(b"".join(batch(i, epoch=e) for i, e in enumerate((1, 1, 3, 2, -1, 4))))
-    epochs.assign_from(rows)
+    epochs.assign_recovered(rows)
     assert pairs(epochs) == [(1, 0), (3, 2), (4, 5)]
+
+
+def test_appending_assigns_the_epoch_of_every_batch_also_of_a_lower_one(tmp_path: Path) -> None:
+    epochs = cache(tmp_path, (1, 0), (4, 50))
+    _, rows = rows_of(b"".join(batch(100 + i, epoch=e) for i, e in enumerate((4, 6, 6, 2, -1, 2, 3))))
+    epochs.assign_appended(rows)
+    assert pairs(epochs) == [(1, 0), (2, 103), (3, 106)] == pairs(LeaderEpochCache(FS, tmp_path))
+    assert epochs.highest_epoch == 6
+
+
+def test_appending_a_message_forgets_the_epochs_before_it(tmp_path: Path) -> None:
+    old = message(10, 1, None, b"v")
+    for data, expected in ((batch(9, epoch=3) + old, []), (old + batch(11, epoch=3), [(3, 11)])):
+        epochs = cache(tmp_path, (1, 0))
+        epochs.assign_appended(rows_of(data)[1])
+        assert pairs(epochs) == expected == pairs(LeaderEpochCache(FS, tmp_path))
 
 
 @pytest.mark.parametrize(

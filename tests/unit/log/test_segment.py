@@ -140,6 +140,13 @@ def test_truncation_takes_the_whole_batch_and_forgets_its_timestamps(tmp_path: P
     assert (segment.offset_index.last_offset, segment.max_timestamp) == (29, 1209)
 
 
+def test_truncating_a_segment_that_was_opened_again_finds_the_largest_timestamp_that_is_left(tmp_path: Path) -> None:
+    write_segment(tmp_path, 0, batch(0, timestamp=1500), batch(1, timestamp=1700))
+    again = LogSegment(FS, tmp_path, 0)
+    again.truncate_to(1)
+    assert (again.max_timestamp, again.offset_of_max_timestamp, again.time_index.entries) == (1500, 0, 0)
+
+
 def test_renaming_moves_every_file(tmp_path: Path) -> None:
     segment = made(tmp_path)
     segment.rename_to(FileState.SWAP)

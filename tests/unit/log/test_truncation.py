@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
+from seglog.errors import CorruptRecordError
 from seglog.log.loader import LoadedLog, LoadOptions, load_log
 from seglog.log.truncation import TruncationTarget, truncate_fully, truncate_to
-from tests.support.log_files import FS, batch, files_of, transactional, write_segment
+from tests.support.log_files import FS, batch, files_of, rows_of, transactional, write_segment
 
 CLOCK = FixedClock(5000)
 
@@ -63,3 +64,35 @@ def test_a_full_truncation_leaves_one_empty_segment(loaded: LoadedLog) -> None:
         *(f"{100:020d}.{kind}" for kind in ("index", "log", "timeindex")),
     ]
     assert loaded.leader_epochs.entries == ()
+
+
+def test_damage_that_hides_where_to_cut_is_refused_before_anything_goes(tmp_path: Path) -> None:
+    write_segment(tmp_path, 0, batch(0, 10), batch(10, 10), index_interval_bytes=0)
+    write_segment(tmp_path, 20, batch(20, 10))
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes()[: len(batch(0, 10))] + bytes(40))
+    before = files_of(tmp_path)
+    loaded = load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=True))
+    with pytest.raises(CorruptRecordError, match=f"position {len(batch(0, 10))}: the size field"):
+        truncate_to(target(loaded), 15, 0)
+    assert {name: data for name, data in files_of(tmp_path).items() if name in before} == before
+    assert loaded.segments.base_offsets == [0, 20]
+
+
+def test_a_torn_end_of_the_segment_that_becomes_the_last_is_cut_by_the_next_append(tmp_path: Path) -> None:
+    write_segment(tmp_path, 0, batch(0, 10))
+    write_segment(tmp_path, 20, batch(20, 10))
+    with (tmp_path / "00000000000000000000.log").open("ab") as file:
+        file.write(batch(10, 10)[:50])
+    loaded = load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=True))
+    truncate_to(target(loaded), 15, 0)
+    active = loaded.segments.active
+    assert (active.size, active.trailing_bytes) == (len(batch(0, 10)), 50)
+    active.append(*reversed(rows_of(batch(15, 1))))
+    assert [int(row["base_offset"]) for rows in active.rows() for row in rows] == [0, 15]
+
+
+def test_the_age_of_a_segment_that_was_emptied_counts_anew(loaded: LoadedLog) -> None:
+    loaded.segments.first.created_ms = 1
+    truncate_to(target(loaded), 0, 0)
+    assert loaded.segments.active.created_ms == CLOCK.now_ms()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 
@@ -200,24 +202,76 @@ def replica_batch(base: int, epoch: int) -> bytes:
     return batch_v2(base, [NaiveRecord(0, 0, None, b"v")], leader_epoch=epoch)
 
 
+def as_follower(data: bytes, log_end_offset: int, leader_epoch: int) -> AnalyzedBatches:
+    analyzed = analyze(data, None, leader_epoch)
+    if len(analyzed):
+        validate_for_follower(analyzed, log_end_offset)
+    return analyzed
+
+
 def test_a_follower_keeps_gaps_and_drops_later_epochs() -> None:
     data = replica_batch(10, 1) + replica_batch(20, 2) + replica_batch(30, 3) + replica_batch(40, 2)
-    valid = validate_for_follower(analyze(data, None), 10, 2)
+    valid = as_follower(data, 10, 2)
     assert valid.batches["base_offset"].tolist() == [10, 20]
     assert len(valid.data) == valid.batches["size"].sum()
-    assert len(validate_for_follower(analyze(replica_batch(1, 9), None), 0, 2)) == 0
+    assert len(as_follower(replica_batch(1, 9), 0, 2)) == 0
+
+
+def test_what_a_later_epochs_batch_holds_does_not_matter_but_its_framing_does() -> None:
+    later = bytearray(replica_batch(20, 3))
+    later[-1] ^= 1
+    assert as_follower(replica_batch(10, 2) + bytes(later), 0, 2).batches["base_offset"].tolist() == [10]
+    later[16] = 77
+    with pytest.raises(CorruptRecordError, match="magic 77"):
+        as_follower(replica_batch(10, 2) + bytes(later), 0, 2)
 
 
 def test_a_follower_refuses_disorder_and_overlap() -> None:
     with pytest.raises(OffsetsOutOfOrderError):
-        validate_for_follower(analyze(replica_batch(10, 0) + replica_batch(10, 0), None), 0, 0)
+        as_follower(replica_batch(10, 0) + replica_batch(10, 0), 0, 0)
     with pytest.raises(UnexpectedAppendOffsetError):
-        validate_for_follower(analyze(replica_batch(10, 0), None), 11, 0)
+        as_follower(replica_batch(10, 0), 11, 0)
+    with pytest.raises(InvalidRecordError, match="ends before it begins"):
+        as_follower(batch_v2(10, [NaiveRecord(0, 0, None, b"v")], last_offset_delta=-1), 0, 0)
 
 
 def test_a_followers_wrapper_starts_at_its_first_inner_offset() -> None:
     data = encode_message_set(RECORDS, 7, 1, Compression.GZIP)
-    assert len(validate_for_follower(analyze(data, None), 7, 0)) == 1
+    assert len(as_follower(data, 7, 0)) == 1
     with pytest.raises(UnexpectedAppendOffsetError):
-        validate_for_follower(analyze(data, None), 8, 0)
+        as_follower(data, 8, 0)
     assert np.array_equal(analyze(data, None).data, np.frombuffer(data, dtype=np.uint8))
+
+
+def test_a_codec_that_nobody_knows_is_refused() -> None:
+    batch = batch_v2(10, [NaiveRecord(0, 0, None, b"v")], attributes=6)
+    with pytest.raises(InvalidRecordError, match="unknown codec 6"):
+        as_follower(batch, 0, 0)
+
+
+# --- bytes that are no whole batch ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("magic", [3, 77, -1, -128])
+def test_a_partial_batch_of_an_unknown_magic_is_no_beginning_of_one(magic: int) -> None:
+    partial = struct.pack(">qiib", 0, 1000, 0, magic) + b"x" * 60
+    for data in (partial, GOOD + partial, partial[:17]):
+        with pytest.raises(CorruptRecordError, match=f"unknown magic {magic}"):
+            analyze(data, None)
+    assert len(analyze(partial[:16], None)) == 0, "the magic is not there yet"
+
+
+@pytest.mark.parametrize("size", [13, 0, -1, -(2**31)])
+def test_a_partial_batch_whose_size_cannot_be_is_no_beginning_of_one(size: int) -> None:
+    for rest in (b"", b"\0" * 5, b"\0" * 60):
+        with pytest.raises(CorruptRecordError, match="no batch can"):
+            analyze(GOOD + struct.pack(">qi", 0, size) + rest, None)
+    assert len(analyze(GOOD + struct.pack(">qi", 0, size)[:11], None)) == 1
+
+
+@pytest.mark.parametrize("size", [2**31 - 1, 2**31 - 12])
+def test_a_partial_batch_larger_than_any_can_be_is_no_beginning_of_one(size: int) -> None:
+    partial = struct.pack(">qiib", 0, size, 0, 2) + b"x" * 60
+    with pytest.raises(CorruptRecordError, match="no batch can"):
+        analyze(partial, None)
+    assert len(analyze(struct.pack(">qiib", 0, 2**31 - 13, 0, 2) + b"x" * 60, None)) == 0

@@ -9,7 +9,7 @@ import pytest
 
 from seglog.clock import ManualClock
 from seglog.errors import AppendError, ConfigError, LockedError, NotALogError, OffsetsOutOfOrderError, UnsupportedError
-from seglog.model import TopicPartition
+from seglog.model import Record, TopicPartition
 from seglog.spark.write_options import WriteOptions, parse_write_options
 from seglog.spark.writer import Commit, StagedFile, check_place, stage_rows
 from seglog.storage.filesystem import LocalFileSystem
@@ -55,6 +55,16 @@ def test_what_fails_in_one_partition_is_taken_back_in_all(tmp_path: Path) -> Non
     with pytest.raises(OffsetsOutOfOrderError, match=r"t-1: rows begin at offset 3, and the log ends at 5"):
         commit(tmp_path, *more, *behind)
     assert (offsets(tmp_path, 0), offsets(tmp_path, 1)) == (list(range(5)), list(range(5)))
+
+
+def test_rows_continue_the_leader_epoch_of_a_log_and_none_is_left_out(tmp_path: Path) -> None:
+    commit(tmp_path, *staged(tmp_path, 0, 0, 5))
+    with opened(tmp_path / "logs", writable=True) as directory:
+        directory.log(TopicPartition("t", 0)).append([Record(b"v", b"k", START_MS)], leader_epoch=7)
+    assert commit(tmp_path, *staged(tmp_path, 0, 6, 5, attempt=1)) == 5
+    assert offsets(tmp_path, 0) == list(range(11))
+    with opened(tmp_path / "logs", writable=False) as directory:
+        assert directory.log(TopicPartition("t", 0)).leader_epoch == 7
 
 
 def test_small_segments_are_rolled_as_they_fill(tmp_path: Path) -> None:
