@@ -60,11 +60,12 @@ def _notes() -> Path:
 def places(quarantine: Path | None, *paths: Path) -> list[Path]:
     """Where runs may be: the chosen quarantine, or those that belong to log directories at or around `paths`."""
     from seglog.diagnosis.quarantine import QUARANTINE
+    from seglog.storage import links
 
     if quarantine is not None:
-        return [quarantine.resolve()]
+        return [links.resolve(quarantine)]
     found = []
     for path in paths:
-        full = path.resolve()
+        full = links.resolve(path)
         found += [full, *(parent / QUARANTINE for parent in (full, full.parent, full.parent.parent))]
     return list(dict.fromkeys(found))

@@ -55,7 +55,7 @@ def jobs_of(session: Session, paths: Sequence[Path]) -> list[Job]:
     from seglog.log.listing import resolve_paths
 
     jobs: dict[Path, Job] = {}
-    for target in resolve_paths(session.fs, [path.resolve() for path in paths]):
+    for target in resolve_paths(session.fs, [session.resolved(path) for path in paths]):
         job = _job_of(session, target)
         known = jobs.get(job.log_directory, job)
         partitions = tuple(dict.fromkeys((*known.partitions, *job.partitions)))

@@ -70,6 +70,12 @@ class Session:
 
         return SystemClock() if self.now is None else FixedClock(self.now)
 
+    def resolved(self, path: Path) -> Path:
+        """The absolute path without links; UntrustedLinkError for a link that is not followed."""
+        from seglog.storage.links import resolve
+
+        return resolve(path)
+
     @contextlib.contextmanager
     def open_log(
         self,
@@ -89,12 +95,12 @@ class Session:
         if writable:
             from seglog_cli.repairing import settle_unfinished
 
-            settle_unfinished(self, partition.resolve().parent)
+            settle_unfinished(self, self.resolved(partition).parent)
         owner, log = open_partition(
             partition,
             fs=self.fs,
             clock=self.clock,
-            config_of=self.config_of(partition.resolve().parent, Sources(settings or {})),
+            config_of=self.config_of(self.resolved(partition).parent, Sources(settings or {})),
             writable=writable,
             create=create,
         )

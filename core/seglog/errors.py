@@ -6,6 +6,7 @@
     ├── NotALogError                  nothing there is a Kafka log
     ├── LockedError                   a broker or another seglog holds the directory
     ├── RefusedError                  a safety gate, or not enough disk or memory
+    │   └── UntrustedLinkError        a symbolic link of another user on the way to a file
     ├── UnsupportedError              a format, codec or platform feature seglog does not handle
     ├── IncompleteError               part of the input could not be read
     ├── OffsetOutOfRangeError         a read or truncation outside [log start, log end]
@@ -32,6 +33,7 @@ Corruption *found by looking* is data (`seglog.diagnosis.findings.Finding`), not
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 
@@ -78,6 +80,25 @@ class LockedError(SeglogError):
 
 class RefusedError(SeglogError):
     """A safety gate said no before anything was changed."""
+
+
+class UntrustedLinkError(RefusedError, PermissionError):
+    """`path` is a symbolic link of another user (or has a second name), and is not followed (`storage.links`).
+
+    `owner` says whose it is. It is a PermissionError too, as the kernel's own refusal is: whoever goes on after a file
+    that cannot be read goes on after this one.
+    """
+
+    def __init__(self, path: Path, owner: str, target: Path) -> None:
+        self.path, self.owner, self.target = path, owner, target
+        reason = f"a symbolic link of {owner}, which could lead anywhere, is not followed: name its target {target}"
+        PermissionError.__init__(self, errno.EACCES, reason, str(path))
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.strerror}"
+
+    def __reduce__(self) -> tuple[type[UntrustedLinkError], tuple[Path, str, Path]]:
+        return type(self), (self.path, self.owner, self.target)
 
 
 class UnsupportedError(SeglogError):

@@ -81,14 +81,14 @@ def run(
     given = {"log.cleaner.dedupe.buffer.size": dedupe_buffer_size, "log.cleaner.io.max.bytes.per.second": throttle}
     chosen = {key: value for key, value in given.items() if value is not None}
     sources = Sources(chosen, override_policy, metadata_dir)
-    config = session.config_of(log_directory.resolve(), sources).resolve(None).cleaner
+    config = session.config_of(session.resolved(log_directory), sources).resolve(None).cleaner
     if session.jobs is not None:
         config = replace(config, threads=session.jobs)
-    reporter = Reporter(session, log_directory.resolve(), prometheus)
+    reporter = Reporter(session, session.resolved(log_directory), prometheus)
     service = CleanerService(
         session.fs,
-        log_directory.resolve(),
-        lambda: session.config_of(log_directory.resolve(), sources, tell=False),
+        session.resolved(log_directory),
+        lambda: session.config_of(session.resolved(log_directory), sources, tell=False),
         config,
         session.clock,
         reporter,

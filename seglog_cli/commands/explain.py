@@ -41,7 +41,7 @@ def run(
     from seglog_cli.views.explanation import show_explanation
 
     sources = Sources(metadata_directory=metadata_dir)
-    settings = session.config_of(partition.resolve().parent, sources)
+    settings = session.config_of(session.resolved(partition).parent, sources)
     owner, log = open_partition(
         partition,
         fs=session.fs,

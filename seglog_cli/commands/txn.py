@@ -72,7 +72,7 @@ def run(
 def _transactions(session: Session, listing: PartitionListing, max_timeout_ms: int | None) -> Iterator[Transaction]:
     from seglog.diagnosis.transactions import DEFAULT_MAX_TIMEOUT_MS, read_coordinators, transactions
 
-    beside: Path = listing.directory.resolve().parent
+    beside: Path = session.resolved(listing.directory).parent
     return transactions(
         session.fs,
         listing,

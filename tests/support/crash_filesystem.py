@@ -18,12 +18,14 @@ import errno
 import os
 import random
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from seglog.errors import RefusedError
 from seglog.storage.filesystem import READ_BYTES_LIMIT, FileStatus, OpenMode
+from seglog.storage.ownership import Access
 from tests.support.crash_model import Directory, Node, Step, commit, directories_of, names_after_crash, set_name
 
 
@@ -67,6 +69,10 @@ class MemoryFile:
         self._require_writable()
         self._owner.mutate(f"truncate {self.path.name} to {size}")
         self._node.change(size, None)
+
+    def give(self, access: Access) -> None:
+        self._owner.check_power()
+        self._node.mode = access.mode & 0o666
 
     def sync(self) -> None:
         self._owner.mutate(f"sync {self.path.name}")
@@ -226,12 +232,12 @@ class CrashFileSystem:
             self._step((directory, path.name, entry))
         elif mode == "create_new":
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        elif mode == "create" and entry.content:
-            self.mutate(f"empty {path.name}")
-            entry.change(0, None)
+        elif mode == "create":
+            self.remove(path)
+            return self.open(path, "create_new")
         return MemoryFile(self, path, entry, mode != "r")
 
-    def status(self, path: Path) -> FileStatus | None:
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
         self.check_power()
         entry = self._find(path)
         if entry is None:
@@ -246,6 +252,9 @@ class CrashFileSystem:
     def list(self, directory: Path) -> list[str]:
         self.check_power()
         return sorted(self._directory(directory).entries)
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        return [(name, found) for name in self.list(directory) if (found := self.status(directory / name)) is not None]
 
     def rename(self, source: Path, target: Path) -> None:
         self.check_power()
@@ -265,12 +274,12 @@ class CrashFileSystem:
         self.mutate(f"remove {path.name}")
         self._step((directory, path.name, None))
 
-    def make_directory(self, path: Path, parents: bool = False) -> None:
+    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
         self.check_power()
         if parents:
             if isinstance(self._find(path), Directory):
                 return
-            self.make_directory(path.parent, parents=True)
+            self.make_directory(path.parent, parents=True, access=access)
         directory = self._directory_of(path)
         if path.name in directory.entries:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))

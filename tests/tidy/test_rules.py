@@ -47,6 +47,16 @@ def test_the_engine_prints_nothing_and_never_asks_for_the_time(path: Path) -> No
     assert set(calls(path)) & banned - allowed == set()
 
 
+FILE_CALLS = "open stat lstat rename replace remove unlink mkdir makedirs rmdir link symlink chmod chown utime scandir"
+
+
+@pytest.mark.parametrize("path", ENGINE, ids=name_of)
+def test_files_are_reached_through_the_storage_layer_alone(path: Path) -> None:
+    """Only there is it known which links may be followed (`storage.links`)."""
+    banned = {"open", "io.open", *(f"os.{name}" for name in FILE_CALLS.split())}
+    assert not set(calls(path)) & banned or path.parent.name == "storage"
+
+
 @pytest.mark.parametrize("path", ENGINE, ids=name_of)
 def test_numba_comes_in_by_its_one_door(path: Path) -> None:
     found = [name for name in imports(path) if name.partition(".")[0] == "numba"]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from seglog.cleaner.plan import CleaningResult
+from seglog.storage import links
 from seglog.storage.atomic import write_atomically
 from seglog.storage.filesystem import FileSystem
 
@@ -32,7 +33,7 @@ class CleaningHistory:
     """The rounds of the partitions of `log_directory`, in the file `path`."""
 
     def __init__(self, fs: FileSystem, state: Path, log_directory: Path) -> None:
-        self._fs, self.log_directory = fs, log_directory.resolve()
+        self._fs, self.log_directory = fs, links.resolve(log_directory)
         digest = hashlib.sha256(str(self.log_directory).encode("utf-8", "surrogateescape")).hexdigest()[:16]
         self.path = state / "cleaning" / f"{digest}.jsonl"
 

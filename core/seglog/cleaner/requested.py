@@ -34,6 +34,7 @@ from seglog.log.log import Log
 from seglog.log.opening import open_undamaged, refuse_losses
 from seglog.log.retaining import TopicConfigs
 from seglog.precedence import POLICY, ResolvedConfig
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 
@@ -135,7 +136,7 @@ def by_directory(targets: Sequence[Target]) -> list[tuple[Path, list[Path], bool
             raise NotALogError(target.path, "a partition or a log directory can be cleaned, not a file")
         log_directory = log_directory_of(target)
         named, whole = found.setdefault(log_directory, ([], []))
-        path = log_directory / target.path.resolve().name
+        path = log_directory / links.resolve(target.path).name
         if target.kind is TargetKind.LOG_DIRECTORY:
             whole.append(True)
         elif path not in named:

@@ -17,6 +17,7 @@ from seglog.clock import Clock
 from seglog.diagnosis.journal import JOURNAL_FILE, FileFacts, RunRecord, read_journal
 from seglog.errors import CorruptionError, NotALogError, RefusedError
 from seglog.format import checksum, filenames
+from seglog.storage import links
 from seglog.storage.atomic import write_atomically
 from seglog.storage.filesystem import FileStatus, FileSystem
 
@@ -35,7 +36,7 @@ _BROKER_FILES = (
 
 def quarantine_of(fs: FileSystem, log_directory: Path, chosen: Path | None = None) -> Path:
     """The quarantine for a log directory: `chosen`, or the default. RefusedError when it cannot be there."""
-    root = (log_directory.parent / QUARANTINE) if chosen is None else chosen.resolve()
+    root = (log_directory.parent / QUARANTINE) if chosen is None else links.resolve(chosen)
     if root == log_directory or log_directory in root.parents:
         raise RefusedError(f"{root} lies inside the log directory {log_directory}, where a broker would trip over it")
     for parent in (root, *root.parents):
@@ -86,7 +87,7 @@ def find_run(fs: FileSystem, run: str, places: list[Path]) -> RunRecord:
     """The run of this name in one of the quarantines `places`, or at this path. NotALogError when it is nowhere."""
     for folder in (*(place / run for place in places), Path(run)):
         if fs.status(folder / JOURNAL_FILE) is not None:
-            return read_journal(fs, folder.resolve())
+            return read_journal(fs, links.resolve(folder))
     looked = ", ".join(map(str, places))
     raise NotALogError(Path(run), f"no run of this name in {looked}")
 

@@ -27,6 +27,7 @@ from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.listing import TargetKind, list_partition, resolve_path
 from seglog.log.loader import LoadOptions, load_log
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES
+from seglog.storage import links
 from seglog.storage.filesystem import File, FileSystem
 
 DEFAULT_SEGMENT_BYTES = 1 << 30
@@ -148,8 +149,8 @@ def _prepare_target(fs: FileSystem, paths: Sequence[Path], target: Path) -> None
         found = fs.status(path)
         if found is None:
             raise NotALogError(path, "no such file or directory")
-        source = path.resolve() if found.is_directory else path.resolve().parent
-        if target.resolve() == source or (found.is_directory and source in target.resolve().parents):
+        source = links.resolve(path) if found.is_directory else links.resolve(path).parent
+        if links.resolve(target) == source or (found.is_directory and source in links.resolve(target).parents):
             raise RefusedError(f"{target} lies inside {path}, which salvage never writes to")
 
 

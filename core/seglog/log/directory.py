@@ -37,7 +37,9 @@ from seglog.log.log import Log
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
 from seglog.log.shutdown import shutdown_evidence
 from seglog.model import TopicPartition
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.noticing import NoticingFileSystem
 
@@ -65,15 +67,17 @@ class LogDirectory:
         lock: DirectoryLock | None = None,
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> None:
-        self.path, self.fs, self.clock, self.writable = path, fs, clock, writable
+        # What a broker's user cannot open keeps it from starting: new files belong to whom their directory belongs.
+        self.fs: FileSystem = InheritingFileSystem(fs) if writable else fs
+        self.path, self.clock, self.writable = path, clock, writable
         self._config_of, self._lock, self._expiration_ms = config_of, lock, producer_expiration_ms
         self.listing: LogDirectoryListing = list_log_directory(fs, path)
-        self._marker = CleanShutdownMarker(fs, path)
+        self._marker = CleanShutdownMarker(self.fs, path)
         self._recovery_points = self._checkpoint(filenames.RECOVERY_POINT_CHECKPOINT)
         self._log_start_offsets = self._checkpoint(filenames.LOG_START_OFFSET_CHECKPOINT)
         self._high_watermarks = self._checkpoint(filenames.HIGH_WATERMARK_CHECKPOINT)
         self._cleaner_offsets = self._checkpoint(filenames.CLEANER_OFFSET_CHECKPOINT)
-        self._log_fs = NoticingFileSystem(fs, self._before_change) if writable else fs
+        self._log_fs = NoticingFileSystem(self.fs, self._before_change) if writable else fs
         self._changed: set[Path] = set()  # partition directories
         self._change_guard = threading.Lock()
         self._logs: dict[Path, Log] = {}
@@ -358,7 +362,7 @@ def open_partition(
 
     NotALogError when it is missing, unless `create` makes it (its parent must exist).
     """
-    directory = directory.resolve()
+    directory = links.resolve(directory)
     status = fs.status(directory)
     if not create and (status is None or not status.is_directory):
         raise NotALogError(directory, "no such directory")

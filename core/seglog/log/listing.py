@@ -17,6 +17,7 @@ from seglog.errors import NotALogError
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, FileName, FileState, PartitionState
 from seglog.model import TopicPartition
+from seglog.storage import links
 from seglog.storage.filesystem import FileStatus, FileSystem
 
 OFFSET_CHECKPOINTS = (
@@ -164,10 +165,10 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
     leftovers: list[Path] = []
     strangers: list[Path] = []
     others: set[str] = set()
-    for name in fs.list(directory):
-        path, parsed, status = directory / name, filenames.parse_file_name(name), fs.status(directory / name)
-        if status is None:
-            continue  # removed since the directory was read: a broker may be at work
+    for name, status in fs.entries(directory):
+        path, parsed = directory / name, filenames.parse_file_name(name)
+        if status.is_link:
+            fs.status(path)  # says whose it is, and that it is not followed: nothing may take it for a missing file
         if status.is_directory:
             strangers.append(path)
         elif parsed is not None and parsed.state is FileState.LIVE:
@@ -187,12 +188,11 @@ def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
     partitions: list[PartitionDirectory] = []
     strangers: list[Path] = []
     files: set[str] = set()
-    for name in fs.list(path):
-        status = fs.status(path / name)
-        if status is None:
-            continue
+    for name, status in fs.entries(path):
         parsed = filenames.parse_partition_directory(name)
-        if not status.is_directory:
+        # A link that is not followed is taken for what its name says: whoever opens it is told.
+        is_file = name in _LOG_DIRECTORY_FILES or parsed is None if status.is_link else not status.is_directory
+        if is_file:
             files.add(name)
         elif parsed is not None:
             partitions.append(PartitionDirectory(path / name, parsed.topic_partition, parsed.state))
@@ -234,7 +234,7 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
 
 def log_directory_of(target: Target) -> Path:
     """The log directory that a typed path is, or lies in: of a file its partition's, resolved."""
-    path = target.directory.resolve()
+    path = links.resolve(target.directory)
     return path if target.kind is TargetKind.LOG_DIRECTORY else path.parent
 
 

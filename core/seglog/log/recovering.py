@@ -22,6 +22,7 @@ from seglog.log.listing import Target, TargetKind
 from seglog.log.loader import Progress, RecoveryReport
 from seglog.log.obstacles import partition_obstacles
 from seglog.model import TopicPartition
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 
 
@@ -47,7 +48,7 @@ def recover(
     LockedError when a broker holds the directory, RefusedError with `lossless` when bytes would be lost.
     """
     whole = target.kind is TargetKind.LOG_DIRECTORY
-    path = target.directory.resolve()
+    path = links.resolve(target.directory)
     owner = LogDirectory.open(
         path if whole else path.parent, fs=fs, clock=clock, config_of=config_of, writable=not options.dry_run
     )

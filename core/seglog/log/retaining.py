@@ -37,6 +37,7 @@ from seglog.log.retention import (
     remove_deleted,
 )
 from seglog.precedence import DEFAULT, KAFKAS_OWN_TOPICS, Contradiction, ResolvedConfig
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 
 UNKNOWN_POLICY = "cleanup.policy is not known: only segments below the log start offset go"
@@ -200,7 +201,7 @@ def _by_directory(fs: FileSystem, targets: Sequence[Target]) -> list[tuple[Path,
         if target.kind is TargetKind.LOG_DIRECTORY:
             new = [partition.path for partition in list_log_directory(fs, log_directory).live]
         else:
-            new = [log_directory / target.directory.resolve().name]
+            new = [log_directory / links.resolve(target.directory).name]
             named.update(new)
         paths += [path for path in new if path not in paths]
     return [(log_directory, *entry) for log_directory, entry in found.items()]

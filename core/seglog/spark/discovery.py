@@ -41,6 +41,7 @@ from seglog.log.segments import LogSegments
 from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
 from seglog.model import TopicPartition
 from seglog.spark.options import ReadOptions
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 
@@ -146,7 +147,7 @@ def find_partitions(fs: FileSystem, options: ReadOptions) -> list[PartitionLog]:
     for target in _targets(fs, options.paths):
         for partition in _partitions(fs, target):
             known = found.get(partition.topic_partition)
-            if known is not None and known.directory.resolve() != partition.directory.resolve():
+            if known is not None and links.resolve(known.directory) != links.resolve(partition.directory):
                 raise ConfigError(
                     f"{known.directory} and {partition.directory} both hold {partition.topic_partition}:"
                     " read replicas one by one"
@@ -256,7 +257,7 @@ def _partitions(fs: FileSystem, target: Target) -> Iterator[PartitionLog]:
             yield _partition(fs, list_partition(fs, found.path), starts, marks)
         return
     listed = list_partition(fs, target.directory)
-    starts, marks = _checkpoints(fs, target.directory.resolve().parent)
+    starts, marks = _checkpoints(fs, links.resolve(target.directory).parent)
     log = _partition(fs, listed, starts, marks)
     if target.kind is TargetKind.FILE:
         name = target.path.name

@@ -2,7 +2,8 @@
 
 Kafka: CheckpointFile.write, ProducerStateManager.writeSnapshot, Utils.atomicMoveWithFallback.
 
-1. Create `<name>.tmp` beside the file, with the owner and mode of the file it replaces.
+1. Make `<name>.tmp` beside the file, with the owner and mode of the file it replaces. What has that name, left over
+   or put there, goes first: nothing is ever written through it.
 2. Write and fsync it.
 3. Rename it over the file.
 4. Fsync the directory, so that the rename itself survives.
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING
+
+from seglog.storage.ownership import Access
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
 TEMPORARY_SUFFIX = ".tmp"
 
 
-def write_atomically(fs: FileSystem, path: Path, data: ReadableBuffer) -> None:
-    """Makes `data` the contents of `path`; durable on return.
+def write_atomically(fs: FileSystem, path: Path, data: ReadableBuffer, access: Access | None = None) -> None:
+    """Makes `data` the contents of `path`; durable on return. `access` is given whatever the old file had.
 
     OSError leaves the old contents in place and no temporary file behind. A crash may leave `<name>.tmp`,
     which Kafka and seglog overwrite the next time.
@@ -32,9 +35,11 @@ def write_atomically(fs: FileSystem, path: Path, data: ReadableBuffer) -> None:
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
         with fs.open(temporary, "create") as file:
-            if fs.status(path) is not None:
-                # Before the contents, because it copies the modification time too, which writing then renews.
-                fs.copy_attributes(path, temporary)
+            old = fs.status(path, follow=False)
+            if access is None and old is not None and not old.is_link:
+                access = Access.of(old)
+            if access is not None:
+                file.give(access)
             file.write_at(0, data)
             file.sync()
         fs.rename(temporary, path)

@@ -7,6 +7,9 @@ any call, fill the disk or return short reads (`tests/support/crash_filesystem.p
 
 Kafka: FileRecords, FileChannel, Utils.atomicMoveWithFallback, Utils.flushDir.
 
+Paths are gone along by `storage.links`: no link of another user is followed, in any component. A file that has other
+names (hard links) is not written in place, special files are neither opened nor replaced.
+
 Errors of the operating system stay `OSError`, with their errno and file name; nothing is retried or hidden,
 except that an interrupted call is continued (PEP 475 repeats it, the loops below finish short reads and
 writes).
@@ -18,16 +21,18 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
-from seglog.errors import RefusedError
+from seglog.errors import RefusedError, UntrustedLinkError
+from seglog.storage import links
+from seglog.storage.making import create_file, give, make_directory, not_a_file, require_replaceable
+from seglog.storage.ownership import Access
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -39,13 +44,6 @@ OpenMode = Literal["r", "r+", "create", "create_new"]
 READ_BYTES_LIMIT = 256 * 1024 * 1024
 _UNCHECKED_READ_SIZE = 1024 * 1024
 
-_CREATE = os.O_RDWR | os.O_CREAT
-_OPEN_FLAGS: dict[OpenMode, int] = {
-    "r": os.O_RDONLY,
-    "r+": os.O_RDWR,
-    "create": _CREATE | os.O_TRUNC,
-    "create_new": _CREATE | os.O_EXCL,
-}
 # Opening a named pipe that lies among the segments would wait for ever; regular files ignore O_NONBLOCK.
 _ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK
 _SYNC_FILE_RANGE_WRITE = 2
@@ -58,7 +56,7 @@ class FileStatus:
 
     `size` and `allocated` (blocks really taken, less than `size` in a sparse file) are in bytes;
     `modified_ms` is the modification time rounded down to milliseconds, as Java's `File.lastModified` gives
-    it.
+    it. `names` counts hard links. A file is special when it is neither a regular file nor a directory nor a link.
     """
 
     size: int
@@ -71,6 +69,9 @@ class FileStatus:
     group: int
     allocated: int
     is_directory: bool
+    is_link: bool = False
+    is_special: bool = False
+    names: int = 1
 
 
 class File(Protocol):
@@ -96,6 +97,10 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None:
         """Cuts the file to `size` bytes, or grows it with zeros that take no disk space."""
+        ...
+
+    def give(self, access: Access) -> None:
+        """Gives a file that was just made an owner, a group and a mode, as far as this user may."""
         ...
 
     def sync(self) -> None:
@@ -129,15 +134,23 @@ class FileSystem(Protocol):
     """What the engine needs of a file system. Every error is the operating system's `OSError`."""
 
     def open(self, path: Path, mode: OpenMode) -> File:
-        """Opens a regular file: `r` reads, `r+` changes, `create` empties or makes, `create_new` makes."""
+        """Opens a regular file: `r` reads, `r+` changes, `create_new` makes, `create` makes in place of an old one."""
         ...
 
-    def status(self, path: Path) -> FileStatus | None:
-        """Follows symbolic links; None when nothing is there."""
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
+        """What is there, or None; a link at the end is followed unless not `follow`."""
         ...
 
     def list(self, directory: Path) -> list[str]:
         """Names in `directory`, sorted."""
+        ...
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        """Names in `directory`, sorted, with what is there; quicker than asking for each.
+
+        Links are followed, but those that may not be: their status is their own (`is_link`). What is gone by now is
+        left out.
+        """
         ...
 
     def rename(self, source: Path, target: Path) -> None:
@@ -145,11 +158,14 @@ class FileSystem(Protocol):
         ...
 
     def remove(self, path: Path) -> None:
-        """Removes a file."""
+        """Removes a file, or a link, not what it leads to."""
         ...
 
-    def make_directory(self, path: Path, parents: bool = False) -> None:
-        """Creates a directory; with `parents` also those above it, and an existing one is no error."""
+    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
+        """Creates a directory; with `parents` also those above it, and an existing one is no error.
+
+        What is created has `access` (None: what the umask leaves).
+        """
         ...
 
     def remove_directory(self, path: Path) -> None:
@@ -187,6 +203,7 @@ class LocalFile:
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._has_one_name = False
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -216,6 +233,7 @@ class LocalFile:
         view = _as_bytes(data)
         written = 0
         with self._named():
+            self._require_one_name()
             while written < view.nbytes:
                 written += os.pwrite(self._descriptor, view[written:], position + written)
 
@@ -229,7 +247,23 @@ class LocalFile:
 
     def truncate(self, size: int) -> None:
         with self._named():
+            self._require_one_name()
             os.ftruncate(self._descriptor, size)
+
+    def _require_one_name(self) -> None:
+        """Asked once, before the first change: the other name may be a backup's, or that of a file of root."""
+        if not self._has_one_name:
+            names = os.fstat(self._descriptor).st_nlink
+            if names > 1:
+                raise RefusedError(
+                    f"{self.path} has {names} names (hard links), and what the others name would be changed with it:"
+                    f" give it contents of its own first (cp -p {self.path} COPY && mv COPY {self.path})"
+                )
+            self._has_one_name = True
+
+    def give(self, access: Access) -> None:
+        with self._named():
+            give(self._descriptor, access)
 
     def sync(self) -> None:
         with self._named():
@@ -281,76 +315,112 @@ class LocalFileSystem:
     """The operating system's files; holds no state."""
 
     def open(self, path: Path, mode: OpenMode) -> LocalFile:
-        descriptor = _open(path, mode)
+        is_new = mode in ("create", "create_new")
+        descriptor = create_file(path, replace=mode == "create") if is_new else _open(path, mode)
         try:
             kind = os.fstat(descriptor).st_mode
             if stat.S_ISDIR(kind):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
             if not stat.S_ISREG(kind):
-                raise OSError(errno.EINVAL, "Not a regular file", str(path))
+                raise not_a_file(path)
         except BaseException:
             os.close(descriptor)
             raise
         return LocalFile(path, descriptor)
 
-    def status(self, path: Path) -> FileStatus | None:
-        try:
-            found = path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return FileStatus(
-            size=found.st_size,
-            modified_ms=found.st_mtime_ns // 1_000_000,
-            modified_ns=found.st_mtime_ns,
-            inode=found.st_ino,
-            device=found.st_dev,
-            mode=stat.S_IMODE(found.st_mode),
-            owner=found.st_uid,
-            group=found.st_gid,
-            allocated=found.st_blocks * 512,
-            is_directory=stat.S_ISDIR(found.st_mode),
-        )
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
+        found = links.look_at(path, follow=follow)
+        return None if found is None else _status_of(found)
 
     def list(self, directory: Path) -> list[str]:
-        return sorted(entry.name for entry in directory.iterdir())
+        descriptor = links.open_path(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with os.scandir(descriptor) as entries:
+                return sorted(entry.name for entry in entries)
+        finally:
+            os.close(descriptor)
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        found = []
+        descriptor = links.open_path(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for name in self.list(directory):
+                with contextlib.suppress(FileNotFoundError):
+                    status = _status_of(os.stat(name, dir_fd=descriptor, follow_symlinks=False))
+                    if status.is_link:
+                        with contextlib.suppress(UntrustedLinkError):
+                            status = self._followed(directory / name)
+                    found.append((name, status))
+        finally:
+            os.close(descriptor)
+        return found
+
+    def _followed(self, path: Path) -> FileStatus:
+        status = self.status(path)
+        if status is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return status
 
     def rename(self, source: Path, target: Path) -> None:
-        source.replace(target)
+        with links.entry_of(source) as old, links.entry_of(target) as new:
+            require_replaceable(new, target)
+            os.replace(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor)
 
     def remove(self, path: Path) -> None:
-        path.unlink()
+        with links.entry_of(path) as entry:
+            os.unlink(entry.name, dir_fd=entry.descriptor)
 
-    def make_directory(self, path: Path, parents: bool = False) -> None:
-        path.mkdir(parents=parents, exist_ok=parents)
+    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
+        try:
+            make_directory(path, access)
+        except FileNotFoundError:
+            if not parents or path.parent == path:
+                raise
+            self.make_directory(path.parent, parents, access)
+            self.make_directory(path, parents, access)
+        except FileExistsError:
+            found = self.status(path) if parents else None
+            if found is None or not found.is_directory:
+                raise
 
     def remove_directory(self, path: Path) -> None:
-        path.rmdir()
+        with links.entry_of(path) as entry:
+            os.rmdir(entry.name, dir_fd=entry.descriptor)
 
     def sync_directory(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = links.open_path(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             _sync(descriptor)
         finally:
             os.close(descriptor)
 
     def set_modified(self, path: Path, modified_ms: int) -> None:
-        os.utime(path, ns=(path.stat().st_atime_ns, modified_ms * 1_000_000))
+        with links.entry_of(path, follow=True) as entry:
+            found = os.stat(entry.name, dir_fd=entry.descriptor, follow_symlinks=False)
+            times = (found.st_atime_ns, modified_ms * 1_000_000)
+            os.utime(entry.name, ns=times, dir_fd=entry.descriptor, follow_symlinks=False)
 
     def copy_attributes(self, source: Path, target: Path) -> None:
-        wanted, found = source.stat(), target.stat()
-        # Owner before mode: changing the owner clears the set-user-id bits. Only root may give a file away, a
-        # member of the group may change the group; who may neither keeps what the new file got.
-        if wanted.st_uid != found.st_uid:
-            with contextlib.suppress(PermissionError):
-                os.chown(target, wanted.st_uid, -1)
-        if wanted.st_gid != found.st_gid:
-            with contextlib.suppress(PermissionError):
-                os.chown(target, -1, wanted.st_gid)
-        target.chmod(stat.S_IMODE(wanted.st_mode))
-        os.utime(target, ns=(found.st_atime_ns, wanted.st_mtime_ns))
+        wanted = self.status(source)
+        if wanted is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(source))
+        descriptor = _open(target, "r")
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                raise not_a_file(target)
+            give(descriptor, Access.of(wanted))
+            os.utime(descriptor, ns=(found.st_atime_ns, wanted.modified_ns))
+        finally:
+            os.close(descriptor)
 
     def free_bytes(self, path: Path) -> int:
-        return shutil.disk_usage(path).free
+        descriptor = links.open_path(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstatvfs(descriptor)
+            return found.f_bavail * found.f_frsize
+        finally:
+            os.close(descriptor)
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         with self.open(path, "r") as file:
@@ -360,7 +430,27 @@ class LocalFileSystem:
             return file.read_at(0, size)
 
     def link(self, source: Path, target: Path) -> None:
-        target.hardlink_to(source)
+        with links.entry_of(source) as old, links.entry_of(target) as new:
+            os.link(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor, follow_symlinks=False)
+
+
+def _status_of(found: os.stat_result) -> FileStatus:
+    kind = found.st_mode
+    return FileStatus(
+        size=found.st_size,
+        modified_ms=found.st_mtime_ns // 1_000_000,
+        modified_ns=found.st_mtime_ns,
+        inode=found.st_ino,
+        device=found.st_dev,
+        mode=stat.S_IMODE(kind),
+        owner=found.st_uid,
+        group=found.st_gid,
+        allocated=found.st_blocks * 512,
+        is_directory=stat.S_ISDIR(kind),
+        is_link=stat.S_ISLNK(kind),
+        is_special=not (stat.S_ISREG(kind) or stat.S_ISDIR(kind) or stat.S_ISLNK(kind)),
+        names=found.st_nlink,
+    )
 
 
 def _as_bytes(buffer: ReadableBuffer) -> memoryview:
@@ -371,14 +461,14 @@ def _as_bytes(buffer: ReadableBuffer) -> memoryview:
 
 def _open(path: Path, mode: OpenMode) -> int:
     """Opens without disturbing the access time where the system permits it (the file's owner, or root)."""
-    flags = _OPEN_FLAGS[mode] | _ALWAYS
+    flags = (os.O_RDONLY if mode == "r" else os.O_RDWR) | _ALWAYS
     if mode == "r" and _NO_ACCESS_TIME:
         try:
-            return os.open(path, flags | _NO_ACCESS_TIME)
+            return links.open_path(path, flags | _NO_ACCESS_TIME)
         except PermissionError as error:
             if error.errno != errno.EPERM:
                 raise
-    return os.open(path, flags, 0o666)
+    return links.open_path(path, flags)
 
 
 @cache

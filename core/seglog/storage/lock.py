@@ -16,9 +16,11 @@ A forked child inherits the registry but not the locks: entries carry the proces
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
+import stat
 import struct
 import sys
 import threading
@@ -27,9 +29,13 @@ from pathlib import Path
 from typing import Self
 
 from seglog.errors import LockedError
+from seglog.storage import links
+from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.inheriting import InheritingFileSystem
 
 LOCK_FILE = ".lock"
 _COMMAND_WIDTH = 160
+_OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +121,11 @@ class DirectoryLock:
                     os.close(descriptor)
 
     def _lock_file(self) -> tuple[tuple[int, int], _Held]:
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+        descriptor = self._open()
         found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "Not a regular file", str(self.path))
         key = (found.st_dev, found.st_ino)
         held = _own(key)
         if held is not None:
@@ -138,6 +147,16 @@ class DirectoryLock:
         _registry[key] = _Held(os.getpid(), [descriptor])
         return key, _registry[key]
 
+    def _open(self) -> int:
+        """Opens the file, which is the directory's owner's if it has to be made: a broker must get in later."""
+        try:
+            return links.open_path(self.path, _OPEN)
+        except FileNotFoundError:
+            fs = InheritingFileSystem(LocalFileSystem())
+            with contextlib.suppress(FileExistsError):  # another process made it
+                fs.open(self.path, "create_new").close()
+            return links.open_path(self.path, _OPEN)
+
     def __enter__(self) -> Self:
         self.acquire()
         return self
@@ -158,7 +177,7 @@ def holder_of(log_directory: Path) -> Holder | None:
         if held is not None:
             return Holder(held.pid, _command_of(held.pid))
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            descriptor = links.open_path(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:
@@ -168,11 +187,8 @@ def holder_of(log_directory: Path) -> Holder | None:
 
 
 def _key_of(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino
+    found = links.look_at(path)
+    return None if found is None else (found.st_dev, found.st_ino)
 
 
 def _own(key: tuple[int, int] | None) -> _Held | None:

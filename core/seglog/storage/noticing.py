@@ -17,6 +17,8 @@ from seglog.storage.passing import PassingFile, PassingFileSystem
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+    from seglog.storage.ownership import Access
+
 _UNCOUNTED_SUFFIX = ".cleaned"
 BeforeChange = Callable[[Path], None]
 
@@ -63,9 +65,9 @@ class NoticingFileSystem(PassingFileSystem):
         self._changing(path)
         super().remove(path)
 
-    def make_directory(self, path: Path, parents: bool = False) -> None:
+    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
         self._changing(path)
-        super().make_directory(path, parents)
+        super().make_directory(path, parents, access)
 
     def remove_directory(self, path: Path) -> None:
         self._changing(path)

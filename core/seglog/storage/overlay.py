@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from _typeshed import ReadableBuffer, WriteableBuffer
+
+    from seglog.storage.ownership import Access
 
 
 @dataclass(slots=True)
@@ -87,6 +90,12 @@ class OverlayFile:
         else:
             contents.tail.extend(bytes(size - contents.size))
 
+    def give(self, access: Access) -> None:
+        status = self._contents.status
+        owner = status.owner if access.owner < 0 else access.owner
+        group = status.group if access.group < 0 else access.group
+        self._contents.status = replace(status, owner=owner, group=group, mode=access.mode & 0o666)
+
     def sync(self) -> None:
         """Nothing is ever stored."""
 
@@ -142,18 +151,19 @@ class OverlayFileSystem:
         if mode == "create_new" and status is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         if mode in ("create", "create_new"):
-            self._changed[path] = _Contents(_new_status() if status is None else replace(status, size=0))
+            made = _new_status(None, 0o644) if status is None else replace(status, size=0)
+            self._changed[path] = _Contents(made)
         else:
             self._adopt(path)
         return OverlayFile(path, self._changed[path])
 
-    def status(self, path: Path) -> FileStatus | None:
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
         if path in self._changed:
             contents = self._changed[path]
             return replace(contents.status, size=contents.size)
         if path in self._directories:
             return self._directories[path]
-        return None if path in self._gone else self._below.status(path)
+        return None if path in self._gone else self._below.status(path, follow)
 
     def list(self, directory: Path) -> list[str]:
         found = set()
@@ -161,6 +171,18 @@ class OverlayFileSystem:
             found = {name for name in self._below.list(directory) if directory / name not in self._gone}
         found |= {path.name for path in (*self._changed, *self._directories) if path.parent == directory}
         return sorted(found)
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        found: dict[str, FileStatus] = {}
+        if directory not in self._directories:
+            found = dict(self._below.entries(directory))
+        for name in [name for name in found if directory / name in self._gone]:
+            del found[name]
+        for path in (*self._changed, *self._directories):
+            status = self.status(path)
+            if path.parent == directory and status is not None:
+                found[path.name] = status
+        return sorted(found.items())
 
     def rename(self, source: Path, target: Path) -> None:
         self._adopt(source)
@@ -172,14 +194,14 @@ class OverlayFileSystem:
         self._changed.pop(path, None)
         self._gone.add(path)
 
-    def make_directory(self, path: Path, parents: bool = False) -> None:
+    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
         if self.status(path) is not None:
             if parents:
                 return
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         if parents and path.parent != path:
-            self.make_directory(path.parent, parents=True)
-        self._directories[path] = replace(_new_status(), is_directory=True)
+            self.make_directory(path.parent, parents=True, access=access)
+        self._directories[path] = replace(_new_status(access, 0o755), is_directory=True)
 
     def remove_directory(self, path: Path) -> None:
         if self.list(path):
@@ -239,16 +261,17 @@ class OverlayFileSystem:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
-def _new_status() -> FileStatus:
+def _new_status(access: Access | None, mode: int) -> FileStatus:
+    owner, group = (-1, -1) if access is None else (access.owner, access.group)
     return FileStatus(
         size=0,
         modified_ms=0,
         modified_ns=0,
         inode=0,
         device=0,
-        mode=0o644,
-        owner=os.getuid(),
-        group=os.getgid(),
+        mode=mode if access is None else access.mode,
+        owner=os.geteuid() if owner < 0 else owner,
+        group=os.getegid() if group < 0 else group,
         allocated=0,
         is_directory=False,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from _typeshed import ReadableBuffer, WriteableBuffer
+
+    from seglog.storage.ownership import Access
 
 
 class PassingFile:
@@ -33,6 +36,9 @@ class PassingFile:
 
     def truncate(self, size: int) -> None:
         self._below.truncate(size)
+
+    def give(self, access: Access) -> None:
+        self._below.give(access)
 
     def sync(self) -> None:
         self._below.sync()
@@ -67,11 +73,14 @@ class PassingFileSystem:
     def open(self, path: Path, mode: OpenMode) -> File:
         return self._below.open(path, mode)
 
-    def status(self, path: Path) -> FileStatus | None:
-        return self._below.status(path)
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
+        return self._below.status(path, follow)
 
     def list(self, directory: Path) -> list[str]:
         return self._below.list(directory)
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        return self._below.entries(directory)
 
     def rename(self, source: Path, target: Path) -> None:
         self._below.rename(source, target)
@@ -79,8 +88,8 @@ class PassingFileSystem:
     def remove(self, path: Path) -> None:
         self._below.remove(path)
 
-    def make_directory(self, path: Path, parents: bool = False) -> None:
-        self._below.make_directory(path, parents)
+    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
+        self._below.make_directory(path, parents, access)
 
     def remove_directory(self, path: Path) -> None:
         self._below.remove_directory(path)

@@ -1,0 +1,60 @@
+"""Whom files belong to: names of users, what a new file gets, and whose word counts.
+
+A broker runs as a user of its own (`kafka`), an operator often as root. What root makes in a broker's directory has to
+be the broker's, or it does not start (`AccessDeniedException`); what root keeps for itself (quarantines) has to stay
+root's, and only what root wrote is obeyed by root.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seglog.storage.filesystem import FileStatus
+
+ROOT = 0
+_WRITABLE_BY_OTHERS = 0o022
+# Others never get to write a file because they may write its directory (/tmp); programs are nobody's business here.
+_INHERITED = 0o2775
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a new file or directory gets, whatever the umask: `mode` is that of a directory, of which a file takes the
+    bits that read and write. An `owner` or `group` of -1 stays that of the process.
+    """
+
+    owner: int
+    group: int
+    mode: int
+
+    @classmethod
+    def of(cls, found: FileStatus) -> Access:
+        """That of a file that is there, without the bits that make programs run as somebody else."""
+        return cls(found.owner, found.group, found.mode & 0o777)
+
+    @classmethod
+    def within(cls, directory: FileStatus) -> Access:
+        """That of a directory's contents: who may make a file there may also write those that are there."""
+        return cls(directory.owner, directory.group, directory.mode & _INHERITED)
+
+
+# For what only this user may see.
+PRIVATE = Access(-1, -1, 0o700)
+
+
+def is_believed(found: FileStatus) -> bool:
+    """Whether only this user (or root) can have written this file, or made what is in this directory."""
+    is_ours = found.owner in (ROOT, os.geteuid()) and not found.mode & _WRITABLE_BY_OTHERS
+    return is_ours and not found.is_link and (found.is_directory or found.names == 1)
+
+
+def described_user(user: int) -> str:
+    """A user for a sentence: name and number."""
+    try:
+        return f"{pwd.getpwuid(user).pw_name} (uid {user})"
+    except KeyError:
+        return f"the user with uid {user}"
