@@ -125,7 +125,7 @@ class Session:
         said = sources or Sources()
         chosen = dict(said.chosen)
         if said.metadata_directory is not None:
-            chosen["metadata.log.dir"] = said.metadata_directory.resolve()
+            chosen["metadata.log.dir"] = self.resolved(said.metadata_directory)
         found = DirectorySettings(self.fs, log_directory, given, chosen, override_policy=said.override_policy)
         for sentence in (*found.resolve(None).warnings, *found.problems) if tell else ():
             self.console.warning(sentence)
