@@ -148,12 +148,7 @@ class _LogText(LogRenderer):
             return
         width = good["last_offset"] - good["base_offset"] + 1
         legacy = good["magic"] < 2
-        before = np.concatenate(
-            (
-                [good["base_offset"][0] - 1 if self._last_offset is None else self._last_offset],
-                good["last_offset"][:-1],
-            )
-        )
+        before = self._before(good["base_offset"], good["last_offset"])
         suspect = legacy | (width != good["count"]) | (good["base_offset"] != before + 1)
         if suspect.any() and piece.complete:
             for records in decode_records(piece.data, good, piece.position):
@@ -161,11 +156,15 @@ class _LogText(LogRenderer):
         else:
             self._last_offset = int(good["last_offset"][-1])
 
+    def _before(self, firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
+        """The offset in front of each first one; of the log's very first, one less (which wraps as columns do)."""
+        start = firsts[:1] - 1 if self._last_offset is None else np.array([self._last_offset], dtype=np.int64)
+        return np.concatenate((start, lasts[:-1]))
+
     def _compare(self, offsets: np.ndarray) -> None:
         if len(offsets) == 0:
             return
-        first = int(offsets[0]) - 1 if self._last_offset is None else self._last_offset
-        before = np.concatenate(([first], offsets[:-1]))
+        before = self._before(offsets, offsets)
         for i in np.flatnonzero(offsets != before + 1).tolist():
             self.reports.non_consecutive(self.path, int(before[i]), int(offsets[i]))
         self._last_offset = int(offsets[-1])

@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from seglog.diagnosis.dump_log import DumpLogOptions, dump_log
@@ -86,6 +87,15 @@ def test_gaps_between_records_are_reported(tmp_path: Path) -> None:
     path = logs.write_log(tmp_path, [batch_v2(0, inner), batch_v2(9, logs.records(2))])
     _, _, reports = printed(path, deep_iteration=True)
     assert reports == [f"Non-consecutive offsets in {path}", "  0 is followed by 3", "  3 is followed by 9"]
+
+
+def test_gaps_are_found_at_the_ends_of_64_bits_too(tmp_path: Path) -> None:
+    first = batch_v2(-(2**63), [NaiveRecord(0, 0, b"k", b"v"), NaiveRecord(3, 0, b"k", b"v")])
+    path = logs.write_log(tmp_path, [first, batch_v2(2**63 - 3, logs.records(2))])
+    with np.errstate(all="raise"):
+        _, _, reports = printed(path, deep_iteration=True)
+    ends = [f"  {-(2**63)} is followed by {3 - 2**63}", f"  {3 - 2**63} is followed by {2**63 - 3}"]
+    assert reports == [f"Non-consecutive offsets in {path}", *ends]
 
 
 def test_a_time_index_without_its_offset_index_creates_nothing(tmp_path: Path) -> None:

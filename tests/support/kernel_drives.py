@@ -1,0 +1,310 @@
+"""The engine led through hostile logs, so that every kernel that it calls meets them.
+
+Each drive is one way through the engine: the functions that commands call, over one log. What the engine says of the
+log does not matter here (other tests look at that); it may refuse it with an error of its own, and with nothing else.
+Buffers are made small beforehand, so that their ends are met often.
+
+As a program (`python -m tests.support.kernel_drives`) it runs inputs FIRST to LAST and writes, before every kernel,
+what it is about to do into the journal file, which its parent reads when it dies. It prints a line of JSON: calls and
+compared calls by kernel, and which kernels the engine can call.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seglog.cleaner import chunks, key_tables, offset_map, record_filter
+from seglog.cleaner.cleaner import plan_round
+from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import prepare_round
+from seglog.cleaner.strategy import OFFSET, Strategy, StrategyKind
+from seglog.clock import ManualClock
+from seglog.config import LogConfig
+from seglog.diagnosis import render_records, rendering
+from seglog.diagnosis.convert import ConvertOptions, convert
+from seglog.diagnosis.diff_view import ViewOptions, diff_view
+from seglog.diagnosis.dump import DumpOptions, dump
+from seglog.diagnosis.dump_log import DumpLogOptions, dump_log
+from seglog.diagnosis.selection import Selection
+from seglog.diagnosis.statistics import log_statistics
+from seglog.diagnosis.verify import Level, Verification, VerifyOptions
+from seglog.errors import SeglogError
+from seglog.format import compression, decoder
+from seglog.format.columns import Records
+from seglog.log.listing import Target, TargetKind, list_partition
+from seglog.log.log import Log
+from seglog.model import Compression, Record
+from seglog.spark import arrow
+from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.overlay import OverlayFileSystem
+from tests.support.guarded_kernels import Guard, guard_kernels
+from tests.support.guarded_memory import Journal, Side
+from tests.support.hostile_logs import hostile_log
+
+_NOW_MS = 1_800_000_000_000
+
+_DISK = LocalFileSystem()
+
+
+@dataclass(frozen=True)
+class Input:
+    """One hostile log: its bytes, the same in the only segment of a partition, and chances that its number gives."""
+
+    number: int
+    data: np.ndarray
+    log: Path
+    chance: random.Random
+
+    @property
+    def partition(self) -> Path:
+        return self.log.parent
+
+
+Drive = Callable[[Input], object]
+
+
+def decode(given: Input) -> list[Records]:
+    """What every other drive does first, by itself: checksums, batches, records."""
+    found = decoder.scan_batches(given.data, 0, len(given.data), 0)
+    decoder.checksums(given.data, found.batches, 0)
+    parts = list(
+        decoder.decode_records(given.data, found.batches, 0, arena_bytes=given.chance.choice((1, 1 << 20, 1 << 20)))
+    )
+    for records in parts:
+        for i in range(0, len(records), 5):
+            records.record(i)
+    return parts
+
+
+def lines(given: Input) -> None:
+    as_json, base64 = given.chance.random() < 0.7, given.chance.random() < 0.2
+    for records in decode(given):
+        for _ in render_records.render_records(records, as_json=as_json, base64=base64):
+            pass
+
+
+def dumped(given: Input) -> None:
+    chance = given.chance
+    selection = Selection(key=chance.choice((None, b"", b"\xff", b"key-1")))
+    options = DumpOptions(
+        chance.random() < 0.5, records=True, untrusted=True, base64=chance.random() < 0.2, selection=selection
+    )
+    for _ in dump(_DISK, [Target(given.log, TargetKind.FILE)], options):
+        pass
+
+
+def dumped_as_kafka_does(given: Input) -> None:
+    chance = given.chance
+    options = DumpLogOptions(
+        deep_iteration=True,
+        print_data_log=chance.random() < 0.8,
+        skip_record_metadata=chance.random() < 0.2,
+        untrusted=True,
+    )
+    for _ in dump_log(_DISK, [given.log], options):
+        pass
+
+
+def verified(given: Input) -> None:
+    options = VerifyOptions(level=given.chance.choice(list(Level)), jobs=1)
+    for _ in Verification(_DISK, [Target(given.partition, TargetKind.PARTITION)], options, ManualClock(_NOW_MS)):
+        pass
+
+
+def counted(given: Input) -> None:
+    log_statistics(_DISK, list_partition(_DISK, given.partition))
+
+
+def compared(given: Input) -> None:
+    listing = list_partition(_DISK, given.partition)
+    for _ in diff_view(_DISK, [listing, listing], ViewOptions(), _NOW_MS):
+        pass
+
+
+def as_arrow(given: Input) -> None:
+    for records in decode(given):
+        rows = records.rows
+        arrow.spans(records.arena, rows["key_position"], rows["key_size"])
+        arrow.spans(records.arena, rows["value_position"], rows["value_size"])
+        arrow.headers(records)
+
+
+def cleaned(given: Input) -> None:
+    options = _cleaning(given)
+    plan_round(_opened(given, writable=False), options, ManualClock(_NOW_MS))
+
+
+def cleaned_by_stages(given: Input) -> None:
+    from seglog.spark.cleaning_merge import MergeSpace
+    from seglog.spark.cleaning_spec import RoundSpec
+    from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group
+
+    log = _opened(given)
+    fs = log.fs
+    spec = RoundSpec.of(
+        prepare_round(log, _cleaning(given), ManualClock(_NOW_MS)), str(given.partition / "staging"), bytes(32)
+    )
+    fs.make_directory(given.partition / "staging")
+    to_reducers: list[list[bytes]] = [[], []]
+    for number in range(len(spec.groups)):
+        for target, blob in index_group(fs, spec, number, 2):
+            to_reducers[target].append(blob)
+    to_groups: list[list[bytes]] = [[] for _ in spec.groups]
+    for reducer, blobs in enumerate(to_reducers):
+        for target, blob in merge_keys(spec, reducer, blobs, MergeSpace(fs, given.partition)):
+            to_groups[target].append(blob)
+    for blobs in to_groups:
+        rewrite_group(fs, spec, blobs, 0)
+
+
+def _cleaning(given: Input) -> CleanerOptions:
+    chance = given.chance
+    offsets = decoder.scan_batches(given.data, 0, len(given.data), 0).batches["base_offset"].clip(0).tolist()
+    strategy = chance.choice((OFFSET, Strategy(StrategyKind.TIMESTAMP), Strategy(StrategyKind.HEADER, "h")))
+    return CleanerOptions(
+        dedupe_buffer_bytes=chance.choice((72, 72, 1 << 16)),
+        strategy=strategy,
+        roll=True,
+        expire=chance.random() < 0.3,
+        first_dirty_offset=chance.choice((None, *offsets[1:])),
+        chunk_bytes=chance.choice((64, 700, 1 << 20)),
+        hash_mask=chance.choice((-1, -1, 0, 7)),
+    )
+
+
+def appended(given: Input) -> None:
+    chance, log = (
+        given.chance,
+        _opened(given, empty=True, compression_type=given.chance.choice(("producer", "lz4", "zstd", "gzip"))),
+    )
+    data = given.data.tobytes()
+    if chance.random() < 0.5:
+        log.append_as_follower(data, 0)
+    else:
+        log.append_batches(data)
+
+
+def written_anew(given: Input) -> None:
+    """The records that can be read, as a producer would send them."""
+    chance, log = given.chance, _opened(given, empty=True)
+    for records in decode(given):
+        if len(records):
+            log.append(records, codec=chance.choice((None, Compression.LZ4, Compression.GZIP)))
+            log.append([Record(record.value, record.key, headers=record.headers) for record in records])
+
+
+def converted(given: Input) -> None:
+    chance = given.chance
+    magic = chance.choice((0, 1, 2))
+    codecs = (None, Compression.NONE, Compression.LZ4, Compression.ZSTD) if magic == 2 else (None, Compression.LZ4)
+    target = _opened(given, name="target-0")
+    convert(_DISK, list_partition(_DISK, given.partition), target, ConvertOptions(magic, chance.choice(codecs)))
+
+
+def decompressed_alone(given: Input) -> None:
+    """Payloads by the ways that runs of batches do not take."""
+    found = decoder.scan_batches(given.data, 0, len(given.data), 0)
+    for row in found.batches:
+        piece = given.data[int(row["position"]) + 61 : int(row["position"]) + int(row["size"])]
+        codec = given.chance.choice((1, 2, 3, 4, int(row["attributes"]) & 7))
+        with suppress(compression.DecompressionError):
+            compression.decompress(codec, piece, magic=int(row["magic"]), limit=given.chance.choice((1, 90, 1 << 16)))
+
+
+# Of each input one, by its number: every other way through the engine begins with what `decode` does.
+_OTHERS = (
+    *(lines, dumped, as_arrow, cleaned, lines, dumped_as_kafka_does, cleaned_by_stages, decompressed_alone),
+    *(cleaned, verified, cleaned_by_stages, counted, lines, compared, appended, cleaned, written_anew, converted),
+)
+_DECODED = 6  # inputs that are decoded and no more, between others
+DRIVES: Sequence[Drive] = tuple(way for other in _OTHERS for way in (*[decode] * _DECODED, other))
+
+
+def _opened(given: Input, *, empty: bool = False, name: str = "", writable: bool = True, **config: object) -> Log:
+    """The input's log, or one without records, for this drive alone: nothing of it reaches the disk."""
+    fs = OverlayFileSystem(_DISK)
+    directory = given.partition.with_name(name or "empty-0") if empty or name else given.partition
+    if empty or name:
+        fs.make_directory(directory)
+    return Log.open(
+        directory,
+        LogConfig(**{"cleanup_policy": frozenset({"compact"}), **config}),  # type: ignore[arg-type]
+        fs=fs,
+        clock=ManualClock(_NOW_MS),
+        writable=writable,
+        clean_shutdown=False,
+    )
+
+
+# --- small buffers --------------------------------------------------------------------------------------------
+
+_SMALLER: tuple[tuple[object, str, int], ...] = (
+    (rendering, "BLOCK_BYTES", 1200),
+    (render_records, "_BLOCK_BYTES", 1200),
+    (chunks, "_ARENA_BYTES", 900),
+    (key_tables, "_ROWS", 5),
+    (key_tables, "_KEY_BYTES", 40),
+    (record_filter, "_SLACK_BYTES", 0),
+    (offset_map, "KEY_STORE_BYTES", 256),
+    (offset_map, "_FIRST_SLOTS", 8),
+)
+
+
+def make_buffers_small() -> None:
+    """For this process: the engine's buffers begin as small as they can be."""
+    for module, name, size in _SMALLER:
+        assert isinstance(getattr(module, name), int), name
+        setattr(module, name, size)
+
+
+# --- running --------------------------------------------------------------------------------------------------
+
+
+def drive(given: Input, which: Drive) -> None:
+    """One drive over one input: it may end with an error of the engine's own, and with no other."""
+    with suppress(SeglogError, ValueError):  # ValueError: convert, an unknown codec
+        which(given)
+
+
+def run(first: int, last: int, directory: Path, guard: Guard, journal: Journal) -> None:
+    """Inputs `first` to `last` (exclusive), each through one drive; the side of the guard page alternates."""
+    partition = directory / "t-0"
+    partition.mkdir(parents=True, exist_ok=True)
+    log = partition / f"{0:020d}.log"
+    for number in range(first, last):
+        data = hostile_log(number)
+        log.write_bytes(data)
+        which = DRIVES[number % len(DRIVES)]
+        guard.side = Side.BEHIND if number // len(DRIVES) % 3 else Side.BEFORE
+        journal.prefix = f"input {number}, drive {which.__name__}, guard {guard.side.value}, kernel "
+        journal("none yet")
+        array = np.frombuffer(data, dtype=np.uint8)
+        drive(Input(number, array, log, random.Random(f"drive {number}")), which)
+
+
+def main(arguments: Sequence[str]) -> None:
+    first, last, twin_every, directory, journal_path = arguments
+    make_buffers_small()
+    journal = Journal(Path(journal_path))
+    guard = Guard(twin_every=int(twin_every), journal=journal)
+    hostile_log(0)  # the seeds are read before anything is guarded
+    with guard_kernels(guard) as callable_kernels:
+        try:
+            run(int(first), int(last), Path(directory), guard, journal)
+        except BaseException:
+            print(journal.prefix, file=sys.stderr)  # noqa: T201
+            raise
+    told = {"calls": guard.calls, "twins": guard.twins, "callable": sorted(callable_kernels)}
+    print(json.dumps(told))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
