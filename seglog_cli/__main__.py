@@ -1,5 +1,5 @@
 """`python -m seglog_cli`: the same as `seglog`."""
 
-from seglog_cli.app import main
+from seglog_cli.process import main
 
 main()

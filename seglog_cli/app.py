@@ -8,19 +8,16 @@ the list that `seglog --help` shows; none imports the engine before it runs.
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from seglog_cli.console import Console
-from seglog_cli.failures import UsageError, report, signals_raise
-from seglog_cli.help import HelpOption
+from seglog_cli.failures import UsageError, report_outside
+from seglog_cli.help import HelpOption, show_text
 from seglog_cli.options import CONTEXT
 from seglog_cli.parameters import PlainCommand, PlainGroup
-from seglog_cli.startup import choose_kernels
+from seglog_cli.process import main as main  # where the scripts of older installations look for it
 
 COMMANDS = (
     "ls",
@@ -61,7 +58,7 @@ PATH is a segment or any other log file, a partition directory, or a log directo
 
 def _show_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"seglog {VERSION}")
+        show_text(f"seglog {VERSION}")
         raise typer.Exit
 
 
@@ -85,33 +82,18 @@ def build(names: Sequence[str] = COMMANDS) -> typer.Typer:
     return app
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line and ends the process with the exit code."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    choose_kernels(given, os.environ)
-    with signals_raise():
-        code = run(given)
-    sys.exit(code)
-
-
 def run(arguments: Sequence[str]) -> int:
     """Runs the command line; returns the exit code."""
     given = list(arguments) or ["--help"]
     try:
         app = build(given[:1] if given[0] in COMMANDS else COMMANDS)
         code = app(args=given, prog_name="seglog", standalone_mode=False)
-        sys.stdout.flush()
     except typer.TyperException as error:
         command = f"seglog {given[0]}" if given[0] in COMMANDS else "seglog"
-        return _report(given, UsageError(f"{error.format_message()} (see {command} --help)"))
+        return report_outside(given, UsageError(f"{error.format_message()} (see {command} --help)"))
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (the outermost door)
-        return _report(given, error)
+        return report_outside(given, error)
     return code if isinstance(code, int) else 0
-
-
-def _report(arguments: Sequence[str], error: BaseException) -> int:
-    """For what goes wrong outside a command, where no option has been parsed."""
-    return report(Console(as_json="--json" in arguments, verbose=int("-v" in arguments)), error)
 
 
 def _root(

@@ -20,6 +20,7 @@ class ExitCode(IntEnum):
     UNSUPPORTED = 13
     INTERNAL = 70
     IO_ERROR = 74
+    HUNG_UP = 129
     INTERRUPTED = 130
     PIPE_CLOSED = 141
     TERMINATED = 143
@@ -43,6 +44,7 @@ _MEANINGS = {
     ExitCode.UNSUPPORTED: "an unsupported format, codec or feature, or an extra that is not installed",
     ExitCode.INTERNAL: "an internal error: a defect of seglog",
     ExitCode.IO_ERROR: "an error of the operating system while reading or writing",
+    ExitCode.HUNG_UP: "the terminal is gone (SIGHUP); what is on disk is consistent",
     ExitCode.INTERRUPTED: "interrupted (SIGINT); what is on disk is consistent",
     ExitCode.PIPE_CLOSED: "the reader of the output closed the pipe",
     ExitCode.TERMINATED: "terminated (SIGTERM); what is on disk is consistent",

@@ -7,17 +7,13 @@ of seglog: exit code 70, and the traceback only with `-v`. A closed pipe ends qu
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import sys
 import traceback
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Callable, Sequence
 
 from seglog import errors
-from seglog_cli.console import Console, json_line
+from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
+from seglog_cli.process import SENTENCES, HungUpError, TerminatedError
 
 # The first class that fits decides.
 CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
@@ -36,6 +32,8 @@ CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (MemoryError, ExitCode.REFUSED),
     (BrokenPipeError, ExitCode.PIPE_CLOSED),
     (OSError, ExitCode.IO_ERROR),
+    (TerminatedError, ExitCode.TERMINATED),
+    (HungUpError, ExitCode.HUNG_UP),
     (KeyboardInterrupt, ExitCode.INTERRUPTED),
 )
 
@@ -47,16 +45,10 @@ class UsageError(errors.SeglogError):
     """Options that do not go together, or an argument that cannot be; exit code 2."""
 
 
-class TerminatedError(KeyboardInterrupt):
-    """SIGTERM, raised in the main thread so that every `with` and `finally` on the way out runs."""
-
-
 def exit_code_of(error: BaseException) -> ExitCode:
     """The exit code of an error that left a command."""
     if isinstance(error, UsageError):
         return ExitCode.USAGE
-    if isinstance(error, TerminatedError):
-        return ExitCode.TERMINATED
     if missing_extra(error) is not None:
         return ExitCode.UNSUPPORTED
     return next((code for kind, code in CODES if isinstance(error, kind)), ExitCode.INTERNAL)
@@ -69,10 +61,8 @@ def message_of(error: BaseException) -> str:
         return f"this needs an extra that is not installed: pip install 'seglog[{extra}]'"
     if isinstance(error, errors.SeglogError):
         return str(error)
-    if isinstance(error, TerminatedError):
-        return "terminated; what is on disk is consistent"
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted; what is on disk is consistent"
+        return SENTENCES[type(error)]
     if isinstance(error, MemoryError):
         return f"not enough memory: {error}" if str(error) else "not enough memory"
     if isinstance(error, OSError):
@@ -105,15 +95,19 @@ def report(console: Console, error: BaseException) -> int:
     """Says on stderr what went wrong; returns the exit code."""
     code = exit_code_of(error)
     if code is ExitCode.PIPE_CLOSED:
-        discard_stdout()
         return int(code)
-    with contextlib.suppress(BrokenPipeError):
-        if console.verbose and code in (ExitCode.INTERNAL, ExitCode.IO_ERROR):
-            sys.stderr.write("".join(traceback.format_exception(error)))
-        console.error(message_of(error))
-        if console.as_json:
-            sys.stderr.write(json_line(exit_error(code, error)) + "\n")
+    if console.verbose and code in (ExitCode.INTERNAL, ExitCode.IO_ERROR):
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            console.say(line)
+    console.error(message_of(error))
+    if console.as_json:
+        console.say_json(exit_error(code, error))
     return int(code)
+
+
+def report_outside(arguments: Sequence[str], error: BaseException) -> int:
+    """The same where no option has been parsed, or outside of all commands."""
+    return report(Console(as_json="--json" in arguments, verbose=int("-v" in arguments)), error)
 
 
 def exit_error(code: ExitCode, error: BaseException) -> dict[str, object]:
@@ -125,28 +119,6 @@ def exit_error(code: ExitCode, error: BaseException) -> dict[str, object]:
         if value is not None:
             record[name] = value if isinstance(value, int) else str(value)
     return record
-
-
-def discard_stdout() -> None:
-    """Lets what is still buffered go nowhere, so that the interpreter's own flush at exit stays silent."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-
-
-@contextlib.contextmanager
-def signals_raise() -> Iterator[None]:
-    """While open, SIGTERM raises TerminatedError as SIGINT raises KeyboardInterrupt."""
-    before = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise TerminatedError(number, frame)
 
 
 def _is_frame_exit(error: BaseException) -> bool:

@@ -16,6 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
+from seglog_cli.console import Console
+
 _WIDEST = 100
 _NAMES_WIDTH = 26
 
@@ -137,8 +139,15 @@ def _show(context: typer.Context, asked: bool) -> None:
     if asked:
         from seglog_cli.options import COMMON_OPTIONS
 
-        typer.echo(render(describe(context.command, context.command_path, COMMON_OPTIONS)))
+        show_text(render(describe(context.command, context.command_path, COMMON_OPTIONS)))
         raise typer.Exit
+
+
+def show_text(text: str) -> None:
+    """Text of our own, written to stdout before any option says how."""
+    console = Console()
+    console.block(text)
+    console.flush()
 
 
 HelpOption = Annotated[

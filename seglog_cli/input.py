@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from seglog_cli.console import stream_error
 from seglog_cli.failures import UsageError
 from seglog_cli.options import one_of
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from seglog.log.input_lines import Format
 
 CHUNK_BYTES = 1 << 20
-_LEAST_WAIT_SECONDS = 0.001
-_LONGEST_WAIT_SECONDS = 0.2  # after such a pause, what is there is appended without waiting for a full batch
+_LEAST_WAIT_MS = 1
+_LONGEST_WAIT_MS = 200  # after such a pause, what is there is appended without waiting for a full batch
 
 
 def record_format(file: str, input_format: str | None, key_separator: str | None) -> Format:
@@ -39,11 +40,11 @@ def record_format(file: str, input_format: str | None, key_separator: str | None
 @contextlib.contextmanager
 def open_chunks(file: str, flush_ms: int | None) -> Iterator[Iterator[bytes | None]]:
     """Chunks of at most CHUNK_BYTES of `file` (`-`: standard input); None when nothing came for a while."""
-    wait = min(_LONGEST_WAIT_SECONDS, max((flush_ms or 1 << 40) / 1000, _LEAST_WAIT_SECONDS))
+    wait_ms = min(_LONGEST_WAIT_MS, max(flush_ms or 1 << 40, _LEAST_WAIT_MS))
     if file != "-":
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            yield _chunks(descriptor, wait)
+            yield _chunks(descriptor, file, wait_ms)
         finally:
             os.close(descriptor)
         return
@@ -52,18 +53,23 @@ def open_chunks(file: str, flush_ms: int | None) -> Iterator[Iterator[bytes | No
     except io.UnsupportedOperation:
         yield iter(lambda: sys.stdin.buffer.read(CHUNK_BYTES), b"")
     else:
-        yield _chunks(descriptor, wait)
+        yield _chunks(descriptor, "standard input", wait_ms)
 
 
-def _chunks(descriptor: int, wait_seconds: float) -> Iterator[bytes | None]:
+def _chunks(descriptor: int, name: str, wait_ms: int) -> Iterator[bytes | None]:
     """Fills a chunk as long as bytes are ready, so that a slow writer's records are not held back."""
+    ready = select.poll()
+    ready.register(descriptor, select.POLLIN)
     while True:
-        if not select.select([descriptor], [], [], wait_seconds)[0]:
+        if not ready.poll(wait_ms):
             yield None
             continue
         pieces, size, ended = [], 0, False
-        while size < CHUNK_BYTES and select.select([descriptor], [], [], 0)[0]:
-            piece = os.read(descriptor, CHUNK_BYTES - size)
+        while size < CHUNK_BYTES and ready.poll(0):
+            try:
+                piece = os.read(descriptor, CHUNK_BYTES - size)
+            except OSError as error:
+                raise stream_error(error, name) from error
             if not piece:
                 ended = True
                 break

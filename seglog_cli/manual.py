@@ -22,7 +22,7 @@ from seglog_cli import roff
 from seglog_cli.app import COMMANDS, SUMMARY, VERSION, build
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.help import Description, Term, describe
-from seglog_cli.manual_text import CONFIGURATION, ENVIRONMENT, FILES
+from seglog_cli.manual_text import CONFIGURATION, ENVIRONMENT, FILES, OUTPUT
 from seglog_cli.options import COMMON_OPTIONS
 
 LIST_BEGINS, LIST_ENDS = "<!-- modules -->", "<!-- /modules -->"
@@ -74,6 +74,7 @@ def _main_page(every: list[Description]) -> str:
     commands = [(one.path.removeprefix("seglog "), one.summary) for one in every if len(one.path.split()) == 2]
     lines += roff.section("COMMANDS", *roff.terms(commands))
     lines += roff.section("OPTIONS OF EVERY COMMAND", *_terms(common))
+    lines += roff.section("OUTPUT", *roff.of_markdown(OUTPUT))
     lines += roff.section("CONFIGURATION", *roff.of_markdown(CONFIGURATION))
     lines += roff.section("ENVIRONMENT", *roff.terms(ENVIRONMENT))
     lines += roff.section("FILES", *roff.terms(FILES))

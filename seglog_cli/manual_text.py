@@ -27,6 +27,26 @@ An unknown key or an impossible value is an error that names file and line. What
 have, such as a `segment.bytes` under 1 MiB, is taken with a warning.
 """
 
+OUTPUT = """
+Data goes to standard output, messages and progress to standard error, both in UTF-8 whatever the locale.
+
+Names of files and topics, keys, values and messages may hold anything. Characters that a terminal obeys are written
+as escapes, to a terminal, a file and a pipe alike: control characters (`\\n`, `\\x1b`, `\\u009b`), line and paragraph
+separators, and characters that turn the direction of writing (`\\u202e`). A byte of a name that is no UTF-8 is written
+as `\\xff`. `dump-log` and `export --format csv` have a form that others prescribe: a file or a pipe gets it byte for
+byte, a terminal gets it escaped.
+
+With `--json` every line is an object in valid UTF-8. A text of a record that is no UTF-8 stands under `NAME_b64`
+instead of `NAME`, in base64. The name of a file, a partition or a directory that is no UTF-8 stands under `NAME` with
+escapes, to be read, and its exact bytes stand in base64 under `NAME_b64` beside it; for a list of names, `NAME_b64` is
+the list of all of them. A ratio or a rate that is no number is null.
+
+When standard output takes no more data (a full disk, a terminal that is gone), that is an error of the operating
+system, exit code 74. When its reader has closed it, the command ends quietly. Messages that standard error does not
+take are lost; the work goes on. SIGINT, SIGTERM and SIGHUP end a command in order, and a second one ends it at once, as
+a crash would.
+"""
+
 ENVIRONMENT = [
     ("SEGLOG_CONFIG", "The configuration file to use."),
     ("SEGLOG_JIT", "0 runs the kernels interpreted, 1 compiled; default: compiled, but for very small inputs."),

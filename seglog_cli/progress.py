@@ -7,7 +7,6 @@ counted in bytes, `unit` names what is counted.
 
 from __future__ import annotations
 
-import sys
 import time
 from types import TracebackType
 from typing import Literal, Self
@@ -68,17 +67,24 @@ class Progress:
         self.clear()
 
 
-class PlainProgress(Progress):
+class _Shown(Progress):
+    """A display on a console's stderr."""
+
+    def __init__(self, console: Console, title: str, total: int | None, unit: str) -> None:
+        super().__init__(title, total, unit)
+        self.console = console
+
+
+class PlainProgress(_Shown):
     """One line every ten seconds."""
 
     interval = _PLAIN_SECONDS
 
     def draw(self, seconds: float) -> None:
-        sys.stderr.write(f"{self.title}: {describe(self.done, self.total, seconds, self.unit)}\n")
-        sys.stderr.flush()
+        self.console.say(f"{self.title}: {describe(self.done, self.total, seconds, self.unit)}")
 
 
-class LiveProgress(Progress):
+class LiveProgress(_Shown):
     """One line that is drawn again in place."""
 
     interval = _FRAME_SECONDS
@@ -88,12 +94,10 @@ class LiveProgress(Progress):
         if self.total:
             filled = min(self.done, self.total) * _BAR_CELLS // self.total
             bar = f" [{'#' * filled}{'.' * (_BAR_CELLS - filled)}]"
-        sys.stderr.write(f"\r\x1b[2K{self.title}{bar} {describe(self.done, self.total, seconds, self.unit)}")
-        sys.stderr.flush()
+        self.console.redraw(f"{self.title}{bar} {describe(self.done, self.total, seconds, self.unit)}")
 
     def clear(self) -> None:
-        sys.stderr.write("\r\x1b[2K")
-        sys.stderr.flush()
+        self.console.redraw("")
 
 
 def open_progress(console: Console, choice: ProgressChoice, title: str, total: int | None, unit: str = "") -> Progress:
@@ -101,8 +105,8 @@ def open_progress(console: Console, choice: ProgressChoice, title: str, total: i
     if choice == "none" or console.quiet:
         return Progress(title, total, unit)
     if choice == "plain":
-        return PlainProgress(title, total, unit)
-    return LiveProgress(title, total, unit) if sys.stderr.isatty() else Progress(title, total, unit)
+        return PlainProgress(console, title, total, unit)
+    return LiveProgress(console, title, total, unit) if console.stderr_is_terminal else Progress(title, total, unit)
 
 
 def describe(done: int, total: int | None, seconds: float, unit: str = "") -> str:

@@ -88,8 +88,9 @@ def run(
             session.console.message(finding_text(session.console, item))
             wrong = wrong or item.severity is not Severity.INFO
         elif isinstance(item, Report):
-            session.console.message(item.text)
+            for line in item.text.split("\n"):
+                session.console.message(line)
             wrong = True
         else:
-            session.console.write(item)
+            session.console.write_exactly(item)
     return ExitCode.FOUND if wrong else ExitCode.DONE

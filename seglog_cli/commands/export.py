@@ -38,6 +38,9 @@ def run(
     bytes_as: Annotated[
         str, typer.Option("--bytes", metavar="auto|base64", help="How text formats hold keys and values.")
     ] = "auto",
+    csv_safe: Annotated[
+        bool, flag("--csv-safe", "In CSV, put ' in front of cells that a spreadsheet would run.")
+    ] = False,
     replace: Annotated[bool, flag("--replace", "Overwrite FILE if it exists.")] = False,
     from_offset: Annotated[int | None, offset_option("--from-offset", "From this offset on.")] = None,
     to_offset: Annotated[int | None, offset_option("--to-offset", "Up to this offset, without it.")] = None,
@@ -51,9 +54,11 @@ def run(
     """Writes the records of a partition to a file that other programs read.
 
     JSON lines are those of `dump --records`, and `append` reads them. CSV has a header line; null is an empty field,
-    the empty string a quoted one. Parquet (it needs the extra arrow) has typed columns and binary keys and values.
-    Records of aborted transactions are written too; transaction markers are not. Damage is told on standard error and
-    passed over; then the exit code is 1. The file appears under its name when it is whole.
+    the empty string a quoted one; keys and values stand there as they are. A spreadsheet runs a cell that begins with
+    =, +, -, @, a tab or a line end as a formula: with --csv-safe an apostrophe stands in front of it, which whoever
+    reads the records back has to take off. Parquet (it needs the extra arrow) has typed columns and binary keys and
+    values. Records of aborted transactions are written too; transaction markers are not. Damage is reported on
+    standard error and passed over; then the exit code is 1. The file appears under its name when it is whole.
 
     Examples:
       seglog export orders-lz4-0 -o orders.jsonl
@@ -68,7 +73,11 @@ def run(
     chosen = one_of("--format", format_name or EXTENSIONS.get(output.suffix, "no extension it knows"), FORMATS)
     selection = Selection(from_offset, to_offset, since, until, producer_id, None if key is None else key.encode())
     as_base64 = one_of("--bytes", bytes_as, ("auto", "base64")) == "base64"
-    options = ExportOptions(ExportFormat(chosen), selection, as_base64)
+    if csv_safe and chosen != "csv":
+        raise UsageError(f"--csv-safe is for CSV, and this is {chosen}")
+    if to_stdout and chosen == "parquet" and session.console.stdout_is_terminal:
+        raise UsageError("export: a terminal does not show Parquet; name a FILE")
+    options = ExportOptions(ExportFormat(chosen), selection, as_base64, csv_safe)
     logs, topic_partition = _logs(session, path)
     damage: list[str] = []
 
@@ -77,12 +86,19 @@ def run(
         session.console.warning(finding_text(session.console, found))
 
     if to_stdout:
-        export(session.fs, logs, topic_partition, session.console, options, tell)
+        export(session.fs, logs, topic_partition, _StandardOutput(session), options, tell)
     else:
         with FileSink(session.fs, output, replace) as sink:
             count = export(session.fs, logs, topic_partition, sink, options, tell)
         show_exported(session, output, count, len(damage))
     return ExitCode.FOUND if damage else ExitCode.DONE
+
+
+class _StandardOutput:
+    """What `export` writes to."""
+
+    def __init__(self, session: Session) -> None:
+        self.write = session.console.write_exactly
 
 
 def _logs(session: Session, path: Path) -> tuple[Sequence[Path], TopicPartition]:

@@ -65,7 +65,7 @@ def _show_cleaned(console: Console, cleaned: Cleaned, contradictions: Sequence[C
         return
     console.lines(summary_lines(console, result))
     _tell_phases(console, result)
-    console.line(result.text().rstrip("\n"))
+    console.block(result.text().rstrip("\n"))
 
 
 def summary_lines(console: Console, result: CleaningResult) -> list[str]:

@@ -39,7 +39,7 @@ class Reporter:
             else:
                 if self._console.verbose:
                     self._console.lines(summary_lines(self._console, result))
-                self._console.line(result.text(thread).rstrip("\n"))
+                self._console.block(result.text(thread).rstrip("\n"))
             self._console.flush()
 
     def retained(self, plan: RetentionPlan) -> None:

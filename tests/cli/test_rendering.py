@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from seglog_cli import roff
-from seglog_cli.console import json_line
 from seglog_cli.help import split_docstring
 from seglog_cli.manual import module_list, with_module_list
 from seglog_cli.progress import bytes_text, describe
@@ -34,14 +31,6 @@ def test_sizes_have_three_digits(size: int, text: str) -> None:
 def test_work_that_is_not_bytes_is_counted_in_its_unit() -> None:
     assert describe(3, 8, 1.0, "segments") == "3 of 8 segments"
     assert describe(500, 1000, 5.0) == "500 B of 1.0 kB, 100 B/s, 5 s left"
-
-
-@pytest.mark.parametrize("text", ["plain", "ä→", "\udcff", "line\nfeed", '"quoted"', "\u2028"])
-def test_a_json_line_is_one_line_and_reads_back(text: str) -> None:
-    line = json_line({"type": "x", "value": text})
-    line.encode()
-    assert "\n" not in line
-    assert json.loads(line)["value"] == text
 
 
 def test_roff_keeps_dots_quotes_backslashes_and_other_letters() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from seglog.clock import Clock
+from seglog.escaping import escaped
 from seglog.kernels import filtering
 
 MEBIBYTE = 1 << 20
@@ -135,7 +136,7 @@ def format_stats(
     mapped, total = stats.map_bytes_read / MEBIBYTE, stats.seconds
     index, clean = stats.index_seconds, stats.clean_seconds
     lines = [
-        f"Log cleaner thread {thread} cleaned log {topic_partition}"
+        f"Log cleaner thread {thread} cleaned log {escaped(str(topic_partition))}"
         f" (dirty section = [{first_dirty_offset}, {end_offset}])",
         f"{_number(read)} MB of log processed in {_number(total)} seconds ({_number(_ratio(read, total))} MB/sec).",
         f"Indexed {_number(mapped)} MB in {_plain(index)} seconds ({_number(_ratio(mapped, index))} Mb/sec,"

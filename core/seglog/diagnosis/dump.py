@@ -11,7 +11,6 @@ Other files go through `dump_files`. Records of a batch whose checksum is wrong 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from seglog.diagnosis.render_json import text_line
 from seglog.diagnosis.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.diagnosis.selection import EVERYTHING, Chosen, Selection
 from seglog.diagnosis.walk import LogWalk, Piece
+from seglog.escaping import json_text
 from seglog.format.columns import Records
 from seglog.format.decoder import decode_records
 from seglog.format.filenames import parse_file_name
@@ -133,8 +133,7 @@ class _LogDump(LogRenderer):
         if not self.options.json:
             return b"batch position="
         names = {"type": "batch", "partition": self.path.parent.resolve().name, "file": self.path.name}
-        head = json.dumps(names, ensure_ascii=False, separators=(",", ":"))
-        return f'{head[:-1]},"position":'.encode("utf-8", "replace")
+        return f'{json_text(names)[:-1]},"position":'.encode()
 
     def enough(self) -> bool:
         return self.limit is not None and self.shown >= self.limit

@@ -91,7 +91,8 @@ def dump_log(fs: FileSystem, files: Sequence[Path], options: DumpLogOptions) -> 
 
 
 def _text(text: str) -> Block:
-    return memoryview(text.encode("utf-8", "replace"))
+    """`text` with a file's name in it, as the name's own bytes."""
+    return memoryview(text.encode("utf-8", "surrogateescape"))
 
 
 class _LogText(LogRenderer):

@@ -217,4 +217,4 @@ def _snapshot_line(entry: ProducerEntry) -> str:
 
 
 def _block(lines: list[str]) -> memoryview:
-    return memoryview(("\n".join(lines) + "\n").encode("utf-8", "replace"))
+    return memoryview(("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"))

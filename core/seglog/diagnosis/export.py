@@ -6,7 +6,8 @@
 4. A file is written beside its name and renamed when it is whole and on stable storage.
 
 CSV after RFC 4180 with a header; an unquoted empty field is null, a quoted one the empty string. Keys and values are
-text, or with `base64` base64; without it, bytes that are no UTF-8 are an error that names the offset.
+text, or with `base64` base64; without it, bytes that are no UTF-8 are an error that names the offset. They are written
+as they are, formulas too, unless `csv_safe` is asked for.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from seglog.model import NO_TIMESTAMP, TopicPartition
 from seglog.storage.filesystem import File, FileSystem
 
 _PART = ".part"
+# What Excel, LibreOffice and Google Sheets take for the beginning of a formula, also after a cut at a line end (OWASP).
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 CSV_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 
@@ -49,11 +52,15 @@ class ExportFormat(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """`base64` writes all keys, values and header values of text formats so."""
+    """`base64` writes all keys, values and header values of text formats so.
+
+    `csv_safe` puts an apostrophe in front of the cells of CSV that spreadsheets would run as formulas.
+    """
 
     format: ExportFormat
     selection: Selection = EVERYTHING
     base64: bool = False
+    csv_safe: bool = False
 
 
 class Sink(Protocol):
@@ -134,7 +141,9 @@ def _writer(key: TopicPartition, sink: Sink, options: ExportOptions) -> RecordWr
         from seglog.diagnosis.export_arrow import ParquetWriter
 
         return ParquetWriter(sink, key)
-    return _JsonLines(sink, options.base64) if options.format is ExportFormat.JSONL else _Csv(sink, key, options.base64)
+    if options.format is ExportFormat.JSONL:
+        return _JsonLines(sink, options.base64)
+    return _Csv(sink, key, options)
 
 
 def _records(
@@ -167,9 +176,9 @@ class _JsonLines:
 
 
 class _Csv:
-    def __init__(self, sink: Sink, key: TopicPartition, as_base64: bool) -> None:
-        self._sink, self._base64 = sink, as_base64
-        self._head = f"{_quoted(key.topic)},{key.partition}"
+    def __init__(self, sink: Sink, key: TopicPartition, options: ExportOptions) -> None:
+        self._sink, self._base64, self._safe = sink, options.base64, options.csv_safe
+        self._head = f"{self._cell(key.topic)},{key.partition}"
         sink.write((",".join(CSV_COLUMNS) + "\r\n").encode())
 
     def take(self, records: Records) -> None:
@@ -181,25 +190,33 @@ class _Csv:
             key, value = self._field(records.key(i), offset), self._field(records.value(i), offset)
             headers = self._headers(records, i) if row["header_count"] else ""
             lines.append(f"{self._head},{offset},{time},{key},{value},{headers}\r\n")
-        self._sink.write("".join(lines).encode("utf-8", "replace"))
+        self._sink.write("".join(lines).encode())
 
     def close(self) -> None:
         """Nothing is left to write."""
 
     def _headers(self, records: Records, i: int) -> str:
-        pairs = [[header.key, _json_value(header.value, self._base64)] for header in records.headers(i)]
-        return _quoted(json.dumps(pairs, ensure_ascii=False, separators=(",", ":")))
+        # a header's key that is no UTF-8 has no other place to be in: it is written escaped
+        pairs = [[_utf8(header.key), _json_value(header.value, self._base64)] for header in records.headers(i)]
+        return self._cell(json.dumps(pairs, ensure_ascii=False, separators=(",", ":")))
 
     def _field(self, data: bytes | None, offset: int) -> str:
         if data is None:
             return ""
         if self._base64:
-            return _quoted(base64.b64encode(data).decode())
+            return self._cell(base64.b64encode(data).decode())
         try:
-            return _quoted(data.decode())
+            return self._cell(data.decode())
         except UnicodeDecodeError as error:
             message = f"the record at offset {offset} holds bytes that are no UTF-8: export with --bytes base64"
             raise UnsupportedError(message) from error
+
+    def _cell(self, text: str) -> str:
+        return _quoted("'" + text if self._safe and text.startswith(_FORMULA_STARTS) else text)
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _json_value(data: bytes | None, as_base64: bool) -> str | None:

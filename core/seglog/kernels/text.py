@@ -37,9 +37,10 @@ _MINUS = 0x2D
 
 
 def _escapes() -> np.ndarray:
-    """(128,) uint8: 0 for an ASCII character that JSON takes as it is, 1 for \\u00XX, else the letter behind \\."""
+    """(128,) uint8: 0 for an ASCII character that stays as it is, 1 for \\u00XX, else the letter behind \\."""
     table = np.zeros(128, dtype=np.uint8)
     table[:0x20] = 1
+    table[0x7F] = 1
     for character, letter in zip('"\\\b\t\n\f\r', '"\\btnfr', strict=True):
         table[ord(character)] = ord(letter)
     return table
@@ -136,7 +137,7 @@ def utf8_size(data: Bytes, i: int, end: int) -> int:
 @inlined
 def _plain(word: int) -> bool:
     """Whether eight bytes are all ASCII, none of them a control character, a quote or a backslash."""
-    if word & _HIGH_BITS != 0:
+    if (word | (word + _LOW_BITS)) & _HIGH_BITS != 0:  # one more than DEL has the high bit
         return False
     if ((word >> 5) | (word >> 6)) & _LOW_BITS != _LOW_BITS:
         return False
@@ -155,7 +156,8 @@ def _plain(word: int) -> bool:
 def put_json_text(out: WritableBytes, p: int, data: Bytes, start: int, end: int) -> int:
     """Writes `data[start:end]` escaped for a JSON string, without its quotes; -1 when it is not UTF-8.
 
-    Characters beyond ASCII stay as they are. At most `MOST_JSON_EXPANSION` bytes for each byte.
+    Characters beyond ASCII stay as they are, but for those that a terminal obeys (`seglog.escaping`). At most
+    `MOST_JSON_EXPANSION` bytes for each byte.
     """
     i = start
     while i < end:
@@ -171,6 +173,11 @@ def put_json_text(out: WritableBytes, p: int, data: Bytes, start: int, end: int)
             size = utf8_size(data, i, end)
             if size == 0:
                 return -1
+            code = _unsafe_character(data, i, byte)
+            if code != 0:
+                p = _put_unicode_escape(out, p, code)
+                i += size
+                continue
             for k in range(size):
                 store_byte(out, p + k, load_byte(data, i + k))
             i += size
@@ -190,14 +197,33 @@ def put_json_text(out: WritableBytes, p: int, data: Bytes, start: int, end: int)
     return p
 
 
+@inlined
+def _unsafe_character(data: Bytes, i: int, first: int) -> int:
+    """The code of the well-formed character at `i` beyond ASCII when a terminal would obey it, else 0.
+
+    C1 controls, line and paragraph separators, and what turns the direction of writing.
+    """
+    if first == 0xC2:
+        second = load_byte(data, i + 1)
+        return int(second) if second < 0xA0 else 0
+    if first == 0xD8:
+        return 0x061C if load_byte(data, i + 1) == 0x9C else 0
+    if first != 0xE2:
+        return 0
+    code = 0x2000 | (load_byte(data, i + 1) & 0x3F) << 6 | (load_byte(data, i + 2) & 0x3F)
+    if 0x200E <= code <= 0x200F or 0x2028 <= code <= 0x202E or 0x2066 <= code <= 0x2069:
+        return code
+    return 0
+
+
 @kernel
-def _put_unicode_escape(out: WritableBytes, p: int, byte: int) -> int:
+def _put_unicode_escape(out: WritableBytes, p: int, code: int) -> int:
     store_byte(out, p, 0x5C)
     store_byte(out, p + 1, 0x75)
-    store_byte(out, p + 2, 0x30)
-    store_byte(out, p + 3, 0x30)
-    store_byte(out, p + 4, _HEX[byte >> 4])
-    store_byte(out, p + 5, _HEX[byte & 15])
+    store_byte(out, p + 2, _HEX[code >> 12])
+    store_byte(out, p + 3, _HEX[(code >> 8) & 15])
+    store_byte(out, p + 4, _HEX[(code >> 4) & 15])
+    store_byte(out, p + 5, _HEX[code & 15])
     return p + 6
 
 
@@ -212,7 +238,7 @@ def json_text_size(data: Bytes, start: int, end: int) -> int:
             taken = utf8_size(data, i, end)
             if taken == 0:
                 return size
-            size += taken
+            size += 6 if _unsafe_character(data, i, byte) != 0 else taken
             i += taken
         else:
             escape = int(_ESCAPES[byte])

@@ -58,6 +58,29 @@ def test_csv_refuses_bytes_that_are_no_text_unless_base64(tmp_path: Path) -> Non
     assert b",/w==," in exported(tmp_path / "t-0", ExportFormat.CSV, base64=True)[0]
 
 
+def test_csv_writes_what_a_spreadsheet_would_run_as_it_is_and_with_an_apostrophe_when_asked(tmp_path: Path) -> None:
+    run = [b"=1+1", b"+1", b"-1", b"@SUM(A1)", b"\t=1", b"\r=1", b"\n=1", "\uff1d1".encode()]
+    cells = [*run, b"a=1", b"", b" =1", b"'=1"]
+    write_segment(tmp_path / "-t-0", 0, batch_v2(0, [NaiveRecord(i, 0, c, c) for i, c in enumerate(cells)]))
+
+    def columns(**options: Any) -> list[tuple[str, str, str]]:
+        data = exported(tmp_path / "-t-0", ExportFormat.CSV, **options)[0].decode()
+        rows = csv.DictReader(io.StringIO(data, newline=""))
+        return [(row["topic"], row["key"], row["value"]) for row in rows]
+
+    plain = [cell.decode() for cell in cells]
+    assert columns() == [("-t", cell, cell) for cell in plain]
+    harmless = ["'" + cell for cell in plain[:8]] + plain[8:]
+    assert columns(csv_safe=True) == [("'-t", cell, cell) for cell in harmless]
+
+
+def test_csv_in_base64_and_headers_are_made_harmless_too(tmp_path: Path) -> None:
+    value = b"\xfb\xef\xbe"  # base64 that begins with +
+    write_segment(tmp_path / "t-0", 0, batch_v2(0, [NaiveRecord(0, 0, b"k", value, ((b"\xff=", b"v"),))]))
+    data = exported(tmp_path / "t-0", ExportFormat.CSV, base64=True, csv_safe=True)[0]
+    assert data.splitlines()[1] == b"""t,0,0,1000,aw==,'++++,"[[""\\\\xff="",""dg==""]]\""""
+
+
 def test_filters_and_damage(tmp_path: Path) -> None:
     log = tmp_path / "t-0"
     write_segment(log, 0, *(batch(2 * i, 2) for i in range(5)))

@@ -1,0 +1,103 @@
+"""Names and data as text that a terminal and a line-oriented file can take, and JSON that every parser can.
+
+Anybody may name a file or write a record. Four kinds of characters never go out as they are: controls (C0, DEL and
+C1, which move the cursor, recolour, retitle or end a line), line and paragraph separators, characters that turn the
+direction of writing (Unicode's Bidi_Control), and the surrogates that stand for bytes of a name that are no UTF-8.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_UNSAFE = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+_IN_TEXT = re.compile(f"[\x00-\x1f{_UNSAFE}\ud800-\udfff]")
+_IN_JSON = re.compile(f"[{_UNSAFE}]")  # JSON itself escapes C0
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def escaped(text: str, keep: str = "") -> str:
+    """`text` in one line: `\\n`, `\\x1b`, `\\u202e`; a byte of a name that is no UTF-8 is `\\xff`.
+
+    The characters in `keep` stay. A backslash stays one: this is to be read, not to be parsed.
+    """
+    return _IN_TEXT.sub(lambda found: found[0] if found[0] in keep else _escape(found[0]), text)
+
+
+def json_text(record: Mapping[str, Any]) -> str:
+    """A JSON object without blanks, in one line; text beyond ASCII stays as it is where that is safe.
+
+    A text that holds bytes which are no UTF-8 stands escaped under its name, and `NAME_b64` beside it has the exact
+    bytes; of a list, `NAME_b64` has those of every element. Numbers that are none (`nan`, `inf`) are null.
+    """
+    text = json_value(record)
+    if _SURROGATE.search(text):
+        text = json_value(_with_bytes(json.loads(text)))
+    return text
+
+
+def json_value(value: object) -> str:
+    """Any value as JSON without blanks, in one line; surrogates stay in it."""
+    try:
+        text = _dumped(value)
+    except ValueError:  # a float that JSON has no number for
+        text = _dumped(_finite(value))
+    return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if character in _SHORT:
+        return _SHORT[character]
+    if 0xDC80 <= code <= 0xDCFF:  # os.fsdecode's way to keep a byte
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not abs(value) < float("inf") else value
+
+
+def _with_bytes(value: Any) -> Any:
+    if isinstance(value, str):
+        return _readable(value)
+    if isinstance(value, list):
+        return [_with_bytes(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, Any] = {}
+    for name, each in value.items():
+        found[_readable(name)] = _with_bytes(each)
+        exact = _exact_bytes(each)
+        if exact is not None:
+            found[f"{_readable(name)}_b64"] = exact
+    return found
+
+
+def _readable(text: str) -> str:
+    return _SURROGATE.sub(lambda found: _escape(found[0]), text)
+
+
+def _exact_bytes(value: Any) -> str | list[str] | None:
+    """The bytes, in base64, of a text or of a list of texts that JSON cannot hold; else None."""
+    texts = value if isinstance(value, list) else [value]
+    if not all(isinstance(text, str) for text in texts) or not any(_SURROGATE.search(text) for text in texts):
+        return None
+    try:
+        exact = [base64.b64encode(os.fsencode(text)).decode() for text in texts]
+    except UnicodeEncodeError:  # half a character out of somebody's JSON, and no name
+        return None
+    return exact if isinstance(value, list) else exact[0]

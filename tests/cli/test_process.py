@@ -1,0 +1,273 @@
+"""The process around a command: standard streams that are full, closed or gone, and signals at any moment."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pty
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from seglog.log.listing import resolve_paths
+from seglog.storage.filesystem import LocalFileSystem
+from tests.support import command_line
+from tests.support.command_line import ROOT, clean_logs, environment, json_lines, run
+
+INTERRUPTING = ROOT / "tests" / "support" / "interrupting"
+CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
+PARTITIONS = ("both-0", "orders-none-0", "customers-0")
+MOMENTS = int(os.environ.get("SEGLOG_SIGNAL_MOMENTS", "2"))  # of each command; more by night
+
+
+def shell(script: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """A line of bash; interpreted kernels are the quicker way through little."""
+    return command_line.shell(f"export SEGLOG_JIT=0; {script}", directory)
+
+
+def few_logs(directory: Path) -> Path:
+    """A log directory with three partitions."""
+    logs = clean_logs(directory)
+    for path in logs.iterdir():
+        if path.is_dir() and path.name not in PARTITIONS:
+            shutil.rmtree(path)
+    return logs
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return few_logs(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("redirection", "reason"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")]
+)
+@pytest.mark.parametrize(
+    "command", ["ls .", "dump -r orders-none-0", "--help"]
+)
+def test_data_that_stdout_does_not_take_is_one_sentence_and_74(
+    command: str, redirection: str, reason: str, logs: Path
+) -> None:
+    done = shell(f"seglog {command} {redirection}", logs)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (74, f"error: standard output: {reason}")
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_an_append_whose_acknowledgement_cannot_be_written_says_so_and_keeps_the_records(logs: Path) -> None:
+    for redirection in (">/dev/full", ">&-"):
+        assert shell(f"echo v | seglog append both-0 {redirection}", logs).returncode == 74
+    assert [row["value"] for row in json_lines(run("read", "--json", logs / "both-0"))][-2:] == ["v", "v"]
+    assert run("verify", logs / "both-0").exit_code == 0
+
+
+def test_closed_streams_are_no_file_that_a_command_opens(logs: Path) -> None:
+    before = {path: path.read_bytes() for path in logs.rglob("*.log")}
+    for streams in (">&-", "<&- >&- 2>&-"):
+        shell(f"seglog recover -v . {streams}", logs)
+    assert {path: path.read_bytes() for path in logs.rglob("*.log")} == before
+
+
+def test_input_from_a_closed_stream_is_one_sentence_and_74(logs: Path) -> None:
+    done = shell("seglog append both-0 <&-", logs)
+    assert (done.returncode, done.stdout) == (74, "error: standard input: it is closed\n")
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
+def test_messages_that_nobody_takes_change_no_outcome(redirection: str, logs: Path) -> None:
+    assert shell(f"seglog ls --json nothing {redirection}", logs).returncode == 10
+    assert shell(f"seglog config show . --set segment.bytes=100 {redirection} >/dev/null", logs).returncode == 0
+
+
+def test_a_reader_that_goes_early_ends_every_listing_quietly(logs: Path) -> None:
+    for command in ("read customers-0", "export customers-0 -o - --format jsonl"):
+        done = shell(f"seglog {command} | head -1 >/dev/null; exit ${{PIPESTATUS[0]}}", logs)
+        assert (done.returncode, done.stdout) == (141, "")
+
+
+def test_a_pipe_that_is_full_and_does_not_block_is_waited_for(logs: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    command = [sys.executable, "-m", "seglog_cli", "dump", "-r", "customers-0"]
+    with subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, cwd=logs, env=environment()) as child:
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            data = pipe.read()
+        assert child.wait(60) == 0
+    assert data.decode() == run("dump", "-r", logs / "customers-0").stdout.replace(f"{logs}/", "")
+
+
+def on_a_terminal(
+    arguments: Sequence[str | Path], directory: Path, hang_up_after: int | None = None
+) -> tuple[int, bytes]:
+    """Exit code of a seglog process, and what it wrote to a terminal that is its stdout and stderr."""
+    ours, theirs = pty.openpty()
+    settings = termios.tcgetattr(theirs)
+    settings[1] &= ~termios.OPOST
+    termios.tcsetattr(theirs, termios.TCSANOW, settings)
+    command = [sys.executable, "-m", "seglog_cli", *map(str, arguments)]
+    variables = environment(TERM="xterm", SEGLOG_JIT="0")
+    variables.pop("NO_COLOR")
+    child = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=directory, env=variables
+    )
+    os.close(theirs)
+    seen = b""
+    while hang_up_after is None or len(seen) < hang_up_after:
+        try:
+            piece = os.read(ours, 1 << 16)
+        except OSError as error:
+            assert error.errno == errno.EIO
+            break
+        seen += piece
+    os.close(ours)
+    return child.wait(60), seen
+
+
+def test_a_terminal_that_goes_away_ends_with_74(logs: Path) -> None:
+    code, _ = on_a_terminal(["dump", "-r", "."], logs, hang_up_after=1000)
+    assert code == 74
+
+
+def test_no_name_and_no_value_reaches_a_terminal_unescaped(logs: Path, tmp_path: Path) -> None:
+    evil = "\x1b[31mRED\x9b2J\u202e"
+    shutil.copytree(logs / "both-0", logs / f"{evil}-0")
+    (logs / "customers-0" / f"{evil}\n.log").write_bytes(b"x")
+    record = {"key": evil, "value": evil, "headers": [{"key": evil, "value": None}]}
+    (tmp_path / "evil.jsonl").write_text(json.dumps(record))
+    assert run("append", logs / f"{evil}-0", tmp_path / "evil.jsonl").exit_code == 0
+    segment = logs / f"{evil}-0" / f"{0:020d}.log"
+    for arguments in (
+        ["ls", "."],
+        ["doctor", "."],
+        ["dump", "-r", "-a", logs / f"{evil}-0"],
+        ["read", "--json", logs / f"{evil}-0"],
+        ["dump-log", "--files", segment, "--print-data-log"],
+        ["export", logs / f"{evil}-0", "-o", "-", "--format", "csv"],
+        ["clean", "--dry-run", "--policy", "compact", "--roll", logs / f"{evil}-0"],
+        ["read", "both-0", f"--{evil}"],
+    ):
+        _, seen = on_a_terminal(arguments, logs)
+        text = seen.decode()
+        for style in ("1;31", "33", "32", "1", "2", "0"):
+            text = text.replace(f"\x1b[{style}m", "")
+        text = text.replace("\r\x1b[2K", "")
+        assert [c for c in text if c in "\x1b\x9b\u202e\x07\b\r"] == [], (arguments, text)
+        assert "RED" in text
+
+
+def test_parquet_is_not_shown_on_a_terminal(logs: Path) -> None:
+    code, seen = on_a_terminal(["export", "both-0", "-o", "-", "--format", "parquet"], logs)
+    assert code == 2 and b"name a FILE" in seen
+
+
+# --- signals
+
+
+def interrupted(
+    moments: str, arguments: Sequence[str | Path], input_bytes: bytes = b"v1\nv2\n"
+) -> subprocess.CompletedProcess[bytes]:
+    """A seglog process that gets a signal at a chosen call."""
+    variables = environment(SEGLOG_TEST_SIGNAL=moments, SEGLOG_JIT="0")
+    variables["PYTHONPATH"] = os.pathsep.join([str(INTERRUPTING), variables["PYTHONPATH"]])
+    command = [sys.executable, "-m", "seglog_cli", *map(str, arguments)]
+    return subprocess.run(command, input=input_bytes, capture_output=True, env=variables, check=False, timeout=120)
+
+
+COMMANDS = {
+    "ls": ["ls", "{logs}"],
+    "append": ["append", "{logs}/both-0", "--flush-messages", "1"],
+    "clean": ["clean", "--policy", "compact", "--roll", "{logs}/both-0"],
+    "export": ["export", "{logs}/both-0", "-o", "{logs}/both.csv"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_signal_at_any_moment_is_one_sentence_and_its_code(name: str, tmp_path: Path) -> None:
+    def attempt(moments: str) -> str:
+        shutil.rmtree(tmp_path / "4.3.0-clean", ignore_errors=True)
+        logs = few_logs(tmp_path)
+        done = interrupted(moments, [text.format(logs=logs) for text in COMMANDS[name]])
+        said = done.stderr.decode()
+        errors = [line for line in said.splitlines() if not line.startswith(("warning: ", "calls: "))]
+        assert "Traceback" not in said and "Exception ignored" not in said, (moments, said)
+        if done.returncode:
+            assert (done.returncode, len(errors)) == (CODES[moments.partition(":")[0]], 1), (moments, said)
+            assert errors[0].startswith("error: ")
+        else:  # it came when everything was done
+            assert errors == [], (moments, said)
+        check_logs(logs)
+        return said
+
+    calls = int(attempt("SIGINT:").rpartition("calls: ")[2])
+    chosen = random.Random(f"{name}{MOMENTS}")
+    for _ in range(MOMENTS):
+        moment = chosen.randrange(1, calls)
+        again = f",{moment + chosen.randrange(1, 500)}" if chosen.random() < 0.3 else ""
+        attempt(f"{chosen.choice(list(CODES))}:{moment}{again}")
+
+
+def check_logs(logs: Path) -> None:
+    """The log directory is one that the next command can work with, and has lost nothing."""
+    assert resolve_paths(LocalFileSystem(), [logs])
+    for partition in PARTITIONS:
+        assert run("verify", logs / partition).exit_code == 0
+    assert run("append", logs / "both-0", input_text="after\n").exit_code == 0
+    assert not (logs / "both.csv").exists() or (logs / "both.csv").read_bytes().endswith(b"\n")
+
+
+def test_with_json_a_signal_before_the_command_is_an_exit_error_too(logs: Path) -> None:
+    done = interrupted("SIGTERM:10", ["ls", "--json", logs])
+    assert done.returncode == 143
+    assert json.loads(done.stderr.splitlines()[-1]) == {
+        "type": "exit_error",
+        "code": 143,
+        "error": "TerminatedError",
+        "message": "terminated; what is on disk is consistent",
+    }
+
+
+def test_a_signal_that_was_switched_off_stays_off(logs: Path) -> None:
+    command = [sys.executable, "-m", "seglog_cli", "append", str(logs / "both-0"), "--flush-messages", "1"]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),  # as nohup does
+    ) as child:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write(b"one\n")
+        child.stdin.flush()
+        assert child.stdout.readline().startswith(b"appended")
+        child.send_signal(signal.SIGHUP)
+        child.stdin.close()
+        assert child.wait(60) == 0
+
+
+def test_a_signal_in_a_finalizer_is_raised_again(tmp_path: Path) -> None:
+    script = (
+        "import signal, time\n"
+        "from seglog_cli import app, process\n"
+        "class Closing:\n"
+        "    def __del__(self): signal.raise_signal(signal.SIGINT); time.sleep(0)\n"
+        "def run(arguments):\n"
+        "    closing = Closing()\n"
+        "    del closing\n"
+        "    for _ in range(1000): time.sleep(0.01)\n"
+        "    return 0\n"
+        "def guarded(arguments):\n"
+        "    try: return run(arguments)\n"
+        "    except KeyboardInterrupt: return 130\n"
+        "app.run = guarded\n"
+        "process.main(['ls'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, env=environment(), check=False)
+    assert (done.returncode, done.stderr) == (130, b"")
