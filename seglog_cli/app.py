@@ -8,6 +8,7 @@ the list that `seglog --help` shows; none imports the engine before it runs.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -46,6 +47,7 @@ COMMANDS = (
     "config",
 )
 
+COMPLETION = "_SEGLOG_COMPLETE"  # Typer's variable
 VERSION = "0.1.0"  # as in pyproject.toml; a test holds them together
 SUMMARY = """Apache Kafka's log engine outside the broker.
 
@@ -88,12 +90,23 @@ def run(arguments: Sequence[str]) -> int:
     try:
         app = build(given[:1] if given[0] in COMMANDS else COMMANDS)
         code = app(args=given, prog_name="seglog", standalone_mode=False)
+    except (SystemExit, KeyError, ValueError) as error:
+        if COMPLETION not in os.environ:
+            return report_outside(given, error)
+        return _completed(given, error)
     except typer.TyperException as error:
         command = f"seglog {given[0]}" if given[0] in COMMANDS else "seglog"
         return report_outside(given, UsageError(f"{error.format_message()} (see {command} --help)"))
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (the outermost door)
         return report_outside(given, error)
     return code if isinstance(code, int) else 0
+
+
+def _completed(arguments: Sequence[str], error: BaseException) -> int:
+    """Typer answers a shell that asks for completions, and exits; what no shell asks is an error."""
+    if isinstance(error, SystemExit) and not error.code:
+        return 0
+    return report_outside(arguments, UsageError(f"{COMPLETION} is set, but the rest of what a shell asks is not"))
 
 
 def _root(

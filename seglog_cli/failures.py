@@ -7,6 +7,7 @@ of seglog: exit code 70, and the traceback only with `-v`. A closed pipe ends qu
 
 from __future__ import annotations
 
+import errno
 import traceback
 from collections.abc import Callable, Sequence
 
@@ -29,7 +30,6 @@ CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (errors.CorruptionError, ExitCode.FOUND),
     (errors.SegmentOffsetOverflowError, ExitCode.FOUND),
     (errors.SeglogError, ExitCode.REFUSED),
-    (MemoryError, ExitCode.REFUSED),
     (BrokenPipeError, ExitCode.PIPE_CLOSED),
     (OSError, ExitCode.IO_ERROR),
     (TerminatedError, ExitCode.TERMINATED),
@@ -39,6 +39,10 @@ CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
 
 # Packages of extras: what is missing says what to install.
 EXTRAS = {"pyspark": "spark", "pandas": "spark", "pyarrow": "arrow"}
+
+
+# What a loader of shared libraries, and the threading module, say.
+_NO_MEMORY = ("failed to map segment", "cannot allocate memory", "can't start new thread")
 
 
 class UsageError(errors.SeglogError):
@@ -51,6 +55,8 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return ExitCode.USAGE
     if missing_extra(error) is not None:
         return ExitCode.UNSUPPORTED
+    if is_out_of_memory(error):
+        return ExitCode.REFUSED
     return next((code for kind, code in CODES if isinstance(error, kind)), ExitCode.INTERNAL)
 
 
@@ -63,7 +69,7 @@ def message_of(error: BaseException) -> str:
         return str(error)
     if isinstance(error, KeyboardInterrupt):
         return SENTENCES[type(error)]
-    if isinstance(error, MemoryError):
+    if is_out_of_memory(error):
         return f"not enough memory: {error}" if str(error) else "not enough memory"
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
@@ -77,6 +83,13 @@ def missing_extra(error: BaseException) -> str | None:
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     return EXTRAS.get(error.name.partition(".")[0])
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the system refused memory, or a thread; it says so in several ways."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return isinstance(error, ImportError | RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
 
 
 def guard(console: Console, run: Callable[[], int | None]) -> int:
@@ -96,7 +109,7 @@ def report(console: Console, error: BaseException) -> int:
     code = exit_code_of(error)
     if code is ExitCode.PIPE_CLOSED:
         return int(code)
-    if console.verbose and code in (ExitCode.INTERNAL, ExitCode.IO_ERROR):
+    if console.verbose and code is ExitCode.INTERNAL:
         for line in "".join(traceback.format_exception(error)).splitlines():
             console.say(line)
     console.error(message_of(error))

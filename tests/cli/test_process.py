@@ -257,7 +257,7 @@ def test_a_signal_in_a_finalizer_is_raised_again(tmp_path: Path) -> None:
         "import signal, time\n"
         "from seglog_cli import app, process\n"
         "class Closing:\n"
-        "    def __del__(self): signal.raise_signal(signal.SIGINT); time.sleep(0)\n"
+        "    def __del__(self): signal.raise_signal(signal.SIGTERM); time.sleep(0)\n"
         "def run(arguments):\n"
         "    closing = Closing()\n"
         "    del closing\n"
@@ -265,9 +265,9 @@ def test_a_signal_in_a_finalizer_is_raised_again(tmp_path: Path) -> None:
         "    return 0\n"
         "def guarded(arguments):\n"
         "    try: return run(arguments)\n"
-        "    except KeyboardInterrupt: return 130\n"
+        "    except process.TerminatedError: return 143\n"
         "app.run = guarded\n"
         "process.main(['ls'])\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, env=environment(), check=False)
-    assert (done.returncode, done.stderr) == (130, b"")
+    assert (done.returncode, done.stderr) == (143, b"")

@@ -41,5 +41,7 @@ def _tell() -> None:
 
 
 if _NAME:
+    for _each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # whatever whoever runs the tests has switched off
+        signal.signal(_each, signal.default_int_handler)
     atexit.register(_tell)
     sys.setprofile(_begin)
