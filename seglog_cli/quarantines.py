@@ -34,7 +34,7 @@ def named_run(session: Session, name: str, quarantine: Path | None) -> RunRecord
     known = places(quarantine, Path.cwd())
     note = _notes() / Path(name).name
     if quarantine is None and note.is_file():
-        known.append(Path(note.read_text(encoding="utf-8").strip()).parent)
+        known.append(Path(os.fsdecode(note.read_bytes().strip())).parent)
     return find_run(session.fs, name, known)
 
 
@@ -42,7 +42,7 @@ def remember_run(session: Session, folder: Path) -> None:
     """Notes where a run's folder is, so that its name is enough for `seglog undo`, wherever that is called."""
     try:
         _notes().mkdir(parents=True, exist_ok=True)
-        (_notes() / folder.name).write_text(f"{folder}\n", encoding="utf-8")
+        (_notes() / folder.name).write_bytes(os.fsencode(f"{folder}\n"))
     except OSError as error:
         session.console.detail(f"{_notes()} cannot be written ({error.strerror}); seglog undo needs {folder}")
 
@@ -53,8 +53,9 @@ def forget_run(folder: Path) -> None:
 
 
 def _notes() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "seglog" / "runs"
+    from seglog.cleaner.history import state_directory
+
+    return state_directory(os.environ) / "runs"
 
 
 def places(quarantine: Path | None, *paths: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -52,7 +53,7 @@ def run(
     from seglog_cli.options import one_of
     from seglog_cli.views.findings import show_finding
 
-    selection = Selection(from_offset, to_offset, since, until, producer_id, None if key is None else key.encode())
+    selection = Selection(from_offset, to_offset, since, until, producer_id, None if key is None else os.fsencode(key))
     options = DumpOptions(
         json=session.as_json,
         records=records,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,7 +72,7 @@ def run(
 
     to_stdout = str(output) == "-"
     chosen = one_of("--format", format_name or EXTENSIONS.get(output.suffix, "no extension it knows"), FORMATS)
-    selection = Selection(from_offset, to_offset, since, until, producer_id, None if key is None else key.encode())
+    selection = Selection(from_offset, to_offset, since, until, producer_id, None if key is None else os.fsencode(key))
     as_base64 = one_of("--bytes", bytes_as, ("auto", "base64")) == "base64"
     if csv_safe and chosen != "csv":
         raise UsageError(f"--csv-safe is for CSV, and this is {chosen}")

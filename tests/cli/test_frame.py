@@ -99,7 +99,12 @@ def test_a_signal_ends_with_its_code_and_what_was_read_is_appended(
 ) -> None:
     command = [sys.executable, "-m", "seglog_cli", "append", "--create", str(tmp_path / "t-0"), "--flush-messages", "1"]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's `&` switches it off
     ) as child:
         assert child.stdin is not None and child.stdout is not None and child.stderr is not None
         child.stdin.write(b"one\n")

@@ -136,33 +136,6 @@ def test_a_terminal_that_goes_away_ends_with_74(logs: Path) -> None:
     assert code == 74
 
 
-def test_no_name_and_no_value_reaches_a_terminal_unescaped(logs: Path, tmp_path: Path) -> None:
-    evil = "\x1b[31mRED\x9b2J\u202e"
-    shutil.copytree(logs / "both-0", logs / f"{evil}-0")
-    (logs / "customers-0" / f"{evil}\n.log").write_bytes(b"x")
-    record = {"key": evil, "value": evil, "headers": [{"key": evil, "value": None}]}
-    (tmp_path / "evil.jsonl").write_text(json.dumps(record))
-    assert run("append", logs / f"{evil}-0", tmp_path / "evil.jsonl").exit_code == 0
-    segment = logs / f"{evil}-0" / f"{0:020d}.log"
-    for arguments in (
-        ["ls", "."],
-        ["doctor", "."],
-        ["dump", "-r", "-a", logs / f"{evil}-0"],
-        ["read", "--json", logs / f"{evil}-0"],
-        ["dump-log", "--files", segment, "--print-data-log"],
-        ["export", logs / f"{evil}-0", "-o", "-", "--format", "csv"],
-        ["clean", "--dry-run", "--policy", "compact", "--roll", logs / f"{evil}-0"],
-        ["read", "both-0", f"--{evil}"],
-    ):
-        _, seen = on_a_terminal(arguments, logs)
-        text = seen.decode()
-        for style in ("1;31", "33", "32", "1", "2", "0"):
-            text = text.replace(f"\x1b[{style}m", "")
-        text = text.replace("\r\x1b[2K", "")
-        assert [c for c in text if c in "\x1b\x9b\u202e\x07\b\r"] == [], (arguments, text)
-        assert "RED" in text
-
-
 def test_parquet_is_not_shown_on_a_terminal(logs: Path) -> None:
     code, seen = on_a_terminal(["export", "both-0", "-o", "-", "--format", "parquet"], logs)
     assert code == 2 and b"name a FILE" in seen

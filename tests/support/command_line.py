@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner, Result
 
+import seglog_cli.app
 from seglog_cli.app import COMMANDS, build
 from tests.support.fixtures import fixture_copy
 
@@ -24,6 +27,30 @@ def run(*arguments: str | Path, input_text: str | bytes | None = None) -> Result
     given = [str(argument) for argument in arguments]
     names = [given[0]] if given and given[0] in COMMANDS else COMMANDS
     return CliRunner().invoke(build(names), given, input=input_text, catch_exceptions=False)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command line ended, and the bytes that it wrote."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+
+def ended(*arguments: str | Path, input_bytes: bytes = b"") -> Ended:
+    """The command line in this process, with all that turns errors into exit codes, on standard streams of bytes."""
+    streams = [io.TextIOWrapper(io.BytesIO(data), "utf-8") for data in (input_bytes, b"", b"")]
+    given = sys.stdin, sys.stdout, sys.stderr
+    sys.stdin, sys.stdout, sys.stderr = streams
+    try:
+        code = seglog_cli.app.run([str(argument) for argument in arguments])
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = given
+    for stream in streams:
+        stream.flush()
+    stdout, stderr = (stream.buffer.getvalue() for stream in streams[1:])  # type: ignore[attr-defined]
+    return Ended(code, stdout, stderr)
 
 
 def json_lines(result: Result) -> list[dict[str, Any]]:

@@ -20,6 +20,12 @@ from seglog.storage.filesystem import FileSystem
 
 MOST_ROUNDS = 500
 
+# What readers of the history rely on.
+_FIGURES = (
+    *("time", "first_dirty_offset", "end_offset", "bytes_read", "bytes_written", "records_read", "records_written"),
+    *("buffer_utilization", "index_passes", "index_seconds", "clean_seconds"),
+)
+
 Round = dict[str, Any]
 
 
@@ -68,4 +74,10 @@ def _parsed(line: bytes) -> Round | None:
         found = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and isinstance(found.get("partition"), str) else None
+    if not isinstance(found, dict) or not isinstance(found.get("partition"), str):
+        return None
+    return found if all(_is_count(found.get(name)) for name in _FIGURES) else None
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value < 2**63

@@ -68,7 +68,7 @@ class KeyReader:
 
     def __init__(self, first_dirty_offset: int, strategy: Strategy, seeds: np.ndarray, hash_mask: int) -> None:
         self._seeds = seeds
-        self._header = np.frombuffer(strategy.header.encode(), dtype=np.uint8)
+        self._header = np.frombuffer(strategy.header.encode("utf-8", "surrogateescape"), dtype=np.uint8)
         self._versioned = strategy.kind is not StrategyKind.OFFSET
         self._settings = np.zeros(kernels.SETTINGS_SLOTS, dtype=np.int64)
         self._settings[kernels.FIRST_DIRTY] = first_dirty_offset

@@ -188,7 +188,7 @@ def _clean_named(
             if isinstance(found, Cleaned):
                 return found
             log = found
-        checkpoint = directory.cleaner_offsets.get(log.topic_partition)
+        checkpoint = _first_dirty(directory, log)
         return _round(directory, log, clock, options, checkpoint, dry_run, begin)
     except SeglogError as error:
         return CleaningFailure(path, error)
@@ -233,7 +233,7 @@ def _previewed(
 ) -> Cleaned | None:
     """The round, if it has nothing to clean."""
     log = _open_overlaid(preview, path)
-    checkpoint = preview.cleaner_offsets.get(log.topic_partition)
+    checkpoint = _first_dirty(preview, log)
     round_ = prepare_round(log, options, clock, checkpoint)
     if not round_.sources:
         return _round(preview, log, clock, options, checkpoint, dry_run=False)
@@ -266,9 +266,14 @@ def _round(
     return Cleaned(directory.path, result, 0 if options.roll else log.segments.active.size)
 
 
+def _first_dirty(directory: LogDirectory, log: Log) -> int | None:
+    """The partition's checkpoint; None for a directory that is no live partition's, such as a `-delete` one."""
+    return directory.cleaner_offsets.get(log.topic_partition) if directory.is_known(log.directory) else None
+
+
 def write_end(directory: LogDirectory, log: Log, result: CleaningResult) -> None:
     """Makes the end of a round that cleaned anything the partition's checkpoint."""
-    if result.segments_before and parse_partition_directory(log.directory.name) is not None:
+    if result.segments_before and directory.is_known(log.directory):
         directory.write_cleaner_offset(log.topic_partition, result.end_offset)
 
 

@@ -178,7 +178,7 @@ class _JsonLines:
 class _Csv:
     def __init__(self, sink: Sink, key: TopicPartition, options: ExportOptions) -> None:
         self._sink, self._base64, self._safe = sink, options.base64, options.csv_safe
-        self._head = f"{self._cell(key.topic)},{key.partition}"
+        self._head = f"{self._cell(_utf8(key.topic))},{key.partition}"
         sink.write((",".join(CSV_COLUMNS) + "\r\n").encode())
 
     def take(self, records: Records) -> None:

@@ -72,7 +72,7 @@ class ParquetWriter:
         rows, count = records.rows, len(records)
         stamps = np.ascontiguousarray(rows["timestamp"])
         columns = [
-            pa.array([self._key.topic] * count, pa.string()),
+            pa.array([_text(self._key.topic)] * count, pa.string()),
             pa.array(np.full(count, self._key.partition, dtype=np.int32)),
             pa.array(np.ascontiguousarray(rows["offset"])),
             pa.array(stamps, mask=stamps == NO_TIMESTAMP).cast(pa.timestamp("ms", "UTC")),
@@ -134,4 +134,9 @@ def _headers(records: Records) -> pa.Array:
 
 
 def _pair(key: str, value: bytes | None) -> dict[str, object]:
-    return {"key": key.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), "value": value}
+    return {"key": _text(key), "value": value}
+
+
+def _text(text: str) -> str:
+    """Arrow's strings are UTF-8: bytes that are none become U+FFFD."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -133,7 +133,7 @@ def _remove_tree(fs: FileSystem, folder: Path) -> int:
 
 def mark_pending(fs: FileSystem, log_directory: Path, folder: Path) -> None:
     """Names the run in the log directory; durable on return."""
-    write_atomically(fs, log_directory / PENDING_FILE, f"{folder}\n".encode())
+    write_atomically(fs, log_directory / PENDING_FILE, os.fsencode(f"{folder}\n"))
 
 
 def clear_pending(fs: FileSystem, log_directory: Path) -> None:
@@ -148,7 +148,7 @@ def pending_run(fs: FileSystem, log_directory: Path) -> Path | None:
     path = log_directory / PENDING_FILE
     if fs.status(path) is None:
         return None
-    return Path(fs.read_bytes(path).decode("utf-8", "replace").strip())
+    return Path(os.fsdecode(fs.read_bytes(path).strip()))
 
 
 # --- files ------------------------------------------------------------------------------------------------

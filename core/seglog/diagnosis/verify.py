@@ -16,6 +16,7 @@ part of it and exits 0.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -311,7 +312,7 @@ class Verification:
 
     def _chosen(self, path: Path, start: int, share: float) -> bool:
         mixed = (self._options.seed + 1) * _HASH_STEP
-        for byte in f"{path.name}:{start}".encode():
+        for byte in os.fsencode(f"{path.name}:{start}"):
             mixed = ((mixed ^ byte) * _HASH_STEP) & 0xFFFFFFFFFFFFFFFF
         return (mixed >> 11) / 2**53 < share
 

@@ -81,7 +81,11 @@ def offset_entries(data: bytes, path: Path | str) -> list[tuple[TopicPartition, 
 
 
 def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The file's bytes, ordered by topic and partition (Kafka's order is that of a hash map)."""
+    """The file's bytes, ordered by topic and partition (Kafka's order is that of a hash map).
+
+    A topic that no line can hold, as it is empty or has a blank in it, is left out: a broker would not read the rest.
+    """
+    offsets = {key: offset for key, offset in offsets.items() if key.topic and not _BLANKS.search(key.topic)}
     return _checkpoint(f"{key.topic} {key.partition} {offsets[key]}" for key in sorted(offsets))
 
 
@@ -97,7 +101,7 @@ def format_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
 
 def _checkpoint(lines: Iterable[str]) -> bytes:
     body = list(lines)
-    return "".join(f"{line}\n" for line in (CHECKPOINT_VERSION, len(body), *body)).encode()
+    return "".join(f"{line}\n" for line in (CHECKPOINT_VERSION, len(body), *body)).encode("utf-8", "surrogateescape")
 
 
 def _entries(data: bytes, path: Path | str, parse: Callable[[list[str]], T | None]) -> list[T]:
@@ -137,7 +141,8 @@ def _epoch_entry(fields: list[str]) -> EpochEntry | None:
 
 def _lines(data: bytes) -> list[str]:
     """Lines as Java's BufferedReader gives them; nothing behind the last terminator is no line."""
-    lines = _NATURAL_LINES.split(data.decode("utf-8", "replace"))
+    # A broker makes U+FFFD of bytes that are no UTF-8; here they are kept, and written back as they were.
+    lines = _NATURAL_LINES.split(data.decode("utf-8", "surrogateescape"))
     if lines[-1] == "":
         del lines[-1]
     return lines

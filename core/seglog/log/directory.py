@@ -234,15 +234,17 @@ class LogDirectory:
         """How the log in `directory` is to be opened: by checkpoints and marker, or by what its files say."""
         topic_partition = _named(directory)
         clean, recovery_point = self.clean_shutdown, self.recovery_points.get(topic_partition, 0)
-        if not self.is_broker_directory or not self._is_known(directory):
+        if not self.is_broker_directory or not self.is_known(directory):
             evidence = shutdown_evidence(self.fs, list_partition(self.fs, directory))
             clean, recovery_point = evidence.clean, evidence.recovery_point
         if recover_from is not None:
             clean, recovery_point = False, recover_from
+        named = self.is_known(directory) or not self.is_broker_directory
+        start = self.log_start_offsets.get(topic_partition, 0) if named else 0
         return LoadOptions(
             clean_shutdown=clean,
             recovery_point=recovery_point,
-            log_start_offset=self.log_start_offsets.get(topic_partition, 0),
+            log_start_offset=start,
             writable=self.writable,
             index_interval_bytes=self._config_of(topic_partition.topic).index_interval_bytes,
             producer_expiration_ms=self._expiration_ms,
@@ -270,7 +272,7 @@ class LogDirectory:
         """Opens every live partition, in order; what a broker does when it starts."""
         return [self.log_in(found.path, progress) for found in self.listing.live]
 
-    def _is_known(self, directory: Path) -> bool:
+    def is_known(self, directory: Path) -> bool:
         """Whether the checkpoints and the marker speak of this directory: by name a live partition."""
         name = filenames.parse_partition_directory(directory.name)
         return name is not None and name.state is filenames.PartitionState.LIVE
@@ -280,6 +282,8 @@ class LogDirectory:
 
     def checkpoint(self, log: Log) -> None:
         """Writes the log's recovery point, log start and high watermark; other partitions' entries stay."""
+        if self.is_broker_directory and not self.is_known(log.directory):
+            return  # an entry would be that of the live partition, or of a name that no broker gives
         key, start = log.topic_partition, log.log_start_offset
         kept_start = start if start > log.segments.first.base_offset else None
         if not self.is_broker_directory:

@@ -93,7 +93,7 @@ class LineFormat:
         """`key_separator` is text of at least one character, without a newline."""
         if key_separator is not None and (not key_separator or "\n" in key_separator):
             raise ValueError("a key separator has at least one character and no newline")
-        self._separator = None if key_separator is None else key_separator.encode()
+        self._separator = None if key_separator is None else key_separator.encode("utf-8", "surrogateescape")
 
     def records(self, block: bytes, first_line: int) -> Records:
         data = np.frombuffer(block, dtype=np.uint8)
@@ -108,7 +108,8 @@ class LineFormat:
         if missing.any():
             bad = int(np.argmax(missing))
             before = _of_spans(data, starts[:bad], ends[:bad], key_ends[:bad], len(self._separator))
-            raise BadLineError(first_line + bad, f"no key separator {self._separator.decode()!r}", before)
+            separator = self._separator.decode("utf-8", "surrogateescape")
+            raise BadLineError(first_line + bad, f"no key separator {separator!r}", before)
         return _of_spans(data, starts, ends, key_ends, len(self._separator))
 
     def _separators(self, block: bytes, data: np.ndarray) -> np.ndarray:

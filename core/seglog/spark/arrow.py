@@ -116,7 +116,7 @@ class _Constants:
 
 
 def _repeated_text(text: str) -> pa.Array:
-    data = text.encode()
+    data = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
     offsets = np.arange(BATCH_ROWS + 1, dtype=np.int32) * len(data)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data * BATCH_ROWS)]
     return pa.Array.from_buffers(pa.string(), BATCH_ROWS, buffers)

@@ -52,6 +52,8 @@ def test_lines_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
     history.add([result_in(tmp_path / "logs")], START_MS)
     good = history.path.read_bytes()
     history.path.write_bytes(b"\xff\xfe\n[1]\n{}\n" + good + b'{"partition": 5}\n' + json.dumps([]).encode())
+    with history.path.open("ab") as file:
+        file.write(b'\n{"partition": "t-0"}\n' + good.replace(b'"time":', b'"time":"x","was":'))
     assert len(history.rounds()) == 1
 
 
