@@ -58,6 +58,8 @@ FILES = [
     ("LOGDIR/.lock", "The broker's own lock. Commands that write take it and hold it until they end."),
     ("LOGDIR/../.seglog-quarantine", "What repairs took out, with the journals that `seglog undo` reads."),
     ("LOGDIR/.seglog-run", "There while a repair is unfinished: the next command that writes finishes or undoes it."),
+    ("LOGDIR/.seglog-append", "There while a Spark job writes; the next command that writes settles one cut short."),
+    ("LOGDIR/.seglog-streams", "The last batch that each Spark stream has written."),
     ("$XDG_STATE_HOME/seglog/runs", "Where the runs of this user are, so that `seglog undo RUN` finds them."),
     ("$XDG_STATE_HOME/seglog", "The statistics of the last cleaning rounds."),
     ("$XDG_CONFIG_HOME/seglog/config.yaml", "Configuration, when nothing nearer is there."),

@@ -22,7 +22,10 @@ CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
-SEGLOG_RUN_FILE = ".seglog-run"  # names the folder of a repair in progress; brokers ignore plain files
+# Of seglog's own; brokers ignore plain files.
+SEGLOG_RUN_FILE = ".seglog-run"  # names the folder of a repair in progress
+APPEND_JOURNAL_FILE = ".seglog-append"  # there while an append to several partitions is open
+STREAMS_FILE = ".seglog-streams"  # the last batch of each stream that was appended
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 QUORUM_STATE = "quorum-state"

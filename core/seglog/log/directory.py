@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -36,6 +37,7 @@ from seglog.log.loader import LoadOptions, Progress, RecoveryReport, plan_recove
 from seglog.log.log import Log
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
 from seglog.log.shutdown import shutdown_evidence
+from seglog.log.unfinished_append import is_unfinished, settle_if_possible
 from seglog.model import TopicPartition
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
@@ -93,11 +95,13 @@ class LogDirectory:
         config_of: ConfigOf,
         writable: bool,
         take_lock: bool = True,
+        settle: bool = True,
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> Self:
         """Opens the directory, not yet its logs. `config_of` gives a topic's configuration.
 
-        A writable one takes the broker's lock (LockedError), unless the caller holds it (`take_lock` false).
+        A writable one takes the broker's lock (LockedError), unless the caller holds it (`take_lock` false), and
+        settles an append to several partitions that was cut short, where it can (unless `settle` is false).
         Raises NotALogError, and CorruptCheckpointError where a broker would take the directory offline.
         """
         lock = None
@@ -111,15 +115,18 @@ class LogDirectory:
                     f"{path}: a repair was cut short here; seglog verify --repair finishes it and seglog undo takes it"
                     " back"
                 )
-            return cls(
+            common = partial(
+                cls,
                 path,
                 fs=fs,
                 clock=clock,
                 config_of=config_of,
                 writable=writable,
-                lock=lock,
                 producer_expiration_ms=producer_expiration_ms,
             )
+            if writable and settle and is_unfinished(fs, path):
+                settle_if_possible(fs, path, common)
+            return common(lock=lock)
         except BaseException:
             if lock is not None:
                 lock.release()

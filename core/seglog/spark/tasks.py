@@ -11,6 +11,7 @@ import pickle
 import re
 import tempfile
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ Result = TypeVar("Result")
 Watch = Callable[[int, int], None]  # tasks done, tasks in all
 
 _POLL_SECONDS = 0.2
+_QUERY_ID = "sql.streaming.queryId"  # Spark: StreamExecution.QUERY_ID_KEY
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 _OURS = re.compile(r"seglog\.errors\.(\w+): (.*)")
 _OF_FILES = re.compile(r"\w+: \[Errno (\d+)\] (.+?): '(.*)'$")
@@ -131,6 +133,15 @@ def attempt_id() -> int:
 
     context = TaskContext.get()
     return 0 if context is None else int(context.taskAttemptId())
+
+
+def query_id() -> str | None:
+    """The id of the streaming query that this task runs for: that of its checkpoint's metadata; None without one."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    found = None if context is None else context.getLocalProperty(_QUERY_ID)
+    return None if found is None else str(uuid.UUID(found))
 
 
 def local_directory() -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from seglog.errors import ConfigError, UnsupportedError
 from seglog.model import Compression
 from seglog.spark.discovery import local_path
-from seglog.units import parse_size
+from seglog.units import parse_duration, parse_size
 
 NAMES = {
     "path": "the log directory to write to",
@@ -18,7 +18,7 @@ NAMES = {
     "compression": "none, gzip, snappy, lz4 or zstd (default none)",
     "batchSize": "bytes of a batch before compression (default 16 KiB)",
     "segmentBytes": "bytes after which a segment is rolled (default 1 GiB)",
-    "sinkId": "a name for a stream's journal (default: its checkpoint location)",
+    "lockWait": "how long another writer of the log directory is waited for (default 60s)",
 }
 _OF_SPARK = frozenset({"checkpointlocation", "queryname", "owner", "location", "provider", "header"})
 _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -36,7 +36,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What to write where. `identity` names a stream across restarts."""
+    """What to write where. `checkpoint` is a stream's checkpoint location, where it is a mounted path."""
 
     path: Path
     topic: str | None = None
@@ -44,7 +44,8 @@ class WriteOptions:
     codec: Compression = Compression.NONE
     batch_bytes: int = 16 << 10
     segment_bytes: int = 1 << 30
-    identity: str | None = None
+    lock_wait_ms: int = 60_000
+    checkpoint: Path | None = None
 
 
 def parse_write_options(options: Mapping[str, str], *, overwrite: bool = False) -> WriteOptions:
@@ -76,7 +77,8 @@ def parse_write_options(options: Mapping[str, str], *, overwrite: bool = False) 
         codec=labels[codec],
         batch_bytes=_size("batchSize", given.get("batchsize", "16KiB")),
         segment_bytes=_size("segmentBytes", given.get("segmentbytes", "1GiB")),
-        identity=given.get("sinkid") or given.get("checkpointlocation"),
+        lock_wait_ms=_duration("lockWait", given.get("lockwait", "60s")),
+        checkpoint=_checkpoint(given.get("checkpointlocation")),
     )
 
 
@@ -92,6 +94,24 @@ def check_schema(schema: object, options: WriteOptions) -> None:
             raise ConfigError(f"column '{name}' must be {' or '.join(_TYPES[name])}, not {kind}")
     if "topic" not in fields and options.topic is None:
         raise ConfigError("rows have no column 'topic': give the option topic")
+
+
+def _checkpoint(text: str | None) -> Path | None:
+    """Where a stream's checkpoint lies; None for a file system that only Spark reaches."""
+    if text is None:
+        return None
+    try:
+        path = local_path(text)
+    except UnsupportedError:
+        return None
+    return path if path.is_absolute() else None
+
+
+def _duration(name: str, text: str) -> int:
+    try:
+        return parse_duration(text, 1000)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from error
 
 
 def _number(name: str, text: str) -> int:

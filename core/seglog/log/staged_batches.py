@@ -1,0 +1,160 @@
+"""Staged batches on their way into a log: which bytes the log is to hold where, and how many of them it holds.
+
+A staged file holds whole batches as a task encoded them. What a log gets differs from it in two fields of each
+batch, which no checksum covers: the base offset, where the batches are numbered as they are appended, and the leader
+epoch. So after a crash the log can be compared with the staged files, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import IncompleteError
+from seglog.log.append_journal import Placement, StagedFile
+from seglog.log.log import Log
+from seglog.log.scan import Chunk, SegmentScan
+from seglog.storage.filesystem import FileSystem
+
+_CHUNK_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedChunk:
+    """Whole batches as a log is to hold them: `data`, where each begins in it, and the offset after the last one."""
+
+    data: np.ndarray
+    positions: tuple[int, ...]
+    first_offset: int
+    next_offset: int
+
+    def batches(self) -> Iterator[bytes]:
+        """The batches, one by one."""
+        for begin, end in zip(self.positions, (*self.positions[1:], len(self.data)), strict=True):
+            yield self.data[begin:end].tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a log holds from a placement's start on: so many bytes of its batches, and whether more than those."""
+
+    size: int
+    followed: bool
+
+
+def check_staged(fs: FileSystem, staging: Path, file: StagedFile) -> None:
+    """IncompleteError unless the file is there with its size."""
+    path = staging / file.name
+    status = fs.status(path)
+    if status is None:
+        raise IncompleteError(
+            f"{path}: the rows that a task staged for {file.topic_partition} are not here; do all executors share"
+            " this file system?"
+        )
+    if status.size != file.size:
+        raise _damaged(path, status.size, file)
+
+
+def placed_chunks(
+    fs: FileSystem, staging: Path, placement: Placement, chunk_bytes: int = _CHUNK_BYTES
+) -> Iterator[PlacedChunk]:
+    """The batches of a placement as the log is to hold them, in chunks of at most so many bytes or one batch.
+
+    IncompleteError when a staged file is not what the task left.
+    """
+    offset, skipped = placement.start, placement.skipped
+    for file in placement.files:
+        if skipped >= file.size:
+            skipped -= file.size
+            continue
+        for chunk in _staged_chunks(fs, staging / file.name, file, skipped, chunk_bytes):
+            by = offset - int(chunk.batches["base_offset"][0]) if file.first_offset is None else 0
+            moved = _moved(chunk, by, placement.epoch)
+            yield moved
+            offset = moved.next_offset
+        skipped = 0
+
+
+def _staged_chunks(fs: FileSystem, path: Path, file: StagedFile, start: int, chunk_bytes: int) -> Iterator[Chunk]:
+    """A staged file from byte `start` on, as the task left it.
+
+    No checksum covers offsets, and where a file ends no batch says: both are compared with what the task said.
+    """
+    scan = SegmentScan(fs, path, start, chunk_bytes=chunk_bytes, max_batch_bytes=layout.INT32_MAX)
+    reached, records = (file.first_offset or 0) - 1, 0
+    for chunk in scan:
+        bases, lasts = chunk.batches["base_offset"], chunk.batches["last_offset"]
+        begins_right = start > 0 or records > 0 or bases[0] == reached + 1
+        ascend = (bases[1:] > lasts[:-1]).all() and bases[0] > reached and (bases <= lasts).all()
+        if not begins_right or not ascend or lasts[-1] > file.last_offset:
+            raise _damaged(path, int(chunk.batches["position"][0]), file)
+        yield chunk
+        reached, records = int(lasts[-1]), records + int(chunk.batches["count"].sum(dtype=np.int64))
+    position = 0 if scan.end is None else scan.end.position
+    if position != file.size or reached != file.last_offset or (start == 0 and records != file.records):
+        raise _damaged(path, position, file)
+
+
+def append_placed(log: Log, staging: Path, placement: Placement) -> None:
+    """Appends a placement's batches to the end of a log; durable on return.
+
+    Raises what appending raises, and IncompleteError when the log does not take every batch.
+    """
+    for chunk in placed_chunks(log.fs, staging, placement, min(_CHUNK_BYTES, log.config.segment_bytes)):
+        log.append_as_follower(chunk.data, placement.epoch)
+        if log.log_end_offset != chunk.next_offset:
+            raise IncompleteError(
+                f"{log.directory}: the log ends at {log.log_end_offset} after an append up to {chunk.next_offset}"
+            )
+    log.flush()
+    log.update_high_watermark(log.log_end_offset)
+
+
+def held(log: Log, staging: Path, placement: Placement) -> Held:
+    """How much of a placement a log holds from its start on.
+
+    FileNotFoundError when the log holds anything there and the staged files are gone.
+    """
+    if log.log_end_offset <= placement.start:
+        return Held(0, followed=False)
+    expected = (batch for chunk in placed_chunks(log.fs, staging, placement) for batch in chunk.batches())
+    size = 0
+    for found in _batches_from(log, placement.start):
+        if found != next(expected, None):
+            return Held(size, followed=True)
+        size += len(found)
+    return Held(size, followed=False)
+
+
+def _batches_from(log: Log, offset: int) -> Iterator[bytes]:
+    """The bytes of each batch that reaches `offset` or lies after it."""
+    while offset < log.log_end_offset:
+        fetched = log.read(offset, _CHUNK_BYTES, None)
+        for row in fetched.batches:
+            begin = int(row["position"]) - fetched.position
+            yield fetched.data[begin : begin + int(row["size"])].tobytes()
+        if fetched.next_offset <= offset:
+            raise IncompleteError(f"{log.directory}: nothing can be read at offset {offset}")
+        offset = fetched.next_offset
+
+
+def _moved(chunk: Chunk, by: int, leader_epoch: int) -> PlacedChunk:
+    data = np.array(chunk.data)
+    positions = tuple(position - chunk.position for position in chunk.batches["position"].tolist())
+    epoch = np.frombuffer(leader_epoch.to_bytes(4, "big"), dtype=np.uint8)
+    for at, base in zip(positions, chunk.batches["base_offset"].tolist(), strict=True):
+        data[at : at + 8] = np.frombuffer((base + by).to_bytes(8, "big"), dtype=np.uint8)
+        data[at + 12 : at + 16] = epoch
+    first, last = int(chunk.batches["base_offset"][0]), int(chunk.batches["last_offset"][-1])
+    return PlacedChunk(data, positions, first + by, last + by + 1)
+
+
+def _damaged(path: Path, position: int, file: StagedFile) -> IncompleteError:
+    return IncompleteError(
+        f"{path}: position {position}: not the {file.records} records ({file.size} bytes) that a task staged for"
+        f" {file.topic_partition}; run it again"
+    )

@@ -1,0 +1,209 @@
+"""Settling an append to several partitions that was cut short (see `staged_append`): the lock is held.
+
+1. A stream's batch that is recorded as appended: only the journal was left to remove.
+2. In each partition, the log from the append's start on is compared with the staged batches, byte for byte.
+3. Where nothing else follows what it wrote, every partition is cut back to where the append began.
+4. Where somebody has written after a part of it, all stays. A stream's batch is completed at the end of the logs, as
+   its stream would bring it again; of a job's rows nobody knows whether they are wanted, so they are reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seglog.errors import CorruptCheckpointError, IncompleteError, RefusedError, SeglogError
+from seglog.log.append_journal import (
+    AppendJournal,
+    Placement,
+    StreamBatch,
+    journal_path,
+    last_batch,
+    read_journal,
+    record_batch,
+    remove_journal,
+    write_journal,
+)
+from seglog.log.log import Log
+from seglog.log.staged_batches import Held, append_placed, held, placed_chunks
+from seglog.model import TopicPartition
+from seglog.storage.filesystem import FileSystem
+
+if TYPE_CHECKING:
+    from seglog.log.directory import LogDirectory
+
+_logger = logging.getLogger(__name__)
+
+OpenDirectory = Callable[[], "AbstractContextManager[LogDirectory]"]
+
+
+def is_unfinished(fs: FileSystem, log_directory: Path) -> bool:
+    """Whether an append was cut short in a log directory, or (without its lock) is under way."""
+    return fs.status(journal_path(log_directory), follow=False) is not None
+
+
+def settle_append(fs: FileSystem, log_directory: Path, open_directory: OpenDirectory) -> None:
+    """Settles the append that was cut short in a log directory, if there is one.
+
+    `open_directory` opens it for writing. RefusedError, with the logs and the journal as they were, when it cannot be
+    settled; CorruptCheckpointError for a damaged journal; errors of opening and truncating logs.
+    """
+    journal = read_journal(fs, log_directory)
+    if journal is None:
+        return
+    if not _is_recorded(fs, log_directory, journal.stream):
+        with open_directory() as directory:
+            _settle_logs(directory, journal)
+    finish_append(fs, log_directory, journal)
+
+
+def settle_if_possible(fs: FileSystem, log_directory: Path, open_directory: OpenDirectory) -> None:
+    """The same for a writer with other work: what cannot be settled is logged, and remains for the next append."""
+    try:
+        settle_append(fs, log_directory, open_directory)
+    except (SeglogError, OSError) as error:
+        _logger.warning("%s: an append that was cut short is not settled: %s", log_directory, error)
+
+
+def finish_append(fs: FileSystem, log_directory: Path, journal: AppendJournal) -> None:
+    """Ends an append whose outcome is on stable storage, and removes what was staged for it."""
+    remove_journal(fs, log_directory)
+    _remove_staged(fs, journal.staging_path(log_directory), journal.file_names.__contains__)
+
+
+def discard_staged(fs: FileSystem, log_directory: Path, staging: Path) -> None:
+    """Removes what was staged for a write that has ended, but for what an unfinished append still needs."""
+    kept: frozenset[str] = frozenset()
+    with contextlib.suppress(CorruptCheckpointError, RefusedError):  # such a journal settles nothing
+        journal = read_journal(fs, log_directory)
+        if journal is not None and journal.staging == staging.name:
+            kept = journal.file_names
+    _remove_staged(fs, staging, lambda name: name not in kept)
+
+
+def _remove_staged(fs: FileSystem, staging: Path, chosen: Callable[[str], bool]) -> None:
+    """Removes staged files, and the staging directory when it is empty.
+
+    The rows are where they belong: what cannot be removed, or is put back by a task that runs on, is logged.
+    """
+    try:
+        status = fs.status(staging, follow=False)
+        if status is None or not status.is_directory:
+            return
+        for name in filter(chosen, fs.list(staging)):
+            fs.remove(staging / name)
+        if not fs.list(staging):
+            fs.remove_directory(staging)
+    except OSError as error:
+        _logger.warning("%s: cannot be removed (%s); remove it by hand", staging, error)
+
+
+def _is_recorded(fs: FileSystem, log_directory: Path, stream: StreamBatch | None) -> bool:
+    return stream is not None and last_batch(fs, log_directory, stream.query) == stream
+
+
+def _settle_logs(directory: LogDirectory, journal: AppendJournal) -> None:
+    staging = journal.staging_path(directory.path)
+    logs = {
+        placement.topic_partition: directory.log(placement.topic_partition)
+        for placement in journal.placements
+        if directory.fs.status(directory.path / str(placement.topic_partition)) is not None
+    }
+    found = {
+        placement.topic_partition: _held(directory, logs[placement.topic_partition], staging, placement)
+        for placement in journal.placements
+        if placement.topic_partition in logs
+    }
+    if not journal.forward and not any(one.size and one.followed for one in found.values()):
+        for placement in journal.placements:
+            if placement.topic_partition in found and found[placement.topic_partition].size:
+                _take_back(logs[placement.topic_partition], placement)
+        return
+    if journal.stream is None:
+        raise _someone_wrote(directory, journal, found)
+    _complete(directory, journal, journal.stream, found)
+
+
+def _held(directory: LogDirectory, log: Log, staging: Path, placement: Placement) -> Held:
+    if log.log_end_offset > placement.start and log.log_start_offset > placement.start:
+        raise _unknown(directory, log, placement, f"records below offset {log.log_start_offset} were deleted since")
+    try:
+        found = held(log, staging, placement)
+    except FileNotFoundError as error:
+        raise _unknown(directory, log, placement, f"{error.filename} is gone") from error
+    except IncompleteError as error:
+        raise _unknown(directory, log, placement, str(error)) from error
+    if found.followed and directory.cleaner_offsets.get(placement.topic_partition, 0) > placement.start:
+        raise _unknown(directory, log, placement, "the log was cleaned since")
+    return found
+
+
+def _take_back(log: Log, placement: Placement) -> None:
+    _logger.warning(
+        "%s: offsets %d to %d are taken back, as the append that wrote them was cut short",
+        log.directory,
+        placement.start,
+        log.log_end_offset - 1,
+    )
+    log.truncate_to(placement.start)
+
+
+def _complete(
+    directory: LogDirectory, journal: AppendJournal, stream: StreamBatch, found: dict[TopicPartition, Held]
+) -> None:
+    """Appends what is missing of a stream's batch."""
+    placements, staging = [], journal.staging_path(directory.path)
+    for placement in journal.placements:
+        log = directory.log(placement.topic_partition, create=True)
+        present = found[placement.topic_partition].size if placement.topic_partition in found else 0
+        rest = replace(
+            placement, start=log.log_end_offset, epoch=log.leader_epoch, skipped=placement.skipped + present
+        )
+        _check_rest(directory, log, staging, rest)
+        placements.append(rest)
+    write_journal(directory.fs, directory.path, replace(journal, placements=tuple(placements), forward=True))
+    for placement in placements:
+        append_placed(directory.log(placement.topic_partition), staging, placement)
+    record_batch(directory.fs, directory.path, stream)
+    _logger.warning("%s: batch %d of stream %s, which was cut short, is completed", directory.path, stream.number,
+                    stream.query)  # fmt: skip
+
+
+def _check_rest(directory: LogDirectory, log: Log, staging: Path, rest: Placement) -> None:
+    """RefusedError when the missing batches have offsets of their own that others have taken."""
+    try:
+        first = next(placed_chunks(directory.fs, staging, rest), None)
+    except FileNotFoundError as error:
+        raise _unknown(directory, log, rest, f"{error.filename} is gone") from error
+    if first is not None and first.first_offset < rest.start:
+        raise _unknown(directory, log, rest, f"its rows go on at offset {first.first_offset}, which others have taken")
+
+
+def _someone_wrote(
+    directory: LogDirectory, journal: AppendJournal, found: dict[TopicPartition, Held]
+) -> RefusedError:
+    places = ", ".join(
+        f"{placement.topic_partition} from offset {placement.start} on"
+        for placement in journal.placements
+        if placement.topic_partition in found
+        and found[placement.topic_partition].size
+        and found[placement.topic_partition].followed
+    )
+    return RefusedError(
+        f"{directory.path}: a write was cut short here, and somebody has written after it ({places}); nothing was"
+        f" changed. Remove {journal_path(directory.path)} to keep all that is there; a job that runs again writes its"
+        " rows once more"
+    )
+
+
+def _unknown(directory: LogDirectory, log: Log, placement: Placement, why: str) -> RefusedError:
+    return RefusedError(
+        f"{log.directory}: a write was cut short here at offset {placement.start}, and what it left cannot be told from"
+        f" other records: {why}; nothing was changed. Remove {journal_path(directory.path)} to keep all that is there;"
+        " a job or stream that runs again writes its rows once more"
+    )
