@@ -5,11 +5,10 @@ A broker would treat such a directory as unclean and read it from its start, cut
 That is more than the question asks for: segments before the active one were complete when they were rolled.
 So:
 
-- closed: nothing left over, every segment has its indexes without zero padding, the newest snapshot is at the
-log end,
-  and the last batch ends where its file ends;
-- otherwise unclean, from the first segment whose indexes are missing or padded, at the latest from the active
-one.
+- closed: nothing left over, every segment has its indexes without zero padding and with no entry beyond its end, the
+  newest snapshot is at the log end, and the last batch ends where its file ends;
+- otherwise unclean, from the first segment whose indexes are missing, padded or too long, at the latest from the active
+  one.
 """
 
 from __future__ import annotations
@@ -34,13 +33,14 @@ def shutdown_evidence(fs: FileSystem, listing: PartitionListing) -> ShutdownEvid
     """Looks at names, indexes and the active segment's end; changes nothing."""
     if not listing.segments:
         return ShutdownEvidence(True, 0, "there are no segments")
-    for files in listing.segments:
-        reason = _unfinished_index(fs, files)
-        if reason:
-            return ShutdownEvidence(False, files.base_offset, reason)
     active = listing.segments[-1].base_offset
     segment = LogSegment(fs, listing.directory, active)
     next_offset, valid_bytes = segment.read_next_offset()
+    ends = [*(later.base_offset for later in listing.segments[1:]), next_offset]
+    for files, end in zip(listing.segments, ends, strict=True):
+        reason = _unfinished_index(fs, files, end)
+        if reason:
+            return ShutdownEvidence(False, files.base_offset, reason)
     if valid_bytes != segment.size:
         return ShutdownEvidence(False, active, f"the last batch ends at byte {valid_bytes} of {segment.size}")
     if any(path.name.endswith((".swap", ".cleaned")) for path in listing.leftovers):
@@ -51,7 +51,8 @@ def shutdown_evidence(fs: FileSystem, listing: PartitionListing) -> ShutdownEvid
     return ShutdownEvidence(True, next_offset, "")
 
 
-def _unfinished_index(fs: FileSystem, files: SegmentFiles) -> str:
+def _unfinished_index(fs: FileSystem, files: SegmentFiles, end: int) -> str:
+    """What is wrong with the indexes of a segment that ends before offset `end`, or ""."""
     segment = LogSegment(fs, files.log.parent, files.base_offset)
     for index in (segment.offset_index, segment.time_index):
         status = fs.status(index.path)
@@ -59,4 +60,10 @@ def _unfinished_index(fs: FileSystem, files: SegmentFiles) -> str:
             return f"{index.path.name} is missing"
         if status.size != index.size:
             return f"{index.path.name} has {status.size} bytes for {index.size} bytes of entries"
+    # a crash may undo the cutting of an index, and not that of its log
+    offsets, times = segment.offset_index, segment.time_index
+    if offsets.entries and (int(offsets.positions[-1]) >= files.size or offsets.last_offset >= end):
+        return f"{offsets.path.name} has entries beyond the end of its segment"
+    if times.entries and times.last_entry[1] >= end:
+        return f"{times.path.name} has entries beyond the end of its segment"
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -147,7 +148,15 @@ def test_a_lone_partition_is_worked_on_without_writing_beside_it(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("spoil", "clean", "recovery_point"),
-    [("nothing", True, 40), ("padding", False, 20), ("index", False, 0), ("tail", False, 20), ("snapshot", False, 20)],
+    [
+        ("nothing", True, 40),
+        ("padding", False, 20),
+        ("index", False, 0),
+        ("index beyond", False, 20),
+        ("times beyond", False, 20),
+        ("tail", False, 20),
+        ("snapshot", False, 20),
+    ],
 )
 def test_a_clean_stop_shows_in_the_files(tmp_path: Path, spoil: str, clean: bool, recovery_point: int) -> None:
     for base in (0, 20):
@@ -158,6 +167,10 @@ def test_a_clean_stop_shows_in_the_files(tmp_path: Path, spoil: str, clean: bool
         (tmp_path / f"{20:020d}.index").write_bytes(bytes(80))
     elif spoil == "index":
         (tmp_path / f"{0:020d}.timeindex").unlink()
+    elif spoil == "index beyond":
+        (tmp_path / f"{20:020d}.index").write_bytes(struct.pack(">II", 19, (tmp_path / f"{20:020d}.log").stat().st_size))
+    elif spoil == "times beyond":
+        (tmp_path / f"{20:020d}.timeindex").write_bytes(struct.pack(">QI", 10**12, 20))
     elif spoil == "tail":
         with (tmp_path / f"{20:020d}.log").open("ab") as file:
             file.write(b"torn")
