@@ -168,7 +168,8 @@ def test_a_clean_stop_shows_in_the_files(tmp_path: Path, spoil: str, clean: bool
     elif spoil == "index":
         (tmp_path / f"{0:020d}.timeindex").unlink()
     elif spoil == "index beyond":
-        (tmp_path / f"{20:020d}.index").write_bytes(struct.pack(">II", 19, (tmp_path / f"{20:020d}.log").stat().st_size))
+        end = (tmp_path / f"{20:020d}.log").stat().st_size
+        (tmp_path / f"{20:020d}.index").write_bytes(struct.pack(">II", 19, end))
     elif spoil == "times beyond":
         (tmp_path / f"{20:020d}.timeindex").write_bytes(struct.pack(">QI", 10**12, 20))
     elif spoil == "tail":
