@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import Paths, command, flag, size_option
 from seglog_cli.session import Session
 
@@ -20,8 +21,9 @@ def run(
         typer.Option("--output", "-o", metavar="DIR", help="The new partition directory.", show_default=False),
     ],
     carve: Annotated[bool, flag("--carve", "Search every byte of every file, such as images of disks.")] = False,
+    into_one: Annotated[bool, flag("--into-one", "Take all that is found for one log.")] = False,
     segment_bytes: Annotated[int | None, size_option("--segment-bytes", "Size of the new segments.")] = None,
-) -> None:
+) -> int:
     """Copies every good batch that can be found into a new and valid log; never writes to where it reads.
 
     Batches are looked for in segments, before and behind damage, and in .swap, .deleted and .cleaned files;
@@ -29,16 +31,30 @@ def run(
     segment rather than a leftover. Indexes, snapshots and leader epochs are made anew. What was found where,
     and which offsets nobody has, is shown: compaction leaves such gaps, too.
 
+    An image holds many logs, and no batch names its topic. They are told apart by offsets that go on,
+    leader epochs, producers and their sequences, codec, time, and how keys and values look; a batch that the
+    file system has cut in two is put together. Several logs go to DIR/carved-0, DIR/carved-1 …, or under the
+    name of the partition whose files are given too. What might as well belong to one log as to another
+    stays apart, is marked, and makes the exit code 1: look at the records, and join what belongs together
+    with --into-one, which makes one log of everything. Where offsets contradict each other, one batch is
+    taken, and the others are counted.
+
     Of a Kafka 0.7 log, whose offsets are positions, the messages behind damage get new ones.
 
     Examples:
       seglog salvage orders-0 -o /tmp/rescued/orders-0
-      seglog salvage --carve /tmp/disk.img -o /tmp/rescued/orders-0
+      seglog salvage --carve /tmp/disk.img -o /tmp/rescued/logs
+      seglog salvage --into-one /tmp/rescued/logs/carved-0 /tmp/rescued/logs/carved-3 -o /tmp/rescued/orders-0
     """
     from seglog.diagnosis.salvage import DEFAULT_SEGMENT_BYTES, SalvageOptions, salvage
     from seglog_cli.views.repair import show_salvage
 
-    options = SalvageOptions(carve, DEFAULT_SEGMENT_BYTES if segment_bytes is None else segment_bytes)
+    options = SalvageOptions(
+        carve, DEFAULT_SEGMENT_BYTES if segment_bytes is None else segment_bytes, into_one=into_one
+    )
     with session.progress("salvage") as progress:
         report = salvage(session.fs, session.clock, paths, output, options, progress.advance)
-    show_salvage(session.console, report)
+    doubtful = report.undecided or (into_one and any(log.contradicting for log in report.logs))
+    code = ExitCode.FOUND if doubtful else ExitCode.DONE
+    show_salvage(session.console, report, code)
+    return code

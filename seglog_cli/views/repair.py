@@ -14,10 +14,19 @@ if TYPE_CHECKING:
     from seglog.diagnosis.journal import RunRecord
     from seglog.diagnosis.repair import RepairOutcome
     from seglog.diagnosis.repair_plan import RepairPlan
-    from seglog.diagnosis.salvage import SalvageReport
+    from seglog.diagnosis.salvage import SalvagedLog, SalvageReport
     from seglog_cli.exit_codes import ExitCode
 
 _MISSING_SHOWN = 20
+_LOG_FIELDS = (
+    "batches",
+    "bytes",
+    "log_start_offset",
+    "log_end_offset",
+    "missing_offsets",
+    "undecided",
+    "contradicting",
+)
 
 
 def show_plan(console: Console, plan: RepairPlan) -> None:
@@ -97,8 +106,8 @@ def show_run(console: Console, run: RunRecord, size: int) -> None:
         console.line(f"{change.kind} {change.path}{origin}: {sizes} bytes; {change.reason}")
 
 
-def show_salvage(console: Console, report: SalvageReport) -> None:
-    """What was found where, and what nobody has."""
+def show_salvage(console: Console, report: SalvageReport, code: ExitCode) -> None:
+    """What was found where, what became of it, and what nobody has."""
     for source in report.sources:
         fields: dict[str, Any] = {**dataclasses.asdict(source), "path": str(source.path)}
         if console.as_json:
@@ -108,20 +117,39 @@ def show_salvage(console: Console, report: SalvageReport) -> None:
             console.line(f"{source.path.name}: {used}, {bytes_text(source.used_bytes)}")
         else:
             console.line(f"{source.path.name}: nothing good")
+    for log in report.logs:
+        _show_log(console, log, several=len(report.logs) > 1)
     if console.as_json:
-        for first, last in report.missing:
-            console.json({"type": "missing", "first_offset": first, "last_offset": last})
-        fields = {name: getattr(report, name) for name in ("batches", "bytes", "log_start_offset", "log_end_offset")}
-        console.json({"type": "summary", "exit_code": 0, **fields, "missing_offsets": report.missing_offsets})
+        first = report.logs[0]
+        offsets = {"log_start_offset": first.log_start_offset, "log_end_offset": first.log_end_offset}
+        counts = {"batches": report.batches, "bytes": sum(log.bytes for log in report.logs)}
+        doubts = {"missing_offsets": report.missing_offsets, "undecided": report.undecided, "logs": len(report.logs)}
+        of_one = offsets if len(report.logs) == 1 else {}
+        console.json({"type": "summary", "exit_code": int(code), **counts, **of_one, **doubts})
+
+
+def _show_log(console: Console, log: SalvagedLog, several: bool) -> None:
+    name = {"log": log.directory.name} if several else {}
+    if console.as_json:
+        for first, last in log.missing:
+            console.json({"type": "missing", **name, "first_offset": first, "last_offset": last})
+        if several:
+            fields = {each: getattr(log, each) for each in _LOG_FIELDS}
+            console.json({"type": "log", "directory": str(log.directory), **fields})
         return
-    for first, last in report.missing[:_MISSING_SHOWN]:
-        console.line(f"missing: offsets {first} to {last}")
-    if len(report.missing) > _MISSING_SHOWN:
-        console.line(f"missing: {len(report.missing) - _MISSING_SHOWN} more ranges (--json lists all)")
+    where = f"{log.directory.name}: " if several else ""
+    for first, last in log.missing[:_MISSING_SHOWN]:
+        console.line(f"{where}missing: offsets {first} to {last}")
+    if len(log.missing) > _MISSING_SHOWN:
+        console.line(f"{where}missing: {len(log.missing) - _MISSING_SHOWN} more ranges (--json lists all)")
     console.line(
-        f"{report.batches} batches, {bytes_text(report.bytes)}, offsets {report.log_start_offset} to"
-        f" {report.log_end_offset} in {report.target}; {report.missing_offsets} offsets are missing"
+        f"{log.batches} batches, {bytes_text(log.bytes)}, offsets {log.log_start_offset} to"
+        f" {log.log_end_offset} in {log.directory}; {log.missing_offsets} offsets are missing"
     )
+    if log.undecided:
+        console.warning(f"{where}it might be a part of another log here; --into-one joins what belongs together")
+    if log.contradicting:
+        console.warning(f"{where}{log.contradicting} good batches contradict others in their offsets and were left out")
 
 
 def _subject(row: dict[str, Any]) -> str:

@@ -164,3 +164,19 @@ def test_salvage_says_what_was_found_and_what_is_missing(logs: Path, tmp_path: P
     assert summary["missing_offsets"] == missing["last_offset"] - missing["first_offset"] + 1
     assert run("verify", tmp_path / "rescued" / "orders-lz4-0").exit_code == 0
     assert contents(logs) == before
+
+
+def test_an_image_of_several_logs_becomes_a_log_directory_with_one_each(logs: Path, tmp_path: Path) -> None:
+    names = ("orders-lz4-0", "payments-0")
+    image = b"".join(path.read_bytes() for name in names for path in sorted((logs / name).glob("*.log")))
+    (tmp_path / "disk.img").write_bytes(image)
+    done = run("salvage", "--carve", "--json", tmp_path / "disk.img", "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.stderr
+    rows = json_lines(done)
+    assert [row["type"] for row in rows] == ["source", "log", "log", "summary"]
+    assert (rows[-1]["logs"], rows[-1]["undecided"], rows[-1]["missing_offsets"]) == (2, 0, 0)
+    assert run("verify", tmp_path / "out").exit_code == 0
+    done = run("salvage", "--carve", "--into-one", tmp_path / "disk.img", "-o", tmp_path / "one")
+    assert done.exit_code == 1 and "contradict others in their offsets" in done.stderr
+    done = run("salvage", logs / "orders-lz4-0", logs / "payments-0", "-o", tmp_path / "two")
+    assert done.exit_code == 12 and "--into-one" in done.stderr and not (tmp_path / "two").exists()

@@ -23,13 +23,41 @@ FOUND = np.dtype(
         ("first_offset", np.int64),
         ("last_offset", np.int64),
         ("position", np.int64),
-        ("size", np.int32),
+        ("second_position", np.int64),
+        ("base_timestamp", np.int64),
+        ("max_timestamp", np.int64),
+        ("producer_id", np.int64),
         ("crc", np.int64),
+        ("size", np.int32),
+        ("first_size", np.int32),
+        ("leader_epoch", np.int32),
+        ("base_sequence", np.int32),
         ("source", np.int32),
+        ("producer_epoch", np.int16),
+        ("attributes", np.uint8),
         ("magic", np.int8),
     ]
 )
-"""A good batch: its offsets, and where it lies in which source."""
+"""A good batch: its offsets, where it lies in which source, and what tells whose it is.
+
+A batch in two halves (`fragments`) has `first_size` bytes at `position` and the rest at `second_position`; of any other
+batch both are 0.
+"""
+
+_COPIED = (
+    "last_offset",
+    "position",
+    "size",
+    "crc",
+    "magic",
+    "attributes",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "leader_epoch",
+)
 
 Progress = Callable[[int], None]
 
@@ -39,7 +67,7 @@ def carve_log(fs: FileSystem, path: Path, source: int, progress: Progress | None
     name = parse_file_name(path.name)
     offsets = OffsetRange() if name is None else OffsetRange.of_segment(name.offset)
     for rows, first in judged_batches(fs, path, offsets, progress):
-        yield _found(rows, first, source)
+        yield found_rows(rows, first, source)
 
 
 def carve_image(fs: FileSystem, path: Path, source: int, progress: Progress | None = None) -> Iterator[np.ndarray]:
@@ -49,14 +77,15 @@ def carve_image(fs: FileSystem, path: Path, source: int, progress: Progress | No
     with fs.open(path, "r") as file:
         start = next_entry(file, 0, size, OffsetRange())
     for rows, first in judged_batches(fs, path, OffsetRange(), progress, start) if start < size else ():
-        yield _found(rows, first, source)
+        yield found_rows(rows, first, source)
 
 
-def _found(rows: np.ndarray, first: np.ndarray, source: int) -> np.ndarray:
+def found_rows(rows: np.ndarray, first: np.ndarray, source: int) -> np.ndarray:
+    """FOUND rows of batches (layout.BATCH) with their first offsets."""
     # An offset near the largest there is comes from bytes that happen to look like a batch.
     sound = (first >= 0) & (rows["last_offset"] >= first) & (rows["last_offset"] < layout.INT64_MAX)
     found = np.zeros(int(np.count_nonzero(sound)), dtype=FOUND)
-    for name in ("last_offset", "position", "size", "crc", "magic"):
+    for name in _COPIED:
         found[name] = rows[name][sound]
     found["first_offset"], found["source"] = first[sound], source
     return found

@@ -1,17 +1,19 @@
-"""`salvage`: every good batch that can be found, copied into a new and valid log; sources are only read.
+"""`salvage`: every good batch that can be found, copied into new and valid logs; sources are only read.
 
 1. Sources are gathered: live segments first, then `.swap`, `.deleted` and `.cleaned` files, then images.
-2. Their good batches are found (`carve`), sorted by offset, copies dropped. Where batches overlap, those from the
-   better source win, then those that fit between their neighbours.
-3. They are written to segments of bounded size, whose indexes, producer snapshots and leader epochs are made by
+2. Their good batches are found (`carve`). Of an image it is worked out which log each belongs to (`attribution`).
+3. Of each log they are sorted by offset, copies dropped. Where batches overlap, those from the better source win, then
+   those that fit between their neighbours.
+4. They are written to segments of bounded size, whose indexes, producer snapshots and leader epochs are made by
    recovering the new log.
 
-A batch is copied byte for byte. Memory is 41 bytes a batch found.
+A batch is copied byte for byte. Memory is 88 bytes a batch found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,10 +21,12 @@ import numpy as np
 
 from seglog import layout
 from seglog.clock import Clock
+from seglog.diagnosis.attribution import CarvedLog, attribute
 from seglog.diagnosis.carve import FOUND, carve_image, carve_log
 from seglog.diagnosis.message_salvage import copy_07
-from seglog.errors import NotALogError, RefusedError
+from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError
 from seglog.format import filenames
+from seglog.format.checkpoint import parse_partition_metadata
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.listing import TargetKind, list_partition, resolve_path
 from seglog.log.loader import LoadOptions, load_log
@@ -31,6 +35,8 @@ from seglog.storage import links
 from seglog.storage.filesystem import File, FileSystem
 
 DEFAULT_SEGMENT_BYTES = 1 << 30
+CARVED = "carved"  # the topic of logs whose name nobody knows
+_METADATA_LIMIT = 1 << 16
 _COPY_BYTES = 1 << 20
 _RANK = {FileState.LIVE: 0, FileState.SWAP: 1, FileState.DELETED: 2, FileState.CLEANED: 3}
 
@@ -39,11 +45,15 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class SalvageOptions:
-    """How to salvage. With `carve` any file is searched, byte by byte; the others only where they are log files."""
+    """How to salvage. With `carve` any file is searched, byte by byte; the others only where they are log files.
+
+    With `into_one` everything that is found counts as of one log.
+    """
 
     carve: bool = False
     segment_bytes: int = DEFAULT_SEGMENT_BYTES
     index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES
+    into_one: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +69,21 @@ class SalvagedSource:
 
 
 @dataclass(frozen=True, slots=True)
-class SalvageReport:
-    """What was found where. `missing` are the ranges of offsets that no batch has, first and last included."""
+class SalvagedLog:
+    """A log that was written. `missing` are the ranges of offsets that no batch has, first and last included.
 
-    target: Path
-    sources: tuple[SalvagedSource, ...]
+    `undecided`: it might be a part of another of the logs. `contradicting` counts good batches that were left out: they
+    overlap in offsets with batches that were taken, and are no copies of them.
+    """
+
+    directory: Path
     batches: int
     bytes: int
     log_start_offset: int
     log_end_offset: int
     missing: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+    undecided: bool = False
+    contradicting: int = 0
 
     @property
     def missing_offsets(self) -> int:
@@ -77,11 +92,41 @@ class SalvageReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SalvageReport:
+    """What was found where, and the logs that were made of it, the largest first: `target`, or several in it."""
+
+    target: Path
+    sources: tuple[SalvagedSource, ...]
+    logs: tuple[SalvagedLog, ...]
+
+    @property
+    def batches(self) -> int:
+        """Batches written, in all logs."""
+        return sum(log.batches for log in self.logs)
+
+    @property
+    def missing(self) -> tuple[tuple[int, int], ...]:
+        """The ranges of missing offsets of all logs."""
+        return tuple(found for log in self.logs for found in log.missing)
+
+    @property
+    def missing_offsets(self) -> int:
+        """How many offsets are missing, in all logs."""
+        return sum(log.missing_offsets for log in self.logs)
+
+    @property
+    def undecided(self) -> int:
+        """How many logs might be parts of others."""
+        return sum(log.undecided for log in self.logs)
+
+
+@dataclass(frozen=True, slots=True)
 class _Source:
     path: Path
     rank: int
     size: int
     is_log: bool
+    partition: str = ""
 
 
 def salvage(
@@ -94,24 +139,70 @@ def salvage(
 ) -> SalvageReport:
     """Copies the good batches of `paths` (partition directories, log files, with `carve` anything) to `target`.
 
-    `target` must not exist, or be empty. NotALogError when no good batch is found; RefusedError when there is not
-    enough disk space, or when `target` holds something.
+    `target` must not exist, or be empty. When carving finds several logs, each goes to a directory of its own in it:
+    `carved-0`, `carved-1` …, or the partition's name where that is known. NotALogError when no good batch is found;
+    RefusedError when there is not enough disk space, when `target` holds something, or when `paths` are of several
+    partitions, unless they are carved or wanted `into_one`.
     """
     _prepare_target(fs, paths, target)
     sources = _gathered(fs, paths, options)
+    _refuse_several(sources, options)
     if sources and all(source.path.suffix == FileKind.LOG_07.value for source in sources):
         return _salvaged_07(fs, sources, target)
     tables = [_table(fs, source, i, progress) for i, source in enumerate(sources)]
     found = np.concatenate(tables) if tables else np.zeros(0, dtype=FOUND)
-    if not len(found):
+    rank = np.array([source.rank for source in sources])
+    logs = [_chosen(log, rank) for log in _told_apart(fs, sources, found, options) if len(log.rows)]
+    if not logs:
         raise NotALogError(paths[0], "no good batch was found" + ("" if options.carve else " (--carve looks harder)"))
-    chosen = found[choose(found, np.array([source.rank for source in sources]))]
-    total = int(chosen["size"].sum(dtype=np.int64))
     fs.make_directory(target, parents=True)
-    _check_space(fs, target, total)
-    _write_segments(fs, sources, chosen, target, options)
-    _finish(fs, clock, paths, target, options)
-    return _report(sources, found, chosen, target)
+    _check_space(fs, target, sum(int(log.rows["size"].sum(dtype=np.int64)) for log in logs))
+    done = []
+    for number, log in enumerate(logs):
+        directory = target if len(logs) == 1 else target / (log.name or f"{CARVED}-{number}")
+        fs.make_directory(directory, parents=True)
+        _write_segments(fs, sources, log.rows, directory, options)
+        _finish(fs, clock, _metadata_of(fs, sources, paths, log, single=len(logs) == 1), directory, options)
+        done.append(_salvaged(log, directory))
+    return SalvageReport(target, _accounts(sources, found, [log.rows for log in logs]), tuple(done))
+
+
+def _refuse_several(sources: Sequence[_Source], options: SalvageOptions) -> None:
+    names = sorted({source.partition for source in sources if source.partition})
+    if len(names) > 1 and not (options.carve or options.into_one):
+        raise RefusedError(
+            f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''} are different partitions: salvage one at a time,"
+            " or --into-one if they are copies of one log under different names"
+        )
+
+
+def _told_apart(
+    fs: FileSystem, sources: Sequence[_Source], found: np.ndarray, options: SalvageOptions
+) -> list[CarvedLog]:
+    """The logs that were found: one, unless images were carved."""
+    names = {number: source.partition for number, source in enumerate(sources) if source.partition}
+    if not options.carve or options.into_one:
+        return [CarvedLog("", found)]
+    return attribute(fs, [source.path for source in sources], found, names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The batches of a log to write: FOUND rows in the order of offsets."""
+
+    name: str
+    rows: np.ndarray
+    undecided: bool
+    contradicting: int
+
+
+def _chosen(log: CarvedLog, rank: np.ndarray) -> _Chosen:
+    chosen = choose(log.rows, rank)
+    rows = log.rows[chosen]
+    left = np.delete(log.rows, chosen)
+    identity = ["first_offset", "last_offset", "size", "crc"]
+    copies = np.isin(np.ascontiguousarray(left[identity]), np.ascontiguousarray(rows[identity]))
+    return _Chosen(log.name, rows, log.undecided, int(np.count_nonzero(~copies)))
 
 
 def choose(found: np.ndarray, rank: np.ndarray) -> np.ndarray:
@@ -139,6 +230,12 @@ def choose(found: np.ndarray, rank: np.ndarray) -> np.ndarray:
 
 
 # --- sources ----------------------------------------------------------------------------------------------
+
+
+def _partition_of(path: Path) -> str:
+    """The partition that a log file's directory is named after; empty where it is named otherwise."""
+    name = filenames.parse_partition_directory(path.resolve().parent.name)
+    return "" if name is None else str(name.topic_partition)
 
 
 def _prepare_target(fs: FileSystem, paths: Sequence[Path], target: Path) -> None:
@@ -170,12 +267,14 @@ def _sources_of(fs: FileSystem, path: Path, options: SalvageOptions) -> Iterator
             is_log = parsed is not None and parsed.kind in (FileKind.LOG, FileKind.LOG_07)
             if found is not None and not found.is_directory and (is_log or options.carve):
                 rank = _RANK.get(parsed.state, 4) if is_log and parsed is not None else 4
-                yield _Source(path / name, rank, found.size, is_log)
+                yield _Source(path / name, rank, found.size, is_log, _partition_of(path / name) if is_log else "")
     elif status is not None:
         parsed = parse_file_name(path.name)
         is_log = parsed is not None and parsed.kind in (FileKind.LOG, FileKind.LOG_07)
         rank = _RANK.get(parsed.state, 4) if is_log and parsed is not None else 4
-        yield _Source(path, rank, status.size, is_log and not options.carve)
+        yield _Source(
+            path, rank, status.size, is_log and not options.carve, _partition_of(path) if is_log else ""
+        )
 
 
 def _table(fs: FileSystem, source: _Source, number: int, progress: Progress | None) -> np.ndarray:
@@ -212,12 +311,21 @@ def _write_segments(
                 if len(files) >= 64:
                     files.pop(next(iter(files))).close()
                 files[source] = fs.open(sources[source].path, "r")
-            _copy(files[source], int(row["position"]), writer, position, size)
-            position += size
+            for start, length in _pieces(row):
+                _copy(files[source], start, writer, position, length)
+                position += length
     finally:
         _close(writer)
         for file in files.values():
             file.close()
+
+
+def _pieces(row: np.void) -> tuple[tuple[int, int], ...]:
+    """(position, length) of a batch's bytes, which may lie in two places."""
+    size, first = int(row["size"]), int(row["first_size"])
+    if not first:
+        return ((int(row["position"]), size),)
+    return ((int(row["position"]), first), (int(row["second_position"]), size - first))
 
 
 def _copy(source: File, start: int, writer: File, position: int, size: int) -> None:
@@ -236,12 +344,28 @@ def _close(writer: File | None) -> None:
         writer.close()
 
 
-def _finish(fs: FileSystem, clock: Clock, paths: Sequence[Path], target: Path, options: SalvageOptions) -> None:
+def _metadata_of(
+    fs: FileSystem, sources: Sequence[_Source], paths: Sequence[Path], log: _Chosen, *, single: bool
+) -> bytes | None:
+    """The `partition.metadata` of the partition that a log comes from, if it can be read."""
+    named = [source.path.parent for source in sources if log.name and source.partition == log.name]
+    for directory in (*named, *((paths[0],) if single else ())):
+        path = directory / filenames.PARTITION_METADATA
+        with suppress(CorruptCheckpointError, OSError):
+            if fs.status(path) is not None:
+                data = fs.read_bytes(path, _METADATA_LIMIT)
+                parse_partition_metadata(data, path)
+                return data
+    return None
+
+
+def _finish(
+    fs: FileSystem, clock: Clock, metadata: bytes | None, target: Path, options: SalvageOptions
+) -> None:
     """Indexes, snapshots and epochs by recovery; the topic's id goes along."""
-    metadata = paths[0] / filenames.PARTITION_METADATA
-    if fs.status(metadata) is not None:
+    if metadata is not None:
         with fs.open(target / filenames.PARTITION_METADATA, "create_new") as file:
-            file.write_at(0, fs.read_bytes(metadata))
+            file.write_at(0, metadata)
             file.sync()
     first = list_partition(fs, target).segments[0].base_offset
     loaded = load_log(
@@ -257,18 +381,32 @@ def _finish(fs: FileSystem, clock: Clock, paths: Sequence[Path], target: Path, o
     fs.sync_directory(target)
 
 
-def _report(sources: Sequence[_Source], found: np.ndarray, chosen: np.ndarray, target: Path) -> SalvageReport:
+def _accounts(
+    sources: Sequence[_Source], found: np.ndarray, written: Sequence[np.ndarray]
+) -> tuple[SalvagedSource, ...]:
+    chosen = np.concatenate(written)
     rows = []
     for i, source in enumerate(sources):
         mine, used = found[found["source"] == i], chosen[chosen["source"] == i]
         sizes = (int(part["size"].sum(dtype=np.int64)) for part in (mine, used))
         found_bytes, used_bytes = sizes
         rows.append(SalvagedSource(source.path, source.size, len(mine), found_bytes, len(used), used_bytes))
-    holes = np.flatnonzero(chosen["first_offset"][1:] > chosen["last_offset"][:-1] + 1)
-    missing = tuple((int(chosen["last_offset"][i]) + 1, int(chosen["first_offset"][i + 1]) - 1) for i in holes.tolist())
-    total = int(chosen["size"].sum(dtype=np.int64))
-    start, end = int(chosen["first_offset"][0]), int(chosen["last_offset"][-1]) + 1
-    return SalvageReport(target, tuple(rows), len(chosen), total, start, end, missing)
+    return tuple(rows)
+
+
+def _salvaged(log: _Chosen, directory: Path) -> SalvagedLog:
+    first, last = log.rows["first_offset"], log.rows["last_offset"]
+    holes = np.flatnonzero(first[1:] > last[:-1] + 1)
+    return SalvagedLog(
+        directory,
+        len(log.rows),
+        int(log.rows["size"].sum(dtype=np.int64)),
+        int(first[0]),
+        int(last[-1]) + 1,
+        tuple((int(last[i]) + 1, int(first[i + 1]) - 1) for i in holes.tolist()),
+        log.undecided,
+        log.contradicting,
+    )
 
 
 def _salvaged_07(fs: FileSystem, sources: Sequence[_Source], target: Path) -> SalvageReport:
@@ -282,4 +420,5 @@ def _salvaged_07(fs: FileSystem, sources: Sequence[_Source], target: Path) -> Sa
             end += size
         writer.sync()
     fs.sync_directory(target)
-    return SalvageReport(target, tuple(rows), sum(row.used for row in rows), end, 0, end)
+    log = SalvagedLog(target, sum(row.used for row in rows), end, 0, end)
+    return SalvageReport(target, tuple(rows), (log,))
