@@ -58,10 +58,20 @@ PATH is a segment or any other log file, a partition directory, or a log directo
 """
 
 
-def _show_version(asked: bool) -> None:
+def _show_version(context: typer.Context, asked: bool) -> None:
+    if not asked:
+        return
+    show_text(f"seglog {VERSION}")
+    if {"-v", "--verbose"} & set(context.obj or ()):
+        from seglog.kernels._mode import MODE
+
+        show_text(f"kernels: {MODE.name} ({MODE.detail})")
+    raise typer.Exit
+
+
+def _alone(asked: bool) -> None:
     if asked:
-        show_text(f"seglog {VERSION}")
-        raise typer.Exit
+        raise UsageError("-v stands after the command")
 
 
 def build(names: Sequence[str] = COMMANDS) -> typer.Typer:
@@ -89,7 +99,7 @@ def run(arguments: Sequence[str]) -> int:
     given = list(arguments) or ["--help"]
     try:
         app = build(given[:1] if given[0] in COMMANDS else COMMANDS)
-        code = app(args=given, prog_name="seglog", standalone_mode=False)
+        code = app(args=given, prog_name="seglog", standalone_mode=False, obj=given)
     except (SystemExit, KeyError, ValueError) as error:
         if COMPLETION not in os.environ:
             return report_outside(given, error)
@@ -113,6 +123,10 @@ def _root(
     version: Annotated[
         bool,
         typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="With --version: also show how kernels run.", callback=_alone),
     ] = False,
     show_help: HelpOption = False,
 ) -> None:

@@ -57,6 +57,8 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return ExitCode.UNSUPPORTED
     if is_out_of_memory(error):
         return ExitCode.REFUSED
+    if _is_refused_mode(error):
+        return ExitCode.USAGE
     return next((code for kind, code in CODES if isinstance(error, kind)), ExitCode.INTERNAL)
 
 
@@ -65,7 +67,7 @@ def message_of(error: BaseException) -> str:
     extra = missing_extra(error)
     if extra is not None:
         return f"this needs an extra that is not installed: pip install 'seglog[{extra}]'"
-    if isinstance(error, errors.SeglogError):
+    if isinstance(error, errors.SeglogError) or _is_refused_mode(error):
         return str(error)
     if isinstance(error, KeyboardInterrupt):
         return SENTENCES[type(error)]
@@ -90,6 +92,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
     return isinstance(error, ImportError | RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
+
+
+def _is_refused_mode(error: BaseException) -> bool:
+    """Whether SEGLOG_KERNELS asks for what cannot be had (`seglog.kernels._mode`)."""
+    return isinstance(error, ImportError) and error.name == "seglog.kernels"
 
 
 def guard(console: Console, run: Callable[[], int | None]) -> int:

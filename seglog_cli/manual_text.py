@@ -49,9 +49,13 @@ a crash would.
 
 ENVIRONMENT = [
     ("SEGLOG_CONFIG", "The configuration file to use."),
-    ("SEGLOG_JIT", "0 runs the kernels interpreted, 1 compiled; default: compiled, but for very small inputs."),
+    (
+        "SEGLOG_KERNELS",
+        "How the inner loops run: native (compiled ahead of time), jit (by numba, at their first use) or interpreted;"
+        " default: the first of them that is there. `seglog --version -v` shows which.",
+    ),
     ("NO_COLOR, FORCE_COLOR", "No colour; colour although the output is no terminal."),
-    ("XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_CACHE_HOME", "Where configuration, history and compiled kernels are kept."),
+    ("XDG_CONFIG_HOME, XDG_STATE_HOME", "Where configuration and history are kept."),
 ]
 
 FILES = [

@@ -117,15 +117,10 @@ def _guarded(arguments: list[str], signals: Signals) -> int:
     """The exit code of the command line, also where a signal falls between what handles it and what it guards."""
     from seglog_cli.app import run
     from seglog_cli.failures import report_outside
-    from seglog_cli.startup import choose_kernels
-
-    def command() -> int:
-        choose_kernels(arguments, os.environ)
-        return run(arguments)
 
     try:
         signals.running = True
-        code = command()
+        code = run(arguments)
         signals.running = False
     except BaseException as error:  # noqa: BLE001 (nothing is above)
         signals.running = False

@@ -13,16 +13,29 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.support import native_library
 from tests.support.requirements import require_java, require_kafka
 
 if TYPE_CHECKING:
     from tests.support.kafka import KafkaHarness
 
-# The first call of a kernel compiles it: time is no failure anywhere in these tests.
+# Under numba's JIT the first call of a kernel compiles it: time is no failure anywhere in these tests.
 settings.register_profile("seglog", deadline=None)
 settings.load_profile("seglog")
 
 JVM_MARKERS = ("kafka", "spark")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests run what users get: the native library of these very sources."""
+    if not hasattr(config, "workerinput"):  # once, not in each process of pytest-xdist
+        native_library.make_current()
+
+
+def pytest_report_header() -> str:
+    from seglog.kernels._mode import MODE
+
+    return f"kernels: {MODE.name} ({MODE.detail})"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -30,7 +30,14 @@ TOPICS = "topics"
 _PREFIX = "SEGLOG_"
 # Variables that mean something else than a configuration key.
 _OTHER_VARIABLES = frozenset(
-    {CONFIG_VARIABLE, "SEGLOG_JIT", "SEGLOG_CACHE_DIR", "SEGLOG_TEST_CACHE", "SEGLOG_REQUIRE_JAVA"}
+    {
+        CONFIG_VARIABLE,
+        "SEGLOG_KERNELS",
+        "SEGLOG_JIT",
+        "SEGLOG_BUILD_TARGET",
+        "SEGLOG_TEST_CACHE",
+        "SEGLOG_REQUIRE_JAVA",
+    }
 )
 _FILE_LIMIT = 1 << 20
 _KEYS_BY_NAME = {name: key for key in KEYS for name in key.names}

@@ -1,26 +1,19 @@
-"""Starting up: what a command imports, and when kernels run interpreted."""
+"""Starting up: what a command imports, which values are usage errors, how kernels run."""
 
 from __future__ import annotations
 
-import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from seglog_cli.startup import choose_kernels
+from seglog.kernels._mode import MODE
 from tests.support.command_line import ROOT, clean_logs, environment, process
-from tests.support.naive import NaiveRecord, batch_v2, message
+from tests.support.naive import NaiveRecord, batch_v2
 
 BATCH = batch_v2(0, [NaiveRecord(0, 0, b"k", b"v")])
 HEAVY = ("numba", "pydantic", "rich", "yaml")
-
-
-def chosen(*arguments: str | Path, **variables: str) -> str | None:
-    values = dict(variables)
-    choose_kernels([str(argument) for argument in arguments], values)
-    return values.get("SEGLOG_JIT")
 
 
 def partition(directory: Path, data: bytes) -> Path:
@@ -30,48 +23,44 @@ def partition(directory: Path, data: bytes) -> Path:
     return made
 
 
-def test_a_small_log_is_looked_at_without_heavy_imports(tmp_path: Path) -> None:
+@pytest.mark.skipif(MODE.name == "jit", reason="it imports numba")
+def test_a_log_is_looked_at_without_heavy_imports(tmp_path: Path) -> None:
     log = partition(tmp_path, BATCH)
     shown = f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
     script = f"import atexit, sys; atexit.register(lambda: {shown}); from seglog_cli.app import main; main()"
-    variables = {name: value for name, value in environment().items() if name != "SEGLOG_JIT"}
     command = [sys.executable, "-c", script, "dump", "--records", "--json", "--limit", "5", str(log)]
-    done = subprocess.run(command, capture_output=True, text=True, env=variables, cwd=ROOT, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=ROOT, check=True)
     assert done.stdout.count("\n") == 2
     assert done.stderr == "[]\n"
 
 
-def test_little_is_looked_at_interpreted(tmp_path: Path) -> None:
-    log = partition(tmp_path, BATCH * 100)
-    assert chosen("dump", log) == "0"
-    assert chosen("dump-log", "--files", f"{log}/00000000000000000000.log,{log}/00000000000000000000.log") == "0"
-    assert chosen("verify", "--json", tmp_path) == "0"
-    assert chosen("append", log) is None
-    assert chosen("dump", log, SEGLOG_JIT="1") == "1"
+def test_looking_writes_nothing_anywhere(tmp_path: Path) -> None:
+    home, logs = tmp_path / "home", tmp_path / "logs"
+    home.mkdir()
+    logs.mkdir()
+    log = partition(logs, BATCH)
+    homes = {"HOME": str(home), "TMPDIR": str(home)}
+    homes |= {name: str(home / name) for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")}
+    before = sorted(log.rglob("*"))
+    assert process("verify", log, variables=homes, directory=home).returncode == 0
+    assert list(home.rglob("*")) == []
+    assert sorted(log.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        BATCH * 2501,
-        batch_v2(0, [NaiveRecord(0, 0, b"k", bytes(300 << 10))]),
-        BATCH[:22] + b"\x03" + BATCH[23:],
-        BATCH[:57] + struct.pack(">i", 1 << 30) + BATCH[61:],
-        BATCH[:57] + struct.pack(">i", -1) + BATCH[61:],
-        message(0, 1, b"k", b"v"),
-        BATCH + bytes(30),
-        BATCH[:-1],
-    ],
-    ids=["many records", "many bytes", "compressed", "huge count", "negative count", "magic 1", "zeros", "torn"],
-)
-def test_much_and_what_cannot_be_told_beforehand_is_compiled(tmp_path: Path, data: bytes) -> None:
-    assert chosen("dump", partition(tmp_path, data)) is None
+def test_the_version_with_v_says_how_kernels_run() -> None:
+    shown = process("--version", "-v").stdout.decode().splitlines()
+    assert shown[0] == "seglog 0.1.0"
+    assert shown[1] == f"kernels: {MODE.name} ({MODE.detail})"
+    interpreted = process("-v", "--version", variables={"SEGLOG_KERNELS": "interpreted"}).stdout.decode()
+    assert "kernels: interpreted" in interpreted
+    assert process("-v", "verify").returncode == 2
 
 
-def test_what_is_no_file_is_compiled(tmp_path: Path) -> None:
-    log = partition(tmp_path, BATCH)
-    (log / "00000000000000000000.index").symlink_to("nowhere")
-    assert chosen("dump", log) is None
+@pytest.mark.parametrize("arguments", [("verify", "."), ("--version", "-v")], ids=lambda given: given[0])
+def test_kernels_that_cannot_be_had_are_a_usage_error(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    done = process(*arguments, variables={"SEGLOG_KERNELS": "fast"}, directory=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == b"error: SEGLOG_KERNELS=fast is none of native, jit, interpreted\n"
 
 
 @pytest.mark.parametrize(

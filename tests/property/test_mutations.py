@@ -197,7 +197,7 @@ print(sum(mutate_and_look(Path(sys.argv[1]), kind, range(5000, 5004)) for kind i
 
 def test_interpreted_kernels_never_leave_their_buffers(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
-    environment = {**os.environ, "SEGLOG_JIT": "0", "PYTHONPATH": f"{root / 'core'}{os.pathsep}{root}"}
+    environment = {**os.environ, "SEGLOG_KERNELS": "interpreted", "PYTHONPATH": f"{root / 'core'}{os.pathsep}{root}"}
     command = [sys.executable, "-W", "error::RuntimeWarning:seglog", "-c", INTERPRETED, str(tmp_path)]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=root, check=False)
     assert result.returncode == 0, result.stderr[-3000:]

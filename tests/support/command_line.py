@@ -60,7 +60,7 @@ def json_lines(result: Result) -> list[dict[str, Any]]:
 
 def environment(**more: str) -> dict[str, str]:
     """The environment of a seglog process: this interpreter's modules, no configuration, no colour."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("SEGLOG_") or k == "SEGLOG_JIT"}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("SEGLOG_") or k == "SEGLOG_KERNELS"}
     path = os.pathsep.join([str(ROOT / "core"), str(ROOT)])
     return {**kept, "PYTHONPATH": path, "NO_COLOR": "1", "COLUMNS": "100", **more}
 

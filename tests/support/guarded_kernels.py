@@ -182,8 +182,11 @@ class _Copying:
 
 
 def _row_array(row: np.void) -> np.ndarray:
-    """A row of a table as a table of one row, over the same memory."""
-    return np.ndarray((1,), row.dtype, row)
+    """A row of a table as a table of one row, over the same memory; it can be written where the row can."""
+    table: np.ndarray = row.base
+    at = row.__array_interface__["data"][0] - table.__array_interface__["data"][0]
+    number = at // table.strides[0]
+    return table[number : number + 1]
 
 
 def _plain(result: Any) -> Any:

@@ -1,7 +1,7 @@
-"""The kernels a second time, as plain Python: same source, imported with SEGLOG_JIT=0 beside the compiled ones.
+"""The kernels a second time, as plain Python: the same source, imported anew with SEGLOG_KERNELS=interpreted.
 
 Interpreted loads and stores check every index, so a kernel that reads out of bounds fails here and not in a core
-dump. Where numba is switched off for the whole run, both are the same code.
+dump. Where the whole run is interpreted, both are the same code.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ def interpreted(name: str) -> ModuleType:
 
 def _import_interpreted(name: str) -> ModuleType:
     def own() -> dict[str, ModuleType]:
-        return {key: sys.modules.pop(key) for key in list(sys.modules) if key.startswith("seglog.kernels")}
+        """All modules of kernels but `arrays`, whose types are those of both."""
+        names = [name for name in sys.modules if name.startswith("seglog.kernels") and not name.endswith(".arrays")]
+        return {name: sys.modules.pop(name) for name in names}
 
     parent = sys.modules.get("seglog")
     package = getattr(parent, "kernels", None)
     compiled = own()
-    before = os.environ.get("SEGLOG_JIT")
-    os.environ["SEGLOG_JIT"] = "0"
+    before = os.environ.get("SEGLOG_KERNELS")
+    os.environ["SEGLOG_KERNELS"] = "interpreted"
     try:
         return importlib.import_module(name)
     finally:
@@ -38,9 +40,9 @@ def _import_interpreted(name: str) -> ModuleType:
         if parent is not None and package is not None:
             parent.kernels = package  # type: ignore[attr-defined]
         if before is None:
-            del os.environ["SEGLOG_JIT"]
+            del os.environ["SEGLOG_KERNELS"]
         else:
-            os.environ["SEGLOG_JIT"] = before
+            os.environ["SEGLOG_KERNELS"] = before
 
 
 def both(module: ModuleType, name: str) -> list:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = sorted([*(ROOT / "core" / "seglog").rglob("*.py"), *(ROOT / "seglog_cli").rglob("*.py")])
+SOURCES = sorted(path for name in ("core/seglog", "core/native", "seglog_cli") for path in (ROOT / name).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 FILE_LINES = 500

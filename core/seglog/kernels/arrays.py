@@ -7,7 +7,8 @@ the types that a kernel is compiled for, and what the library checks before a ke
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 import numpy as np
 
@@ -17,7 +18,8 @@ TABLE = "table"  # two dimensions, C order, as many columns as `width`
 ROW = "row"  # one row of a table, as `table[i]` gives it
 
 
-class Array(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Array:
     """An array as a parameter: `items` is the name of a NumPy type, or of a table's dtype in `seglog.layout`."""
 
     items: str

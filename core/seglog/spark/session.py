@@ -40,7 +40,7 @@ def configuration(cores: int = 1) -> tuple[Setting, ...]:
         Setting(
             "spark.python.unix.domain.socket.enabled", "true", "spares 30 to 40 ms a task (delayed ACK on loopback)"
         ),
-        Setting("spark.python.worker.reuse", "true", "imports and compiled kernels load once a worker"),
+        Setting("spark.python.worker.reuse", "true", "imports are done once a worker"),
         Setting(
             "spark.sql.python.filterPushdown.enabled", "false", "Spark 4.3 caches the pushed reader: wrong results"
         ),

@@ -38,7 +38,7 @@ _MANY_OBJECTS = 2000
 def settle_worker() -> None:
     """At the beginning of a task: takes what was loaded before it out of the garbage collector's sight.
 
-    PySpark's daemon collects after every task; with numba and pandas loaded that is 50 ms a task, frozen it is 0.
+    PySpark's daemon collects after every task; with pyarrow and pandas loaded that is 50 ms a task, frozen it is 0.
     What a worker's first task loads (kernels, most of all) is frozen by its second one.
     """
     if len(gc.get_objects()) > _MANY_OBJECTS:  # those not frozen yet

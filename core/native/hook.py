@@ -1,0 +1,47 @@
+"""What hatchling runs when it builds a wheel, or an editable one: puts the library in.
+
+SEGLOG_BUILD_TARGET names another platform than this one, or `none` for a wheel without compiled kernels. A platform
+that is no target gets such a wheel, too, and is told.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class NativeKernels(BuildHookInterface):  # type: ignore[misc]
+    """The wheel of a platform: `python -m native` for it, and its library beside the kernels."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Builds the library and names the wheel; an editable one finds the library in the source tree."""
+        core = Path(self.root) / "core"
+        sys.path.insert(0, str(core))
+        try:
+            from native import building, platforms
+        finally:
+            sys.path.remove(str(core))
+        asked = os.environ.get(building.TARGET_VARIABLE)
+        here = platforms.this_platform()
+        if asked == "none" or (asked is None and here is None):
+            self.app.display_warning("seglog: built without compiled kernels")
+            return
+        target = platforms.named(asked) if asked is not None else here
+        assert target is not None
+        command = [sys.executable, "-m", "native", "--target", target.name]
+        # pip's build environment is on the path by this very variable
+        path = os.pathsep.join(filter(None, [str(core), os.environ.get("PYTHONPATH")]))
+        variables = {**os.environ, "PYTHONPATH": path}
+        done = subprocess.run(command, cwd=self.root, env=variables, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"seglog: the compiled kernels for {target.name} could not be built (see above)")
+        if version != "editable":
+            library = str(building.library_for(target.name))
+            build_data["force_include"][library] = f"seglog/kernels/{building.LIBRARY}"
+            build_data["pure_python"] = False
+            build_data["tag"] = target.tag

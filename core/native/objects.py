@@ -1,0 +1,48 @@
+"""From lowered kernels to a target's object file: LLVM's own optimiser and code generator."""
+
+from __future__ import annotations
+
+import re
+
+from llvmlite import binding
+
+from native.platforms import CRC32C_HELPER, ENTRY_PREFIX, Target
+
+# What the library may ask the C library for. Anything else would be an allocation, an exception or a Python object.
+_FROM_LIBC = frozenset({"memcpy", "memmove", "memset"})
+
+
+# What an entry returns: 0 for a kernel that has come to its end.
+_RETURNED = re.compile(r"\bret i32 (\S+)")
+
+
+def object_file(code: str, target: Target) -> bytes:
+    """The object file of lowered `code`; ValueError where it does what a kernel must not."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    module = binding.parse_assembly(code)
+    module.link_in(binding.parse_assembly(target.crc32c))
+    module.get_function(CRC32C_HELPER).linkage = "internal"
+    module.triple = target.triple
+    machine = binding.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.processor, features=target.features, opt=3, reloc="pic", codemodel=target.code_model
+    )
+    module.data_layout = str(machine.target_data)
+    options = binding.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = True
+    options.slp_vectorization = False
+    passes = binding.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
+    _check(module)
+    return bytes(machine.emit_object(module))
+
+
+def _check(module: binding.ModuleRef) -> None:
+    asked = {f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")}
+    asked |= {g.name for g in module.global_variables if g.is_declaration}
+    if asked - _FROM_LIBC:
+        raise ValueError(f"kernels neither allocate nor raise, but these are called: {sorted(asked - _FROM_LIBC)}")
+    entries = [function for function in module.functions if function.name.startswith(ENTRY_PREFIX)]
+    raising = [entry.name for entry in entries if set(_RETURNED.findall(str(entry))) != {"0"}]
+    if raising:
+        raise ValueError(f"kernels raise no exceptions, but these may: {raising}")

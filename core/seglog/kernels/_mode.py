@@ -1,0 +1,106 @@
+"""How kernels run, chosen once, when the first of them is imported.
+
+1. `native`: the library `_native` beside this module, which `core/native` builds from these sources ahead of time. It
+   is used only where it carries the digest of these very sources and the processor has the instructions it needs.
+2. `jit`: without such a library, numba compiles each kernel when it is first called (extra `jit`). What it compiles
+   stays in memory: machine code kept in a directory would be run by whoever inherits that directory.
+3. `interpreted`: without numba, plain Python, some hundred times slower.
+
+SEGLOG_KERNELS names one of the three, which then must be had; SEGLOG_JIT=0 is an older way to ask for `interpreted`.
+What nobody asked for is announced.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import warnings
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from seglog import layout
+from seglog.kernels._digest import sources_digest
+
+NATIVE = "native"
+JIT = "jit"
+INTERPRETED = "interpreted"
+MODES = (NATIVE, JIT, INTERPRETED)
+
+VARIABLE = "SEGLOG_KERNELS"
+OLDER_VARIABLE = "SEGLOG_JIT"
+
+_logger = logging.getLogger(__name__)
+
+
+class Mode(NamedTuple):
+    """`detail` says where the kernels come from; `library` is the module `_native` in that mode, else None."""
+
+    name: str
+    detail: str
+    library: Any = None
+
+
+def _wanted() -> str | None:
+    named = os.environ.get(VARIABLE, "").strip().lower()
+    if named and named not in MODES:
+        _refuse(f"{VARIABLE}={named} is none of {', '.join(MODES)}")
+    if named:
+        return named
+    switched_off = os.environ.get(OLDER_VARIABLE, "1").lower() in ("0", "false", "no", "off")
+    return INTERPRETED if switched_off else None
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise ImportError(reason, name=__package__)
+
+
+def _library() -> tuple[Any, str]:
+    """(the native library or None, where it lies or why it is not used)."""
+    try:
+        library = importlib.import_module("seglog.kernels._native")
+    except ModuleNotFoundError:
+        return None, "there is no library of compiled kernels for this platform"
+    except ImportError as error:
+        return None, f"the library of compiled kernels cannot be loaded: {error}"
+    if sources_digest() != library.SOURCES:
+        return None, "the library of compiled kernels was built from other sources; python -m native builds it anew"
+    library.bind(tuple(getattr(layout, name) if name.isupper() else np.dtype(name) for name in library.ITEMS))
+    return library, str(library.__file__)
+
+
+def _numba() -> str | None:
+    """Why numba cannot be used, or None."""
+    try:
+        importlib.import_module("numba")
+    except ImportError as error:
+        return f"numba cannot be imported: {error}"
+    return None
+
+
+def _choose() -> Mode:
+    wanted = _wanted()
+    reason = f"{VARIABLE} or {OLDER_VARIABLE} asks for it"
+    if wanted in (None, NATIVE):
+        library, reason = _library()
+        if library is not None:
+            return Mode(NATIVE, reason, library)
+        if wanted == NATIVE:
+            _refuse(f"{VARIABLE}={NATIVE}: {reason}")
+    if wanted in (None, JIT):
+        missing = _numba()
+        if missing is None:
+            if wanted is None:
+                _logger.warning("kernels are compiled at their first use, which takes seconds: %s", reason)
+            return Mode(JIT, reason)
+        if wanted == JIT:
+            _refuse(f"{VARIABLE}={JIT}: {missing}")
+        _logger.warning(
+            "kernels run interpreted, some hundred times slower: %s (pip install 'seglog[jit]' helps)", reason
+        )
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"seglog\.kernels\.")  # numbers may wrap
+    return Mode(INTERPRETED, reason)
+
+
+MODE = _choose()
