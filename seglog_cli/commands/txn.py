@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from seglog.diagnosis.transactions import Transaction
-    from seglog.log.listing import PartitionListing
+    from seglog.log.view import PartitionView
 
 ACTIONS = ("list", "open", "stat", "abort-cmd")
 
@@ -50,33 +50,32 @@ def run(
       seglog txn payments-0 abort-cmd --bootstrap-server broker:9092
     """
     from seglog.diagnosis.transactions import TransactionState
-    from seglog.log.listing import list_partition
+    from seglog.log.view import PartitionView
     from seglog_cli.views.transactions import Statistics, show_abort, show_statistics, show_transaction
 
     one_of("txn", action, ACTIONS)
-    listing = list_partition(session.fs, partition)
-    statistics, hanging = Statistics(listing.directory.resolve().name), 0
-    for one in _transactions(session, listing, max_timeout):
+    view = PartitionView(session.fs, partition)
+    statistics, hanging = Statistics(partition.resolve().name), 0
+    for one in _transactions(session, view, max_timeout):
         is_open = one.state is TransactionState.OPEN
         hanging += one.hanging is True
         statistics.add(one)
         if action == "list" or (action == "open" and is_open):
             show_transaction(session.console, one, statistics.partition)
         elif action == "abort-cmd" and is_open and one.hanging is not False:
-            show_abort(session.console, one, listing, bootstrap_server)
+            show_abort(session.console, one, view.listing, bootstrap_server)
     if action == "stat":
         show_statistics(session.console, statistics)
     return ExitCode.FOUND if hanging and action in ("open", "abort-cmd") else ExitCode.DONE
 
 
-def _transactions(session: Session, listing: PartitionListing, max_timeout_ms: int | None) -> Iterator[Transaction]:
-    from seglog.diagnosis.transactions import DEFAULT_MAX_TIMEOUT_MS, read_coordinators, transactions
+def _transactions(session: Session, view: PartitionView, max_timeout_ms: int | None) -> Iterator[Transaction]:
+    from seglog.diagnosis.transactions import DEFAULT_MAX_TIMEOUT_MS, read_coordinators, view_transactions
 
-    beside: Path = session.resolved(listing.directory).parent
-    return transactions(
-        session.fs,
-        listing,
+    beside: Path = session.resolved(view.directory).parent
+    return view_transactions(
+        view,
         session.clock.now_ms(),
         max_timeout_ms=DEFAULT_MAX_TIMEOUT_MS if max_timeout_ms is None else max_timeout_ms,
-        coordinators=read_coordinators(session.fs, beside),
+        coordinators=lambda: read_coordinators(session.fs, beside),
     )

@@ -168,21 +168,22 @@ class Row:
 
 CUT, DROP, SERVED = "RECOVERY_CUTS", "RECOVERY_DROPS_SEGMENTS", "DAMAGE_SERVED"
 OPEN = {"TRANSACTION_OPEN", "ABORTED_EXPOSED"}  # the last batch is a marker: its transaction is open without it
+SHORT = "LOG_END_MISSING"  # a snapshot says that the log was longer
 MATRIX = {
     "nothing": Row(lambda partition: None, set(), set()),
     "a bit flipped in a batch": Row(flip_a_bit, {SERVED}, {CUT, DROP}),
-    "the last batch cut short": Row(cut_the_last_batch, {"TAIL_STAYS", *OPEN}, {CUT, "TRANSACTION_OPEN"}),
+    "the last batch cut short": Row(cut_the_last_batch, {"TAIL_STAYS", SHORT, *OPEN}, {CUT, SHORT, "TRANSACTION_OPEN"}),
     "17 stray bytes at the end": Row(grow(b"x" * 17), {"TAIL_STAYS"}, {CUT}),
     "10 zeros at the end": Row(grow(bytes(10)), {"TAIL_STAYS"}, {CUT}),
     "18 zeros at the end": Row(grow(bytes(18)), {"LOG_END_UNREADABLE"}, {CUT}),
     "300 zeros at the end": Row(grow(bytes(300)), {"LOG_END_UNREADABLE"}, {CUT}),
     "a length of 13 in a closed segment": Row(field(1, 4, 8, struct.pack(">i", 13)), {SERVED}, {CUT, DROP}),
     "a length of 13 at the log's end": Row(
-        field(-1, -1, 8, struct.pack(">i", 13)), {"LOG_END_UNREADABLE", *OPEN}, {CUT, "TRANSACTION_OPEN"}
+        field(-1, -1, 8, struct.pack(">i", 13)), {"LOG_END_UNREADABLE", SHORT, *OPEN}, {CUT, SHORT, "TRANSACTION_OPEN"}
     ),
     "a huge length in a closed segment": Row(field(1, 4, 8, b"\x7f" * 4), {SERVED}, {CUT, DROP}),
     "a huge length at the log's end": Row(
-        field(-1, -1, 8, b"\x7f" * 4), {"TAIL_STAYS", *OPEN}, {CUT, "TRANSACTION_OPEN"}
+        field(-1, -1, 8, b"\x7f" * 4), {"TAIL_STAYS", SHORT, *OPEN}, {CUT, SHORT, "TRANSACTION_OPEN"}
     ),
     "magic 3": Row(field(1, 4, 16, b"\x03"), {SERVED}, {SERVED}),
     "magic 0": Row(field(1, 4, 16, b"\x00"), {SERVED}, {CUT, DROP}),
@@ -203,14 +204,16 @@ MATRIX = {
     "x.snapshot": Row(write("x.snapshot"), {"STRANGE_SEGMENT_NAME"}, {"STRANGE_SEGMENT_NAME"}),
     "x.swap": Row(write("x.log.swap"), {"STRANGE_SEGMENT_NAME"}, {"STRANGE_SEGMENT_NAME"}),
     "other names": Row(write("notes.txt", b"x"), set(), set()),
-    "an index without a log": Row(write("00000000000000099999.index"), {"ORPHAN_INDEX"}, {"ORPHAN_INDEX"}),
+    "an index without a log": Row(
+        write("00000000000000099999.index"), {"ORPHAN_INDEX", SHORT}, {"ORPHAN_INDEX", SHORT}
+    ),
     "a broken epoch file": Row(
         write("leader-epoch-checkpoint", b"0\n5\n"), {"LEADER_EPOCHS_UNREADABLE"}, {"LEADER_EPOCHS_UNREADABLE"}
     ),
     "a broken epoch": Row(
         write("leader-epoch-checkpoint", b"0\n1\nx 0\n"), {"LEADER_EPOCHS_UNREADABLE"}, {"LEADER_EPOCHS_UNREADABLE"}
     ),
-    "a log start above the end": Row(start_above_the_end, {"LOG_DROPPED"}, {"LOG_DROPPED"}),
+    "a log start above the end": Row(start_above_the_end, {"LOG_DROPPED", SHORT}, {"LOG_DROPPED", SHORT}),
     "a swap to be finished": Row(swap, {"LEFTOVER_SETTLED"}, {"LEFTOVER_SETTLED"}),
     "no snapshots": Row(lose_all(".snapshot"), {"SNAPSHOT_LOST"}, set()),
 }
@@ -366,23 +369,43 @@ def test_killed_logs_recover_without_loss_as_it_says(kafka: KafkaHarness, tmp_pa
 def test_a_broker_sets_aside_what_doctor_calls_stray_and_refuses_what_it_calls_a_blocker(tmp_path: Path) -> None:
     root = tmp_path / "logs"
     with Broker(root) as broker:
-        for topic in ("kept", "nameless", "foreign"):
+        for topic in ("kept", "nameless", "foreign", "left"):
             broker.create_topic(topic)
+    shutil.copytree(root / "kept-0", root / "kept-1")  # the topic has one partition
+    shutil.copytree(root / "kept-0", root / "named-0")  # and another name
+    shutil.copytree(root / "kept-0", root / "with space-0")
+    shutil.rmtree(root / "left-0")
     (root / "nameless-0" / "partition.metadata").unlink()
     other = PartitionMetadata(uuid.UUID("6dd59bbf-1a3b-4b3a-9e61-6cbb9f2f2fd5"))
     (root / "foreign-0" / "partition.metadata").write_bytes(format_partition_metadata(other))
+    for name in IGNORED:
+        (root / "kept-0" / name).write_bytes(b"x")
+    (root / "kept-0" / "sub.log").mkdir()
     rows = doctored(root)
-    assert {(row["partition"], row["code"]) for row in rows} == {
-        ("nameless-0", "STRAY_PARTITION"),
-        ("foreign-0", "STRAY_PARTITION"),
-    }
+    stray = {row["partition"] or row["file"] for row in rows if row["code"] == "STRAY_PARTITION"}
+    assert stray == {"nameless-0", "foreign-0", "kept-1"}
+    assert [row["partition"] for row in rows if row["code"] == "FOREIGN_PARTITION"] == ["named-0"]
+    assert [row["file"] for row in rows if row["code"] == "PARTITION_MISSING"] == ["left-0"]
+    assert [row["file"] for row in rows if row["code"] == "MISNAMED_PARTITION"] == ["with space-0"]
+    assert {row["severity"] for row in rows} <= {"danger", "note"}
     with Broker(root) as broker:
         assert {row["code"] for row in doctored(root)} >= {"DIRECTORY_LOCKED"}
-        assert [row["partition"] for row in doctored(root) if row["severity"] == "danger"] == []
+        grave = {(row["partition"], row["code"]) for row in doctored(root) if row["severity"] == "danger"}
+        assert grave == {("named-0", "FOREIGN_PARTITION"), ("", "MISNAMED_PARTITION")}
     strays = {path.name.split("-")[0] for path in root.iterdir() if path.name.endswith("-stray")}
-    assert strays == {"nameless", "foreign"}
-    assert {row["code"] for row in doctored(root)} == {"SET_ASIDE_PARTITION"}
+    # what has a topic's id under an impossible name is loaded like what has it under another one
+    assert strays == {"nameless", "foreign", "kept"}
+    assert (root / "left-0").exists() and (root / "named-0").exists() and (root / "with space-0").exists()
+    assert all((root / "kept-0" / name).read_bytes() == b"x" for name in IGNORED)
+    shutil.rmtree(root / "with space-0")
+    assert "CHECKPOINT_UNREADABLE" in {row["code"] for row in doctored(root)}, "its name broke the checkpoints"
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        (root / name).unlink()
+    assert {row["code"] for row in doctored(root)} >= {"SET_ASIDE_PARTITION"}
     (root / "lost+found").mkdir()
     assert one(doctored(root), "STRANGE_DIRECTORY")["severity"] == "blocker"
     with pytest.raises(RuntimeError, match="did not start"):
         Broker(root)
+
+
+IGNORED = (".DS_Store", "t.wm", "notes", "x.tmp", "7.snapshotx", "x.log.bak", "a.index.gz", "quorum-state", "LOG")

@@ -12,21 +12,26 @@ Kafka: LogManager.loadLogs, LogLoader, LogCleaner; the behaviour matrix of the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.diagnosis.doctor_cases import CASES, Case, Diagnosis, Gravity
-from seglog.diagnosis.doctor_directory import Ward, examine_directory, examine_together
+from seglog.diagnosis.doctor_directory import Ward, admitted, examine_directory, examine_together
 from seglog.diagnosis.doctor_partition import examine_partition
 from seglog.diagnosis.doctor_patient import Patient
+from seglog.diagnosis.losses import LOG_END_MISSING
+from seglog.diagnosis.settling import look_until_settled
 from seglog.diagnosis.transactions import Coordinated, read_coordinators
 from seglog.diagnosis.verify_files import verify_log_directory
-from seglog.errors import CorruptIndexError, CorruptRecordError
+from seglog.errors import CorruptIndexError, CorruptRecordError, NotALogError
 from seglog.format import filenames
 from seglog.format.filenames import PartitionState
-from seglog.log.listing import PartitionDirectory, list_partition
+from seglog.log.cluster_metadata import ClusterMetadata
+from seglog.log.listing import PartitionDirectory
 from seglog.log.topic_settings import DirectorySettings
+from seglog.log.view import PartitionView
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 
@@ -85,69 +90,156 @@ class Doctor:
             ward, rows = examine_directory(self._fs, path)
             wards.append(ward)
             yield from rows
-            yield from self._partitions(ward)
-        yield from examine_together(wards)
+        for ward in wards:
+            yield from self._partitions(ward, _Metadata(wards))
+        yield from self._together(wards)
 
-    def _partitions(self, ward: Ward) -> Iterator[Diagnosis]:
+    def _partitions(self, ward: Ward, metadata: _Metadata) -> Iterator[Diagnosis]:
         path = ward.listing.path
         settings = self._settings_of(path)
         for problem in settings.problems:
             yield ward.say("METADATA_UNREADABLE", f"{filenames.CLUSTER_METADATA_TOPIC}-0", problem)
-        coordinators = read_coordinators(self._fs, path) if self._deep else None
-        extents: dict[TopicPartition, tuple[int, int]] = {}
-        loaded = [p for p in ward.listing.partitions if _is_loaded(p)]
+        visit = _Visit(ward, settings, metadata, _Coordinators(self._fs, path, self._deep, ward.live))
+        loaded = [p for p in ward.listing.partitions if not p.is_cluster_metadata]
         for number, partition in enumerate(loaded):
-            patient = self._patient(ward, partition, settings, coordinators)
+            yield from self._partition(visit, partition)
+            counted = partition.state in _SERVED
+            self.summary = replace(self.summary, partitions=self.summary.partitions + counted)
+            if self._progress is not None:
+                self._progress(number + 1, len(loaded))
+        short = {row.partition for row in visit.rows if row.code == LOG_END_MISSING}
+        for found in verify_log_directory(ward.listing, ward.around, visit.extents, live=ward.live):
+            named = found.message.partition(":")[0]
+            if found.code == "CHECKPOINT_BEYOND_LOG" and named not in short:
+                yield ward.say("CHECKPOINT_BEYOND", found.file, found.message)
+
+    def _partition(self, visit: _Visit, partition: PartitionDirectory) -> Iterator[Diagnosis]:
+        """One partition; beside a broker it is looked at until what is grave has stayed."""
+        if not visit.ward.live:
+            for row in self._look(visit, partition):
+                visit.rows.append(row)
+                yield row
+            return
+
+        def look(grave: Sequence[Diagnosis] | None) -> list[Diagnosis]:
+            if grave is not None:
+                visit.refresh(self._fs)
+            return list(self._look(visit, partition))
+
+        settled = look_until_settled(look, _key, _is_grave, self._clock)
+        visit.rows += settled.rows
+        yield from settled.rows
+        if settled.restless:
+            codes = ", ".join(sorted({row.code for row in settled.restless}))
+            message = f"what looked like {codes} did not stay"
+            yield visit.ward.say("CHANGED_WHILE_READ", partition.path, message)
+
+    def _look(self, visit: _Visit, partition: PartitionDirectory) -> Iterator[Diagnosis]:
+        try:
+            view = PartitionView(self._fs, partition.path, live=visit.ward.live, clock=self._clock)
+        except (OSError, NotALogError) as error:
+            if not visit.ward.live or self._fs.status(partition.path) is not None:
+                yield visit.ward.say("DIRECTORY_UNREADABLE", partition.path, str(error))
+            return  # a running broker has deleted what was just listed
+        with view:
+            patient = visit.patient(view, self._clock, partition)
             try:
-                yield from examine_partition(patient, self._deep)
-            except FileNotFoundError:
-                if not patient.live:
-                    raise
-                # a running broker has deleted what was just listed
+                rows = examine_partition(patient, self._deep and partition.state in _SERVED)
+                yield from rows if partition.state in _SERVED else (row for row in rows if row.gravity is _BLOCKER)
             except OSError as error:
                 name = Path(error.filename).name if isinstance(error.filename, str) else ""
                 yield patient.say("DIRECTORY_UNREADABLE", name, error.strerror or str(error))
             except (CorruptRecordError, CorruptIndexError) as error:
                 yield patient.say("LOAD_FAILS", "", str(error))
-            if patient.plan is not None and patient.listing.segments and partition.state is PartitionState.LIVE:
-                base = patient.listing.segments[0].base_offset
-                extents[partition.topic_partition] = base, patient.plan.log_end_offset
-            self.summary = replace(self.summary, partitions=self.summary.partitions + 1)
-            if self._progress is not None:
-                self._progress(number + 1, len(loaded))
-        for found in verify_log_directory(self._fs, ward.listing, extents):
-            if found.code == "CHECKPOINT_BEYOND_LOG":
-                yield ward.say("CHECKPOINT_BEYOND", found.file, found.message)
+            if patient.plan is not None and view.listing.segments and partition.state is PartitionState.LIVE:
+                base = view.listing.segments[0].base_offset
+                visit.extents[partition.topic_partition] = base, patient.plan.log_end_offset
 
-    def _patient(
-        self,
-        ward: Ward,
-        partition: PartitionDirectory,
-        settings: DirectorySettings,
-        coordinators: Mapping[int, Coordinated] | None,
-    ) -> Patient:
-        key = partition.topic_partition
-        config = settings(key.topic)
-        metadata = settings.metadata
-        known = metadata is not None and bool(metadata.topic_ids) and not metadata.problems
+    def _together(self, wards: list[Ward]) -> Iterator[Diagnosis]:
+        def look(grave: Sequence[Diagnosis] | None) -> list[Diagnosis]:
+            if grave is not None:
+                wards[:] = [admitted(self._fs, ward.listing.path) for ward in wards]
+            return list(examine_together(wards))
+
+        if any(ward.live for ward in wards):
+            yield from look_until_settled(look, _key, _is_grave, self._clock).rows
+        else:
+            yield from look(None)
+
+
+class _Metadata:
+    """The cluster's metadata out of whichever of the broker's directories holds it; read when first asked for."""
+
+    def __init__(self, wards: Sequence[Ward]) -> None:
+        self._wards = wards
+
+    @cached_property
+    def known(self) -> ClusterMetadata | None:
+        """None where there is none that could be read whole."""
+        found = (ward.around.metadata for ward in self._wards)
+        return next((one for one in found if one is not None and one.knows_topics), None)
+
+    def again(self, fs: FileSystem) -> _Metadata:
+        """As the controller has it now."""
+        return _Metadata([admitted(fs, ward.listing.path) for ward in self._wards])
+
+
+class _Coordinators:
+    """What the transaction coordinators' logs say: asked once, or beside a broker anew each time."""
+
+    def __init__(self, fs: FileSystem, path: Path, deep: bool, live: bool) -> None:
+        self._fs, self._path, self._deep, self._live = fs, path, deep, live
+        self._known: tuple[Mapping[int, Coordinated] | None] | None = None
+
+    def __call__(self) -> Mapping[int, Coordinated] | None:
+        if not self._deep:
+            return None
+        if self._known is None or self._live:
+            self._known = (read_coordinators(self._fs, self._path),)
+        return self._known[0]
+
+
+@dataclass(slots=True)
+class _Visit:
+    """The partitions of one log directory while they are looked at: what is known of all, and what was found."""
+
+    ward: Ward
+    settings: DirectorySettings
+    metadata: _Metadata
+    coordinators: _Coordinators
+    extents: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    rows: list[Diagnosis] = field(default_factory=list)
+
+    def refresh(self, fs: FileSystem) -> None:
+        """Reads anew what a broker may have changed."""
+        self.ward, self.metadata = admitted(fs, self.ward.listing.path), self.metadata.again(fs)
+
+    def patient(self, view: PartitionView, clock: Clock, partition: PartitionDirectory) -> Patient:
+        """A partition of the directory. A deleted one is loaded without recovery."""
+        ward, key = self.ward, partition.topic_partition
+        config = self.settings(key.topic)
+        clean = ward.around.clean and not ward.live
         return Patient(
-            fs=self._fs,
-            clock=self._clock,
-            log_directory=ward.listing.path,
-            listing=list_partition(self._fs, partition.path),
+            view=view,
+            clock=clock,
+            around=ward.around,
             config=config,
-            clean=ward.listing.clean_shutdown and ward.holder is None,
+            clean=clean or partition.state is PartitionState.DELETED,
             recovery_point=ward.offset(filenames.RECOVERY_POINT_CHECKPOINT, key),
             log_start_offset=ward.offset(filenames.LOG_START_OFFSET_CHECKPOINT, key),
-            compacted=config.compact or key in ward.offsets.get(filenames.CLEANER_OFFSET_CHECKPOINT, {}),
-            live=ward.holder is not None,
-            metadata_known=known,
-            topic_id=metadata.topic_ids.get(key.topic) if metadata is not None and known else None,
-            coordinators=coordinators,
+            compacted=config.compact or ward.around.offset(filenames.CLEANER_OFFSET_CHECKPOINT, key) is not None,
+            metadata=self.metadata.known,
+            coordinators=self.coordinators,
         )
 
 
-def _is_loaded(partition: PartitionDirectory) -> bool:
-    """Whether a broker recovers and serves it: live ones and those that are being moved."""
-    loaded = partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
-    return loaded and not partition.is_cluster_metadata
+_SERVED = (PartitionState.LIVE, PartitionState.FUTURE)
+_BLOCKER = Gravity.BLOCKER
+
+
+def _key(row: Diagnosis) -> tuple[str, str, str, str, int | None]:
+    return row.code, row.log_directory, row.partition, row.file, row.position
+
+
+def _is_grave(row: Diagnosis) -> bool:
+    return row.gravity is not Gravity.NOTE

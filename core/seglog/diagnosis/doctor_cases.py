@@ -76,6 +76,7 @@ _B, _D, _N = Gravity.BLOCKER, Gravity.DANGER, Gravity.NOTE
 _REPAIR = "seglog verify --repair {partition}"
 _REINDEX = "seglog reindex {partition}"
 _SET_ASIDE = "mv {path} SOMEWHERE-OUTSIDE-LOG.DIRS"
+_RESTORE = "copy the files from another replica or a backup before the broker starts"
 _CHECKPOINTS = "seglog verify --repair --only checkpoint {log_directory}"
 
 _CASES = (
@@ -111,6 +112,19 @@ _CASES = (
         "remove the line from the checkpoint of the directory that does not hold the partition",
     ),
     Case("STRAY_PARTITION", _D, "Renames the directory to -stray, or refuses the replica; it is not served any more."),
+    Case(
+        "MISNAMED_PARTITION",
+        _D,
+        "Loads it if it knows its topic id; such a name then breaks the checkpoints, and the next start fails.",
+        _SET_ASIDE,
+    ),
+    Case("FOREIGN_PARTITION", _D, "Loads it and does not serve it: its id is another topic's.", _SET_ASIDE),
+    Case(
+        "PARTITION_MISSING",
+        _D,
+        "Makes an empty log for it and serves that; a follower fetches everything again, a leader has lost it.",
+        _RESTORE,
+    ),
     Case("DELETED_PARTITION", _N, "Deletes it a minute after it started."),
     Case("SET_ASIDE_PARTITION", _N, "Does not serve it; it only takes space."),
     Case("METADATA_UNREADABLE", _D, "The controller cannot replay its log beyond that place.", "copy from a voter"),
@@ -155,6 +169,10 @@ _CASES = (
     Case("INDEX_TRUSTED", _D, "Does not check indexes when it starts: reads and retention go wrong.", _REINDEX),
     Case("INDEX_TOO_LARGE", _B, "Refuses to start: rebuilding the index exceeds segment.index.bytes."),
     Case("ABORTED_EXPOSED", _D, "Serves aborted records as committed, or hides committed ones.", _REINDEX),
+    # --- what is gone
+    Case("LOG_MISSING", _D, "Makes an empty log in its place and serves that.", _RESTORE),
+    Case("SEGMENT_MISSING", _D, "Does not notice; readers pass over these offsets without a word.", _RESTORE),
+    Case("LOG_END_MISSING", _D, "Takes the end that it finds, and gives these offsets out again.", _RESTORE),
     # --- what the data holds
     Case("DAMAGE_SERVED", _D, "Does not notice when it starts; readers and followers fail there.", _REPAIR),
     Case("CLEANER_LAUNDERS", _D, "The cleaner gives the damaged batch a new, valid checksum.", _REPAIR),
@@ -171,6 +189,7 @@ _CASES = (
         "seglog txn {partition} abort-cmd",
     ),
     Case("TRANSACTION_OPEN", _N, "Its coordinator ends it, or aborts it when its time is over."),
+    Case("CHANGED_WHILE_READ", _N, "Goes on with its work."),
     Case("CHECKPOINT_BEYOND", _N, "Corrects the checkpoint when it starts."),
 )
 

@@ -13,16 +13,18 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
-from seglog.diagnosis.doctor_cases import Diagnosis
+from seglog.diagnosis.doctor_cases import Diagnosis, Gravity
 from seglog.diagnosis.doctor_patient import Patient
-from seglog.diagnosis.findings import CODES, Finding
+from seglog.diagnosis.findings import CODES, Finding, Severity
+from seglog.diagnosis.losses import LOSSES, losses_of, quick_extent
 from seglog.diagnosis.transactions import TransactionState, transactions
-from seglog.diagnosis.verify import Level, Verification, VerifyOptions
+from seglog.diagnosis.verify_batches import Level
+from seglog.diagnosis.verify_partition import LookOptions, PartitionLook
 from seglog.diagnosis.walk import Gap, LogWalk, Piece
 from seglog.format.columns import STATUS_REASONS
 from seglog.format.decoder import decode_records
 from seglog.format.filenames import parse_file_name
-from seglog.log.listing import SegmentFiles, Target, TargetKind
+from seglog.log.listing import SegmentFiles
 from seglog.model import NO_TIMESTAMP
 
 _DAMAGE = {
@@ -61,10 +63,9 @@ _REBUILT = {"INDEX_TRUSTED", "ABORTED_EXPOSED"}
 
 def of_findings(patient: Patient) -> Iterator[Diagnosis]:
     """Everything that `verify` finds and that survives the start; one row a code and file, with a count."""
-    target = Target(patient.listing.directory, TargetKind.PARTITION)
-    options = VerifyOptions(level=Level.SEMANTIC, live=patient.live)
+    options = LookOptions(Level.SEMANTIC)
     rows: dict[tuple[str, str], Diagnosis] = {}
-    for found in Verification(patient.fs, [target], options, patient.clock):
+    for found in PartitionLook(patient.view, patient.around, options):
         code = _code_of(patient, found)
         if code is None:
             continue
@@ -75,6 +76,8 @@ def of_findings(patient: Patient) -> Iterator[Diagnosis]:
         fields = {name: getattr(found, name) for name in ("position", "length", "first_offset", "last_offset")}
         if code in ("DAMAGE_SERVED", "HEADER_ODD"):
             fields["broker"] = CODES[found.code].broker
+        if code in LOSSES and found.severity is Severity.INFO:
+            fields["gravity"] = Gravity.NOTE
         rows[found.code, found.file] = patient.say(code, found.file, found.message, **fields)
     damaged = {Path(file).stem for (code, file) in rows if code in _DAMAGE}
     for row in rows.values():
@@ -91,12 +94,21 @@ def _code_of(patient: Patient, found: Finding) -> str | None:
         end = patient.ends.get(base)
         told = end is not None and position >= end.position
         return "DAMAGE_SERVED" if patient.survives(base, position) and not told else None
-    code = _OTHERS.get(found.code)
+    code = found.code if found.code in LOSSES else _OTHERS.get(found.code)
     if code in _REBUILT and patient.recovered(base):
         return None
     if code == "SNAPSHOT_TRUSTED" and not _is_newest_snapshot(patient, found.file):
         return None
     return code
+
+
+def of_losses(patient: Patient) -> Iterator[Diagnosis]:
+    """What is gone, as far as names, indexes and the ends of files tell."""
+    extent = quick_extent(patient.fs, patient.listing)
+    for loss in losses_of(patient.fs, patient.listing, extent, patient.around):
+        gravity = Gravity.NOTE if loss.severity is Severity.INFO else Gravity.DANGER
+        where = {"first_offset": loss.first_offset, "last_offset": loss.last_offset}
+        yield patient.say(loss.code, loss.file, loss.message, gravity=gravity, **where)
 
 
 def _is_newest_snapshot(patient: Patient, file: str) -> bool:

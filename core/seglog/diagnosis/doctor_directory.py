@@ -7,19 +7,16 @@ served; then, over all directories given, what may not be there twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seglog.diagnosis.doctor_cases import CASES, Diagnosis
-from seglog.errors import CorruptCheckpointError, RefusedError
+from seglog.diagnosis.absent import absent_partitions
+from seglog.diagnosis.doctor_cases import CASES, Diagnosis, Gravity
+from seglog.diagnosis.findings import Severity
+from seglog.diagnosis.surroundings import Surroundings, read_surroundings
 from seglog.format import filenames
-from seglog.format.checkpoint import (
-    CheckpointNumberError,
-    MetaProperties,
-    parse_meta_properties,
-    parse_offset_checkpoint,
-)
+from seglog.format.checkpoint import CheckpointNumberError
 from seglog.format.filenames import PartitionState
 from seglog.log.listing import LogDirectoryListing, list_log_directory
 from seglog.model import TopicPartition
@@ -36,12 +33,16 @@ _LOST = {
 
 @dataclass(slots=True)
 class Ward:
-    """A log directory as far as it could be read: the checkpoints' entries, its identity, who holds it."""
+    """A log directory as far as it could be read: what lies around its partitions, and who holds it."""
 
     listing: LogDirectoryListing
-    offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    meta: MetaProperties | None = None
+    around: Surroundings
     holder: Holder | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether a process holds the directory."""
+        return self.holder is not None
 
     def say(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
         """A diagnosis of the directory itself."""
@@ -55,33 +56,35 @@ class Ward:
 
     def offset(self, checkpoint: str, key: TopicPartition) -> int:
         """What a checkpoint says of a partition; 0 where it says nothing."""
-        return self.offsets.get(checkpoint, {}).get(key, 0)
+        return self.around.offset(checkpoint, key) or 0
 
 
 def examine_directory(fs: FileSystem, path: Path) -> tuple[Ward, list[Diagnosis]]:
     """The directory's own rows. Raises NotALogError and OSError."""
-    ward = Ward(list_log_directory(fs, path))
-    rows = [*_lock(ward), *_meta_properties(fs, ward), *_strangers(ward), *_checkpoints(fs, ward), *_states(ward)]
+    ward = admitted(fs, path)
+    rows = [*_lock(ward), *_meta_properties(ward), *_strangers(ward), *_checkpoints(ward), *_states(ward)]
     return ward, rows
 
 
+def admitted(fs: FileSystem, path: Path) -> Ward:
+    """A log directory as it is now; the checkpoints are read before the partitions are listed."""
+    list_log_directory(fs, path)  # says what is wrong with a directory that is none
+    around = read_surroundings(fs, path)
+    return Ward(list_log_directory(fs, path), around, holder_of(path))
+
+
 def _lock(ward: Ward) -> Iterator[Diagnosis]:
-    ward.holder = holder_of(ward.listing.path)
     if ward.holder is not None:
         who = f"process {ward.holder.pid}" if ward.holder.pid else "a process"
         yield ward.say("DIRECTORY_LOCKED", filenames.LOCK_FILE, f"{who} holds the lock: {ward.holder.describe()}")
 
 
-def _meta_properties(fs: FileSystem, ward: Ward) -> Iterator[Diagnosis]:
-    path = ward.listing.meta_properties
-    if path is None:
-        if any(partition.is_cluster_metadata for partition in ward.listing.partitions):
-            yield ward.say("META_PROPERTIES_MISSING", filenames.META_PROPERTIES, "there is a metadata log, without it")
-        return
-    try:
-        ward.meta = parse_meta_properties(fs.read_bytes(path), path)
-    except (CorruptCheckpointError, RefusedError) as error:
-        yield ward.say("META_PROPERTIES_INVALID", path, str(error).removeprefix(f"{path}: "))
+def _meta_properties(ward: Ward) -> Iterator[Diagnosis]:
+    path = ward.listing.path / filenames.META_PROPERTIES
+    if ward.around.meta_damage is not None:
+        yield ward.say("META_PROPERTIES_INVALID", path, str(ward.around.meta_damage).removeprefix(f"{path}: "))
+    elif ward.around.meta is None and any(partition.is_cluster_metadata for partition in ward.listing.partitions):
+        yield ward.say("META_PROPERTIES_MISSING", path, "there is a metadata log, without it")
 
 
 def _strangers(ward: Ward) -> Iterator[Diagnosis]:
@@ -90,16 +93,17 @@ def _strangers(ward: Ward) -> Iterator[Diagnosis]:
         if path.name == "lost+found":
             fields["command"] = f"move the partitions to a sub-directory of {ward.listing.path}, and log.dirs with them"
         yield ward.say("STRANGE_DIRECTORY", path, "its name is no partition's", **fields)
+    for path in ward.listing.misnamed:
+        yield ward.say("MISNAMED_PARTITION", path, "no topic can have this name")
 
 
-def _checkpoints(fs: FileSystem, ward: Ward) -> Iterator[Diagnosis]:
-    for name, path in ward.listing.checkpoints.items():
-        try:
-            ward.offsets[name] = parse_offset_checkpoint(fs.read_bytes(path), path)
-        except CheckpointNumberError as error:
-            yield ward.say("CHECKPOINT_IGNORED", name, str(error).removeprefix(f"{path}: "), broker=_LOST[name])
-        except (CorruptCheckpointError, RefusedError) as error:
-            yield ward.say("CHECKPOINT_UNREADABLE", name, str(error).removeprefix(f"{path}: "))
+def _checkpoints(ward: Ward) -> Iterator[Diagnosis]:
+    for name, error in ward.around.damage.items():
+        reason = str(error).removeprefix(f"{ward.listing.path / name}: ")
+        if isinstance(error, CheckpointNumberError):
+            yield ward.say("CHECKPOINT_IGNORED", name, reason, broker=_LOST[name])
+        else:
+            yield ward.say("CHECKPOINT_UNREADABLE", name, reason)
 
 
 def _states(ward: Ward) -> Iterator[Diagnosis]:
@@ -123,12 +127,24 @@ def examine_together(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
                 yield ward.say("DUPLICATE_PARTITION", partition.path, f"it is also at {other}")
     yield from _cleaner_twice(wards)
     yield from _identities(wards)
+    yield from _absent(wards)
+
+
+def _absent(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
+    """Partitions that ought to be in one of the directories."""
+    by_path = {ward.listing.path: ward for ward in wards}
+    for found in absent_partitions([(ward.listing, ward.around) for ward in wards]):
+        gravity = Gravity.NOTE if found.severity is Severity.INFO else Gravity.DANGER
+        where = {"first_offset": found.first_offset, "last_offset": found.last_offset}
+        ward = by_path[found.path]
+        path = found.path / str(found.topic_partition)
+        yield ward.say("PARTITION_MISSING", path, found.message, gravity=gravity, **where)
 
 
 def _cleaner_twice(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
     seen: dict[TopicPartition, Path] = {}
     for ward in wards:
-        offsets: Mapping[TopicPartition, int] = ward.offsets.get(filenames.CLEANER_OFFSET_CHECKPOINT, {})
+        offsets: Mapping[TopicPartition, int] = ward.around.offsets.get(filenames.CLEANER_OFFSET_CHECKPOINT, {})
         for key in sorted(offsets):
             other = seen.setdefault(key, ward.listing.path)
             if other != ward.listing.path:
@@ -137,7 +153,7 @@ def _cleaner_twice(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
 
 
 def _identities(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
-    known = [(ward, ward.meta) for ward in wards if ward.meta is not None]
+    known = [(ward, ward.around.meta) for ward in wards if ward.around.meta is not None]
     for i, (ward, meta) in enumerate(known):
         for other, before in known[:i]:
             pairs = (

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from seglog.diagnosis.doctor_cases import Diagnosis, Gravity
-from seglog.diagnosis.doctor_data import cleaner_hazards, of_findings, of_transactions
+from seglog.diagnosis.doctor_cases import Diagnosis
+from seglog.diagnosis.doctor_data import cleaner_hazards, of_findings, of_losses, of_transactions
 from seglog.diagnosis.doctor_kafka import kafka_end
 from seglog.diagnosis.doctor_patient import Patient
+from seglog.diagnosis.doctor_placement import placement
 from seglog.diagnosis.walk import Gap, LogWalk
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
-from seglog.format.checkpoint import parse_leader_epochs, parse_partition_metadata
+from seglog.format.checkpoint import parse_leader_epochs
 from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
-from seglog.format.uuids import format_uuid
 from seglog.log.listing import SegmentFiles, list_partition
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.obstacles import NAMED_BY_OFFSET, is_offset
@@ -46,11 +46,13 @@ def examine_partition(patient: Patient, deep: bool) -> Iterator[Diagnosis]:
         for segment in patient.listing.segments:
             yield from _indexes(patient, segment)
         yield from _end(patient)
-    if deep:
-        yield from of_findings(patient)
-        yield from of_transactions(patient)
-        if patient.compacted:
-            yield from cleaner_hazards(patient)
+    if not deep:
+        yield from of_losses(patient)
+        return
+    yield from of_findings(patient)
+    yield from of_transactions(patient)
+    if patient.compacted:
+        yield from cleaner_hazards(patient)
 
 
 # --- names and small files --------------------------------------------------------------------------------
@@ -85,26 +87,7 @@ def _small_files(patient: Patient) -> Iterator[Diagnosis]:
         reason = _unreadable_epochs(patient.fs, listing.leader_epoch_checkpoint)
         if reason:
             yield patient.say("LEADER_EPOCHS_UNREADABLE", listing.leader_epoch_checkpoint, reason)
-    topic_id = None
-    if listing.partition_metadata is not None:
-        path = listing.partition_metadata
-        try:
-            topic_id = parse_partition_metadata(patient.fs.read_bytes(path), path).topic_id
-        except (CorruptCheckpointError, RefusedError) as error:
-            yield patient.say("PARTITION_METADATA_UNREADABLE", path, _reason(error, path))
-            return
-    if not patient.metadata_known:
-        return
-    if patient.topic_id is None:
-        yield patient.say("STRAY_PARTITION", "", "the cluster's metadata knows no topic of that name")
-    elif topic_id is None:
-        # written before the first append: a log without it holds nothing, unless somebody took the file away
-        gravity = Gravity.DANGER if listing.size else Gravity.NOTE
-        message = "there is no partition.metadata with a topic id"
-        yield patient.say("STRAY_PARTITION", "partition.metadata", message, gravity=gravity)
-    elif format_uuid(topic_id) != patient.topic_id:
-        message = "its topic id is not the one that the cluster's metadata gives the topic: that one was made anew"
-        yield patient.say("STRAY_PARTITION", "partition.metadata", message)
+    yield from placement(patient)
 
 
 def _unreadable_epochs(fs: FileSystem, path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,12 @@ from seglog.clock import Clock
 from seglog.config import LogConfig
 from seglog.diagnosis.doctor_cases import CASES, Diagnosis
 from seglog.diagnosis.doctor_kafka import KafkaEnd
+from seglog.diagnosis.surroundings import Surroundings
 from seglog.diagnosis.transactions import Coordinated
+from seglog.log.cluster_metadata import ClusterMetadata
 from seglog.log.listing import PartitionListing
 from seglog.log.loader import RecoveryReport
+from seglog.log.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 
 
@@ -22,25 +25,48 @@ class Patient:
     """One partition and what the log directory says of it.
 
     `clean`: the clean-shutdown marker is there. `recovery_point` and `log_start_offset` come from the checkpoints.
-    `compacted`: its policy, or the cleaner's checkpoint, says so. `live`: a broker holds the directory. `topic_id`
-    (Kafka's text form) is what the cluster's metadata gives the topic; `metadata_known` whether there is such metadata.
+    `compacted`: its policy, or the cleaner's checkpoint, says so. `metadata` is the cluster's, None where it is not
+    known whole; `node_id` the broker's own. `coordinators` asks the transaction coordinators' logs, None where they
+    are not looked at.
     """
 
-    fs: FileSystem
+    view: PartitionView
     clock: Clock
-    log_directory: Path
-    listing: PartitionListing
+    around: Surroundings
     config: LogConfig
     clean: bool
     recovery_point: int = 0
     log_start_offset: int = 0
     compacted: bool = False
-    live: bool = False
-    metadata_known: bool = False
-    topic_id: str | None = None
-    coordinators: Mapping[int, Coordinated] | None = None
+    metadata: ClusterMetadata | None = None
+    coordinators: Callable[[], Mapping[int, Coordinated] | None] = lambda: None
     plan: RecoveryReport | None = None
     ends: dict[int, KafkaEnd] = field(default_factory=dict)
+
+    @property
+    def fs(self) -> FileSystem:
+        """The partition's files as they were when the view was taken."""
+        return self.view.fs
+
+    @property
+    def listing(self) -> PartitionListing:
+        """What is in the partition directory."""
+        return self.view.listing
+
+    @property
+    def live(self) -> bool:
+        """Whether a broker holds the directory."""
+        return self.view.live
+
+    @property
+    def log_directory(self) -> Path:
+        """The log directory it lies in."""
+        return self.around.path
+
+    @property
+    def node_id(self) -> int | None:
+        """The broker's id, by its `meta.properties`."""
+        return self.around.node_id
 
     def survives(self, base_offset: int, position: int) -> bool:
         """Whether byte `position` of a segment is still there after the start."""

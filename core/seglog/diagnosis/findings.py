@@ -342,6 +342,42 @@ _REGISTRY = (
         Notice.START,
     ),
     FindingCode(
+        "LOG_MISSING",
+        _E,
+        "A partition directory has no log file, and what lies around it says that it held records.",
+        "Makes an empty log there and serves it; a follower fetches everything again, a leader has lost it.",
+        Notice.NEVER,
+    ),
+    FindingCode(
+        "SEGMENT_MISSING",
+        _E,
+        "No segment holds some offsets that the log once had: files of a segment are gone.",
+        "Readers pass over the offsets without a word.",
+        Notice.NEVER,
+    ),
+    FindingCode(
+        "LOG_END_MISSING",
+        _E,
+        "The log ends before offsets that it once had: acknowledged records are gone. Only a warning where no more than"
+        " a group's committed offset says so, as a client may commit any number.",
+        "Takes the end that it finds, and gives the missing offsets out again to other records.",
+        Notice.NEVER,
+    ),
+    FindingCode(
+        "PARTITION_MISSING",
+        _E,
+        "Checkpoints or the cluster's metadata name a partition that has no directory.",
+        "Makes an empty log for it and serves that; a follower fetches everything again, a leader has lost it.",
+        Notice.NEVER,
+    ),
+    FindingCode(
+        "CHANGED_WHILE_READ",
+        _I,
+        "What looked wrong was gone a moment later: a broker is at work on the files.",
+        "Goes on with its work.",
+        Notice.NEVER,
+    ),
+    FindingCode(
         "LEFTOVER_FILE",
         _W,
         "A file of an interrupted deletion, cleaning or swap.",
@@ -361,7 +397,8 @@ _REGISTRY = (
         "STRANGE_FILE",
         _W,
         "A name that Kafka never gives.",
-        "Ignores files; refuses to start for a `.log` without a number or a directory that is no partition.",
+        "Ignores all but names that end as its own do: refuses to start when these do not begin with a number, and"
+        " over a directory that is no partition.",
         Notice.START,
     ),
     FindingCode(

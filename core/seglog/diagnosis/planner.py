@@ -20,6 +20,7 @@ from seglog.clock import Clock
 from seglog.diagnosis.epoch_mending import EpochPatch, epoch_patches
 from seglog.diagnosis.findings import Finding, Severity
 from seglog.diagnosis.leftovers import settle_on
+from seglog.diagnosis.losses import LOSSES
 from seglog.diagnosis.ranges import ByteRange, RemovedRange, SegmentSurveyor, Survey, survey_07
 from seglog.diagnosis.repair_plan import FileRepair, Part, PartitionPlan, Policy, RepairOptions, SegmentRepair
 from seglog.diagnosis.resync import OffsetRange
@@ -286,7 +287,8 @@ class _Planner:
     def _plan_unrepaired(self) -> None:
         """Findings that no step above mends."""
         for each in self._findings or ():
-            if each.severity is Severity.ERROR and not each.repair and each.code not in _LEFT_ALONE:
+            left = each.code in _LEFT_ALONE or self._comes_back(each)
+            if each.severity is Severity.ERROR and not each.repair and not left:
                 self._draft.unrepaired.append(f"{each.partition}/{each.file}: {each.message}")
 
     # --- questions ----------------------------------------------------------------------------------------
@@ -320,6 +322,13 @@ class _Planner:
         """Whether the epoch file only differs from broken epochs in batches, which are set right."""
         on_file = [f.code for f in self._findings or () if f.file == filenames.LEADER_EPOCH_CHECKPOINT]
         return bool(self._patches) and set(on_file) == {"LEADER_EPOCHS_DIFFER"}
+
+    def _comes_back(self, found: Finding) -> bool:
+        """Whether what is missing lies in segments that the settled leftovers bring back."""
+        if found.code not in LOSSES or found.first_offset is None or found.last_offset is None:
+            return False
+        bases = [_offset_of(name) for name in self._sources if name.endswith(FileKind.LOG.value)]
+        return any(found.first_offset <= base <= found.last_offset for base in bases)
 
     def _has_code(self, *codes: str) -> bool:
         return any(each.code in codes for each in self._findings or ())

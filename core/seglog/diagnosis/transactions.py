@@ -12,7 +12,8 @@ Memory goes with the producers that have a transaction open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -21,14 +22,15 @@ from typing import Any
 import numpy as np
 
 from seglog import layout
-from seglog.diagnosis.walk import Gap, LogWalk, Piece
+from seglog.diagnosis.walk import Gap, LogWalk, Piece, walk_view
 from seglog.errors import CorruptSnapshotError, InvalidRecordError
 from seglog.format.coordinator import TRANSACTIONS, decode_coordinator_record
 from seglog.format.decoder import decode_records
 from seglog.format.producer_snapshot import decode_snapshot
 from seglog.format.wire import WireError
-from seglog.log.listing import PartitionListing, list_log_directory, list_partition
+from seglog.log.listing import PartitionListing, SegmentFiles, list_log_directory
 from seglog.log.markers import read_markers
+from seglog.log.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 
 DEFAULT_MAX_TIMEOUT_MS = 900_000  # transaction.max.timeout.ms
@@ -126,17 +128,52 @@ def transactions(
     now_ms: int,
     *,
     max_timeout_ms: int = DEFAULT_MAX_TIMEOUT_MS,
-    coordinators: Mapping[int, Coordinated] | None = None,
+    coordinators: Callable[[], Mapping[int, Coordinated] | None] = lambda: None,
 ) -> Iterator[Transaction]:
     """All transactions of a partition: ended ones in the order of their markers, then the open ones by offset.
 
-    `coordinators` is what `read_coordinators` found, None where there is nothing to ask. Damaged batches are
-    passed over. Raises OSError.
+    `coordinators` gives what `read_coordinators` finds, None where there is nothing to ask; it is asked after the log
+    was read, and only when a transaction is open. Damaged batches are passed over. Raises OSError.
     """
     walk = _Transactions(fs, listing)
-    yield from walk.ended()
-    for one in walk.left_open():
-        yield _judged(one, listing, now_ms, max_timeout_ms, coordinators)
+    yield from walk.ended(_steps(fs, listing))
+    found = walk.left_open()
+    known = coordinators() if found else None
+    for one in found:
+        yield _judged(one, listing, now_ms, max_timeout_ms, known)
+
+
+def view_transactions(
+    view: PartitionView,
+    now_ms: int,
+    *,
+    max_timeout_ms: int = DEFAULT_MAX_TIMEOUT_MS,
+    coordinators: Callable[[], Mapping[int, Coordinated] | None] = lambda: None,
+) -> Iterator[Transaction]:
+    """The same of a partition beside which a broker may be at work.
+
+    A transaction that its coordinator had ended when it was asked hangs only if it is still open in a later look at
+    the log: else its marker was on its way.
+    """
+    walk = _Transactions(view.fs, view.listing)
+    yield from walk.ended(walk_view(view))
+    found = walk.left_open()
+    known = coordinators() if found else None
+    judged = [_judged(one, view.listing, now_ms, max_timeout_ms, known) for one in found]
+    if view.live and any(one.hanging for one in judged):
+        view.look()
+        later = _Transactions(view.fs, view.listing)
+        deque(later.ended(walk_view(view)), maxlen=0)
+        still = {(one.producer_id, one.first_offset) for one in later.left_open()}
+        ended = [one for one in judged if (one.producer_id, one.first_offset) not in still]
+        judged = [replace(one, hanging=False) if one in ended else one for one in judged]
+    yield from judged
+
+
+def _steps(fs: FileSystem, listing: PartitionListing) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
+    for segment in listing.segments:
+        for step in LogWalk(fs, segment.log):
+            yield segment, step
 
 
 def read_coordinators(fs: FileSystem, log_directory: Path) -> dict[int, Coordinated] | None:
@@ -147,8 +184,8 @@ def read_coordinators(fs: FileSystem, log_directory: Path) -> dict[int, Coordina
     found: dict[str, Coordinated] = {}
     live = [p for p in list_log_directory(fs, log_directory).live if p.topic_partition.topic == TRANSACTION_TOPIC]
     for partition in live:
-        for segment in list_partition(fs, partition.path).segments:
-            for step in LogWalk(fs, segment.log):
+        with PartitionView(fs, partition.path) as view:
+            for _, step in walk_view(view):
                 if isinstance(step, Piece) and step.complete:
                     _take_coordinated(step, found)
     return {one.producer_id: one for one in found.values()} if live else None
@@ -201,12 +238,11 @@ class _Transactions:
         self._open: dict[int, Transaction] = {}
         self._last_marker: dict[int, int] = {}
 
-    def ended(self) -> Iterator[Transaction]:
-        """Walks the log."""
-        for segment in self._listing.segments:
-            for step in LogWalk(self._fs, segment.log):
-                if not isinstance(step, Gap):
-                    yield from self._piece(step, segment.log)
+    def ended(self, steps: Iterable[tuple[SegmentFiles, Piece | Gap]]) -> Iterator[Transaction]:
+        """Walks the log, whose pieces and gaps are `steps`."""
+        for segment, step in steps:
+            if not isinstance(step, Gap):
+                yield from self._piece(step, segment.log)
 
     def left_open(self) -> list[Transaction]:
         """What is open at the end, after `ended`."""

@@ -1,14 +1,15 @@
 """Verification: what is wrong with logs, from headers to meaning, without changing or locking anything.
 
 Levels (each includes those before): *header* framing, offsets, flags; *crc* checksums; *record* the structure of
-every record; *index* offset and time indexes; *semantic* control records, transactions, producers, epochs.
+every record; *index* offset and time indexes, names, what is missing; *semantic* control records, transactions,
+producers, epochs.
 
-Steps, for each partition:
+Steps:
 
-1. Names: leftovers, orphans, strangers (from level *index* on).
-2. Below *index*: all segments are cut into ranges, which threads verify. A segment in which anything is not
-   right is gone through once more, in order, and tells what. From *index* on a single pass does all.
-3. Checkpoints of the log directory against the logs' extents.
+1. Of a log directory, first its checkpoints and its list of partitions.
+2. Each partition, through a view that holds still (`verify_partition`). Beside a broker at work it is looked at until
+   what is grave has stayed there for some seconds (`settling`).
+3. The checkpoints against the logs' extents, and the partitions that are missing.
 
 Damage never ends it: the next good batch is looked for. Kafka has nothing of the kind; `kafka-dump-log` reports
 part of it and exits 0.
@@ -16,38 +17,56 @@ part of it and exits 0.
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from seglog import layout
 from seglog.clock import Clock
 from seglog.diagnosis.findings import Finding, Severity, finding
-from seglog.diagnosis.resync import OffsetRange, next_entry
-from seglog.diagnosis.verify_batches import Level, RangeResult, SegmentVerifier, Totals, clean_range
-from seglog.diagnosis.verify_files import verify_07, verify_log_directory, verify_names
-from seglog.diagnosis.verify_indexes import IndexObserver
-from seglog.diagnosis.verify_semantics import SemanticObserver
-from seglog.format.filenames import FileKind, PartitionState, parse_file_name
+from seglog.diagnosis.settling import look_until_settled
+from seglog.diagnosis.surroundings import Surroundings, read_surroundings
+from seglog.diagnosis.verify_batches import Level, Totals
+from seglog.diagnosis.verify_files import verify_log_directory
+from seglog.diagnosis.verify_partition import LookOptions, PartitionLook
+from seglog.errors import NotALogError
+from seglog.format.filenames import PartitionState, parse_file_name
 from seglog.log.listing import (
-    PartitionListing,
-    SegmentFiles,
+    LogDirectoryListing,
     Target,
     TargetKind,
     list_log_directory,
     list_partition,
+    log_directory_of,
 )
+from seglog.log.view import PartitionView, SingleFile, is_held
 from seglog.model import TopicPartition
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.frozen import VanishedError
 
 __all__ = ["Level", "Verification", "VerifyOptions", "VerifySummary"]
 
-_RANGE_BYTES = 32 << 20
-_SAMPLE_BYTES = 4 << 20
-_HASH_STEP = 0x9E3779B97F4A7C15
+# What a second look at the segment alone can confirm.
+_LOCAL = {
+    "CRC_MISMATCH",
+    "UNREADABLE_BYTES",
+    "TORN_TAIL",
+    "ZERO_BYTES",
+    "OFFSET_OUT_OF_SEGMENT",
+    "MAGIC_UNKNOWN",
+    "CODEC_UNKNOWN",
+    "OFFSET_DELTA_INVALID",
+    "COUNT_INVALID",
+    "RECORDS_INVALID",
+    "RECORD_OFFSETS_INVALID",
+    "RECORD_TIMESTAMP_ABOVE_MAX",
+    "TIMESTAMP_NEGATIVE",
+    "INDEX_MISSING",
+    "INDEX_SIZE_INVALID",
+    "OFFSET_INDEX_INVALID",
+    "TIME_INDEX_INVALID",
+    "TIME_INDEX_SHORT",
+}
 
 Progress = Callable[[int, int], None]
 
@@ -56,8 +75,9 @@ Progress = Callable[[int, int], None]
 class VerifyOptions:
     """What `Verification` looks at.
 
-    `live`: a broker may be writing, so a torn tail of the last segment is none. `sample` (0 to 1) verifies that
-    part of the bytes, chosen by `seed`, up to level *record*. `max_duration_s` ends it early, complete to there.
+    `live`: a broker may be writing, so a torn tail of the last segment is none, and what is grave must stay there;
+    without it that is so where a process holds the log directory's lock. `sample` (0 to 1) verifies that part of the
+    bytes, chosen by `seed`, up to level *record*. `max_duration_s` ends it early, complete to there.
     """
 
     level: Level = Level.RECORD
@@ -70,7 +90,9 @@ class VerifyOptions:
 
 @dataclass(frozen=True, slots=True)
 class VerifySummary:
-    """What was looked at and found. `complete` is false when time ran out, a file was unreadable, or for a sample."""
+    """What was looked at and found. `complete` is false when time ran out, a file was unreadable, or for a sample.
+    `live` says that a broker, or another process, was at work beside it.
+    """
 
     files: int = 0
     bytes: int = 0
@@ -81,21 +103,33 @@ class VerifySummary:
     errors: int = 0
     warnings: int = 0
     infos: int = 0
+    unreadable: int = 0
     complete: bool = True
+    live: bool = False
 
     @property
     def damaged(self) -> bool:
-        """Whether anything worse than a remark was found."""
-        return self.errors > 0 or self.warnings > 0
+        """Whether anything worse than a remark was found in what could be read."""
+        return self.errors > self.unreadable or self.warnings > 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """One segment to verify, and where its offsets may lie."""
+@dataclass(slots=True)
+class _Job:
+    """A partition directory or a file to verify, and its log directory's surroundings."""
 
-    segment: SegmentFiles
-    offsets: OffsetRange
-    is_last: bool
+    path: Path
+    size: int
+    target: Target
+    around: Surroundings | None
+
+
+@dataclass(slots=True)
+class _Directory:
+    """A log directory as it was before its partitions were looked at, and where their logs were found to reach."""
+
+    listing: LogDirectoryListing
+    around: Surroundings
+    extents: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
 
 class Verification:
@@ -111,228 +145,136 @@ class Verification:
         options: VerifyOptions,
         clock: Clock,
         progress: Progress | None = None,
+        *,
+        around: Surroundings | None = None,
     ) -> None:
         self._fs, self._targets, self._options, self._clock = fs, targets, options, clock
-        self._progress = progress
+        self._progress, self._around = progress, around
         self._totals = Totals()
         self._done = self._total = 0
         self._ends_at = None if options.max_duration_s is None else clock.monotonic() + options.max_duration_s
-        self._sampled = options.sample is not None and options.sample < 1
-        self.summary = VerifySummary(complete=not self._sampled)
+        sampled = options.sample is not None and options.sample < 1
+        self._sample = options.sample if sampled else None
+        self.summary = VerifySummary(complete=not sampled)
 
     def __iter__(self) -> Iterator[Finding]:
-        plans = [plan for target in self._targets for plan in self._plans(target)]
-        self._total = sum(work.segment.size for plan in plans for work in plan.works)
-        for plan in plans:
-            for found in self._partition(plan):
+        directories: dict[Path, _Directory] = {}
+        jobs: list[_Job] = []
+        for target in self._targets:
+            jobs += self._jobs(target, directories)
+        self._total = sum(job.size for job in jobs)
+        for job in jobs:
+            for found in self._job(job, directories.get(job.target.path)):
                 self._count(found)
                 yield found
-        for target in self._targets:
-            if target.kind is TargetKind.LOG_DIRECTORY and self._options.level >= Level.INDEX:
-                for found in verify_log_directory(
-                    self._fs, list_log_directory(self._fs, target.path), self._extents(plans, target)
-                ):
+        for directory in directories.values():
+            if self._options.level >= Level.INDEX:
+                for found in self._own_files(directory):
                     self._count(found)
                     yield found
         self._summarise()
 
-    # --- what there is to do
+    # --- what there is to do ------------------------------------------------------------------------------
 
-    def _plans(self, target: Target) -> Iterator[_Plan]:
+    def _jobs(self, target: Target, directories: dict[Path, _Directory]) -> Iterator[_Job]:
         if target.kind is TargetKind.FILE:
-            yield self._file_plan(target.path)
-        elif target.kind is TargetKind.PARTITION:
-            yield _plan_of(list_partition(self._fs, target.path))
-        else:
-            for partition in list_log_directory(self._fs, target.path).partitions:
-                if partition.state is not PartitionState.DELETED:
-                    yield _plan_of(list_partition(self._fs, partition.path))
+            status = self._fs.status(target.path)
+            yield _Job(target.path, 0 if status is None else status.size, target, None)
+            return
+        if target.kind is TargetKind.PARTITION:
+            yield _Job(target.path, self._size(target.path), target, self._around or self._surroundings(target.path))
+            return
+        around = read_surroundings(self._fs, target.path)  # before the logs
+        listing = list_log_directory(self._fs, target.path)
+        directories[target.path] = _Directory(listing, around)
+        for partition in listing.partitions:
+            if partition.state is not PartitionState.DELETED:
+                yield _Job(partition.path, self._size(partition.path), target, around)
 
-    def _file_plan(self, path: Path) -> _Plan:
-        """One segment with its indexes, within the offsets that its neighbours leave it; or a lone log file."""
-        listing = list_partition(self._fs, path.parent)
-        for work in _plan_of(listing).works:
-            if work.segment.log.name == path.name:
-                return _Plan(listing, (work,), whole=False)
-        name, status = parse_file_name(path.name), self._fs.status(path)
-        base = 0 if name is None or name.kind is FileKind.METADATA_SNAPSHOT else name.offset
-        size, modified = (0, 0) if status is None else (status.size, status.modified_ms)
-        segment = SegmentFiles(base, path, size, modified, None, None, None)
-        return _Plan(listing, (_Work(segment, OffsetRange(), True),), whole=False)
-
-    def _extents(self, plans: Sequence[_Plan], target: Target) -> dict[TopicPartition, tuple[int, int]]:
-        return {
-            plan.listing.topic_partition: (plan.works[0].segment.base_offset, plan.end_offset)
-            for plan in plans
-            if plan.works
-            and plan.end_offset is not None
-            and plan.listing.topic_partition is not None
-            and plan.listing.directory.parent == target.path
-            and plan.listing.directory.name == str(plan.listing.topic_partition)
-        }
-
-    # --- doing it
-
-    def _partition(self, plan: _Plan) -> Iterator[Finding]:
+    def _surroundings(self, partition: Path) -> Surroundings | None:
         try:
-            if plan.whole and self._options.level >= Level.INDEX:
-                yield from verify_names(self._fs, plan.listing)
-            if plan.listing.format == "0.7":
-                yield from verify_07(self._fs, plan.listing)
-                self._totals.bytes += plan.listing.size
-                self._advance(plan.listing.size)
-            elif self._sampled:
-                yield from self._samples(plan)
-            elif self._options.level >= Level.INDEX:
-                yield from self._in_one_pass(plan)
-            else:
-                yield from self._in_ranges(plan)
-        except OSError as error:
+            return read_surroundings(self._fs, links.resolve(partition).parent, ask_readers=False)
+        except OSError:
+            return None  # of a partition that was named, the directory around it need not be readable
+
+    def _size(self, directory: Path) -> int:
+        """Bytes of its logs, for the progress display; what is wrong with the directory is told in its turn."""
+        try:
+            return list_partition(self._fs, directory).size
+        except (OSError, NotALogError):
+            return 0
+
+    # --- doing it -----------------------------------------------------------------------------------------
+
+    def _job(self, job: _Job, directory: _Directory | None) -> Iterator[Finding]:
+        looks = _Looks(self, job)
+        try:
+            yield from looks.findings()
+        except (OSError, NotALogError) as error:
+            if looks.is_gone(error):
+                message = "the partition was deleted or moved away before it was looked at"
+                yield finding("CHANGED_WHILE_READ", job.path.name, "", message)
+                return
             self.summary = replace(self.summary, complete=False)
-            name = Path(error.filename).name if isinstance(error.filename, str) else ""
-            partition = plan.listing.directory.resolve().name
-            yield finding("UNREADABLE_FILE", partition, name, error.strerror or str(error))
+            named = error.filename if isinstance(error, OSError) else None
+            name = Path(named).name if isinstance(named, str) and Path(named) != job.path else ""
+            reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+            yield finding("UNREADABLE_FILE", job.path.resolve().name, name, reason)
+        finally:
+            self._totals.add(looks.totals)
+            self.summary = replace(self.summary, live=self.summary.live or looks.live)
+        if directory is not None and looks.extent is not None:
+            directory.extents[looks.extent[0]] = looks.extent[1]
 
-    def _verifier(self, plan: _Plan, work: _Work) -> SegmentVerifier:
-        return SegmentVerifier(
-            self._fs,
-            work.segment.log,
-            work.segment.base_offset,
-            work.offsets,
-            self._options.level,
-            last_offset=plan.last_offset,
-            leader_epoch=plan.leader_epoch,
-            tail_expected=self._options.live and work.is_last,
-        )
+    def _own_files(self, directory: _Directory) -> Iterator[Finding]:
+        """The log directory's own files; beside a broker until what is grave has stayed."""
 
-    def _in_one_pass(self, plan: _Plan) -> Iterator[Finding]:
-        semantic = None
-        if self._options.level >= Level.SEMANTIC and plan.whole:
-            semantic = SemanticObserver(self._fs, plan.listing)
-        for work in plan.works:
-            if self._is_late():
-                return
-            observers = [IndexObserver(self._fs, work.segment, closed=not work.is_last)]
-            if semantic is not None:
-                yield from semantic.begin(work.segment)
-            yield from self._detailed(plan, work, [*observers, *([] if semantic is None else [semantic])])
-        if semantic is not None and plan.works:
-            yield from semantic.finish_partition(plan.end_offset or 0)
+        def look(grave: Sequence[Finding] | None) -> list[Finding]:
+            if grave is not None:
+                path = directory.listing.path
+                directory.around = read_surroundings(self._fs, path)
+                directory.listing = list_log_directory(self._fs, path)
+            return list(verify_log_directory(directory.listing, directory.around, directory.extents, live=live))
 
-    def _detailed(self, plan: _Plan, work: _Work, observers: Sequence[object] = ()) -> Iterator[Finding]:
-        verifier = self._verifier(plan, work)
-        yield from verifier.findings(observers)  # type: ignore[arg-type]
-        self._totals.add(verifier.totals)
-        plan.last_offset, plan.leader_epoch = verifier.last_offset, verifier.leader_epoch
-        plan.end_offset = max(plan.last_offset + 1, work.segment.base_offset)
-        self._advance(work.segment.size)
+        live = self._options.live or is_held(directory.listing.path)
+        if not live:
+            yield from look(None)
+            return
+        settled = look_until_settled(look, _key, _is_grave, self._clock)
+        yield from settled.rows
+        yield from _restless(settled.restless, "")
 
-    def _in_ranges(self, plan: _Plan) -> Iterator[Finding]:
-        """Ranges of all segments under threads, a few segments ahead; results in order."""
-        waiting: deque[tuple[_Work, list[Future[RangeResult | None]]]] = deque()
-        works = iter(plan.works)
-        with ThreadPoolExecutor(max(1, self._options.jobs), "seglog-verify") as pool:
-            while True:
-                while sum(len(futures) for _, futures in waiting) < 2 * self._options.jobs:
-                    work = next(works, None)
-                    if work is None:
-                        break
-                    waiting.append((work, self._submitted(pool, work)))
-                if not waiting:
-                    return
-                work, futures = waiting.popleft()
-                yield from self._finished(plan, work, futures)
-                if self._is_late():
-                    for _, left in waiting:
-                        for future in left:
-                            future.cancel()
-                    return
+    # --- keeping count ------------------------------------------------------------------------------------
 
-    def _submitted(self, pool: ThreadPoolExecutor, work: _Work) -> list[Future[RangeResult | None]]:
-        starts = [0]
-        size = work.segment.size
-        if size > 2 * _RANGE_BYTES or (self._options.jobs > 1 and size > _RANGE_BYTES // 2):
-            pieces = max(self._options.jobs, size // _RANGE_BYTES)
-            starts = self._boundaries(work, [i * size // pieces for i in range(pieces)])
-        ends = [*starts[1:], size]
-        level = self._options.level
-        return [
-            pool.submit(clean_range, self._fs, work.segment.log, start, end, work.offsets, level)
-            for start, end in zip(starts, ends, strict=True)
-        ]
-
-    def _boundaries(self, work: _Work, positions: Sequence[int]) -> list[int]:
-        """Where entries begin at or behind `positions`, ascending and without repetition."""
-        found = (self._boundary(work, position) for position in positions if position)
-        return sorted({0, *(position for position in found if position is not None)})
-
-    def _boundary(self, work: _Work, position: int) -> int | None:
-        """Where the first good entry at or behind `position` begins; None when none does nearby."""
-        with self._fs.open(work.segment.log, "r") as file:
-            stop = min(file.size(), work.segment.size)
-            near = min(stop, position + 2 * _SAMPLE_BYTES)
-            found = next_entry(file, position, near, work.offsets) if position < near else near
-        return found if found < near else None
-
-    def _finished(self, plan: _Plan, work: _Work, futures: Sequence[Future[RangeResult | None]]) -> Iterator[Finding]:
-        results = [future.result() for future in futures]
-        totals = Totals()
-        last_offset, epoch = plan.last_offset, plan.leader_epoch
-        for result in results:
-            if result is None or (0 <= result.first_offset <= last_offset) or 0 <= result.leader_epoch < epoch:
-                yield from self._detailed(plan, work)
-                return
-            totals.add(result.totals)
-            last_offset, epoch = max(last_offset, result.last_offset), max(epoch, result.leader_epoch)
-        self._totals.add(totals)
-        plan.last_offset, plan.leader_epoch = last_offset, epoch
-        self._advance(work.segment.size)
-
-    def _samples(self, plan: _Plan) -> Iterator[Finding]:
-        """Ranges of each segment, each taken with the wanted probability; damage in them is told in detail."""
-        share = self._options.sample or 0.0
-        level = min(self._options.level, Level.RECORD)
-        for work in plan.works:
-            for start in range(0, work.segment.size, _SAMPLE_BYTES):
-                if self._is_late():
-                    return
-                self._advance(min(_SAMPLE_BYTES, work.segment.size - start), files=0 if start else 1)
-                if not self._chosen(work.segment.log, start, share):
-                    continue
-                begin = 0 if start == 0 else self._boundary(work, start)
-                end = self._boundary(work, start + _SAMPLE_BYTES)
-                if begin is None:
-                    continue  # one batch covers the whole range: it belongs to the one before
-                end = work.segment.size if end is None else end
-                result = clean_range(self._fs, work.segment.log, begin, end, work.offsets, level)
-                if result is None:
-                    yield from self._detailed(plan, work)
-                    break
-                self._totals.add(result.totals)
-
-    def _chosen(self, path: Path, start: int, share: float) -> bool:
-        mixed = (self._options.seed + 1) * _HASH_STEP
-        for byte in os.fsencode(f"{path.name}:{start}"):
-            mixed = ((mixed ^ byte) * _HASH_STEP) & 0xFFFFFFFFFFFFFFFF
-        return (mixed >> 11) / 2**53 < share
-
-    # --- keeping count
-
-    def _is_late(self) -> bool:
+    def is_late(self) -> bool:
+        """Whether time is up; from then on the summary is incomplete."""
         if self._ends_at is None or self._clock.monotonic() < self._ends_at:
             return False
         self.summary = replace(self.summary, complete=False)
         return True
 
-    def _advance(self, size: int, files: int = 1) -> None:
+    def advance(self, size: int, files: int) -> None:
+        """Bytes and files done."""
         self._done = min(self._total, self._done + size)
         self.summary = replace(self.summary, files=self.summary.files + files)
         if self._progress is not None:
             self._progress(self._done, self._total)
 
+    def look_options(self, file: str | None, *, counting: bool) -> LookOptions:
+        """What a look looks at; the first one alone is counted."""
+        options = self._options
+        look = LookOptions(options.level, options.jobs, self.is_late, sample=self._sample, seed=options.seed, file=file)
+        return replace(look, advance=self.advance) if counting else look
+
+    @property
+    def doors(self) -> tuple[FileSystem, Clock, bool]:
+        """Files, clock, and whether a live log was announced."""
+        return self._fs, self._clock, self._options.live
+
     def _count(self, found: Finding) -> None:
         name = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO: "infos"}[found.severity]
-        self.summary = replace(self.summary, **{name: getattr(self.summary, name) + 1})
+        unreadable = self.summary.unreadable + (found.code == "UNREADABLE_FILE")
+        self.summary = replace(self.summary, **{name: getattr(self.summary, name) + 1}, unreadable=unreadable)
 
     def _summarise(self) -> None:
         totals = self._totals
@@ -346,24 +288,98 @@ class Verification:
         )
 
 
-@dataclass(slots=True)
-class _Plan:
-    """A partition's segments to verify, and what is known behind the last one verified."""
+class _Looks:
+    """The looks at one partition or file: one, or as many as it takes until it has settled."""
 
-    listing: PartitionListing
-    works: tuple[_Work, ...]
-    whole: bool = True
-    last_offset: int = -1
-    leader_epoch: int = -1
-    end_offset: int | None = None
+    def __init__(self, verification: Verification, job: _Job) -> None:
+        self._verification, self._job = verification, job
+        self._fs, self._clock, announced = verification.doors
+        kind = TargetKind.FILE if job.target.kind is TargetKind.FILE else TargetKind.PARTITION
+        self._file = job.path.name if kind is TargetKind.FILE else None
+        self.live = announced or is_held(log_directory_of(Target(job.path, kind)))
+        self.totals = Totals()
+        self.extent: tuple[TopicPartition, tuple[int, int]] | None = None
+
+    def findings(self) -> Iterator[Finding]:
+        """The findings of one look, or, where somebody is at work, of as many as it takes."""
+        told: set[tuple[str, str, str, int | None]] = set()
+        if not self.live:
+            try:
+                for found in self._once():
+                    told.add(_key(found))
+                    yield found
+                return
+            except VanishedError:
+                self.live = True  # somebody is at work whose lock is not seen
+        yield from (found for found in self._settled() if _key(found) not in told)
+
+    def _once(self) -> Iterator[Finding]:
+        """One look, its findings as they come."""
+        with self._view() as view:
+            look = self._look(view, counting=True)
+            try:
+                yield from look
+            finally:
+                self._note(look)
+
+    def _settled(self) -> Iterator[Finding]:
+        """Looks until what is grave has stayed; findings come when that is so."""
+        settled = look_until_settled(self._again, _key, _is_grave, self._clock)
+        yield from settled.rows
+        yield from _restless(settled.restless, self._job.path.resolve().name)
+
+    def is_gone(self, error: OSError | NotALogError) -> bool:
+        """Whether the broker has taken the partition away meanwhile."""
+        missing = isinstance(error, FileNotFoundError | NotALogError)
+        return missing and self.live and self._fs.status(self._job.path) is None
+
+    def _again(self, grave: Sequence[Finding] | None) -> list[Finding]:
+        if grave is not None and self._job.around is not None:
+            known = self._job.around
+            self._job.around = read_surroundings(self._fs, known.path, ask_readers=known.ask_readers)
+        with self._view() as view:
+            look = self._look(view, counting=grave is None, only=_segments_of(grave))
+            found = list(look)
+            if grave is None:
+                self._note(look)
+            return found
+
+    def _view(self) -> PartitionView | SingleFile:
+        if self._file is None:
+            return PartitionView(self._fs, self._job.path, live=self.live, clock=self._clock)
+        return SingleFile(self._fs, self._job.path, live=self.live)
+
+    def _look(
+        self, view: PartitionView | SingleFile, *, counting: bool, only: frozenset[int] | None = None
+    ) -> PartitionLook:
+        options = self._verification.look_options(self._file, counting=counting)
+        return PartitionLook(view, self._job.around, options, only)
+
+    def _note(self, look: PartitionLook) -> None:
+        self.totals = look.totals
+        key, segments = look.listing.topic_partition, look.listing.segments
+        if key is not None and segments and look.end_offset is not None and look.listing.directory.name == str(key):
+            self.extent = key, (segments[0].base_offset, look.end_offset)
 
 
-def _plan_of(listing: PartitionListing) -> _Plan:
-    segments = listing.segments
-    works = []
-    for i, segment in enumerate(segments):
-        most = min(segment.base_offset + layout.INT32_MAX, layout.INT64_MAX)
-        if i + 1 < len(segments):
-            most = min(most, segments[i + 1].base_offset - 1)
-        works.append(_Work(segment, OffsetRange(segment.base_offset, most), i + 1 == len(segments)))
-    return _Plan(listing, tuple(works))
+def _segments_of(grave: Sequence[Finding] | None) -> frozenset[int] | None:
+    """The segments that grave findings are on, where looking at them again tells enough; else None."""
+    if not grave or any(each.code not in _LOCAL for each in grave):
+        return None
+    names = [parse_file_name(each.file) for each in grave]
+    return None if None in names else frozenset(name.offset for name in names if name is not None)
+
+
+def _key(found: Finding) -> tuple[str, str, str, int | None]:
+    return found.code, found.partition, found.file, found.position
+
+
+def _is_grave(found: Finding) -> bool:
+    return found.severity is not Severity.INFO
+
+
+def _restless(found: Sequence[Finding], partition: str) -> Iterator[Finding]:
+    if found:
+        codes = ", ".join(sorted({each.code for each in found}))
+        message = f"what looked like {codes} did not stay: a broker is at work here"
+        yield finding("CHANGED_WHILE_READ", partition, "", message)

@@ -5,55 +5,85 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from seglog.diagnosis.absent import absent_partitions
 from seglog.diagnosis.dump_files import rows_of
-from seglog.diagnosis.findings import Finding, Severity, finding
-from seglog.errors import CorruptCheckpointError, RefusedError, UnsupportedError
-from seglog.format import checkpoint, filenames
+from seglog.diagnosis.findings import Finding, Notice, Severity, finding
+from seglog.diagnosis.surroundings import Surroundings
+from seglog.errors import UnsupportedError
+from seglog.format import filenames
 from seglog.log.listing import LogDirectoryListing, PartitionListing
+from seglog.log.obstacles import NAMED_BY_OFFSET, is_offset
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 
 
-def verify_names(fs: FileSystem, listing: PartitionListing) -> Iterator[Finding]:
-    """Leftovers, orphans and strangers in a partition directory, and its `partition.metadata`."""
+def verify_names(fs: FileSystem, listing: PartitionListing, *, live: bool = False) -> Iterator[Finding]:
+    """Leftovers, orphans and strangers in a partition directory, and its `partition.metadata`.
+
+    With `live` a broker is at work, which has such files while it cleans and deletes.
+    """
     partition = listing.directory.resolve().name
     for path in listing.leftovers:
         # A running broker deletes `.deleted` files a minute later: they are no damage.
-        severity = Severity.WARNING if path.name.endswith((".swap", ".cleaned")) else Severity.INFO
+        left = path.name.endswith((".swap", ".cleaned")) and not live
+        severity = Severity.WARNING if left else Severity.INFO
         message = "left by an interrupted deletion, cleaning, swap or write"
         yield finding("LEFTOVER_FILE", partition, path.name, message, severity=severity)
     for orphan in listing.orphans:
         yield finding("ORPHAN_INDEX", partition, orphan.path.name, "there is no segment of that base offset")
     for path in listing.strangers:
-        severity = Severity.ERROR if path.name.endswith(".log") else Severity.WARNING
-        message = "Kafka gives no such name"
-        yield finding("STRANGE_FILE", partition, path.name, message, severity=severity)
+        yield _stranger(fs, path, partition)
     if listing.partition_metadata is not None:
         yield from _readable(fs, listing.partition_metadata, partition)
 
 
+def _stranger(fs: FileSystem, path: Path, partition: str) -> Finding:
+    """A broker looks at names that begin with an offset and have one of its suffixes, and at nothing else."""
+    status = fs.status(path)
+    is_file = status is not None and not status.is_directory
+    if is_file and path.name.endswith(NAMED_BY_OFFSET):
+        numbered = is_offset(path.name.partition(".")[0])
+        message = "Kafka gives no such name" if numbered else "Kafka gives no such name, and reads no offset off it"
+        severity = Severity.ERROR if path.name.endswith(".log") or not numbered else Severity.WARNING
+        return finding("STRANGE_FILE", partition, path.name, message, severity=severity)
+    message = "no file of Kafka's: a broker ignores it" if is_file else "a directory, which a broker ignores here"
+    return finding(
+        "STRANGE_FILE", partition, path.name, message, severity=Severity.INFO, broker_notices=Notice.NEVER
+    )
+
+
 def verify_log_directory(
-    fs: FileSystem, listing: LogDirectoryListing, extents: Mapping[TopicPartition, tuple[int, int]]
+    listing: LogDirectoryListing,
+    around: Surroundings,
+    extents: Mapping[TopicPartition, tuple[int, int]],
+    *,
+    live: bool = False,
 ) -> Iterator[Finding]:
-    """Checkpoints and properties. `extents` gives (first segment's base, log end offset) of partitions that
-    were verified; entries of others are not judged.
+    """Checkpoints, properties, and partitions that ought to be here. `extents` gives (first segment's base, log end
+    offset) of partitions that were verified; entries of others are not judged.
     """
     for path in listing.strangers:
         message = "a directory that is no partition: a broker does not start with it"
         yield finding("STRANGE_FILE", "", path.name, message, severity=Severity.ERROR)
-    if listing.meta_properties is not None:
-        yield from _readable(fs, listing.meta_properties, "")
-    offsets: dict[str, dict[TopicPartition, int]] = {}
-    for name, path in listing.checkpoints.items():
-        try:
-            offsets[name] = checkpoint.parse_offset_checkpoint(fs.read_bytes(path), path)
-        except (CorruptCheckpointError, RefusedError) as error:
-            yield finding("CHECKPOINT_CORRUPT", "", name, str(error))
+    for path in listing.misnamed:
+        message = "no topic can have this name, but a broker takes the directory for a partition"
+        yield finding("STRANGE_FILE", "", path.name, message)
+    if around.meta_damage is not None:
+        yield finding("CHECKPOINT_CORRUPT", "", filenames.META_PROPERTIES, str(around.meta_damage))
+    for name, error in around.damage.items():
+        yield finding("CHECKPOINT_CORRUPT", "", name, str(error))
     for key, (base, end) in sorted(extents.items()):
-        yield from _offsets_of(key, base, end, {name: found.get(key) for name, found in offsets.items()})
+        offsets = {name: found.get(key) for name, found in around.offsets.items()}
+        yield from _offsets_of(key, base, end, offsets, live)
+    for absent in absent_partitions([(listing, around)]):
+        where = {"first_offset": absent.first_offset, "last_offset": absent.last_offset}
+        name = str(absent.topic_partition)
+        yield finding("PARTITION_MISSING", name, "", absent.message, severity=absent.severity, **where)
 
 
-def _offsets_of(key: TopicPartition, base: int, end: int, found: Mapping[str, int | None]) -> Iterator[Finding]:
+def _offsets_of(
+    key: TopicPartition, base: int, end: int, found: Mapping[str, int | None], live: bool
+) -> Iterator[Finding]:
     start = found.get(filenames.LOG_START_OFFSET_CHECKPOINT)
     least = base if start is None else max(start, base)
     watermark = found.get(filenames.HIGH_WATERMARK_CHECKPOINT)
@@ -63,13 +93,15 @@ def _offsets_of(key: TopicPartition, base: int, end: int, found: Mapping[str, in
         if not 0 <= offset <= end:
             yield _beyond(name, key, f"offset {offset} is not within the log, which ends at {end}")
         elif name == filenames.CLEANER_OFFSET_CHECKPOINT and offset < least:
-            yield _beyond(name, key, f"offset {offset} is below the log's start, {least}")
-    if start is not None and watermark is not None and start > watermark:
+            # the log start has moved on: the cleaner begins there
+            yield _beyond(name, key, f"offset {offset} is below the log's start, {least}", severity=Severity.INFO)
+    # a broker writes the two at different times
+    if not live and start is not None and watermark is not None and start > watermark:
         yield _beyond(filenames.LOG_START_OFFSET_CHECKPOINT, key, f"{start} is above the high watermark {watermark}")
 
 
-def _beyond(name: str, key: TopicPartition, message: str) -> Finding:
-    return finding("CHECKPOINT_BEYOND_LOG", "", name, f"{key}: {message}")
+def _beyond(name: str, key: TopicPartition, message: str, **fields: object) -> Finding:
+    return finding("CHECKPOINT_BEYOND_LOG", "", name, f"{key}: {message}", **fields)
 
 
 def _readable(fs: FileSystem, path: Path, partition: str) -> Iterator[Finding]:

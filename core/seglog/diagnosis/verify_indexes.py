@@ -24,10 +24,12 @@ _MOST_FINDINGS = 20  # an index with more wrong entries is simply wrong
 
 
 class IndexObserver:
-    """The offset and time index of one segment. `closed` says that a later segment exists."""
+    """The offset and time index of one segment. `closed` says that a later segment exists, `live` that a broker is at
+    work: a padded index is one that it is building.
+    """
 
-    def __init__(self, fs: FileSystem, segment: SegmentFiles, closed: bool) -> None:
-        self.segment, self.closed = segment, closed
+    def __init__(self, fs: FileSystem, segment: SegmentFiles, closed: bool, *, live: bool = False) -> None:
+        self.segment, self.closed, self._live = segment, closed, live
         self._fs = fs
         self._partition = segment.log.parent.resolve().name
         self._waiting: list[Finding] = []
@@ -98,7 +100,7 @@ class IndexObserver:
         return rows[:used]
 
     def _preallocated(self, path: Path, count: int, position: int) -> None:
-        severity = Severity.WARNING if self.closed else Severity.INFO
+        severity = Severity.WARNING if self.closed and not self._live else Severity.INFO
         message = f"{count} zero entries behind the written ones, from preallocation; would be rebuilt"
         self._waiting.append(self._finding("INDEX_PREALLOCATED", path, message, severity=severity, position=position))
 

@@ -40,10 +40,16 @@ class _Segment:
 
 
 class SemanticObserver:
-    """Replays a whole partition; `begin` and `finish` go round each segment, `finish_partition` ends it."""
+    """Replays a whole partition; `begin` and `finish` go round each segment, `finish_partition` ends it.
 
-    def __init__(self, fs: FileSystem, listing: PartitionListing) -> None:
-        self._fs, self._listing = fs, listing
+    `log_start_offset` is the checkpointed one, None where nothing says it. With `live` a broker is at work: the epoch
+    file may be a moment younger than the log.
+    """
+
+    def __init__(
+        self, fs: FileSystem, listing: PartitionListing, log_start_offset: int | None = None, *, live: bool = False
+    ) -> None:
+        self._fs, self._listing, self._log_start, self._live = fs, listing, log_start_offset, live
         self._producers = ProducerStateManager(fs, listing.directory, strict=False)
         self._partition = listing.directory.resolve().name
         self._snapshots = {snapshot.offset: snapshot.path for snapshot in listing.snapshots}
@@ -285,11 +291,31 @@ class SemanticObserver:
                 yield finding("LEADER_EPOCHS_DIFFER", self._partition, path.name, message)
         for derived in self._epochs:
             covering = [entry for entry in listed if entry.start_offset <= derived.start_offset]
+            if not covering and self._is_below(listed, log_end_offset):
+                continue
             if derived.epoch >= 0 and (not covering or covering[-1].epoch != derived.epoch):
                 said = f"epoch {covering[-1].epoch}" if covering else "no epoch"
                 message = f"the log has epoch {derived.epoch} at offset {derived.start_offset}, the checkpoint {said}"
                 where = {"first_offset": derived.start_offset}
                 yield finding("LEADER_EPOCHS_DIFFER", self._partition, path.name, message, **where)
-        if listed and listed[-1].start_offset > log_end_offset:
+        if listed and listed[-1].start_offset > log_end_offset and not self._live:
             message = f"epoch {listed[-1].epoch} starts at {listed[-1].start_offset}, the log ends at {log_end_offset}"
             yield finding("LEADER_EPOCHS_DIFFER", self._partition, path.name, message)
+
+    def _is_below(self, listed: tuple[EpochEntry, ...], log_end_offset: int) -> bool:
+        """Whether the first entry of the checkpoint was moved up to the log start: records below it were deleted, the
+        segment that holds it is still there (Kafka: LeaderEpochFileCache.truncateFromStart).
+
+        The checkpointed log start tells it; when a crash came before that was written, the place does: in the first
+        segment, or where the log has no epoch begin. The epoch is that of the log there.
+        """
+        if not listed:
+            return False
+        first = listed[0]
+        there = [derived.epoch for derived in self._epochs if derived.start_offset <= first.start_offset]
+        if there and there[-1] != first.epoch and first.start_offset < log_end_offset:
+            return False
+        bases = [segment.base_offset for segment in self._listing.segments]
+        moved = all(derived.start_offset != first.start_offset for derived in self._epochs)
+        known = self._log_start is not None and first.start_offset <= self._log_start
+        return known or moved or len(bases) < 2 or first.start_offset <= bases[1]

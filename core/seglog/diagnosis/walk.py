@@ -13,7 +13,7 @@ found by its checksum (`resync`). Steps, a chunk at a time:
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,9 @@ from seglog.diagnosis.resync import OffsetRange, checksum_valid, entry_end, entr
 from seglog.format.buffers import byte_view
 from seglog.format.decoder import BatchScan, checksums_valid, scan_batches
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
+from seglog.log.listing import SegmentFiles
 from seglog.log.scan import CHUNK_BYTES, EndReason
+from seglog.log.view import PartitionView
 from seglog.storage.filesystem import File, FileSystem
 
 MAX_BATCH_BYTES = 64 << 20
@@ -164,6 +166,22 @@ class LogWalk:
         behind = next_entry(file, position + 1, stop, self._offsets)
         zeros = _all_zeros(file, position, behind)
         return behind, Gap(position, behind - position, reason, size, zeros, at_end=behind == stop)
+
+
+def walk_view(view: PartitionView, *, check: bool = True) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
+    """The pieces and gaps of a partition's logs in order, each offset once: what replaced a segment that vanished
+    before its turn is given from the offset on that was reached. Raises OSError.
+    """
+    for span in view.segments():
+        for step in LogWalk(view.fs, span.segment.log, check=check):
+            if isinstance(step, Gap) or not len(step.batches):
+                yield span.segment, step
+                continue
+            wanted = step.batches["last_offset"] >= span.least_offset
+            if wanted.all():
+                yield span.segment, step
+            elif wanted.any():
+                yield span.segment, replace(step, batches=step.batches[wanted], valid=step.valid[wanted])
 
 
 _REASONS = {WALK_BAD_SIZE: EndReason.BAD_SIZE, WALK_BAD_HEADER: EndReason.BAD_HEADER}

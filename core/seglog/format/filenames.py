@@ -109,6 +109,7 @@ _METADATA_SNAPSHOT = re.compile(
 )
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _TOPIC_PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-([0-9]{1,10})")
+_JAVA_INT = re.compile(r"[+-]?[0-9]{1,40}")
 _SUFFIXED_DIRECTORY = re.compile(r"(\S+-\S+)\.([^\s.]+)(-delete|-stray|-future)")
 
 
@@ -157,6 +158,21 @@ def topic_name_problem(topic: str) -> str | None:
     if _TOPIC.fullmatch(topic) is None:
         return f"topic name {topic!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
     return None
+
+
+def is_taken_for_partition(name: str) -> bool:
+    """Whether a broker takes a directory of this name for a partition's: it refuses to start over any other.
+
+    A topic may be any text, a number is what Java reads as one (Kafka: UnifiedLog.parseTopicPartitionName).
+    """
+    state = next((s for s in PartitionState if s.value and name.endswith(s.value)), PartitionState.LIVE)
+    if state is not PartitionState.LIVE:
+        match = _SUFFIXED_DIRECTORY.fullmatch(name)
+        if match is None:
+            return False
+        name = name[: name.rindex(".")]
+    topic, _, number = name.rpartition("-")
+    return bool(topic) and _JAVA_INT.fullmatch(number) is not None and -INT32_MAX - 1 <= int(number) <= INT32_MAX
 
 
 def parse_topic_partition(name: str) -> TopicPartition | None:

@@ -117,7 +117,7 @@ class LogDirectoryListing:
 
     `partitions` are in the order of topic and partition number, whatever their state. `checkpoints` maps the
     names in `OFFSET_CHECKPOINTS` to the files that exist. `strangers` are the sub-directories that stop a
-    broker from starting.
+    broker from starting, `misnamed` those that it takes for partitions of topics that cannot be.
     """
 
     path: Path
@@ -127,6 +127,7 @@ class LogDirectoryListing:
     meta_properties: Path | None = None
     lock: Path | None = None
     strangers: tuple[Path, ...] = ()
+    misnamed: tuple[Path, ...] = ()
 
     @property
     def live(self) -> tuple[PartitionDirectory, ...]:
@@ -187,6 +188,7 @@ def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
     _require_directory(fs, path)
     partitions: list[PartitionDirectory] = []
     strangers: list[Path] = []
+    misnamed: list[Path] = []
     files: set[str] = set()
     for name, status in fs.entries(path):
         parsed = filenames.parse_partition_directory(name)
@@ -197,7 +199,7 @@ def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
         elif parsed is not None:
             partitions.append(PartitionDirectory(path / name, parsed.topic_partition, parsed.state))
         elif name != filenames.REMOTE_INDEX_CACHE:
-            strangers.append(path / name)
+            (misnamed if filenames.is_taken_for_partition(name) else strangers).append(path / name)
     return LogDirectoryListing(
         path=path,
         partitions=tuple(sorted(partitions, key=lambda found: (found.topic_partition, found.path.name))),
@@ -206,6 +208,7 @@ def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
         meta_properties=path / filenames.META_PROPERTIES if filenames.META_PROPERTIES in files else None,
         lock=path / filenames.LOCK_FILE if filenames.LOCK_FILE in files else None,
         strangers=tuple(strangers),
+        misnamed=tuple(misnamed),
     )
 
 
@@ -249,7 +252,12 @@ def partitions_of(fs: FileSystem, target: Target) -> tuple[PartitionListing, ...
 
 def _has_partition(fs: FileSystem, path: Path, names: Iterable[str]) -> bool:
     for name in names:
-        status = fs.status(path / name) if filenames.parse_partition_directory(name) is not None else None
+        if filenames.parse_partition_directory(name) is None:
+            continue
+        try:
+            status = fs.status(path / name)
+        except OSError:
+            continue
         if status is not None and status.is_directory:
             return True
     return False

@@ -21,6 +21,7 @@ from seglog.clock import Clock, FixedClock, SystemClock
 from seglog.diagnosis.diff import Difference, diff_batches, diff_bytes
 from seglog.diagnosis.findings import Finding, Severity
 from seglog.diagnosis.statistics import LogStatistics, log_statistics
+from seglog.diagnosis.surroundings import read_surroundings
 from seglog.diagnosis.verify import Level, Verification, VerifyOptions, VerifySummary
 from seglog.diagnosis.verify_files import verify_log_directory
 from seglog.errors import NotALogError, RefusedError
@@ -33,6 +34,7 @@ from seglog.log.listing import (
     list_log_directory,
     list_partition,
 )
+from seglog.log.view import PartitionView, is_held
 from seglog.model import TopicPartition
 from seglog.spark.cleaning_merge import MergeSpace
 from seglog.spark.cleaning_swap import remove_tree
@@ -79,14 +81,16 @@ def verify(
 ) -> VerifyReport:
     """`diagnosis.verify` of every partition, a task each; checkpoints of log directories on the driver."""
     fs = LocalFileSystem()
+    directories = [target.path for target in targets if target.kind is TargetKind.LOG_DIRECTORY]
+    around = {path: read_surroundings(fs, path) for path in directories}  # before the logs
     work = [one for target in targets for one in _verifiable(fs, target)]
     alone = replace(options, jobs=1)
     reports: list[VerifyReport] = run_tasks(spark, work, partial(_verified, alone), watch)
-    directories = [target for target in targets if target.kind is TargetKind.LOG_DIRECTORY]
     if options.level >= Level.INDEX:
-        for target in directories:
-            listing = list_log_directory(fs, target.path)
-            found = tuple(verify_log_directory(fs, listing, _extents(fs, target)))
+        for path in directories:
+            live = options.live or is_held(path)
+            listing = list_log_directory(fs, path)
+            found = tuple(verify_log_directory(listing, around[path], _extents(fs, path, live), live=live))
             reports.append(VerifyReport(found, _counted(found)))
     findings = tuple(found for report in reports for found in report.findings)
     return VerifyReport(findings, _summed(report.summary for report in reports))
@@ -105,14 +109,19 @@ def _verified(options: VerifyOptions, target: Target) -> VerifyReport:
     return VerifyReport(findings, verification.summary)
 
 
-def _extents(fs: FileSystem, target: Target) -> dict[TopicPartition, tuple[int, int]]:
+def _extents(fs: FileSystem, path: Path, live: bool) -> dict[TopicPartition, tuple[int, int]]:
     found = {}
-    for live in list_log_directory(fs, target.path).live:
-        segments = list_partition(fs, live.path).segments
-        if segments:
-            tail = tail_of(fs, segments[-1])
-            end = segments[-1].base_offset if tail is None else tail.next_offset
-            found[live.topic_partition] = (segments[0].base_offset, end)
+    for partition in list_log_directory(fs, path).live:
+        try:
+            view = PartitionView(fs, partition.path, live=live)
+        except (OSError, NotALogError):
+            continue  # deleted since, or reported by the task that was to verify it
+        with view:
+            segments = view.listing.segments
+            tail = tail_of(view.fs, segments[-1]) if segments else None
+            if segments:
+                end = segments[-1].base_offset if tail is None else tail.next_offset
+                found[partition.topic_partition] = (segments[0].base_offset, end)
     return found
 
 
@@ -126,8 +135,9 @@ def _counted(findings: Iterable[Finding]) -> VerifySummary:
 def _summed(summaries: Iterable[VerifySummary]) -> VerifySummary:
     total = VerifySummary()
     for one in summaries:
-        counts = {f.name: getattr(total, f.name) + getattr(one, f.name) for f in fields(one) if f.name != "complete"}
-        total = VerifySummary(**counts, complete=total.complete and one.complete)
+        names = [f.name for f in fields(one) if f.name not in ("complete", "live")]
+        counts = {name: getattr(total, name) + getattr(one, name) for name in names}
+        total = VerifySummary(**counts, complete=total.complete and one.complete, live=total.live or one.live)
     return total
 
 

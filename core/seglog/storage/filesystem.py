@@ -29,7 +29,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
-from seglog.errors import RefusedError, UntrustedLinkError
+from seglog.errors import RefusedError
 from seglog.storage import links
 from seglog.storage.making import create_file, give, make_directory, not_a_file, require_replaceable
 from seglog.storage.ownership import Access
@@ -347,16 +347,17 @@ class LocalFileSystem:
             for name in self.list(directory):
                 with contextlib.suppress(FileNotFoundError):
                     status = _status_of(os.stat(name, dir_fd=descriptor, follow_symlinks=False))
-                    if status.is_link:
-                        with contextlib.suppress(UntrustedLinkError):
-                            status = self._followed(directory / name)
-                    found.append((name, status))
+                    found.append((name, self._followed(directory / name) or status if status.is_link else status))
         finally:
             os.close(descriptor)
         return found
 
-    def _followed(self, path: Path) -> FileStatus:
-        status = self.status(path)
+    def _followed(self, path: Path) -> FileStatus | None:
+        """What a link leads to; None when it may not or cannot be followed. FileNotFoundError when nothing is there."""
+        try:
+            status = self.status(path)
+        except OSError:
+            return None
         if status is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return status

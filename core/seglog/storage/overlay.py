@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Contents:
+class Contents:
     """A changed file: `below[0:kept]`, then `tail`."""
 
     status: FileStatus
@@ -42,7 +42,7 @@ class _Contents:
 class OverlayFile:
     """A changed file of an overlay. Reading a changed file is as reading any other."""
 
-    def __init__(self, path: Path, contents: _Contents) -> None:
+    def __init__(self, path: Path, contents: Contents) -> None:
         self.path, self._contents = path, contents
 
     def size(self) -> int:
@@ -127,7 +127,7 @@ class OverlayFileSystem:
 
     def __init__(self, below: FileSystem) -> None:
         self._below = below
-        self._changed: dict[Path, _Contents] = {}
+        self._changed: dict[Path, Contents] = {}
         self._directories: dict[Path, FileStatus] = {}
         self._gone: set[Path] = set()
 
@@ -152,7 +152,7 @@ class OverlayFileSystem:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         if mode in ("create", "create_new"):
             made = _new_status(None, 0o644) if status is None else replace(status, size=0)
-            self._changed[path] = _Contents(made)
+            self._changed[path] = Contents(made)
         else:
             self._adopt(path)
         return OverlayFile(path, self._changed[path])
@@ -245,15 +245,15 @@ class OverlayFileSystem:
         self._require(source, given)
         assert given is not None
         size = given.size
-        self._changed[path] = _Contents(replace(status or given, size=size), self._below.open(source, "r"), size)
+        self._changed[path] = Contents(replace(status or given, size=size), self._below.open(source, "r"), size)
 
-    def _adopt(self, path: Path) -> _Contents:
+    def _adopt(self, path: Path) -> Contents:
         """The file's contents as changed ones, taken from below where they were not yet."""
         if path not in self._changed:
             status = self.status(path)
             self._require(path, status)
             assert status is not None
-            self._changed[path] = _Contents(status, self._below.open(path, "r"), status.size)
+            self._changed[path] = Contents(status, self._below.open(path, "r"), status.size)
         return self._changed[path]
 
     def _require(self, path: Path, status: FileStatus | None) -> None:

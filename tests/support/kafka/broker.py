@@ -53,7 +53,8 @@ class Broker:
     """Starts when made (RuntimeError with the broker's own log when it cannot); a context manager stops it.
 
     `log_directory` may hold partitions already. `settings` are added to server.properties. The working files
-    (configuration and log) go to `work_directory`, default beside the log directory.
+    (configuration and log) go to `work_directory`, default beside the log directory. `echo` is what its log holds:
+    2 warnings and errors, 3 also what it tells while it starts.
     """
 
     def __init__(
@@ -63,9 +64,10 @@ class Broker:
         settings: Mapping[str, str] | None = None,
         work_directory: Path | None = None,
         heap: str = "512m",
+        echo: int = 2,
     ) -> None:
         self.log_directory = log_directory
-        self._heap = heap
+        self._heap, self._echo = heap, echo
         work = work_directory or log_directory.with_name(log_directory.name + ".broker")
         work.mkdir(parents=True, exist_ok=True)
         self.log_file = work / "broker.log"
@@ -138,7 +140,7 @@ class Broker:
 
     def _java(self, *arguments: str | Path) -> list[str | Path]:
         return [find_java(), f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-Djava.awt.headless=true",
-                "-Dseglogkafka.echo=2", "-cp", kafka_classpath(), *arguments]  # fmt: skip
+                f"-Dseglogkafka.echo={self._echo}", "-cp", kafka_classpath(), *arguments]  # fmt: skip
 
     def _format(self) -> None:
         if (self.log_directory / "meta.properties").exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 import subprocess
 import sys
@@ -132,13 +133,60 @@ def test_what_may_not_be_in_two_directories(logs: Path, tmp_path: Path) -> None:
     assert codes(logs) == codes(other) == set()
 
 
-def test_a_partition_that_the_metadata_does_not_know_would_be_set_aside(tmp_path: Path) -> None:
+def test_a_partition_whose_topic_id_the_metadata_does_not_know_would_be_set_aside(tmp_path: Path) -> None:
     logs = fixture_copy("4.3.0/clean", tmp_path)
     (logs / "both-0" / "partition.metadata").write_bytes(format_partition_metadata(PartitionMetadata(uuid.UUID(int=9))))
     (logs / "clicks-0" / "partition.metadata").unlink()
+    shutil.copytree(logs / "customers-0", logs / "customers-2")  # the topic has two partitions
+    found = {row.partition: row.message for row in diagnose(logs, deep=False) if row.code == "STRAY_PARTITION"}
+    assert found.keys() == {"both-0", "clicks-0", "customers-2"}
+    assert "none of that number" in found["customers-2"] and "made anew" in found["both-0"]
+
+
+def test_a_replica_that_was_moved_to_other_brokers_would_be_set_aside(tmp_path: Path) -> None:
+    logs = fixture_copy("4.3.0/clean", tmp_path)
+    meta = logs / "meta.properties"
+    meta.write_text(meta.read_text().replace("node.id=1", "node.id=7"))
+    rows = diagnose(logs, deep=False)
+    live = {path.name for path in logs.iterdir() if path.is_dir() and path.name != "__cluster_metadata-0"}
+    assert {row.partition for row in rows if row.code == "STRAY_PARTITION"} == live
+    assert "not on this one (7)" in next(row.message for row in rows if row.code == "STRAY_PARTITION")
+
+
+def test_a_directory_with_another_topics_id_is_loaded_and_not_served(tmp_path: Path) -> None:
+    logs = fixture_copy("4.3.0/clean", tmp_path)
     (logs / "customers-0").rename(logs / "patrons-0")
-    found = {row.partition for row in diagnose(logs, deep=False) if row.code == "STRAY_PARTITION"}
-    assert found == {"both-0", "clicks-0", "patrons-0"}
+    shutil.rmtree(logs / "clicks-0")
+    shutil.copytree(logs / "orders-none-0", logs / "clicks-0")
+    found = {row.partition: row for row in diagnose(logs, deep=False) if row.code == "FOREIGN_PARTITION"}
+    assert found.keys() == {"patrons-0", "clicks-0"}
+    assert "no topic has" in found["patrons-0"].broker and "not served" in found["clicks-0"].broker
+
+
+def test_the_metadata_of_another_directory_of_the_same_broker_counts(tmp_path: Path) -> None:
+    logs = fixture_copy("4.3.0/clean", tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    meta = (logs / "meta.properties").read_text().splitlines()
+    (other / "meta.properties").write_text("\n".join(line for line in meta if not line.startswith("directory.id")))
+    shutil.copytree(logs / "customers-0", other / "customers-2")
+    stray = [row.log_directory for row in diagnose(logs, other, deep=False) if row.code == "STRAY_PARTITION"]
+    assert stray == [str(other)]
+
+
+@pytest.mark.parametrize("state", ["delete", "stray"])
+def test_a_deleted_or_stray_directory_that_cannot_be_loaded_stops_a_broker(logs: Path, state: str) -> None:
+    directory = logs / f"t-1.{'0' * 32}-{state}"
+    write_segment(directory, 0, batch(0, 4))
+    aside = {"delete": "DELETED_PARTITION", "stray": "SET_ASIDE_PARTITION"}[state]
+    assert codes(logs) == {aside}
+    (directory / "partition.metadata").write_bytes(b"")
+    assert codes(logs) == {aside, "PARTITION_METADATA_UNREADABLE"}
+    (directory / "partition.metadata").unlink()
+    (directory / "x.log").touch()
+    assert codes(logs) == {aside, "STRANGE_SEGMENT_NAME"}
+    (row,) = [row for row in diagnose(logs) if row.gravity is Gravity.BLOCKER]
+    assert row.partition == directory.name
 
 
 def test_a_transaction_hangs_when_its_coordinator_has_ended_it(tmp_path: Path) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seglog.clock import ManualClock
-from seglog.diagnosis.findings import Finding
+from seglog.diagnosis.findings import Finding, Notice, Severity
 from seglog.diagnosis.verify import Level, Verification, VerifyOptions, VerifySummary
-from seglog.log.listing import resolve_paths
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.log.listing import Target, TargetKind, resolve_paths
+from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
 from tests.support import logs_on_disk as logs
 from tests.support.naive import NaiveRecord, batch_v2
 
@@ -254,3 +256,102 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
     before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in path.parent.iterdir()}
     verified(path.parent)
     assert {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in path.parent.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [
+        (".DS_Store", Severity.INFO),
+        ("t.wm", Severity.INFO),
+        ("notes.log.txt", Severity.INFO),
+        ("sub/", Severity.INFO),
+        ("sub.log/", Severity.INFO),
+        ("x.log", Severity.ERROR),
+        ("x.snapshot", Severity.ERROR),
+        ("5.log", Severity.ERROR),
+        ("5.index", Severity.WARNING),
+    ],
+)
+def test_only_names_that_a_broker_looks_at_are_wrong(tmp_path: Path, name: str, severity: Severity) -> None:
+    partition = logs.write_log(tmp_path, logs.plain_batches()).parent
+    path = partition / name.rstrip("/")
+    if name.endswith("/"):
+        path.mkdir()
+    else:
+        path.touch()
+    (found,) = [each for each in verified(partition)[0] if each.code == "STRANGE_FILE"]
+    assert (found.severity, found.file) == (severity, path.name)
+    assert (found.broker_notices is Notice.NEVER) == (severity is Severity.INFO)
+
+
+@pytest.mark.parametrize(("name", "stops"), [("foo", True), ("lost+found", True), ("a b-0", False), ("ü-1", False)])
+def test_only_directories_that_a_broker_cannot_take_for_partitions_stop_it(
+    tmp_path: Path, name: str, stops: bool
+) -> None:
+    logs.write_log(tmp_path, logs.plain_batches())
+    (tmp_path / name).mkdir()
+    (found,) = [each for each in verified(tmp_path)[0] if each.code == "STRANGE_FILE"]
+    assert (found.severity is Severity.ERROR) == stops
+
+
+class Unreadable(LocalFileSystem):
+    """Where nothing in the directory u-0 may be read."""
+
+    def list(self, directory: Path) -> list[str]:
+        if directory.name == "u-0":
+            raise PermissionError(errno.EACCES, "Permission denied", str(directory))
+        return super().list(directory)
+
+
+def test_a_partition_that_cannot_be_read_is_reported_and_the_others_verified(tmp_path: Path) -> None:
+    for name in ("t-0", "u-0", "v-0"):
+        logs.write_log(tmp_path, logs.plain_batches(), name=name)
+    targets = [Target(tmp_path, TargetKind.LOG_DIRECTORY)]
+    verification = Verification(Unreadable(), targets, VerifyOptions(level=Level.SEMANTIC), ManualClock(0))
+    found = [(each.code, each.partition, each.message) for each in verification if each.severity is not Severity.INFO]
+    found = [each for each in found if each[0] != "INDEX_MISSING"]
+    assert found == [("UNREADABLE_FILE", "u-0", "Permission denied")]
+    summary = verification.summary
+    assert summary.batches == 16 and not summary.complete and summary.unreadable == 1 and not summary.damaged
+
+
+class Meddling(LocalFileSystem):
+    """Beside which somebody does something whenever a certain file is opened."""
+
+    def __init__(self, name: str, change: Callable[[], object]) -> None:
+        self.name, self.change = name, change
+
+    def open(self, path: Path, mode: OpenMode) -> LocalFile:
+        found = super().open(path, mode)
+        if path.name == self.name:
+            self.change()
+        return found
+
+
+def test_what_a_broker_is_in_the_middle_of_is_not_told_beside_it(tmp_path: Path) -> None:
+    path = logs.write_log(tmp_path, logs.plain_batches())
+    orphan = path.with_name(f"{99:020d}.index")
+    orphan.write_bytes(b"")
+    fs = Meddling("leader-epoch-checkpoint", lambda: orphan.unlink(missing_ok=True))
+    (path.parent / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+
+    def found(live: bool, file_system: LocalFileSystem) -> set[str]:
+        options = VerifyOptions(level=Level.SEMANTIC, live=live)
+        return {
+            each.code for each in Verification(file_system, [Target(path.parent, TargetKind.PARTITION)], options, clock)
+        }
+
+    clock = ManualClock(0)
+    assert "ORPHAN_INDEX" in found(True, FS), "it stays"
+    assert "ORPHAN_INDEX" not in found(True, fs), "its deletion was under way"
+
+
+def test_real_damage_beside_a_broker_is_told(tmp_path: Path) -> None:
+    batches = logs.plain_batches()
+    batches[3] = batches[3][:-1] + b"\xff"
+    path = logs.write_log(tmp_path, batches)
+    grown = Meddling(path.name, lambda: path.open("ab").write(batches[0][:40]))
+    options = VerifyOptions(level=Level.SEMANTIC, live=True)
+    targets = [Target(path.parent, TargetKind.PARTITION)]
+    found = [each for each in Verification(grown, targets, options, ManualClock(0)) if each.severity is Severity.ERROR]
+    assert [(each.code, each.first_offset) for each in found] == [("CRC_MISMATCH", 9)]

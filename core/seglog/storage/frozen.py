@@ -1,0 +1,274 @@
+"""A file system that shows one directory as it was at one moment, while a broker goes on with it.
+
+A broker only ever appends to a file, renames it, replaces it by a rename, or removes it. So whoever has opened all
+files of a partition and noted their sizes has a copy of that moment which costs nothing: an open file outlives its
+name, and what is appended lies behind the noted size. Two kinds of files need more:
+
+- those that are changed in place (the indexes of the segment being written, which a broker maps into memory) are
+  read whole;
+- those beyond the number of descriptors that may be held are opened when they are wanted: by their name, or by the
+  name that a deletion gives them first, and only if they still are the same file. Else they have vanished.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from seglog.errors import RefusedError
+from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
+from seglog.storage.overlay import Contents, OverlayFile
+from seglog.storage.passing import PassingFile, PassingFileSystem
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from _typeshed import WriteableBuffer
+
+_DELETED = ".deleted"
+_MOST_WHOLE_BYTES = 64 << 20  # an index file of `segment.index.bytes` has 10 MiB
+
+
+class VanishedError(FileNotFoundError):
+    """A file that was there when its directory was looked at is gone, or another one has its name."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(errno.ENOENT, "the file was removed or replaced while it was looked at", str(path))
+
+
+class DescriptorBudget:
+    """How many files may be held open at a time: a number, or half of what the process may have open."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most, self._held, self._guard = most, 0, threading.Lock()
+
+    def take(self) -> bool:
+        """Whether one more may be held; counts it."""
+        with self._guard:
+            if self._most is None:
+                soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+                self._most = 1 << 16 if soft == resource.RLIM_INFINITY else soft // 2
+            if self._held >= self._most:
+                return False
+            self._held += 1
+            return True
+
+    def give(self) -> None:
+        """One less is held."""
+        with self._guard:
+            self._held -= 1
+
+
+SHARED_BUDGET = DescriptorBudget()
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A file as it was: held open, held as bytes, or only known."""
+
+    status: FileStatus
+    file: File | None = None
+    data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How to look at a directory: the names in the order in which to open them, and those to read whole.
+
+    `passing` are names that come and go without changing what the others mean.
+    """
+
+    names: Sequence[str]
+    whole: frozenset[str] = frozenset()
+    passing: frozenset[str] = frozenset()
+
+
+class FrozenFileSystem(PassingFileSystem):
+    """`below`, where `directory` is as it was when `take` looked. For reading alone.
+
+    Close it, or leave its `with`, to give the held files back.
+    """
+
+    def __init__(self, below: FileSystem, directory: Path, budget: DescriptorBudget = SHARED_BUDGET) -> None:
+        super().__init__(below)
+        self._directory, self._budget = directory, budget
+        self._entries: dict[str, _Entry] = {}
+
+    def take(self, order_of: Callable[[Sequence[str]], Order]) -> bool:
+        """Looks at the directory; returns whether it stayed the same meanwhile. Names that are new since then do not
+        matter. Raises OSError where the directory cannot be read.
+        """
+        self.close()
+        there = dict(self._below.entries(self._directory))
+        order = order_of(list(there))
+        same = True
+        for name in order.names:
+            found = self._look(name, there[name], name in order.whole)
+            if found is not None:
+                self._entries[name] = found
+            same = same and (found is not None or name in order.passing)
+        later = dict(self._below.entries(self._directory))
+        kept = ((name, entry) for name, entry in self._entries.items() if name not in order.passing)
+        return same and all(_identity(later.get(name)) == _identity(entry.status) for name, entry in kept)
+
+    def close(self) -> None:
+        """Gives the held files back; nothing is in the directory any more."""
+        for entry in self._entries.values():
+            if entry.file is not None:
+                entry.file.close()
+                self._budget.give()
+        self._entries = {}
+
+    @contextmanager
+    def hold(self, paths: Iterable[Path]) -> Iterator[None]:
+        """Holds files that are not held yet while the `with` lasts. Raises VanishedError for one that is gone."""
+        opened: list[_Entry] = []
+        try:
+            for path in paths:
+                entry = self._entries.get(path.name)
+                if entry is None:
+                    raise VanishedError(path)
+                if entry.file is None and entry.data is None:
+                    with suppress(PermissionError):  # whoever reads it hears of that
+                        entry.file = self._reopened(path, entry)
+                        opened.append(entry)
+            yield
+        finally:
+            for entry in opened:
+                if entry.file is not None:
+                    entry.file.close()
+                    entry.file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # a view that an error left behind must not cost descriptors until the process ends
+        self.close()
+
+    # --- looking ------------------------------------------------------------------------------------------
+
+    def _look(self, name: str, status: FileStatus, whole: bool) -> _Entry | None:
+        """The file, held if it may be; None when it is gone by now."""
+        path = self._directory / name
+        if status.is_directory or status.is_link or not (whole or self._budget.take()):
+            return _Entry(status)
+        try:
+            file = self._below.open(path, "r")
+        except OSError as error:
+            if not whole:
+                self._budget.give()
+            # whoever wants to read it hears why that cannot be done
+            return None if isinstance(error, FileNotFoundError) else _Entry(status)
+        status = replace(status, size=file.size())
+        if not whole:
+            return _Entry(status, file)
+        with file:
+            # of what was preallocated only the front is written: the zeros need not be kept
+            return _Entry(status, data=file.read_at(0, min(status.size, _MOST_WHOLE_BYTES)).rstrip(b"\0"))
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        if path.parent != self._directory:
+            return self._below.open(path, mode)
+        if mode != "r":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        entry = self._entries.get(path.name)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        if entry.data is not None:
+            return _WholeFile(path, entry)
+        if entry.file is not None:
+            return _FrozenFile(entry.file, entry.status.size, path, owned=False)
+        return _FrozenFile(self._reopened(path, entry), entry.status.size, path, owned=True)
+
+    def _reopened(self, path: Path, entry: _Entry) -> File:
+        for candidate in (path, path.with_name(path.name + _DELETED)):
+            try:
+                file = self._below.open(candidate, "r")
+            except FileNotFoundError:
+                continue
+            # the name belonged to this file before and after it was opened, or the file is another one
+            if _identity(self._below.status(candidate)) == _identity(entry.status) and file.size() >= entry.status.size:
+                return file
+            file.close()
+        raise VanishedError(path)
+
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
+        if path.parent != self._directory:
+            return self._below.status(path, follow)
+        entry = self._entries.get(path.name)
+        return None if entry is None else entry.status
+
+    def list(self, directory: Path) -> list[str]:
+        return sorted(self._entries) if directory == self._directory else self._below.list(directory)
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        if directory != self._directory:
+            return self._below.entries(directory)
+        return [(name, self._entries[name].status) for name in sorted(self._entries)]
+
+    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
+        with self.open(path, "r") as file:
+            size = file.size()
+            if size > limit:
+                raise RefusedError(f"{path}: {size} bytes, more than the {limit} bytes such a file may have")
+            return file.read_at(0, size)
+
+
+class _FrozenFile(PassingFile):
+    """A file as long as it was; closing one that the file system holds leaves it open."""
+
+    def __init__(self, below: File, size: int, path: Path, *, owned: bool) -> None:
+        super().__init__(below)
+        self.path, self._size, self._owned = path, size, owned
+
+    def size(self) -> int:
+        """As it was, or less if it was cut since."""
+        return min(self._size, self._below.size())
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return self._below.read_at(position, max(0, min(size, self._size - position)))
+
+    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        wanted = max(0, min(view.nbytes, self._size - position))
+        return self._below.read_into(position, view.cast("B")[:wanted]) if wanted else 0
+
+    def close(self) -> None:
+        if self._owned:
+            self._below.close()
+
+
+class _WholeFile(OverlayFile):
+    """A small file whose bytes were read: `data`, then zeros up to `size`."""
+
+    def __init__(self, path: Path, entry: _Entry) -> None:
+        super().__init__(path, Contents(entry.status))
+        self._data, self._size = entry.data or b"", entry.status.size
+
+    def size(self) -> int:
+        return self._size
+
+    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer).cast("B")
+        wanted = max(0, min(view.nbytes, self._size - position))
+        view[:wanted] = self._data[position : position + wanted].ljust(wanted, b"\0")
+        return wanted
+
+
+def _identity(status: FileStatus | None) -> tuple[int, int] | None:
+    return None if status is None else (status.device, status.inode)
