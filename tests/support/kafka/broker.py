@@ -10,13 +10,15 @@ stop it, change the partitions, and start it again on the same directory.
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.support.kafka.jvm import find_java, kafka_classpath
 
@@ -54,7 +56,8 @@ class Broker:
 
     `log_directory` may hold partitions already. `settings` are added to server.properties. The working files
     (configuration and log) go to `work_directory`, default beside the log directory. `echo` is what its log holds:
-    2 warnings and errors, 3 also what it tells while it starts.
+    2 warnings and errors, 3 also what it tells while it starts. With `user` (only root may) the broker runs as that
+    user, who must be able to get at the log directory; it gets copies of the jars there, too.
     """
 
     def __init__(
@@ -65,11 +68,13 @@ class Broker:
         work_directory: Path | None = None,
         heap: str = "512m",
         echo: int = 2,
+        user: int | None = None,
     ) -> None:
         self.log_directory = log_directory
-        self._heap, self._echo = heap, echo
+        self._heap, self._echo, self._user = heap, echo, user
         work = work_directory or log_directory.with_name(log_directory.name + ".broker")
         work.mkdir(parents=True, exist_ok=True)
+        self._class_path = kafka_classpath() if user is None else _copied_jars(work, user)
         self.log_file = work / "broker.log"
         self._properties = work / "server.properties"
         port, controller_port = _free_ports(2)
@@ -140,14 +145,14 @@ class Broker:
 
     def _java(self, *arguments: str | Path) -> list[str | Path]:
         return [find_java(), f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-Djava.awt.headless=true",
-                f"-Dseglogkafka.echo={self._echo}", "-cp", kafka_classpath(), *arguments]  # fmt: skip
+                f"-Dseglogkafka.echo={self._echo}", "-cp", self._class_path, *arguments]  # fmt: skip
 
     def _format(self) -> None:
         if (self.log_directory / "meta.properties").exists():
             return
         self.log_directory.mkdir(parents=True, exist_ok=True)
         command = self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._properties)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **self._as_user())
         if done.returncode != 0:
             said = done.stdout + done.stderr
             raise RuntimeError(f"StorageTool could not format {self.log_directory}:\n{said}")
@@ -155,7 +160,7 @@ class Broker:
     def _start(self) -> subprocess.Popen[bytes]:
         with self.log_file.open("ab") as log:
             command = self._java("kafka.Kafka", self._properties)
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self._as_user())
         deadline = time.monotonic() + START_LIMIT_SECONDS
         while not self._answers():
             if process.poll() is not None or time.monotonic() > deadline:
@@ -164,6 +169,9 @@ class Broker:
                 raise RuntimeError(f"the broker did not start on {self.log_directory}:\n{self.log_text()}")
             time.sleep(0.2)
         return process
+
+    def _as_user(self) -> dict[str, Any]:
+        return {} if self._user is None else {"user": self._user, "group": self._user, "extra_groups": ()}
 
     def _answers(self) -> bool:
         """A client can talk to the broker: the port is open, and metadata names it."""
@@ -178,6 +186,18 @@ class Broker:
             return bool(self.admin().list_topics(timeout=5).brokers)
         except KafkaException:
             return False
+
+
+def _copied_jars(work: Path, user: int) -> str:
+    """The class path, copied to where another user may read it."""
+    os.chown(work, user, user)
+    copied = []
+    for i, entry in enumerate(kafka_classpath().split(os.pathsep)):
+        source, target = Path(entry.removesuffix("/*")), work / "jars" / str(i)
+        if not target.exists():
+            shutil.copytree(source, target)
+        copied.append(f"{target}/*" if entry.endswith("/*") else str(target))
+    return os.pathsep.join(copied)
 
 
 def _free_ports(count: int) -> list[int]:
