@@ -60,7 +60,14 @@ ENVIRONMENT = [
 
 FILES = [
     ("LOGDIR/.lock", "The broker's own lock. Commands that write take it and hold it until they end."),
-    ("LOGDIR/../.seglog-quarantine", "What repairs took out, with the journals that `seglog undo` reads."),
+    (
+        "LOGDIR/../.seglog-quarantine",
+        "What repairs took out, with the journals that `seglog undo` reads; for the user who ran them alone.",
+    ),
+    (
+        "LOGDIR/__cluster_metadata-0.seglog-quarantine-future",
+        "The same where LOGDIR is a mount point, or nothing can be made beside it: brokers pass over this name.",
+    ),
     ("LOGDIR/.seglog-run", "There while a repair is unfinished: the next command that writes finishes or undoes it."),
     ("LOGDIR/.seglog-append", "There while a Spark job writes; the next command that writes settles one cut short."),
     ("LOGDIR/.seglog-streams", "The last batch that each Spark stream has written."),

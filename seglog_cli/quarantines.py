@@ -33,23 +33,25 @@ def named_run(session: Session, name: str, quarantine: Path | None) -> RunRecord
 
     known = places(quarantine, Path.cwd())
     note = _notes() / Path(name).name
-    if quarantine is None and note.is_file():
-        known.append(Path(os.fsdecode(note.read_bytes().strip())).parent)
+    if quarantine is None and session.fs.status(note) is not None:
+        known.append(Path(os.fsdecode(session.fs.read_bytes(note)).removesuffix("\n")).parent)
     return find_run(session.fs, name, known)
 
 
 def remember_run(session: Session, folder: Path) -> None:
     """Notes where a run's folder is, so that its name is enough for `seglog undo`, wherever that is called."""
     try:
-        _notes().mkdir(parents=True, exist_ok=True)
-        (_notes() / folder.name).write_bytes(os.fsencode(f"{folder}\n"))
+        session.fs.make_directory(_notes(), parents=True)
+        with session.fs.open(_notes() / folder.name, "create") as note:
+            note.write_at(0, os.fsencode(f"{folder}\n"))
     except OSError as error:
         session.console.detail(f"{_notes()} cannot be written ({error.strerror}); seglog undo needs {folder}")
 
 
-def forget_run(folder: Path) -> None:
+def forget_run(session: Session, folder: Path) -> None:
     """The run is gone."""
-    (_notes() / folder.name).unlink(missing_ok=True)
+    if session.fs.status(_notes() / folder.name, follow=False) is not None:
+        session.fs.remove(_notes() / folder.name)
 
 
 def _notes() -> Path:
@@ -61,6 +63,7 @@ def _notes() -> Path:
 def places(quarantine: Path | None, *paths: Path) -> list[Path]:
     """Where runs may be: the chosen quarantine, or those that belong to log directories at or around `paths`."""
     from seglog.diagnosis.quarantine import QUARANTINE
+    from seglog.format.filenames import QUARANTINE_WITHIN
     from seglog.storage import links
 
     if quarantine is not None:
@@ -68,5 +71,6 @@ def places(quarantine: Path | None, *paths: Path) -> list[Path]:
     found = []
     for path in paths:
         full = links.resolve(path)
-        found += [full, *(parent / QUARANTINE for parent in (full, full.parent, full.parent.parent))]
+        around = (full, full.parent, full.parent.parent)
+        found += [full, *(parent / name for parent in around for name in (QUARANTINE, QUARANTINE_WITHIN))]
     return list(dict.fromkeys(found))

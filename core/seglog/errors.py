@@ -91,7 +91,10 @@ class UntrustedLinkError(RefusedError, PermissionError):
 
     def __init__(self, path: Path, owner: str, target: Path) -> None:
         self.path, self.owner, self.target = path, owner, target
-        reason = f"a symbolic link of {owner}, which could lead anywhere, is not followed: name its target {target}"
+        reason = (
+            f"a symbolic link of {owner}, which could lead anywhere, is not followed:"
+            f" remove it, or name what it leads to ({target})"
+        )
         PermissionError.__init__(self, errno.EACCES, reason, str(path))
 
     def __str__(self) -> str:

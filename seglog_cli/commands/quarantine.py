@@ -113,5 +113,5 @@ def purge(
     if not yes:
         raise UsageError(f"{found.folder} would be removed for good: say so with --yes")
     freed = purge_run(session.fs, found)
-    forget_run(found.folder)
+    forget_run(session, found.folder)
     session.console.message(f"{found.name} is gone; {bytes_text(freed)} freed")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ from seglog.diagnosis.examine import examine
 from seglog.diagnosis.journal import RunState
 from seglog.diagnosis.quarantine import PENDING_FILE, pending_run
 from seglog.diagnosis.repair import RepairOutcome, repair
+from seglog.format.filenames import QUARANTINE_WITHIN
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.damage import rewrite
 from tests.support.fixtures import KAFKA, fixture_now_ms
@@ -53,8 +56,8 @@ def half_a_swap(fs: CrashFileSystem) -> None:
 DAMAGE: tuple[Damage, ...] = (in_the_middle, at_the_end, half_a_swap)
 
 
-def damaged(damage: Damage) -> CrashFileSystem:
-    fs = CrashFileSystem.of(DIRECTORY)
+def damaged(damage: Damage, kind: type[CrashFileSystem] = CrashFileSystem) -> CrashFileSystem:
+    fs = kind.of(DIRECTORY)
     for name in CHECKPOINTS:
         rewrite(fs, LOG_DIRECTORY / name, (LOG_DIRECTORY / name).read_bytes())
     damage(fs)
@@ -67,21 +70,40 @@ def repaired(fs: CrashFileSystem) -> RepairOutcome:
     return repair(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY], findings, take_lock=False)
 
 
+class MountedCrashFileSystem(CrashFileSystem):
+    """The log directory is a mount point: nothing moves across its border."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._require_same(source, target)
+        super().rename(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        self._require_same(source, target)
+        super().link(source, target)
+
+    def _require_same(self, source: Path, target: Path) -> None:
+        if (LOG_DIRECTORY in source.parents) != (LOG_DIRECTORY in target.parents):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(source))
+
+
 def logs(fs: CrashFileSystem) -> dict[str, bytes]:
     """Everything in the log directory; a half-written mark of a run is nothing, and is overwritten."""
-    return {name: data for name, data in fs.contents(LOG_DIRECTORY).items() if name != f"{PENDING_FILE}.tmp"}
+    passed_over = (f"{PENDING_FILE}.tmp", f"{QUARANTINE_WITHIN}/")
+    return {name: data for name, data in fs.contents(LOG_DIRECTORY).items() if not name.startswith(passed_over)}
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_repair_cut_anywhere_is_finished_or_was_never_begun(damage: Damage) -> None:
-    whole = damaged(damage)
+@pytest.mark.parametrize(
+    ("damage", "kind"), [*((each, CrashFileSystem) for each in DAMAGE), (at_the_end, MountedCrashFileSystem)]
+)
+def test_a_repair_cut_anywhere_is_finished_or_was_never_begun(damage: Damage, kind: type[CrashFileSystem]) -> None:
+    whole = damaged(damage, kind)
     before, first = logs(whole), whole.mutations
     assert repaired(whole).complete
     after, changes = logs(whole), whole.mutations - first
     assert after != before
     outcomes = set()
     for cut in range(changes):
-        fs = damaged(damage)
+        fs = damaged(damage, kind)
         fs.cut_at(cut, fraction=0.5)
         with pytest.raises(PowerCut):
             repaired(fs)

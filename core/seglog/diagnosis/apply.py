@@ -25,6 +25,7 @@ from pathlib import Path
 
 from seglog.diagnosis.journal import Change, Journal, RunRecord, RunState, read_journal
 from seglog.diagnosis.quarantine import (
+    PENDING_FILE,
     clear_pending,
     crc_of,
     discard_staged,
@@ -89,9 +90,10 @@ def settle_pending(fs: FileSystem, log_directory: Path) -> RunRecord | None:
     if fs.status(folder) is None:
         raise RefusedError(
             f"{log_directory}: the run in {folder} was cut short and its folder is gone; put it back, or remove"
-            f" {log_directory / '.seglog-run'} to go on without it"
+            f" {log_directory / PENDING_FILE} to go on without it"
         )
     run, journal = read_journal(fs, folder), Journal(fs, folder)
+    _require_own(fs, run, log_directory)
     if run.state in (RunState.PREPARED, RunState.APPLIED):
         apply_run(fs, run, journal)
         finish_run(fs, run, journal)
@@ -100,6 +102,17 @@ def settle_pending(fs: FileSystem, log_directory: Path) -> RunRecord | None:
     else:
         clear_pending(fs, log_directory)
     return read_journal(fs, folder)
+
+
+def _require_own(fs: FileSystem, run: RunRecord, log_directory: Path) -> None:
+    """The marker may name another log directory's run: whoever owns both can move it from one to the other."""
+    theirs, ours = fs.status(run.log_directory), fs.status(log_directory)
+    is_same = theirs is not None and ours is not None and (theirs.device, theirs.inode) == (ours.device, ours.inode)
+    if not is_same or run.start.get("run") != run.name:
+        raise RefusedError(
+            f"{log_directory / PENDING_FILE} names {run.folder}, a run in {run.log_directory}; remove it to go on"
+            " without it"
+        )
 
 
 def undo_run(fs: FileSystem, run: RunRecord) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seglog.diagnosis.findings import Finding
-from seglog.diagnosis.journal import Change
-from seglog.diagnosis.quarantine import NEW, OLD, facts_of
+from seglog.diagnosis.journal import NEW, OLD, Change
+from seglog.diagnosis.quarantine import facts_of
 from seglog.diagnosis.repair_plan import CheckpointRepair, Part, PartitionPlan, RepairOptions, RepairPlan
 from seglog.errors import CorruptCheckpointError
 from seglog.format import filenames

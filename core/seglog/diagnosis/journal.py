@@ -8,6 +8,10 @@
     {"step":"undoing"}       about to take everything back; from here on the run only goes backwards
     {"step":"undone"}
 
+A journal is obeyed only if it and its folder are this user's (or root's) and nobody else may write them; its paths
+are names in the log directory and in the run's folder, nothing else. Who owns the log directory could otherwise have
+root move files anywhere.
+
 The last step that is there decides what a crash left: before `prepared` nothing was changed, behind it the run can
 be finished, behind `undoing` it can be undone. A torn last line was never acted on.
 """
@@ -19,12 +23,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from seglog.errors import CorruptionError, UnsupportedError
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.ownership import PRIVATE, require_trust
 
 JOURNAL_FILE = "journal.jsonl"
+OLD, NEW = "old", "new"
 VERSION = 1
 
 ChangeKind = Literal["replace", "cut", "remove", "move"]
@@ -85,6 +91,23 @@ class Change:
     group: int = -1
     reason: str = ""
 
+    def require_sense(self) -> None:
+        """ValueError unless the change stays within the log directory and the run's folder."""
+        facts = [facts for facts in (self.before, self.after) if facts is not None]
+        counts = [value for facts in facts for value in asdict(facts).values()]
+        makes_sense = (
+            self.kind in get_args(ChangeKind)
+            and _is_name_below(self.path)
+            and self.saved == (f"{OLD}/{self.path}" if self.before is not None else "")
+            and self.staged == (f"{NEW}/{self.path}" if self.kind == "replace" else "")
+            and (_is_name_below(self.source) if self.kind == "move" else self.source == "")
+            and (self.kind != "cut" or len(facts) == 2)
+            and all(type(value) is int for value in (*counts, self.group))
+            and all(each.size >= 0 for each in facts)
+        )
+        if not makes_sense:
+            raise ValueError(f"a change that no run makes: {self.kind!r} of {self.path!r}")
+
 
 class Journal:
     """Appends steps to a run's journal; each is durable on return."""
@@ -100,6 +123,8 @@ class Journal:
         line = json.dumps({"step": step, **fields}, separators=(",", ":")).encode() + b"\n"
         known = self._fs.status(self.path) is not None
         with self._fs.open(self.path, "r+" if known else "create_new") as file:
+            if not known:
+                file.give(PRIVATE)
             file.truncate(self._position)
             file.write_at(self._position, line)
             file.sync()
@@ -109,6 +134,8 @@ class Journal:
 
     def prepared(self, changes: list[Change]) -> None:
         """Writes the step that makes the run one to be finished."""
+        for change in changes:
+            change.require_sense()
         self.append("prepared", changes=[asdict(change) for change in changes])
 
 
@@ -132,8 +159,16 @@ class RunRecord:
 
 
 def read_journal(fs: FileSystem, folder: Path) -> RunRecord:
-    """The run in `folder`. CorruptionError when its journal cannot be read, UnsupportedError for a later version."""
+    """The run in `folder`.
+
+    CorruptionError when its journal cannot be read or names other files than a run may change, UnsupportedError for a
+    later version, RefusedError when others than this user and root can have written it.
+    """
     path = folder / JOURNAL_FILE
+    for each in (folder, path):
+        found = fs.status(each, follow=False)
+        if found is not None:
+            require_trust(each, found)
     state, start, changes = None, {}, []
     try:
         for line in fs.read_bytes(path).splitlines(keepends=True):
@@ -151,12 +186,29 @@ def read_journal(fs: FileSystem, folder: Path) -> RunRecord:
         raise CorruptionError(path, f"the journal cannot be read ({error})") from error
     if state is None or "log_directory" not in start:
         raise CorruptionError(path, "the journal has no beginning")
+    if not is_absolute(start["log_directory"]):
+        raise CorruptionError(path, "the log directory that the journal names is no absolute path")
     return RunRecord(folder, state, start, tuple(changes))
+
+
+def is_absolute(path: object) -> bool:
+    """Whether this is the text of an absolute path, without `..`."""
+    return isinstance(path, str) and "\0" not in path and Path(path).is_absolute() and ".." not in Path(path).parts
 
 
 def _change(fields: dict[str, Any]) -> Change:
     facts = {name: FileFacts(**fields[name]) if fields[name] is not None else None for name in ("before", "after")}
-    return Change(**{**fields, **facts})
+    change = Change(**{**fields, **facts})
+    change.require_sense()
+    return change
+
+
+def _is_name_below(path: object) -> bool:
+    """Whether this names a file of a log directory or of one of its partitions."""
+    if not isinstance(path, str) or "\0" in path:
+        return False
+    parts = path.split("/")
+    return 1 <= len(parts) <= 2 and not {"", ".", ".."} & set(parts)
 
 
 def _whole_bytes(fs: FileSystem, path: Path) -> int:

@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.diagnosis.journal import Change, FileFacts
-from seglog.diagnosis.quarantine import NEW, OLD, crc_of, facts_of
+from seglog.diagnosis.journal import NEW, OLD, Change, FileFacts
+from seglog.diagnosis.quarantine import crc_of, facts_of
 from seglog.diagnosis.repair_plan import PartitionPlan, RepairOptions, SegmentRepair
 from seglog.errors import CorruptSnapshotError, RefusedError
 from seglog.format import checksum, filenames

@@ -21,7 +21,7 @@ from seglog.diagnosis.checkpoint_repair import plan_checkpoints, stage_checkpoin
 from seglog.diagnosis.findings import Finding
 from seglog.diagnosis.journal import VERSION, Journal, RunRecord, RunState, read_journal
 from seglog.diagnosis.planner import plan_partition
-from seglog.diagnosis.quarantine import discard_staged, new_run, purge_run, quarantine_of
+from seglog.diagnosis.quarantine import discard_staged, new_run, purge_run
 from seglog.diagnosis.ranges import SegmentSurveyor
 from seglog.diagnosis.rebuild import PartitionBuilder
 from seglog.diagnosis.repair_plan import PartitionPlan, Policy, RepairOptions, RepairPlan
@@ -107,9 +107,9 @@ def apply_plan(fs: FileSystem, clock: Clock, plan: RepairPlan, progress: Progres
     """Carries a plan out; the caller holds the directory's lock and changed nothing since it was made."""
     if plan.is_empty:
         return RepairOutcome(plan, None, plan.unrepaired)
-    quarantine = quarantine_of(fs, plan.log_directory, plan.options.quarantine)
+    _refuse_mounted_partitions(fs, plan)
     check_space(fs, plan.log_directory, plan.bytes_needed)
-    folder = new_run(fs, quarantine, clock)
+    folder = new_run(fs, clock, plan.log_directory, plan.options.quarantine)
     journal = Journal(fs, folder)
     names = [partition.directory.name for partition in plan.partitions if not partition.is_empty]
     journal.append(
@@ -136,6 +136,18 @@ def check_space(fs: FileSystem, log_directory: Path, needed: int) -> None:
     free = fs.free_bytes(log_directory)
     if free < wanted:
         raise RefusedError(f"{log_directory}: {wanted} bytes of disk space are needed and {free} are free")
+
+
+def _refuse_mounted_partitions(fs: FileSystem, plan: RepairPlan) -> None:
+    """A run moves files between its folder, the log directory and the partitions: all on one file system."""
+    devices = {path: fs.status(path) for path in (plan.log_directory, *(each.directory for each in plan.partitions))}
+    own = devices[plan.log_directory]
+    for path, found in devices.items():
+        if found is not None and own is not None and found.device != own.device:
+            raise RefusedError(
+                f"{path} is on another file system than {plan.log_directory}, and a repair moves files between them;"
+                " work on a copy, or salvage it (seglog salvage)"
+            )
 
 
 def _repair_locked(

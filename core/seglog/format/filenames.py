@@ -33,6 +33,9 @@ BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
+# A quarantine within a log directory: LogManager passes over every directory that its name calls the controller's own
+# log, and the controller opens `__cluster_metadata-0` alone (LogManager.loadLogs, KafkaRaftManager; since Kafka 3.0).
+QUARANTINE_WITHIN = "__cluster_metadata-0.seglog-quarantine-future"
 
 MAX_TOPIC_CHARACTERS = 249
 MAX_DIRECTORY_CHARACTERS = 255

@@ -44,6 +44,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.noticing import NoticingFileSystem
+from seglog.storage.ownership import require_trust
 
 ConfigOf = Callable[[str], LogConfig]
 
@@ -110,11 +111,8 @@ class LogDirectory:
             lock = DirectoryLock(path)
             lock.acquire()
         try:
-            if writable and fs.status(path / filenames.SEGLOG_RUN_FILE) is not None:
-                raise RefusedError(
-                    f"{path}: a repair was cut short here; seglog verify --repair finishes it and seglog undo takes it"
-                    " back"
-                )
+            if writable:
+                _refuse_unfinished(fs, path)
             common = partial(
                 cls,
                 path,
@@ -387,6 +385,16 @@ def open_partition(
         owner.close(clean=owner.clean_shutdown)
         raise
     return owner, log
+
+
+def _refuse_unfinished(fs: FileSystem, path: Path) -> None:
+    marker = path / filenames.SEGLOG_RUN_FILE
+    found = fs.status(marker, follow=False)
+    if found is not None:
+        require_trust(marker, found)
+        raise RefusedError(
+            f"{path}: a repair was cut short here; seglog verify --repair finishes it and seglog undo takes it back"
+        )
 
 
 def _named(directory: Path) -> TopicPartition:

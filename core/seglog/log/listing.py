@@ -168,8 +168,9 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
     others: set[str] = set()
     for name, status in fs.entries(directory):
         path, parsed = directory / name, filenames.parse_file_name(name)
-        if status.is_link:
-            fs.status(path)  # says whose it is, and that it is not followed: nothing may take it for a missing file
+        is_live = (parsed is not None and parsed.state is FileState.LIVE) or name in _OTHER_FILES
+        if status.is_link and is_live:
+            fs.status(path)  # says that it is not followed: nothing may take what it leads to for missing
         if status.is_directory:
             strangers.append(path)
         elif parsed is not None and parsed.state is FileState.LIVE:
@@ -196,6 +197,8 @@ def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
         is_file = name in _LOG_DIRECTORY_FILES or parsed is None if status.is_link else not status.is_directory
         if is_file:
             files.add(name)
+        elif name == filenames.QUARANTINE_WITHIN:
+            continue
         elif parsed is not None:
             partitions.append(PartitionDirectory(path / name, parsed.topic_partition, parsed.state))
         elif name != filenames.REMOTE_INDEX_CACHE:

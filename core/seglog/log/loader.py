@@ -202,7 +202,7 @@ class _Loader:
     def _load_segments(self) -> None:
         self._segments.close()
         self._segments.clear()
-        names = [name for name in self._fs.list(self._directory) if not self._is_directory(name)]
+        names = [name for name, found in self._fs.entries(self._directory) if not found.is_directory]
         logs = {p.offset for name in names if (p := parse_file_name(name)) is not None and _is_live_log(name)}
         for name in names:
             parsed = parse_file_name(name)
@@ -365,10 +365,6 @@ class _Loader:
             index_interval_bytes=self._options.index_interval_bytes,
             created_ms=self._clock.now_ms(),
         )
-
-    def _is_directory(self, name: str) -> bool:
-        status = self._fs.status(self._directory / name)
-        return status is None or status.is_directory
 
     def _remove(self, path: Path, reason: str) -> None:
         self._report.events.append(f"{path}: {reason}, removed")

@@ -41,10 +41,8 @@ def partition_obstacles(fs: FileSystem, directory: Path) -> Iterator[str]:
     yield from _unreadable(fs, metadata, lambda path: parse_partition_metadata(fs.read_bytes(path), path))
     epochs = directory / filenames.LEADER_EPOCH_CHECKPOINT
     yield from _unreadable(fs, epochs, lambda path: LeaderEpochCache(fs, path.parent))
-    for name in fs.list(directory):
-        status = fs.status(directory / name)
-        is_file = status is not None and not status.is_directory
-        if is_file and name.endswith(NAMED_BY_OFFSET) and not is_offset(name.partition(".")[0]):
+    for name, status in fs.entries(directory):
+        if not status.is_directory and name.endswith(NAMED_BY_OFFSET) and not is_offset(name.partition(".")[0]):
             yield f"{directory / name}: the name is no offset"
 
 

@@ -115,7 +115,7 @@ def settle_leftovers(fs: FileSystem, directory: Path) -> Settled:
 
 def _drop_unfinished(fs: FileSystem, directory: Path, settled: Settled) -> list[str]:
     """Step 1; returns the names of the `.swap` files that stay."""
-    names = [name for name in fs.list(directory) if not _is_directory(fs, directory / name)]
+    names = [name for name, found in fs.entries(directory) if not found.is_directory]
     cleaned = [name for name in names if name.endswith(_CLEANED)]
     swaps = [name for name in names if name.endswith(_SWAP)]
     offsets = [offset for offset in map(_offset_of, cleaned) if offset is not None]
@@ -154,7 +154,7 @@ def _offset_of(name: str) -> int | None:
 
 
 def _is_directory(fs: FileSystem, path: Path) -> bool:
-    status = fs.status(path)
+    status = fs.status(path, follow=False)
     return status is not None and status.is_directory
 
 

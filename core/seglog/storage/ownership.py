@@ -10,7 +10,10 @@ from __future__ import annotations
 import os
 import pwd
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from seglog.errors import RefusedError
 
 if TYPE_CHECKING:
     from seglog.storage.filesystem import FileStatus
@@ -46,10 +49,28 @@ class Access:
 PRIVATE = Access(-1, -1, 0o700)
 
 
-def is_believed(found: FileStatus) -> bool:
-    """Whether only this user (or root) can have written this file, or made what is in this directory."""
-    is_ours = found.owner in (ROOT, os.geteuid()) and not found.mode & _WRITABLE_BY_OTHERS
-    return is_ours and not found.is_link and (found.is_directory or found.names == 1)
+def reason_for_doubt(found: FileStatus) -> str:
+    """Why somebody else than this user and root may have written this file, or made what is in this directory; "" when
+    nobody else can have.
+    """
+    if found.is_link:
+        return "is a symbolic link"
+    if found.owner not in (ROOT, os.geteuid()):
+        return f"belongs to {described_user(found.owner)}"
+    if found.mode & _WRITABLE_BY_OTHERS:
+        return "may be written by other users"
+    if found.names > 1 and not found.is_directory:
+        return "has another name (a hard link)"
+    return ""
+
+
+def require_trust(path: Path, found: FileStatus) -> None:
+    """RefusedError for a file or directory that others can have written: its word is not obeyed."""
+    reason = reason_for_doubt(found)
+    if reason:
+        me = described_user(os.geteuid())
+        whose = me if os.geteuid() == ROOT else f"root or {me}"
+        raise RefusedError(f"{path} {reason}: what it says is done only if nobody but {whose} can have written it")
 
 
 def described_user(user: int) -> str:

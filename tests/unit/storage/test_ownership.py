@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from seglog.errors import RefusedError
 from seglog.storage.atomic import write_atomically
 from seglog.storage.filesystem import LocalFileSystem
 from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.overlay import OverlayFileSystem
-from seglog.storage.ownership import PRIVATE, Access, described_user, is_believed
+from seglog.storage.ownership import PRIVATE, Access, described_user, reason_for_doubt, require_trust
 from tests.support.other_users import ANOTHER, OTHER, needs_root, planted_link
 
 FS = LocalFileSystem()
@@ -125,10 +126,15 @@ def test_a_dry_run_knows_whom_its_files_would_belong_to(tmp_path: Path) -> None:
 
 @needs_root
 def test_only_files_that_nobody_else_can_have_written_are_believed(tmp_path: Path) -> None:
-    def believed(name: str) -> bool:
+    def doubt(name: str) -> str:
         status = FS.status(tmp_path / name, follow=False)
         assert status is not None
-        return is_believed(status)
+        if reason_for_doubt(status):
+            with pytest.raises(RefusedError, match=reason_for_doubt(status).split("(")[0]):
+                require_trust(tmp_path / name, status)
+        else:
+            require_trust(tmp_path / name, status)
+        return reason_for_doubt(status)
 
     for name in ("ours", "theirs", "open to all", "of the group", "twice"):
         (tmp_path / name).write_bytes(b"")
@@ -139,7 +145,15 @@ def test_only_files_that_nobody_else_can_have_written_are_believed(tmp_path: Pat
     (tmp_path / "link").symlink_to("ours")
     (tmp_path / "directory").mkdir()
     names = ("ours", "theirs", "open to all", "of the group", "twice", "link", "directory")
-    assert [name for name in names if believed(name)] == ["ours", "directory"]
+    assert [doubt(name) for name in names] == [
+        "",
+        "belongs to nobody (uid 65534)",
+        "may be written by other users",
+        "may be written by other users",
+        "has another name (a hard link)",
+        "is a symbolic link",
+        "",
+    ]
 
 
 def test_users_are_named_with_their_number() -> None:
