@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seglog.errors import CorruptCheckpointError, RefusedError
+from seglog.errors import CorruptCheckpointError
 from seglog.format.filenames import APPEND_JOURNAL_FILE, STREAMS_FILE, parse_topic_partition
 from seglog.layout import INT64_MAX
 from seglog.model import TopicPartition
 from seglog.storage.atomic import write_atomically
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.ownership import PRIVATE, described_user, is_believed
+from seglog.storage.ownership import PRIVATE, require_trust
 
 MOST_STREAMS = 1000
 
@@ -151,9 +151,7 @@ def _read(fs: FileSystem, path: Path, parse: Callable[[Any], T]) -> T | None:
     status = fs.status(path, follow=False)
     if status is None:
         return None
-    if not is_believed(status):
-        owner = described_user(status.owner)
-        raise RefusedError(f"{path} belongs to {owner} or may be written by others, and is not believed; remove it")
+    require_trust(path, status)
     try:
         value = json.loads(fs.read_bytes(path))
         if value["version"] != _VERSION:

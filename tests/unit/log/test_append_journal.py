@@ -90,7 +90,7 @@ def test_what_another_user_wrote_is_not_believed(tmp_path: Path) -> None:
     record_batch(FS, tmp_path, StreamBatch("q", 4))
     for name in (".seglog-append", ".seglog-streams"):
         os.chown(tmp_path / name, 65534, 65534)
-    with pytest.raises(RefusedError, match=r"seglog-append belongs to .*65534.* and is not believed"):
+    with pytest.raises(RefusedError, match=r"seglog-append belongs to .*65534"):
         read_journal(FS, tmp_path)
-    with pytest.raises(RefusedError, match=r"seglog-streams belongs to .*65534.* and is not believed"):
+    with pytest.raises(RefusedError, match=r"seglog-streams belongs to .*65534"):
         last_batch(FS, tmp_path, "q")
