@@ -165,7 +165,13 @@ class _Planner:
         if self._findings is None or self._has_code("LEADER_EPOCH_DECREASING"):
             kept = {name: survey.kept for name, survey in surveys.items()}
             logs = [(segment.log, kept.get(segment.log.name)) for segment in listing.segments]
-            self._patches = epoch_patches(self._overlay, logs)
+            found = epoch_patches(self._overlay, self._directory, logs)
+            self._patches = found.by_log
+            if found.left:
+                self._draft.notes.append(
+                    f"{self._directory}: leader epochs fall before {found.left} batches, and nothing tells which are"
+                    " right: they stay"
+                )
         for i, segment in enumerate(listing.segments):
             name, bounds = segment.log.name, _bounds(listing.segments, i)
             if name in self._patches and name not in surveys:

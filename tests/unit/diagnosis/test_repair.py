@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from seglog.api import open_log
 from seglog.clock import FixedClock
 from seglog.diagnosis.apply import ChangedSinceError, undo_run
 from seglog.diagnosis.examine import examination, examine
@@ -19,7 +20,7 @@ from seglog.diagnosis.restore import restore_run
 from seglog.errors import LockedError, NotALogError, RefusedError
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.log.loader import LoadOptions, plan_recovery
-from seglog.model import TopicPartition
+from seglog.model import Record, TopicPartition
 from seglog.storage.filesystem import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.damage import batches_of
@@ -345,3 +346,24 @@ def test_a_broken_leader_epoch_is_set_right(data: Path, bit: int) -> None:
     assert (data / PAYMENTS / "leader-epoch-checkpoint").read_bytes() == healthy["leader-epoch-checkpoint"]
     undo_run(FS, outcome.run)
     assert facts(data) == before
+
+
+@pytest.mark.parametrize("checkpoint", ["0\n2\n0 0\n2 750\n", None, "", "0\n1\n0 0\n", "0\n1\n0 790\n", "rubbish"])
+def test_a_brokers_batch_keeps_its_epoch_whatever_was_appended_after_it(data: Path, checkpoint: str | None) -> None:
+    directory = data / "orders-none-0"
+    last = sorted(directory.glob("*.log"))[-1]
+    before = last.read_bytes()
+    with open_log(directory, writable=True, clock=CLOCK) as log:
+        log.append([Record(b"v", timestamp=CLOCK.now_ms())], leader_epoch=0)
+        log.append([Record(b"v", timestamp=CLOCK.now_ms())], leader_epoch=0)
+    epochs = directory / "leader-epoch-checkpoint"
+    if checkpoint is None:
+        epochs.unlink()
+    else:
+        epochs.write_text(checkpoint)
+    mended(data, directory.name)
+    assert last.read_bytes().startswith(before)
+    if checkpoint == "0\n2\n0 0\n2 750\n":
+        assert remaining(data, [directory.name]) == 0
+        with open_log(directory) as log:
+            assert [int(e) for rows in log.segments.active.rows() for e in rows["leader_epoch"]] == [2, 2, 2]
