@@ -14,12 +14,12 @@ import dataclasses
 import difflib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from seglog.errors import ConfigError
-from seglog.model import Compression, TimestampType
+from seglog.model import Compression, TimestampType, member
 from seglog.units import parse_duration, parse_integer, parse_share, parse_size
 
 INT_MAX = 2**31 - 1
@@ -65,6 +65,14 @@ class LogConfig:
     remote_log_copy_disable: bool = False
     unclean_leader_election_enable: bool = False
     min_insync_replicas: int = 1
+
+    def __post_init__(self) -> None:
+        """Values of a fixed set may be given as text, as Kafka writes them; ConfigError for another text."""
+        for field, read in _CHOICES.items():
+            try:
+                object.__setattr__(self, field, read(getattr(self, field)))
+            except ValueError as error:
+                raise ConfigError(f"{field}: {error}") from error
 
     @property
     def compact(self) -> bool:
@@ -230,6 +238,33 @@ def _policies(text: str) -> frozenset[str]:
     if not names <= {COMPACT, DELETE}:
         raise ValueError(f"{text[:64]!r} is not made of compact and delete, separated by a comma")
     return names
+
+
+def _policy_set(value: str | Iterable[str]) -> frozenset[str]:
+    return _policies(value if isinstance(value, str) else ",".join(value))
+
+
+def _codec_name(value: str | Compression) -> str:
+    name = value
+    if isinstance(value, Compression):
+        name = next(name for name, codec in _CODECS.items() if codec is value)
+    if name not in _CODECS:
+        raise ValueError(f"{value!r} is not one of {', '.join(_CODECS)}")
+    return str(name)
+
+
+def _timestamp_type(value: str | TimestampType) -> TimestampType:
+    found = member(TimestampType, value)
+    if found is TimestampType.NONE:
+        raise ValueError(f"{found.label} is not one of {', '.join(_TIMESTAMP_TYPES)}")
+    return found
+
+
+_CHOICES: dict[str, Callable[[Any], Any]] = {
+    "cleanup_policy": _policy_set,
+    "compression_type": _codec_name,
+    "message_timestamp_type": _timestamp_type,
+}
 
 
 def _names(text: str) -> tuple[str, ...]:

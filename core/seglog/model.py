@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
+from typing import TypeVar
+
+E = TypeVar("E", bound=Enum)
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
+
+
+def member(kind: type[E], value: E | str) -> E:
+    """`value` as a member of `kind`: itself, or the one whose label it is, in upper or lower case.
+
+    ValueError for anything else, with the labels that there are.
+    """
+    if isinstance(value, kind):
+        return value
+    labels = {_label(each): each for each in kind}
+    if isinstance(value, str):
+        for label, each in labels.items():
+            if label.lower() == value.lower():
+                return each
+    raise ValueError(f"{value!r} is not one of {', '.join(labels)}")
+
+
+def _label(each: Enum) -> str:
+    return str(getattr(each, "label", each.value))
 
 
 class Compression(IntEnum):

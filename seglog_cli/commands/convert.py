@@ -45,11 +45,12 @@ def run(
     from seglog.diagnosis.convert import ConvertOptions, convert
     from seglog.errors import NotALogError, RefusedError, UnsupportedError
     from seglog.format.filenames import parse_topic_partition
-    from seglog.log.listing import list_partition
+    from seglog.log.listing import list_partition, require_partition
     from seglog.model import Compression
 
     wanted = None if codec is None else Compression[one_of("--codec", codec, CODECS).upper()]
     options = ConvertOptions(magic, wanted)
+    require_partition(session.fs, partition)
     listing = list_partition(session.fs, partition)
     if listing.format == "0.7":
         raise UnsupportedError("logs of Kafka 0.7 cannot be converted: their messages have no offsets of their own")

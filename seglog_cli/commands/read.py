@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 
 import typer
@@ -9,6 +10,8 @@ import typer
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Partition, command, offset_option, one_of, size_option, time_option
 from seglog_cli.session import Session
+
+_SHOWN = 3
 
 
 @command
@@ -34,7 +37,8 @@ def run(
     Without --offset and --timestamp it begins at the log start; without --max-bytes it reads to the end. With
     --max-bytes it makes one fetch as a consumer does: at least one batch, whatever its size. An offset
     outside the log is an error that names the valid range. With --isolation read_committed, records of
-    aborted and of open transactions are left out.
+    aborted and of open transactions are left out. Where offsets do not ascend (a block written twice, moved, or
+    from elsewhere) each offset is shown once, in the order of the files, and a warning says where.
 
     Examples:
       seglog read orders-lz4-0 --offset 700
@@ -49,6 +53,7 @@ def run(
         raise UsageError("--offset and --timestamp do not go together")
     level = one_of("--isolation", isolation, [one.label for one in Isolation])
     base64 = one_of("--bytes", bytes_as, ("auto", "base64")) == "base64"
+    logging.getLogger("seglog.log.reading").addHandler(logging.NullHandler())  # it is said below, with figures
     with session.open_log(partition) as log:
         found = fetch_records(
             log,
@@ -61,3 +66,7 @@ def run(
         for records in found:
             for block in render_records(records, as_json=session.as_json, base64=base64):
                 session.console.write(block)
+        for disorder in log.disorders[:_SHOWN]:
+            session.console.warning(str(disorder))
+        if len(log.disorders) > _SHOWN:
+            session.console.warning(f"so it is in {len(log.disorders) - _SHOWN} other segments")

@@ -50,10 +50,12 @@ def run(
       seglog txn payments-0 abort-cmd --bootstrap-server broker:9092
     """
     from seglog.diagnosis.transactions import TransactionState
+    from seglog.log.listing import require_partition
     from seglog.log.view import PartitionView
     from seglog_cli.views.transactions import Statistics, show_abort, show_statistics, show_transaction
 
     one_of("txn", action, ACTIONS)
+    require_partition(session.fs, partition)
     view = PartitionView(session.fs, partition)
     statistics, hanging = Statistics(partition.resolve().name), 0
     for one in _transactions(session, view, max_timeout):

@@ -167,3 +167,41 @@ def test_a_locked_directory_is_left_alone(tmp_path: Path) -> None:
     assert done.exit_code == 11
     assert str(child.pid) in done.stderr
     assert len(records(tmp_path / "t-0")) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("append",),
+        ("append", "--create"),
+        ("truncate", "--to-offset", "0"),
+        ("read",),
+        ("txn",),
+        ("explain",),
+        ("convert", "--codec", "lz4", "-o", "elsewhere-0"),
+    ],
+)
+def test_a_log_directory_where_a_partition_must_be_is_refused_by_name(
+    tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = clean_logs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in logs.rglob("*") if path.name != ".lock"}
+    done = run(*command, logs, input_text="value\n")
+    assert done.exit_code == 10
+    assert "a log directory, not a partition; name one of its 16 partitions: both-0, clicks-0," in done.stderr
+    assert {path: path.stat().st_mtime_ns for path in logs.rglob("*") if path.name != ".lock"} == before
+    assert not (tmp_path / "elsewhere-0").exists()
+
+
+def test_a_partition_is_made_only_where_one_can_be(tmp_path: Path) -> None:
+    log = tmp_path / "t-0"
+    assert run("append", "--create", log, input_text="v\n").exit_code == 0
+    for place, code, told in (
+        (tmp_path / "topic", 12, "only a directory named TOPIC-NUMBER (orders-0) can be made a partition"),
+        (log / "u-0", 12, f"{log} is a partition itself"),
+        (tmp_path / "missing" / "u-0", 10, "no such directory"),
+    ):
+        done = run("append", "--create", place, input_text="v\n")
+        assert (done.exit_code, told in done.stderr) == (code, True), done.stderr
+        assert not place.exists()

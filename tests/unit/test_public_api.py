@@ -58,6 +58,42 @@ def test_a_missing_log_is_an_error_unless_it_is_to_be_made(tmp_path: Path) -> No
     assert not (tmp_path / "none-0").exists()
 
 
+@pytest.mark.parametrize("how", [{}, {"writable": True}, {"create": True}])
+def test_a_log_directory_is_not_opened_as_a_log(tmp_path: Path, how: dict[str, bool]) -> None:
+    with seglog.open_log(tmp_path / "t-0", create=True):
+        pass
+    before = sorted(tmp_path.rglob("*"))
+    told = "a log directory, not a partition; name one of its 1 partitions: t-0"
+    with pytest.raises(NotALogError, match=told), seglog.open_log(tmp_path, **how):
+        pass
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_values_of_a_fixed_set_may_be_given_as_text_and_others_are_refused(tmp_path: Path) -> None:
+    config = seglog.LogConfig(
+        message_timestamp_type="LogAppendTime",  # type: ignore[arg-type]
+        cleanup_policy="compact,delete",  # type: ignore[arg-type]
+        compression_type=seglog.Compression.ZSTD,  # type: ignore[arg-type]
+    )
+    assert config.message_timestamp_type is seglog.TimestampType.LOG_APPEND_TIME
+    assert config.compact and config.delete and config.codec is seglog.Compression.ZSTD
+    with seglog.open_log(tmp_path / "t-0", create=True) as log:
+        log.append([seglog.Record(b"v", timestamp=5)], codec="gzip")
+        (rows,) = log.segments.active.rows()
+        assert rows["attributes"].tolist() == [int(seglog.Compression.GZIP)]
+        with pytest.raises(ValueError, match="'zip' is not one of none, gzip, snappy, lz4, zstd"):
+            log.append([seglog.Record(b"v")], codec="zip")
+        with pytest.raises(ValueError, match="'leader' is not one of client, coordinator, replication"):
+            log.append_batches(b"", origin="leader")
+    for wrong, told in {
+        "message_timestamp_type": "NoTimestampType, CreateTime, LogAppendTime",
+        "cleanup_policy": "compact and delete",
+        "compression_type": "producer, uncompressed, gzip",
+    }.items():
+        with pytest.raises(seglog.SeglogError, match=f"{wrong}: .*{told}"):
+            seglog.LogConfig(**{wrong: "neither"})  # type: ignore[arg-type]
+
+
 def test_an_error_in_the_block_still_closes_the_log(tmp_path: Path) -> None:
     with pytest.raises(KeyError), seglog.open_log(tmp_path / "t-0", create=True) as log:
         log.append([seglog.Record(b"v", timestamp=5)])

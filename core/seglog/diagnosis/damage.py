@@ -14,6 +14,7 @@ import numpy as np
 from seglog.diagnosis.findings import Finding, finding
 from seglog.diagnosis.walk import Gap, Piece
 from seglog.format.columns import STATUS_REASONS, Records
+from seglog.log.read_order import Disorder
 from seglog.log.scan import EndReason
 
 
@@ -109,3 +110,15 @@ def record_findings(records: Records, valid: np.ndarray, path: Path) -> Iterator
             last_offset=int(row["last_offset"]),
             offsets_lost=max(0, int(row["last_offset"]) - int(row["base_offset"]) + 1 - readable),
         )
+
+
+def disorder_finding(disorder: Disorder) -> Finding:
+    """What a reader is told of a segment whose offsets do not ascend."""
+    return finding(
+        "OFFSETS_NOT_ASCENDING",
+        disorder.path.parent.resolve().name,
+        disorder.path.name,
+        disorder.told,
+        position=disorder.position,
+        first_offset=disorder.offset,
+    )

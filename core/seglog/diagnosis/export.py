@@ -1,7 +1,8 @@
 """Records of one partition into another program's format: JSON lines, CSV, Parquet (`seglog export`).
 
 1. The log is walked past damage, which is told; good batches are decoded a chunk at a time.
-2. The filters of `dump` choose. Control records are left out: they are no data.
+2. The filters of `dump` choose. Control records are left out: they are no data. So are offsets that came before, where
+   they do not ascend.
 3. A writer takes chunk after chunk; memory does not grow with the log. JSON lines are those of `dump --records`.
 4. A file is written beside its name and renamed when it is whole and on stable storage.
 
@@ -25,14 +26,15 @@ from typing import Protocol, Self
 import numpy as np
 
 from seglog import layout
-from seglog.diagnosis.damage import record_findings, with_damage
+from seglog.diagnosis.damage import disorder_finding, record_findings, with_damage
 from seglog.diagnosis.findings import Finding
 from seglog.diagnosis.render_records import render_records
 from seglog.diagnosis.selection import EVERYTHING, Selection
-from seglog.diagnosis.walk import LogWalk
+from seglog.diagnosis.walk import Gap, LogWalk, Piece
 from seglog.errors import RefusedError, UnsupportedError
 from seglog.format.columns import Records
 from seglog.format.decoder import decode_records
+from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
 from seglog.model import NO_TIMESTAMP, TopicPartition
 from seglog.storage.filesystem import File, FileSystem
 
@@ -123,13 +125,14 @@ def export(
 ) -> int:
     """Writes the chosen records of `logs` (the partition's `.log` files in order); returns how many.
 
-    `on_damage` is told what is passed over. Raises OSError; UnsupportedError for text that is none;
-    ModuleNotFoundError when Parquet is asked for and pyarrow is not installed.
+    `on_damage` is told what is passed over. Each offset is written once, in the order of the files. Raises OSError;
+    UnsupportedError for text that is none; ModuleNotFoundError when Parquet is asked for and pyarrow is not installed.
     """
     writer = _writer(topic_partition, sink, options)
     count = 0
+    reader = _Reader(fs, logs, options.selection, on_damage)
     for path in logs:
-        for records in _records(fs, path, options.selection, on_damage):
+        for records in reader.records(path):
             writer.take(records)
             count += len(records)
     writer.close()
@@ -146,21 +149,51 @@ def _writer(key: TopicPartition, sink: Sink, options: ExportOptions) -> RecordWr
     return _Csv(sink, key, options)
 
 
-def _records(
-    fs: FileSystem, path: Path, selection: Selection, on_damage: Callable[[Finding], None]
-) -> Iterator[Records]:
-    for step in with_damage(LogWalk(fs, path), path, 0):
-        if isinstance(step, Finding):
-            on_damage(step)
-            continue
-        control = (step.batches["magic"] >= 2) & ((step.batches["attributes"] & layout.CONTROL_MASK) != 0)
-        batches = step.batches[step.valid & ~control]
-        for records in decode_records(step.data, batches, step.position) if step.complete else ():
+class _Reader:
+    """The chosen records of a partition's logs, in the order of the files, each offset once."""
+
+    def __init__(
+        self, fs: FileSystem, logs: Sequence[Path], selection: Selection, on_damage: Callable[[Finding], None]
+    ) -> None:
+        self._fs, self._logs, self._selection, self._on_damage = fs, logs, selection, on_damage
+        self._seen = SeenOffsets(0, self._earlier)
+        self._place = (logs[0], 0) if logs else (Path(), 0)
+
+    def records(self, path: Path) -> Iterator[Records]:
+        """Those of one log; to be asked for each in order."""
+        for step in with_damage(LogWalk(self._fs, path), path, 0):
+            if isinstance(step, Finding):
+                self._on_damage(step)
+            elif step.complete:
+                yield from self._of_piece(step, path)
+        if path in self._seen.disorders:
+            self._on_damage(disorder_finding(self._seen.disorders[path]))
+
+    def _of_piece(self, step: Piece, path: Path) -> Iterator[Records]:
+        self._place = path, step.position
+        good = step.batches[step.valid]
+        shown = (good["magic"] < 2) | ((good["attributes"] & layout.CONTROL_MASK) == 0)
+        news = self._seen.take(step.data, good, step.position, path)
+        if news is not None:
+            shown &= news.shown
+        numbers = np.flatnonzero(shown)
+        for records in decode_records(step.data, good[shown], step.position):
             for found in record_findings(records, np.ones(len(records.batches), dtype=bool), path):
-                on_damage(found)
-            rows = selection.of(records, True).rows
+                self._on_damage(found)
+            rows = self._selection.of(records, True).rows
+            rows = rows if news is None else news.of(rows, numbers[records.first_batch :])
             if len(rows):
                 yield Records(records.arena, rows, records.batches, records.status)
+
+    def _earlier(self) -> Ranges:
+        """The offsets of all good batches before the piece that is at work."""
+        at, position = self._place
+        for path in self._logs:
+            for step in LogWalk(self._fs, path, 0, position if path == at else None):
+                if not isinstance(step, Gap):
+                    yield claimed_ranges(step.data, step.batches[step.valid], step.position)
+            if path == at:
+                return
 
 
 class _JsonLines:

@@ -32,7 +32,13 @@ from seglog.config import LogConfig
 from seglog.errors import NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint
-from seglog.log.listing import LogDirectoryListing, list_log_directory, list_partition
+from seglog.log.listing import (
+    LogDirectoryListing,
+    list_log_directory,
+    list_partition,
+    require_partition,
+    require_room_for_partition,
+)
 from seglog.log.loader import LoadOptions, Progress, RecoveryReport, plan_recovery
 from seglog.log.log import Log
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
@@ -369,17 +375,19 @@ def open_partition(
 ) -> tuple[LogDirectory, Log]:
     """Opens one partition directory by its path; close the LogDirectory, which holds the lock, when done.
 
-    NotALogError when it is missing, unless `create` makes it (its parent must exist).
+    NotALogError when it is missing, or is no partition: by name or by what is in it. With `create` a missing one is
+    made; RefusedError unless it is named TOPIC-NUMBER and its parent exists and is no partition.
     """
     directory = links.resolve(directory)
-    status = fs.status(directory)
-    if not create and (status is None or not status.is_directory):
+    if fs.status(directory) is not None:
+        require_partition(fs, directory)
+    elif create:
+        require_room_for_partition(fs, directory)
+    else:
         raise NotALogError(directory, "no such directory")
     owner = LogDirectory.open(directory.parent, fs=fs, clock=clock, config_of=config_of, writable=writable)
     try:
         known = filenames.parse_topic_partition(directory.name)
-        if create and known is None and status is None:
-            raise RefusedError(f"{directory}: the name is not of the form topic-partition")
         log = owner.log_in(directory, progress) if known is None else owner.log(known, create, progress)
     except BaseException:
         owner.close(clean=owner.clean_shutdown)

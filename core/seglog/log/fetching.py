@@ -16,7 +16,7 @@ def fetch_records(
     offset: int | None = None,
     timestamp: int | None = None,
     max_bytes: int | None = None,
-    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    isolation: Isolation | str = Isolation.READ_UNCOMMITTED,
     limit: int | None = None,
 ) -> Iterator[Records]:
     """Records from `offset`, or from the first one at `timestamp` (epoch milliseconds) or later.

@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Literal
 
-from seglog.errors import NotALogError
+from seglog.errors import NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, FileName, FileState, PartitionState
 from seglog.model import TopicPartition
@@ -31,6 +31,7 @@ OFFSET_CHECKPOINTS = (
 SEGMENT_KINDS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 INDEX_KINDS = SEGMENT_KINDS[1:]
 
+_PARTITIONS_NAMED = 5
 _UNFINISHED = (".deleted", ".cleaned", ".swap", ".tmp", ".part")
 _OTHER_FILES = (filenames.LEADER_EPOCH_CHECKPOINT, filenames.PARTITION_METADATA, filenames.QUORUM_STATE)
 _LOG_DIRECTORY_FILES = (*OFFSET_CHECKPOINTS, filenames.META_PROPERTIES, filenames.CLEAN_SHUTDOWN_FILE)
@@ -228,14 +229,43 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
     if not status.is_directory:
         return Target(path, TargetKind.FILE)
     names = fs.list(path)
+    if any(name in _LOG_DIRECTORY_FILES for name in names):
+        return Target(path, TargetKind.LOG_DIRECTORY)  # also with segments in its root, which a broker never looks at
     if any(filenames.parse_file_name(name) is not None for name in names):
         return Target(path, TargetKind.PARTITION)
-    if any(name in _LOG_DIRECTORY_FILES for name in names) or _has_partition(fs, path, names):
+    if _has_partition(fs, path, names):
         return Target(path, TargetKind.LOG_DIRECTORY)
     is_named_so = filenames.parse_partition_directory(path.resolve().name) is not None
     if any(name in _OTHER_FILES for name in names) or (not names and is_named_so):
         return Target(path, TargetKind.PARTITION)
     raise NotALogError(path)
+
+
+def require_partition(fs: FileSystem, path: Path) -> None:
+    """NotALogError unless `path` is a partition directory; of a log directory it names the partitions there."""
+    target = resolve_path(fs, path)
+    if target.kind is TargetKind.FILE:
+        raise NotALogError(path, f"a file; the partition is a directory, perhaps {path.parent}")
+    if target.kind is TargetKind.LOG_DIRECTORY:
+        live = list_log_directory(fs, path).live
+        names = sorted((found.path.name for found in live), key=lambda name: name.startswith("__"))  # Kafka's own last
+        shown = ", ".join(names[:_PARTITIONS_NAMED]) + (", …" if len(names) > _PARTITIONS_NAMED else "")
+        held = f"name one of its {len(names)} partitions: {shown}" if names else "it holds no partition"
+        raise NotALogError(path, f"a log directory, not a partition; {held}")
+
+
+def require_room_for_partition(fs: FileSystem, path: Path) -> None:
+    """RefusedError unless `path`, which is not there, may become a partition: TOPIC-NUMBER in a log directory."""
+    name = filenames.parse_topic_partition(path.name)
+    if name is None:
+        raise RefusedError(f"{path}: only a directory named TOPIC-NUMBER (orders-0) can be made a partition")
+    _require_directory(fs, path.parent)
+    try:
+        inside = resolve_path(fs, path.parent).kind
+    except NotALogError:
+        return  # an empty directory, or somebody's working directory, may become a log directory
+    if inside is TargetKind.PARTITION:
+        raise RefusedError(f"{path}: {path.parent} is a partition itself; name a place in a log directory")
 
 
 def log_directory_of(target: Target) -> Path:
@@ -254,14 +284,20 @@ def partitions_of(fs: FileSystem, target: Target) -> tuple[PartitionListing, ...
 
 
 def _has_partition(fs: FileSystem, path: Path, names: Iterable[str]) -> bool:
+    """Whether a sub-directory is a partition by its name, and not by chance: `/etc` has a `dbus-1`."""
     for name in names:
         if filenames.parse_partition_directory(name) is None:
             continue
         try:
             status = fs.status(path / name)
+            if status is None or not status.is_directory:
+                continue
+            inside = fs.list(path / name)
+        except PermissionError:
+            return True
         except OSError:
             continue
-        if status is not None and status.is_directory:
+        if not inside or any(filenames.parse_file_name(each) is not None or each in _OTHER_FILES for each in inside):
             return True
     return False
 

@@ -28,7 +28,7 @@ from seglog.config import LogConfig
 from seglog.errors import OffsetOutOfRangeError, RefusedError
 from seglog.format.columns import Records
 from seglog.format.filenames import parse_partition_directory
-from seglog.log import reader, swap, truncation
+from seglog.log import swap, truncation
 from seglog.log.append import Appender, AppendInfo
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.loader import LoadedLog, LoadOptions, Progress, RecoveryReport, load_log
@@ -36,12 +36,14 @@ from seglog.log.lookup import TimestampOffset, find_offset
 from seglog.log.policies import FlushPolicy
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
+from seglog.log.read_order import Disorder
 from seglog.log.reader import FetchResult, LogView
+from seglog.log.reading import LogReader
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, last_leader_epoch
 from seglog.log.validator import AppendOrigin
 from seglog.log.writer import SegmentWriter
-from seglog.model import Compression, Isolation, Record, TopicPartition
+from seglog.model import Compression, Isolation, Record, TopicPartition, member
 from seglog.storage.filesystem import FileSystem
 
 _logger = logging.getLogger(__name__)
@@ -73,6 +75,7 @@ class Log:
         self.recovery: RecoveryReport = loaded.report
         self._recovery_point = loaded.recovery_point
         self._lock = threading.RLock()
+        self._reader = LogReader(self)
         self._writer = SegmentWriter(self)
         self._appender = Appender(self, self._writer)
         self._flush_policy = FlushPolicy(config.flush_messages, config.flush_ms, clock.now_ms())
@@ -172,7 +175,7 @@ class Log:
         self,
         records: Iterable[Record] | Records,
         *,
-        codec: Compression | None = None,
+        codec: Compression | str | None = None,
         producer: ProducerIdentity | None = None,
         leader_epoch: int | None = None,
         batch_records: int | None = None,
@@ -190,7 +193,7 @@ class Log:
         with self._changing():
             return self._appender.append_records(
                 records,
-                codec=codec,
+                codec=None if codec is None else member(Compression, codec),
                 producer=producer,
                 leader_epoch=self.leader_epoch if leader_epoch is None else leader_epoch,
                 batch_records=batch_records,
@@ -202,7 +205,7 @@ class Log:
         self,
         data: bytes | bytearray | memoryview | np.ndarray,
         *,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
+        origin: AppendOrigin | str = AppendOrigin.CLIENT,
         leader_epoch: int | None = None,
     ) -> AppendInfo:
         """Appends encoded batches as a leader does: validated, numbered, stamped (Kafka: appendAsLeader).
@@ -212,7 +215,7 @@ class Log:
         """
         with self._changing():
             epoch = self.leader_epoch if leader_epoch is None else leader_epoch
-            return self._appender.append_as_leader(data, origin, epoch)
+            return self._appender.append_as_leader(data, member(AppendOrigin, origin), epoch)
 
     def append_as_follower(self, data: bytes | bytearray | memoryview | np.ndarray, leader_epoch: int) -> AppendInfo:
         """Appends batches with the offsets they have, as a replica does (Kafka: appendAsFollower).
@@ -399,54 +402,46 @@ class Log:
         self,
         offset: int,
         max_bytes: int,
-        isolation: Isolation | None = Isolation.READ_UNCOMMITTED,
+        isolation: Isolation | str | None = Isolation.READ_UNCOMMITTED,
         *,
         min_one_message: bool = True,
     ) -> FetchResult:
         """Up to `max_bytes` from `offset` on, out of one segment; the first batch whole with
         `min_one_message`.
 
-        Bounded by the high watermark, the last stable offset for READ_COMMITTED, the log end for None. Raises
-        OffsetOutOfRangeError with the valid range.
+        Bounded by the high watermark, the last stable offset for READ_COMMITTED ("read_committed"), the log end for
+        None. Raises OffsetOutOfRangeError with the valid range, ValueError for another isolation.
         """
-        while True:
-            view = self._view
-            try:
-                return reader.fetch(view, offset, max_bytes, isolation, min_one_message=min_one_message)
-            except FileNotFoundError:
-                # a segment was replaced or deleted since the view was taken; the newer view does without it
-                if self._view is view:
-                    raise
+        return self._reader.read(offset, max_bytes, isolation, min_one_message)
 
     def records(
         self,
         offset: int | None = None,
-        isolation: Isolation | None = Isolation.READ_UNCOMMITTED,
+        isolation: Isolation | str | None = Isolation.READ_UNCOMMITTED,
         *,
         max_bytes: int = 1 << 20,
     ) -> Iterator[Record]:
         """The records from `offset` (default: log start) to where the log is readable now, one by one."""
-        for part in self.columns(offset, isolation, max_bytes=max_bytes):
-            yield from part
+        return (record for part in self.columns(offset, isolation, max_bytes=max_bytes) for record in part)
 
     def columns(
         self,
         offset: int | None = None,
-        isolation: Isolation | None = Isolation.READ_UNCOMMITTED,
+        isolation: Isolation | str | None = Isolation.READ_UNCOMMITTED,
         *,
         max_bytes: int = 1 << 20,
     ) -> Iterator[Records]:
-        """The same as columns, one `Records` for each run of batches of about `max_bytes`."""
-        view = self._view
-        position = view.log_start_offset if offset is None else offset
-        limit = view.limit(isolation)
-        fetched = self.read(position, max_bytes, isolation)
-        while fetched.size:
-            yield from fetched.columns()
-            position = fetched.next_offset
-            if position >= limit:
-                return
-            fetched = self.read(position, max_bytes, isolation)
+        """The same as columns, one `Records` for each run of batches of about `max_bytes`.
+
+        Each offset comes once, in the order of the files; `disorders` says where offsets do not ascend. Raises
+        CorruptRecordError and InvalidRecordError when damage is reached, ValueError for another isolation at once.
+        """
+        return self._reader.columns(offset, isolation, max_bytes)
+
+    @property
+    def disorders(self) -> tuple[Disorder, ...]:
+        """Where what was read from this log so far does not ascend: one place a segment."""
+        return tuple(self._reader.disorders.values())
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record at `timestamp` (epoch milliseconds) or later; -1 the log end, -2 the log start,

@@ -15,9 +15,11 @@ segment list.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -27,6 +29,8 @@ from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.decoder import checksums_valid, decode_records, scan_batches
 from seglog.log.batch_search import find_batch
+from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
+from seglog.log.scan import EndReason
 from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import ControlType, Isolation, Record
@@ -102,21 +106,27 @@ class FetchResult:
         """The whole batches in `data` (layout.BATCH), with their positions in the file."""
         return scan_batches(self.data, 0, len(self.data), self.position).batches
 
-    def columns(self) -> Iterator[Records]:
+    def columns(self, seen: SeenOffsets | None = None) -> Iterator[Records]:
         """The records that this reader is to see, as columns: from `offset` on, without control records.
 
-        Raises CorruptRecordError for a wrong checksum and InvalidRecordError for a batch that cannot be
-        decoded.
+        Each offset comes once, in the order of the file; with `seen` none that it has seen. Raises CorruptRecordError
+        for a wrong checksum and InvalidRecordError for a batch that cannot be decoded.
         """
         data, batches = self.data, self.batches
         self._check(data, batches)
-        shown = batches[self._visible(data, batches)]
-        for part in decode_records(data, shown, self.position):
+        visible = self._visible(data, batches)
+        news = (SeenOffsets(self.offset) if seen is None else seen).take(data, batches, self.position, Path(self._path))
+        if news is not None:
+            visible &= news.shown
+        numbers = np.flatnonzero(visible)
+        for part in decode_records(data, batches[visible], self.position):
             for i in np.flatnonzero(part.status):
                 row = part.batches[i]
                 raise InvalidRecordError(self._path, STATUS_REASONS[int(part.status[i])], int(row["position"]))
             rows = part.rows
-            if len(rows) and int(rows["offset"][0]) < self.offset:
+            if news is not None:
+                rows = news.of(rows, numbers[part.first_batch :])
+            elif len(rows) and int(rows["offset"][0]) < self.offset:
                 rows = rows[rows["offset"] >= self.offset]
             yield Records(part.arena, rows, part.batches, part.status, part.first_batch)
 
@@ -127,8 +137,19 @@ class FetchResult:
 
     @property
     def next_offset(self) -> int:
-        """Where to read on: behind the last whole batch of the span; `offset` itself when there is none."""
-        return int(self.batches["last_offset"][-1]) + 1 if len(self.batches) else self.offset
+        """Where to read on: after the last whole batch of the span; `offset` itself when there is none.
+
+        Always above `offset` otherwise: where the last batch ends below it, after the highest.
+        """
+        if not len(self.batches):
+            return self.offset
+        following = int(self.batches["last_offset"][-1]) + 1
+        return following if following > self.offset else int(self.batches["last_offset"].max()) + 1
+
+    @property
+    def end_position(self) -> int:
+        """Byte position after the last whole batch."""
+        return int(self.batches["position"][-1] + self.batches["size"][-1]) if len(self.batches) else self.position
 
     @property
     def _path(self) -> str:
@@ -212,6 +233,62 @@ def fetch(
             return _span(view, index, found, offset, limit, max_bytes, isolation, min_one_message)
         index += 1
     return _result(view, offset, isolation, None, 0, 0, 0)
+
+
+def fetch_on(view: LogView, last: FetchResult, limit: int, max_bytes: int) -> FetchResult:
+    """What follows on `last` in the order of the files, below the offset `limit`; empty at the end.
+
+    CorruptRecordError where the next bytes are no whole batch. FileNotFoundError when the segment is gone.
+    """
+    index, position = view.floor(last.segment_base_offset), last.end_position
+    if index < 0 or view.segments[index].base_offset != last.segment_base_offset:
+        raise FileNotFoundError(f"{last.segment_base_offset}")
+    while index < len(view.segments):
+        end = _limit_position(view, index, limit)
+        if position < end:
+            return _span_at(view, index, position, end, last, max_bytes)
+        index, position = index + 1, 0
+    return _result(view, last.offset, last.isolation, None, len(view.segments) - 1, 0, 0)
+
+
+def _span_at(
+    view: LogView, index: int, position: int, end: int, last: FetchResult, max_bytes: int
+) -> FetchResult:
+    """The span of segment `index` from the batch at byte `position` on, for the reader of `last`."""
+    segment = view.segments[index]
+    file = segment.fs.open(segment.path, "r")
+    head = file.read_at(position, layout.LOG_OVERHEAD)
+    size = int.from_bytes(head[layout.SIZE_OFFSET :], "big", signed=True) + layout.LOG_OVERHEAD
+    whole = len(head) == layout.LOG_OVERHEAD and layout.LEAST_ENTRY_SIZE + layout.LOG_OVERHEAD <= size <= end - position
+    if not whole:
+        raise _no_batch(segment, position, end)
+    base = int.from_bytes(head[: layout.SIZE_OFFSET], "big", signed=True)
+    wanted = min(end - position, max(max_bytes, size))
+    aborted: tuple[AbortedTransaction, ...] = ()
+    if last.isolation == Isolation.READ_COMMITTED:
+        aborted = _aborted_transactions(view, index, base, position, wanted)
+    span = _result(view, last.offset, last.isolation, file, index, position, wanted, False, aborted)
+    if not len(span.batches):
+        raise _no_batch(segment, position, end)
+    return span
+
+
+def _no_batch(segment: LogSegment, position: int, end: int) -> CorruptRecordError:
+    """Why there is no batch at byte `position`."""
+    scan = segment.scan(position, end, chunk_bytes=_LOOK_BYTES)
+    deque(scan, maxlen=0)
+    reason = EndReason.TRAILING if scan.end is None or scan.end.reason is EndReason.COMPLETE else scan.end.reason
+    return CorruptRecordError(segment.path, reason.value, position)
+
+
+def ranges_before(view: LogView, start: FetchResult, end: FetchResult) -> Ranges:
+    """The offsets of all batches from where `start` begins to where `end` begins, for `SeenOffsets`."""
+    first, last = view.floor(start.segment_base_offset), view.floor(end.segment_base_offset)
+    for index in range(max(first, 0), last + 1):
+        begin = start.position if index == first else 0
+        stop = end.position if index == last else view.size_of(index)
+        for chunk in view.segments[index].scan(begin, stop):
+            yield claimed_ranges(chunk.data, chunk.batches, chunk.position)
 
 
 def _find_batch(view: LogView, index: int, offset: int) -> tuple[int, int] | None:

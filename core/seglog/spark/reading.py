@@ -2,7 +2,8 @@
 
 1. The file must be the one that was planned: a sealed segment unchanged, the active one not shorter.
 2. Walk past any damage (`diagnosis.walk`); a wrong checksum, bytes that are no batch, and offsets that cannot be
-   here become `Damage`. Batches out of order are damage that `onCorrupt` skip keeps: which one is wrong is unknown.
+   here become `Damage`. Batches out of order, also those that the next segment claims, are damage that `onCorrupt`
+   skip keeps: which one is wrong is unknown.
 3. Stop behind the wanted offsets. Bytes at the end of the active segment that are no whole batch are a torn tail:
    a broker's unfinished write, never read and no error.
 """
@@ -104,6 +105,8 @@ def walk_piece(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[B
             if len(good):
                 yield from _disorder(piece, good, reached)
                 reached = int(good["last_offset"][-1]) + 1
+                if reached > piece.next_offset:
+                    yield damage_at(piece, good[-1], ORDER, f"what follows begins at offset {piece.next_offset}")
                 yield Batches(step.data, step.position, good[_wanted(good, piece)])
     except FileNotFoundError as error:
         raise _vanished(path) from error

@@ -41,7 +41,7 @@ class Piece:
     Records are wanted from offset `first_offset` to `behind_offset` (exclusive). `size` and `modified_ms` are the
     file's when it was planned; `active` is the last segment, which may have grown since and may end in a torn batch.
     `aborted` holds (producer id, first offset, offset of the marker) of the transactions to drop. The index flags
-    are for the view `segments`.
+    are for the view `segments`. What follows these bytes in the log begins at offset `next_offset`.
     """
 
     topic: str
@@ -57,6 +57,7 @@ class Piece:
     behind_offset: int = INT64_MAX
     aborted: tuple[tuple[int, int, int], ...] = ()
     indexes: tuple[bool, bool, bool] = (True, True, False)
+    next_offset: int = INT64_MAX
 
     @property
     def bytes(self) -> int:
@@ -121,7 +122,7 @@ def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> I
         behind = INT64_MAX if active else segments[i + 1].base_offset
         if behind <= wanted.first or segment.base_offset >= wanted.behind or wanted.first == wanted.behind:
             continue
-        piece = _piece(log, segment, wanted, active)
+        piece = replace(_piece(log, segment, wanted, active), next_offset=behind)
         if options.view != SEGMENTS:
             piece = narrowed(log, segment, piece)
         if piece.bytes > 0 or options.view == SEGMENTS:
@@ -170,16 +171,18 @@ def cut(log: PartitionLog, piece: Piece, target: int) -> list[Piece]:
     positions = log.index_of(segment)[:, 1]
     positions = positions[(positions > piece.start) & (positions < piece.end)]
     parts = min(-(-piece.bytes // target), len(positions) + 1)
-    cuts = [piece.start]
+    cuts, begins = [piece.start], [0]
     for i in range(1, parts):
         wanted = piece.start + i * piece.bytes // parts
         at = int(np.searchsorted(positions, max(wanted, cuts[-1] + 1)))
         for position in positions[at : at + _CUT_TRIES].tolist():
-            if batch_at(log.fs, segment.log, position, piece.size) is not None:
+            row = batch_at(log.fs, segment.log, position, piece.size)
+            if row is not None:
                 cuts.append(position)
+                begins.append(int(row["base_offset"]))
                 break
-    ends = [*cuts[1:], piece.end]
-    return [replace(piece, start=start, end=end) for start, end in zip(cuts, ends, strict=True)]
+    following = zip(cuts, [*cuts[1:], piece.end], [*begins[1:], piece.next_offset], strict=True)
+    return [replace(piece, start=start, end=end, next_offset=offset) for start, end, offset in following]
 
 
 def pack(pieces: Sequence[Piece], target: int) -> list[Split]:

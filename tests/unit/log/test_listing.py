@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from seglog.errors import NotALogError
+from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import PartitionState
-from seglog.log.listing import TargetKind, list_log_directory, list_partition, partitions_of, resolve_path
+from seglog.log.listing import (
+    TargetKind,
+    list_log_directory,
+    list_partition,
+    partitions_of,
+    require_partition,
+    require_room_for_partition,
+    resolve_path,
+)
 from seglog.model import TopicPartition
 from tests.support.log_files import FS
 
@@ -73,6 +81,48 @@ def test_paths_resolve_by_contents_before_names(tmp_path: Path) -> None:
     assert resolve_path(FS, partition / f"{BASE}.log").kind is TargetKind.FILE
     assert resolve_path(FS, touch(tmp_path / "empty-0")).kind is TargetKind.PARTITION
     assert [found.directory for found in partitions_of(FS, resolve_path(FS, tmp_path / "kafka-logs-1"))] == [partition]
+
+
+def test_segments_in_a_log_directorys_root_do_not_make_it_a_partition(tmp_path: Path) -> None:
+    touch(tmp_path, "meta.properties", f"{BASE}.log")
+    assert resolve_path(FS, tmp_path).kind is TargetKind.LOG_DIRECTORY
+
+
+def test_a_directory_whose_name_ends_in_a_number_by_chance_is_no_partition(tmp_path: Path) -> None:
+    touch(tmp_path / "etc" / "dbus-1", "system.conf")
+    with pytest.raises(NotALogError):
+        resolve_path(FS, tmp_path / "etc")
+
+
+def test_what_is_no_partition_is_refused_by_name_with_the_partitions_it_holds(tmp_path: Path) -> None:
+    for n in (11, 2, 3, 4, 5, 6):
+        touch(tmp_path / "logs" / f"orders-{n}", f"{BASE}.log")
+    touch(tmp_path / "logs" / "__consumer_offsets-0", f"{BASE}.log")
+    require_partition(FS, tmp_path / "logs" / "orders-2")
+    expected = "name one of its 7 partitions: orders-2, orders-3, orders-4, orders-5, orders-6, …"
+    with pytest.raises(NotALogError, match=f"a log directory, not a partition; {expected}"):
+        require_partition(FS, tmp_path / "logs")
+    with pytest.raises(NotALogError, match=r"a file; the partition is a directory, perhaps .*orders-2"):
+        require_partition(FS, tmp_path / "logs" / "orders-2" / f"{BASE}.log")
+    with pytest.raises(NotALogError, match="it holds no partition"):
+        require_partition(FS, touch(tmp_path / "bare", "meta.properties"))
+
+
+def test_a_partition_is_made_only_under_a_partitions_name_in_what_may_be_a_log_directory(tmp_path: Path) -> None:
+    touch(tmp_path / "logs" / "orders-0", f"{BASE}.log")
+    touch(tmp_path / "home", "notes.txt")
+    for place in ("logs/orders-1", "home/orders-0", "orders-0"):
+        require_room_for_partition(FS, tmp_path / place)
+    for place, reason in {
+        "logs/orders": "only a directory named TOPIC-NUMBER",
+        "logs/orders-x": "only a directory named TOPIC-NUMBER",
+        "logs/orders-0/deep-0": "orders-0 is a partition itself",
+        f"logs/{'x' * 250}-0": "only a directory named TOPIC-NUMBER",
+    }.items():
+        with pytest.raises(RefusedError, match=reason):
+            require_room_for_partition(FS, tmp_path / place)
+    with pytest.raises(NotALogError, match="no such directory"):
+        require_room_for_partition(FS, tmp_path / "missing" / "orders-0")
 
 
 @pytest.mark.parametrize("name", ["missing", "nothing-of-kafka"])

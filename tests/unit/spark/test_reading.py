@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from seglog.errors import RefusedError
+from seglog.errors import CorruptRecordError, RefusedError
 from seglog.spark import reading
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.schema import default_projection
@@ -143,3 +144,24 @@ def test_a_file_that_is_gone_is_data_loss_that_may_be_passed_over(sealed: Path, 
     left = list(rows(FS, splits, options(sealed, failOnDataLoss="false")))
     assert sum(batch.num_rows for batch in left) == BATCHES * RECORDS
     assert f"{sealed.name}: the file is gone" in caplog.text
+
+
+@pytest.mark.parametrize("layout", ["in the next segment", "in the next task"])
+def test_offsets_that_what_follows_claims_too_are_out_of_order(tmp_path: Path, layout: str) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    batches = [data(0)[: len(data(0)) // BATCHES * (n + 1)][len(data(0)) // BATCHES * n :] for n in range(BATCHES)]
+    first = directory / f"{0:020}.log"
+    first.write_bytes(b"".join(batches))
+    if layout == "in the next segment":
+        (directory / f"{20:020}.log").write_bytes(data(20))
+    else:
+        first.write_bytes(b"".join([*batches, *batches]))
+        positions = [(n, len(batches[0]) * n) for n in range(1, 2 * BATCHES)]
+        entries = b"".join(struct.pack(">ii", 10 * n + 9, at) for n, at in positions)
+        (directory / f"{0:020}.index").write_bytes(entries)
+    splits = planned(first, maxPartitionBytes=str(len(batches[0]) * 4))
+    with pytest.raises(CorruptRecordError, match=r"begins at offset|do not follow"):
+        list(rows(FS, splits, options(first)))
+    kept = sum(len(each) for each in rows(FS, splits, options(first, onCorrupt="skip")))
+    assert kept >= 60

@@ -1,0 +1,79 @@
+"""Reading an open log: one fetch, or on from an offset to where it is readable now (Kafka: UnifiedLog.read, and a
+consumer that polls).
+
+Readers work on the log's `view`. Where a file is gone because segments were replaced or deleted since, the newer view
+does without it. Reading on goes by position, not by offset (`read_order` says why).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from seglog.format.columns import Records
+from seglog.log import reader
+from seglog.log.read_order import Disorder, SeenOffsets
+from seglog.log.reader import FetchResult, LogView
+from seglog.model import Isolation, member
+
+_logger = logging.getLogger(__name__)
+
+
+class Viewed(Protocol):
+    """What of a log is needed here: its state, which a writer may replace at any time."""
+
+    @property
+    def view(self) -> LogView: ...
+
+
+class LogReader:
+    """Reads one log. `disorders` are the places, one a segment, where what was read so far does not ascend."""
+
+    def __init__(self, log: Viewed) -> None:
+        self._log = log
+        self.disorders: dict[Path, Disorder] = {}
+
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation | str | None, min_one_message: bool = True
+    ) -> FetchResult:
+        """One fetch; OffsetOutOfRangeError with the valid range."""
+        level = None if isolation is None else member(Isolation, isolation)
+        while True:
+            view = self._log.view
+            try:
+                return reader.fetch(view, offset, max_bytes, level, min_one_message=min_one_message)
+            except FileNotFoundError:
+                if self._log.view is view:
+                    raise
+
+    def columns(self, offset: int | None, isolation: Isolation | str | None, max_bytes: int) -> Iterator[Records]:
+        """Everything from `offset` (default: log start) on that is readable now, a span of `max_bytes` at a time."""
+        level = None if isolation is None else member(Isolation, isolation)
+        return self._columns(self._log.view.log_start_offset if offset is None else offset, level, max_bytes)
+
+    def _columns(self, offset: int, isolation: Isolation | None, max_bytes: int) -> Iterator[Records]:
+        view = self._log.view
+        limit = view.limit(isolation)
+        first = fetched = self.read(offset, max_bytes, isolation)
+        seen = SeenOffsets(offset, lambda: reader.ranges_before(view, first, fetched))
+        while fetched.size:
+            yield from fetched.columns(seen)
+            self._note(seen)
+            try:
+                fetched = reader.fetch_on(view, fetched, limit, max_bytes)
+            except FileNotFoundError:
+                if self._log.view is view:
+                    raise
+                view = self._log.view
+                following = max(seen.end + 1, view.log_start_offset)
+                if following >= min(limit, view.log_end_offset):
+                    return
+                first = fetched = self.read(following, max_bytes, isolation)
+
+    def _note(self, seen: SeenOffsets) -> None:
+        for path, disorder in seen.disorders.items():
+            if path not in self.disorders:
+                _logger.warning("%s: position %d: offsets do not ascend", path, disorder.position)
+            self.disorders[path] = disorder
