@@ -14,6 +14,9 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+# Not by PYTHONPATH: pip's build environment drops what an earlier editable install has put on the path.
+_RUN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from native.__main__ import main; sys.exit(main())"
+
 
 class NativeKernels(BuildHookInterface):  # type: ignore[misc]
     """The wheel of a platform: `python -m native` for it, and its library beside the kernels."""
@@ -33,11 +36,8 @@ class NativeKernels(BuildHookInterface):  # type: ignore[misc]
             return
         target = platforms.named(asked) if asked is not None else here
         assert target is not None
-        command = [sys.executable, "-m", "native", "--target", target.name]
-        # pip's build environment is on the path by this very variable
-        path = os.pathsep.join(filter(None, [str(core), os.environ.get("PYTHONPATH")]))
-        variables = {**os.environ, "PYTHONPATH": path}
-        done = subprocess.run(command, cwd=self.root, env=variables, check=False)
+        command = [sys.executable, "-c", _RUN, str(core), "--target", target.name]
+        done = subprocess.run(command, cwd=self.root, check=False)
         if done.returncode != 0:
             raise SystemExit(f"seglog: the compiled kernels for {target.name} could not be built (see above)")
         if version != "editable":

@@ -8,9 +8,11 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-import crc32c as _crc32c
+import numpy as np
 
 from seglog.format.buffers import byte_view
+from seglog.kernels import crc32c as _kernel
+from seglog.kernels._mode import MODE, NATIVE
 
 if TYPE_CHECKING:
     from seglog.format.buffers import ByteSource
@@ -18,7 +20,12 @@ if TYPE_CHECKING:
 
 def crc32c(data: ByteSource, value: int = 0) -> int:
     """CRC-32C (Castagnoli) of `data`, unsigned; `value` is the checksum of the bytes before it."""
-    return int(_crc32c.crc32c(byte_view(data), value))
+    view = byte_view(data)
+    if value == 0 and MODE.name == NATIVE:
+        return int(_kernel.crc32c(np.frombuffer(view, dtype=np.uint8), 0, len(view)))
+    import crc32c as library  # importing it takes longer than most commands have for all their checksums
+
+    return int(library.crc32c(view, value))
 
 
 def crc32(data: ByteSource, value: int = 0) -> int:
