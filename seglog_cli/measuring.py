@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from seglog.cleaner.history import Round
     from seglog.cleaner.sizing import Sizing, SizingRequest
     from seglog.diagnosis.statistics import LogStatistics
-    from seglog.log.listing import PartitionListing
+    from seglog.log.listing import PartitionListing, Target
     from seglog.log.topic_settings import DirectorySettings
+    from seglog_cli.unreadable import Unreadable
 
 WithSizing = Annotated[bool, flag("--sizing", "What the cleaner needs for this log, and whether it keeps up.")]
 Plot = Annotated[bool, flag("--plot", "Draw the distributions.")]
@@ -48,20 +49,25 @@ class MeasuredPartition:
 
 
 def measured_partitions(
-    session: Session, paths: list[Path], shown: dict[Path, DirectorySettings]
+    session: Session, targets: Sequence[Target], shown: dict[Path, DirectorySettings], unreadable: Unreadable
 ) -> Iterator[MeasuredPartition]:
-    """The partitions that `paths` name; those of Kafka 0.7 are passed over with a warning.
+    """The partitions that `targets` name; those of Kafka 0.7, and what is `unreadable`, are passed over with a warning.
 
     `shown` collects the log directories and their settings.
     """
-    from seglog.log.listing import log_directory_of, partitions_of, resolve_paths
+    from seglog.log.listing import list_partition, log_directory_of, partition_directories
 
-    for target in resolve_paths(session.fs, paths):
+    for target in targets:
         log_directory = log_directory_of(target)
         if log_directory not in shown:
             shown[log_directory] = session.config_of(log_directory)
         kept = kept_rounds(session, log_directory)
-        for listing in partitions_of(session.fs, target):
+        for directory in partition_directories(session.fs, target):
+            listing = None
+            with unreadable.passing_over(directory):
+                listing = list_partition(session.fs, directory)
+            if listing is None:
+                continue
             if listing.format != "kafka":
                 session.console.warning(f"{listing.directory}: a log of Kafka 0.7 has no statistics")
                 continue

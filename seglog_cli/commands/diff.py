@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from seglog.diagnosis.diff import Difference
-    from seglog.log.listing import PartitionListing
 
 LEVELS = ("bytes", "batches", "view")
 MOST_ROWS = 10_000
@@ -58,21 +57,24 @@ def run(
     if len(copies) < 2:
         raise UsageError("diff: it takes two copies at least")
     one_of("--level", level, LEVELS)
+    from seglog_cli.unreadable import Unreadable
+
     found = 0
     partitions = _partitions(session, copies)
-    for name, listings in partitions:
-        paths = [str(listing.directory) for listing in listings]
-        for difference in _differences(session, listings, level, to_offset, limit, memory or MEMORY_BYTES):
-            found += 1
-            show_difference(session.console, difference, name, paths)
-    code = ExitCode.FOUND if found else ExitCode.DONE
+    unreadable = Unreadable(session, alone=len(partitions) == 1)
+    for name, directories in partitions:
+        with unreadable.passing_over(directories[0]):
+            for difference in _differences(session, directories, level, to_offset, limit, memory or MEMORY_BYTES):
+                found += 1
+                show_difference(session.console, difference, name, [str(path) for path in directories])
+    code = ExitCode.FOUND if found else unreadable.exit_code
     show_diff_summary(session.console, len(partitions), found, int(code))
     return code
 
 
 def _differences(
     session: Session,
-    listings: Sequence[PartitionListing],
+    directories: Sequence[Path],
     level: str,
     to_offset: int | None,
     limit: int,
@@ -80,40 +82,32 @@ def _differences(
 ) -> Iterator[Difference]:
     from seglog.diagnosis.diff import Difference, diff_batches, diff_bytes
     from seglog.diagnosis.diff_view import ViewOptions, diff_view
-
-    has = tuple(session.fs.status(listing.directory) is not None for listing in listings)
-    if not all(has):
-        yield Difference(level, "missing", has, "not every copy has the partition")
-    elif level == "bytes":
-        yield from diff_bytes(session.fs, listings)
-    elif level == "batches":
-        yield from diff_batches(session.fs, listings)
-    else:
-        yield from diff_view(session.fs, listings, ViewOptions(memory_bytes, to_offset, limit), session.clock.now_ms())
-
-
-def _partitions(session: Session, copies: Sequence[Path]) -> list[tuple[str, list[PartitionListing]]]:
-    """The copies of each partition; a copy that lacks one has an empty listing for it."""
     from seglog.errors import UnsupportedError
-    from seglog.log.listing import PartitionListing, TargetKind, list_log_directory, list_partition, resolve_paths
+    from seglog.log.viewing import viewed_copies
+
+    with viewed_copies(session.fs, directories) as (fs, listings):
+        has = tuple(fs.status(listing.directory) is not None for listing in listings)
+        if any(listing.format == "0.7" for listing in listings):
+            raise UnsupportedError("logs of Kafka 0.7 cannot be compared: their messages have no offsets of their own")
+        if not all(has):
+            yield Difference(level, "missing", has, "not every copy has the partition")
+        elif level == "bytes":
+            yield from diff_bytes(fs, listings)
+        elif level == "batches":
+            yield from diff_batches(fs, listings)
+        else:
+            yield from diff_view(fs, listings, ViewOptions(memory_bytes, to_offset, limit), session.clock.now_ms())
+
+
+def _partitions(session: Session, copies: Sequence[Path]) -> list[tuple[str, list[Path]]]:
+    """The copies of each partition, by its name; they need not all be there."""
+    from seglog.log.listing import TargetKind, list_log_directory, resolve_paths
 
     targets = resolve_paths(session.fs, copies)
     kinds = {target.kind for target in targets}
     if kinds == {TargetKind.PARTITION}:
-        listings = [list_partition(session.fs, target.path) for target in targets]
-        found = [(listings[0].directory.resolve().name, listings)]
-    elif kinds == {TargetKind.LOG_DIRECTORY}:
-        every = [{p.path.name: p.path for p in list_log_directory(session.fs, t.path).live} for t in targets]
-        found = []
-        for name in sorted({name for one in every for name in one}):
-            paths = [one.get(name, target.path / name) for one, target in zip(every, targets, strict=True)]
-            lists = [
-                list_partition(session.fs, path) if name in one else PartitionListing(path, None, "kafka")
-                for one, path in zip(every, paths, strict=True)
-            ]
-            found.append((name, lists))
-    else:
+        return [(targets[0].path.resolve().name, [target.path for target in targets])]
+    if kinds != {TargetKind.LOG_DIRECTORY}:
         raise UsageError("diff: it takes partition directories, or log directories, not both and no files")
-    if any(listing.format == "0.7" for _, listings in found for listing in listings):
-        raise UnsupportedError("logs of Kafka 0.7 cannot be compared: their messages have no offsets of their own")
-    return found
+    every = [{p.path.name for p in list_log_directory(session.fs, target.path).live} for target in targets]
+    return [(name, [target.path / name for target in targets]) for name in sorted(set().union(*every))]

@@ -47,7 +47,7 @@ def run(
       seglog dump orders-lz4-0/00000000000000000000.timeindex cleaner-offset-checkpoint
     """
     from seglog.diagnosis.dump import DumpOptions, dump
-    from seglog.diagnosis.findings import Finding, Severity
+    from seglog.diagnosis.findings import UNREADABLE, Finding, Severity
     from seglog.diagnosis.selection import Selection
     from seglog.log.listing import resolve_paths
     from seglog_cli.options import one_of
@@ -64,11 +64,12 @@ def run(
         limit=limit,
         jobs=session.threads,
     )
-    damaged = False
+    damaged = unreadable = False
     for item in dump(session.fs, resolve_paths(session.fs, paths), options):
         if isinstance(item, Finding):
             show_finding(session.console, item)
-            damaged = damaged or item.severity is Severity.ERROR
+            unreadable = unreadable or item.code == UNREADABLE
+            damaged = damaged or (item.severity is Severity.ERROR and item.code != UNREADABLE)
         else:
             session.console.write(item)
-    return ExitCode.FOUND if damaged else ExitCode.DONE
+    return ExitCode.FOUND if damaged else ExitCode.INCOMPLETE if unreadable else ExitCode.DONE

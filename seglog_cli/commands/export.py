@@ -14,9 +14,10 @@ from seglog_cli.options import command, flag, offset_option, one_of, time_option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from seglog.diagnosis.findings import Finding
+    from seglog.diagnosis.sources import Source
     from seglog.model import TopicPartition
 
 FORMATS = ("jsonl", "csv", "parquet")
@@ -87,10 +88,10 @@ def run(
         session.console.warning(finding_text(session.console, found))
 
     if to_stdout:
-        export(session.fs, logs, topic_partition, _StandardOutput(session), options, tell)
+        export(logs, topic_partition, _StandardOutput(session), options, tell)
     else:
         with FileSink(session.fs, output, replace) as sink:
-            count = export(session.fs, logs, topic_partition, sink, options, tell)
+            count = export(logs, topic_partition, sink, options, tell)
         show_exported(session, output, count, len(damage))
     return ExitCode.FOUND if damage else ExitCode.DONE
 
@@ -102,7 +103,8 @@ class _StandardOutput:
         self.write = session.console.write_exactly
 
 
-def _logs(session: Session, path: Path) -> tuple[Sequence[Path], TopicPartition]:
+def _logs(session: Session, path: Path) -> tuple[Iterator[Source], TopicPartition]:
+    from seglog.diagnosis.sources import Source, sources
     from seglog.errors import UnsupportedError
     from seglog.format.filenames import parse_partition_directory
     from seglog.log.listing import TargetKind, list_partition, resolve_path
@@ -117,9 +119,7 @@ def _logs(session: Session, path: Path) -> tuple[Sequence[Path], TopicPartition]
     name = target.directory.resolve().name
     found = parse_partition_directory(name)
     key = TopicPartition(name, 0) if found is None else found.topic_partition
-    if target.kind is TargetKind.FILE:
-        return [target.path], key
-    return [segment.log for segment in listing.segments], key
+    return (source for source in sources(session.fs, target) if isinstance(source, Source)), key
 
 
 def show_exported(session: Session, output: Path, records: int, damaged: int) -> None:

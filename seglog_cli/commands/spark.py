@@ -111,7 +111,7 @@ def stats(
     write_rate: WriteRate = None,
     master: Master = None,
     conf: Settings = None,
-) -> None:
+) -> int:
     """Shows what logs hold, as `seglog stats` does, a task a partition.
 
     With --sizing also how dirty each log is, the dedupe buffer that its keys take, and whether a cleaner keeps up.
@@ -120,7 +120,12 @@ def stats(
       seglog spark stats --json /var/lib/kafka/data
       seglog spark stats --sizing --master yarn /mnt/broker*/data
     """
-    partitions = list(measured_partitions(session, paths, {}))
+    from seglog.log.listing import resolve_paths
+    from seglog_cli.unreadable import Unreadable
+
+    targets = resolve_paths(session.fs, paths)
+    unreadable = Unreadable.among(session, targets)
+    partitions = list(measured_partitions(session, targets, {}, unreadable))
     requests = {one.listing.directory: one for one in partitions}
     now_ms = session.clock.now_ms()
 
@@ -134,6 +139,7 @@ def stats(
         found = jobs.statistics(spark, listings, sizing_of=sizing_of if sizing else None, watch=watch)
     for partition, one in zip(partitions, found, strict=True):
         show_measured(session, partition, one.log, one.sizing, plot=plot, rounds=rounds)
+    return unreadable.exit_code
 
 
 @app.command("clean", context_settings=CONTEXT)

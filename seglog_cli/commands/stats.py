@@ -35,7 +35,7 @@ def run(
         Path | None,
         typer.Option("--prometheus", metavar="FILE", help="Write the cleaner's gauges to this file."),
     ] = None,
-) -> None:
+) -> int:
     """Shows distributions, the last cleaning rounds, and with --sizing the dedupe buffer and the disk it takes.
 
     Every partition is read once: records, keys and their number (an estimate, 0.8 % standard error), sizes,
@@ -49,22 +49,28 @@ def run(
       seglog stats --sizing --set log.cleaner.dedupe.buffer.size=32MiB customers-0
       seglog stats --prometheus seglog.prom /var/lib/kafka/data
     """
-    from seglog.diagnosis.statistics import log_statistics
+    from seglog.diagnosis.statistics import view_statistics
+    from seglog.log.listing import resolve_paths
+    from seglog_cli.unreadable import Unreadable
 
     shown: dict[Path, DirectorySettings] = {}
-    for partition in measured_partitions(session, paths, shown):
-        found = log_statistics(session.fs, partition.listing)
-        needed = None
-        if sizing:
-            from seglog.cleaner.sizing import size_partition
+    targets = resolve_paths(session.fs, paths)
+    unreadable = Unreadable.among(session, targets)
+    for partition in measured_partitions(session, targets, shown, unreadable):
+        directory, needed = partition.listing.directory, None
+        with unreadable.passing_over(directory):
+            found = view_statistics(session.fs, directory)
+            if sizing:
+                from seglog.cleaner.sizing import size_partition
 
-            request = partition.sizing_request(session.clock.now_ms(), write_rate)
-            needed = size_partition(
-                session.fs, partition.listing.directory, request, keys=found.distinct_keys, records=found.records
-            )
-        show_measured(session, partition, found, needed, plot=plot, rounds=rounds)
+                request = partition.sizing_request(session.clock.now_ms(), write_rate)
+                needed = size_partition(
+                    session.fs, directory, request, keys=found.distinct_keys, records=found.records
+                )
+            show_measured(session, partition, found, needed, plot=plot, rounds=rounds)
     if prometheus is not None:
         _write_gauges(session, prometheus, shown)
+    return unreadable.exit_code
 
 
 def _write_gauges(session: Session, path: Path, shown: dict[Path, DirectorySettings]) -> None:

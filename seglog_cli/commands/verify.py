@@ -23,7 +23,7 @@ def run(
     level: Annotated[
         str, typer.Option("--level", metavar="header|crc|record|index|semantic", help="How deep to look.")
     ] = "semantic",
-    live: Annotated[bool, flag("--live", "A broker is writing: a torn tail is no damage.")] = False,
+    live: Annotated[bool, flag("--live", "A broker is at work, though its lock is not seen.")] = False,
     sample: Annotated[
         str | None, typer.Option("--sample", metavar="SHARE", help="Verify this part only, such as 5%.")
     ] = None,
@@ -47,9 +47,15 @@ def run(
 
     Levels, each with those before it: header (framing, offsets), crc (checksums), record (every record's
     structure), index (offset and time indexes), semantic (transactions, producers, epochs, checkpoints).
-    Gaps that compaction leaves are no errors. Each finding names place, offsets, what a broker would make
+    Gaps that compaction leaves are no errors. What is missing (segments, a log's end, partitions) is an error when
+    checkpoints, snapshots, indexes, epochs, the groups' offsets or the cluster's metadata speak of it.
+    Each finding names place, offsets, what a broker would make
     of it, and what mends it; the codes are in seglog-findings(7). The exit code is 1 when there is an error
     or a warning, 3 when some input could not be read or time ran out.
+
+    Beside a broker (a process that holds the lock, or --live where the lock is not seen, as from another container)
+    each partition is verified as it was when its turn came. A batch that is being written is no damage, and what is
+    grave counts when it stays for two seconds; what did not is the remark CHANGED_WHILE_READ.
 
     --repair verifies at the deepest level and mends what it found, under the broker's lock. Smallest loss
     cuts a torn tail, takes damage further in out of the log and puts batches that were moved back to their
@@ -93,6 +99,8 @@ def run(
             progress.clear()
             show_finding(session.console, finding)
     summary = verification.summary
+    if summary.live and not live:
+        session.console.message("a broker, or another process, is at work here: verified as with --live")
     code = ExitCode.FOUND if summary.damaged else ExitCode.DONE if summary.complete else ExitCode.INCOMPLETE
     if sample is not None and not summary.damaged:
         code = ExitCode.DONE

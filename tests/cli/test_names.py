@@ -22,7 +22,7 @@ import seglog_cli.app
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.log.listing import list_log_directory
 from seglog.storage.filesystem import LocalFileSystem
-from tests.support.command_line import clean_logs, ended, run
+from tests.support.command_line import clean_logs, ended, keep_partitions, run
 
 NAME = os.fsdecode(b"\xff\xfe-0")
 PARTITIONS = ("both-0", "customers-0", "orders-none-0")
@@ -33,9 +33,7 @@ def logs(tmp_path: Path) -> Path:
     """A log directory with three partitions, in a directory whose name is no UTF-8."""
     (tmp_path / "here\udcff").mkdir()
     logs = clean_logs(tmp_path / "here\udcff")
-    for path in logs.iterdir():
-        if path.is_dir() and path.name not in PARTITIONS:
-            shutil.rmtree(path)
+    keep_partitions(logs, PARTITIONS)
     return logs
 
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,16 @@ def shell(script: str, directory: Path) -> subprocess.CompletedProcess[str]:
         check=False,
         timeout=120,
     )
+
+
+def keep_partitions(logs: Path, names: Collection[str]) -> None:
+    """Takes all other partitions out of a log directory, and out of its checkpoints."""
+    for path in logs.iterdir():
+        if path.is_dir() and path.name not in names:
+            shutil.rmtree(path)
+    for path in logs.glob("*-offset-checkpoint"):
+        entries = [line for line in path.read_text().splitlines()[2:] if "-".join(line.split()[:2]) in names]
+        path.write_text("\n".join(["0", str(len(entries)), *entries, ""]))
 
 
 def clean_logs(directory: Path) -> Path:

@@ -14,7 +14,6 @@ A dry run does all of it over an overlay, and plans where a run writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,16 +25,18 @@ from seglog.cleaner.plan import CleaningResult
 from seglog.cleaner.round import CleaningRound, prepare_round
 from seglog.clock import Clock
 from seglog.config import COMPACT
-from seglog.errors import NotALogError, RefusedError, SeglogError, UnsupportedError
+from seglog.errors import IncompleteError, NotALogError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
 from seglog.log.directory import LogDirectory
 from seglog.log.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.log.log import Log
 from seglog.log.opening import open_undamaged, refuse_losses
 from seglog.log.retaining import TopicConfigs
+from seglog.log.viewing import ViewingFileSystem
 from seglog.precedence import POLICY, ResolvedConfig
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.frozen import VanishedError
 from seglog.storage.overlay import OverlayFileSystem
 
 
@@ -60,9 +61,6 @@ class Skipped:
 
     directory: Path
     reason: str
-
-
-_OPENING_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +122,9 @@ def open_for_cleaning(
 
 
 def _overlaid(fs: FileSystem, path: Path, topics: TopicConfigs, clock: Clock) -> LogDirectory:
-    """The directory as `open_for_cleaning`, every change of which stays in memory; nobody's lock is asked for."""
-    return open_for_cleaning(OverlayFileSystem(fs), path, topics, clock, take_lock=False)
+    """The directory as `open_for_cleaning`, every change of which stays in memory; nobody's lock is asked for, and what
+    a broker does meanwhile is not seen."""
+    return open_for_cleaning(OverlayFileSystem(ViewingFileSystem(fs, path)), path, topics, clock, take_lock=False)
 
 
 def by_directory(targets: Sequence[Target]) -> list[tuple[Path, list[Path], bool]]:
@@ -192,6 +191,12 @@ def _clean_named(
         return _round(directory, log, clock, options, checkpoint, dry_run, begin)
     except SeglogError as error:
         return CleaningFailure(path, error)
+    except VanishedError as error:
+        return CleaningFailure(path, _changing(error))
+
+
+def _changing(error: VanishedError) -> IncompleteError:
+    return IncompleteError(f"{error.filename}: a broker replaces files faster than they can be read; try again")
 
 
 def open_named(
@@ -214,18 +219,10 @@ def open_named(
 
 def _open_overlaid(directory: LogDirectory, path: Path) -> Log:
     """The log, opened with all that opening it for writing does. CorruptRecordError when that cuts off anything."""
-    log = _opened_beside_a_broker(directory, path)
+    log = directory.log_in(path)
     if log.recovery is not None:
         refuse_losses(log.recovery)
     return log
-
-
-def _opened_beside_a_broker(directory: LogDirectory, path: Path) -> Log:
-    """A dry run asks for no lock, so files may vanish; another attempt goes on as after a crash."""
-    for _ in range(_OPENING_ATTEMPTS - 1):
-        with suppress(FileNotFoundError):
-            return directory.log_in(path)
-    return directory.log_in(path)
 
 
 def _previewed(
@@ -312,7 +309,8 @@ def compacted_logs(
         try:
             yield open_undamaged(directory, found.path)
         except SeglogError as error:
-            yield CleaningFailure(found.path, error)
+            if directory.fs.status(found.path) is not None:  # else a broker has deleted it meanwhile
+                yield CleaningFailure(found.path, error)
 
 
 def _writer(directory: LogDirectory, dry_run: bool) -> Callable[..., None]:
@@ -331,9 +329,10 @@ def _rounds(
         log, found = taken
         try:
             cleaned = _round(directory, log, clock, options, found.first_dirty_offset, dry_run, begin)
-        except SeglogError as error:
-            manager.failed(found.topic_partition, error)
-            yield CleaningFailure(log.directory, error)
+        except (SeglogError, VanishedError) as error:
+            failure = _changing(error) if isinstance(error, VanishedError) else error
+            manager.failed(found.topic_partition, failure)
+            yield CleaningFailure(log.directory, failure)
             continue
         if not dry_run:  # the plan of a dry run stays taken: nothing has changed that would end its turn
             manager.done(found, cleaned.result.end_offset)
@@ -345,7 +344,7 @@ def states_of(fs: FileSystem, log_directory: Path, topics: TopicConfigs, clock: 
     with LogDirectory.open(
         log_directory, fs=fs, clock=clock, config_of=lambda topic: topics.resolve(topic).log, writable=False
     ) as directory:
-        found = [one.topic_partition for one in directory.listing.live]
+        found = [one.topic_partition for one in directory.listing.live if fs.status(one.path) is not None]
         logs = [directory.log(key) for key in found if not policy_problem(topics.resolve(key.topic), key.topic)]
         checkpoints, now_ms = directory.cleaner_offsets, clock.now_ms()
         return [log_to_clean(log, checkpoints.get(log.topic_partition), now_ms) for log in logs]

@@ -18,10 +18,13 @@ from seglog.log.read_order import Disorder
 from seglog.log.scan import EndReason
 
 
-def with_damage(walk: Iterable[Piece | Gap], path: Path, base_offset: int) -> Iterator[Piece | Finding]:
+def with_damage(
+    walk: Iterable[Piece | Gap], path: Path, base_offset: int, *, growing: bool = False
+) -> Iterator[Piece | Finding]:
     """The pieces of a walk over `path`, each followed by the findings on its damaged batches and on gaps.
 
-    `base_offset` is the segment's: offsets below it cannot be lost there.
+    `base_offset` is the segment's: offsets below it cannot be lost there. A `growing` file may end within a batch, or
+    with the zeros that a broker allocated for the next ones.
     """
     last_offset = base_offset - 1
     waiting: Gap | None = None
@@ -39,7 +42,7 @@ def with_damage(walk: Iterable[Piece | Gap], path: Path, base_offset: int) -> It
             yield from _checksum_findings(step, path, last_offset)
         if len(good):
             last_offset = max(last_offset, int(good["last_offset"].max()))
-    if waiting is not None:
+    if waiting is not None and not (growing and (waiting.zeros or waiting.reason is EndReason.TRAILING)):
         yield gap_finding(waiting, path, last_offset, None)
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -24,13 +23,14 @@ from seglog.diagnosis.findings import Finding, finding
 from seglog.diagnosis.render_json import text_line
 from seglog.diagnosis.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.diagnosis.selection import EVERYTHING, Chosen, Selection
+from seglog.diagnosis.sources import Source, sources, unreadable
 from seglog.diagnosis.walk import LogWalk, Piece
 from seglog.escaping import json_text
 from seglog.format.columns import Records
 from seglog.format.decoder import decode_records
 from seglog.format.filenames import parse_file_name
 from seglog.kernels import render
-from seglog.log.listing import Target, TargetKind, list_log_directory, list_partition
+from seglog.log.listing import Target
 from seglog.storage.filesystem import FileSystem
 
 _NOTHING = np.zeros(0, dtype=np.uint8)
@@ -59,60 +59,41 @@ class DumpOptions:
 def dump(fs: FileSystem, targets: Sequence[Target], options: DumpOptions) -> Iterator[Block | Finding]:
     """Yields rendered lines in blocks (valid until the next step) and findings, in the order of the files.
 
-    Raises OSError where a file cannot be read.
+    What cannot be read is a finding, and the others are dumped. Beside a broker each partition is dumped as it was when
+    its turn came.
     """
     remaining = options.limit
     for target in targets:
-        for path in _files_of(fs, target, options.every_file):
+        for source in sources(fs, target, options.every_file):
             if remaining is not None and remaining <= 0:
                 return
-            if not is_log(path):
-                yield from dump_file(fs, path, options.json)
+            if isinstance(source, Finding):
+                yield source
                 continue
-            dumped = _LogDump(fs, path, options, remaining)
-            yield from dumped.blocks()
+            try:
+                if not is_log(source.path):
+                    yield from dump_file(source.fs, source.path, options.json)
+                    continue
+                dumped = _LogDump(source, options, remaining)
+                yield from dumped.blocks()
+            except OSError as error:
+                yield unreadable(source.path.parent, error)
+                continue
             if remaining is not None:
                 remaining -= dumped.shown
-
-
-def _files_of(fs: FileSystem, target: Target, every_file: bool) -> Iterator[Path]:
-    if target.kind is TargetKind.FILE:
-        yield target.path
-    elif target.kind is TargetKind.PARTITION:
-        yield from _files_of_partition(fs, target.path, every_file)
-    else:
-        listing = list_log_directory(fs, target.path)
-        for partition in listing.partitions:
-            yield from _files_of_partition(fs, partition.path, every_file)
-        if every_file:
-            yield from listing.checkpoints.values()
-            yield from (path for path in (listing.meta_properties,) if path is not None)
-
-
-def _files_of_partition(fs: FileSystem, directory: Path, every_file: bool) -> Iterator[Path]:
-    listing = list_partition(fs, directory)
-    for segment in listing.segments:
-        yield segment.log
-        if every_file:
-            indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
-            yield from (path for path in indexes if path is not None)
-    if every_file:
-        yield from (file.path for file in (*listing.snapshots, *listing.orphans))
-        yield from listing.leftovers
-        others = (listing.leader_epoch_checkpoint, listing.partition_metadata)
-        yield from (path for path in others if path is not None)
 
 
 class _LogDump(LogRenderer):
     """One `.log` file (or leftover of one, or KRaft snapshot) rendered."""
 
-    def __init__(self, fs: FileSystem, path: Path, options: DumpOptions, limit: int | None) -> None:
-        name = parse_file_name(path.name)
-        self.fs, self.path, self.options, self.limit = fs, path, options, limit
+    def __init__(self, source: Source, options: DumpOptions, limit: int | None) -> None:
+        name = parse_file_name(source.path.name)
+        self.fs, self.path, self.options, self.limit = source.fs, source.path, options, limit
+        self._growing, self._selection = source.growing, options.selection.starting_at(source.least_offset)
         self.base_offset = 0 if name is None else name.offset
         self.shown = 0
         super().__init__(options.jobs)
-        self.records = options.records or options.selection.by_record
+        self.records = options.records or self._selection.by_record
         self._style = render.JSON if options.json else render.TEXT
         self._prefix = np.frombuffer(self._batch_prefix(), dtype=np.uint8)
 
@@ -123,7 +104,7 @@ class _LogDump(LogRenderer):
         if not self.options.json:
             yield memoryview(text_line("file", {"path": str(self.path), "size": size}))
         walk = LogWalk(self.fs, self.path, fresh=True)
-        steps = with_damage(walk, self.path, self.base_offset)
+        steps = with_damage(walk, self.path, self.base_offset, growing=self._growing)
         if self.limit is not None or self.options.jobs < 2 or size <= SMALL_FILE_BYTES:
             yield from self.in_sequence(steps)
         else:
@@ -143,7 +124,7 @@ class _LogDump(LogRenderer):
         for records in self._decoded(piece, batches):
             begin = records.first_batch
             trusted = valid[begin : begin + len(records.batches)]
-            chosen = self._limited(self.options.selection.of(records, self.records), trusted)
+            chosen = self._limited(self._selection.of(records, self.records), trusted)
             rows = chosen.rows if self.records else chosen.rows[:0]
             flags = self._flags(chosen.batches_shown, trusted)
             yield from self._lines(records.arena, _with_inner_offsets(records), flags, rows)

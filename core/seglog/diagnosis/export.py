@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -30,6 +30,7 @@ from seglog.diagnosis.damage import disorder_finding, record_findings, with_dama
 from seglog.diagnosis.findings import Finding
 from seglog.diagnosis.render_records import render_records
 from seglog.diagnosis.selection import EVERYTHING, Selection
+from seglog.diagnosis.sources import Source
 from seglog.diagnosis.walk import Gap, LogWalk, Piece
 from seglog.errors import RefusedError, UnsupportedError
 from seglog.format.columns import Records
@@ -116,23 +117,22 @@ class FileSink(AbstractContextManager["FileSink"]):
 
 
 def export(
-    fs: FileSystem,
-    logs: Sequence[Path],
+    logs: Iterable[Source],
     topic_partition: TopicPartition,
     sink: Sink,
     options: ExportOptions,
     on_damage: Callable[[Finding], None],
 ) -> int:
-    """Writes the chosen records of `logs` (the partition's `.log` files in order); returns how many.
+    """Writes the chosen records of `logs` (a partition's in order, see `sources`); returns how many.
 
     `on_damage` is told what is passed over. Each offset is written once, in the order of the files. Raises OSError;
     UnsupportedError for text that is none; ModuleNotFoundError when Parquet is asked for and pyarrow is not installed.
     """
     writer = _writer(topic_partition, sink, options)
     count = 0
-    reader = _Reader(fs, logs, options.selection, on_damage)
-    for path in logs:
-        for records in reader.records(path):
+    reader = _Reader(options.selection, on_damage)
+    for source in logs:
+        for records in reader.records(source):
             writer.take(records)
             count += len(records)
     writer.close()
@@ -152,26 +152,27 @@ def _writer(key: TopicPartition, sink: Sink, options: ExportOptions) -> RecordWr
 class _Reader:
     """The chosen records of a partition's logs, in the order of the files, each offset once."""
 
-    def __init__(
-        self, fs: FileSystem, logs: Sequence[Path], selection: Selection, on_damage: Callable[[Finding], None]
-    ) -> None:
-        self._fs, self._logs, self._selection, self._on_damage = fs, logs, selection, on_damage
+    def __init__(self, selection: Selection, on_damage: Callable[[Finding], None]) -> None:
+        self._selection, self._on_damage = selection, on_damage
         self._seen = SeenOffsets(0, self._earlier)
-        self._place = (logs[0], 0) if logs else (Path(), 0)
+        self._sources: list[Source] = []  # those before, and the one at work
+        self._position = 0
 
-    def records(self, path: Path) -> Iterator[Records]:
+    def records(self, source: Source) -> Iterator[Records]:
         """Those of one log; to be asked for each in order."""
-        for step in with_damage(LogWalk(self._fs, path), path, 0):
+        self._sources.append(source)
+        path = source.path
+        for step in with_damage(LogWalk(source.fs, path), path, 0, growing=source.growing):
             if isinstance(step, Finding):
                 self._on_damage(step)
             elif step.complete:
-                yield from self._of_piece(step, path)
+                yield from self._of_piece(step, source)
         if path in self._seen.disorders:
             self._on_damage(disorder_finding(self._seen.disorders[path]))
 
-    def _of_piece(self, step: Piece, path: Path) -> Iterator[Records]:
-        self._place = path, step.position
-        good = step.batches[step.valid]
+    def _of_piece(self, step: Piece, source: Source) -> Iterator[Records]:
+        self._position, path = step.position, source.path
+        good = _wanted(step, source)
         shown = (good["magic"] < 2) | ((good["attributes"] & layout.CONTROL_MASK) == 0)
         news = self._seen.take(step.data, good, step.position, path)
         if news is not None:
@@ -187,13 +188,18 @@ class _Reader:
 
     def _earlier(self) -> Ranges:
         """The offsets of all good batches before the piece that is at work."""
-        at, position = self._place
-        for path in self._logs:
-            for step in LogWalk(self._fs, path, 0, position if path == at else None):
+        for source in self._sources:
+            end = self._position if source is self._sources[-1] else None
+            for step in LogWalk(source.fs, source.path, 0, end):
                 if not isinstance(step, Gap):
-                    yield claimed_ranges(step.data, step.batches[step.valid], step.position)
-            if path == at:
-                return
+                    yield claimed_ranges(step.data, _wanted(step, source), step.position)
+
+
+def _wanted(piece: Piece, source: Source) -> np.ndarray:
+    """The good batches of a piece, without those that were read out of a file that this one has replaced."""
+    good = piece.batches[piece.valid]
+    wanted: np.ndarray = good[good["last_offset"] >= source.least_offset]
+    return wanted
 
 
 class _JsonLines:

@@ -417,4 +417,5 @@ _REGISTRY = (
     ),
 )
 
+UNREADABLE = "UNREADABLE_FILE"
 CODES: dict[str, FindingCode] = {kind.code: kind for kind in _REGISTRY}

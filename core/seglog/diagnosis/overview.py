@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog.diagnosis.resync import entry_row
+from seglog.errors import NotALogError
 from seglog.format.filenames import PartitionState
 from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
 from seglog.log.listing import (
@@ -24,9 +25,11 @@ from seglog.log.listing import (
     list_partition,
 )
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.frozen import VanishedError
 
 _MOST_INDEX_BYTES = 256 << 20
 _MOST_STEPS = 1_000_000
+_ATTEMPTS = 20  # a broker may remove what was just listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +68,38 @@ class PartitionOverview:
     strangers: tuple[str, ...]
 
 
-def overview(fs: FileSystem, targets: Sequence[Target]) -> Iterator[PartitionOverview]:
-    """Each partition of `targets`, in their order. Touches nothing. Raises OSError where one cannot be read."""
+@dataclass(frozen=True, slots=True)
+class Unlisted:
+    """A partition that could not be looked at, and the error."""
+
+    directory: Path
+    error: OSError | NotALogError
+
+
+def overview(fs: FileSystem, targets: Sequence[Target]) -> Iterator[PartitionOverview | Unlisted]:
+    """Each partition of `targets`, in their order, or why it cannot be read. Touches nothing. Beside a broker each is
+    listed as it is in its turn; one that is deleted meanwhile is left out.
+    """
     for target in targets:
         if target.kind is not TargetKind.LOG_DIRECTORY:
-            yield partition_overview(fs, list_partition(fs, target.directory))
+            yield _overview_of(fs, target.directory, PartitionState.LIVE)
             continue
         for found in list_log_directory(fs, target.path).partitions:
-            yield partition_overview(fs, list_partition(fs, found.path), found.state)
+            one = _overview_of(fs, found.path, found.state)
+            if isinstance(one, PartitionOverview) or fs.status(found.path, follow=False) is not None:
+                yield one
+
+
+def _overview_of(fs: FileSystem, directory: Path, state: PartitionState) -> PartitionOverview | Unlisted:
+    problem: OSError | NotALogError = VanishedError(directory)
+    for _ in range(_ATTEMPTS):
+        try:
+            return partition_overview(fs, list_partition(fs, directory), state)
+        except FileNotFoundError as error:
+            problem = error
+        except (OSError, NotALogError) as error:
+            return Unlisted(directory, error)
+    return Unlisted(directory, problem)
 
 
 def partition_overview(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,10 @@ class Selection:
     def everything(self) -> bool:
         """Whether there is no condition."""
         return self == EVERYTHING
+
+    def starting_at(self, offset: int) -> Selection:
+        """The same, of what lies at `offset` or after it."""
+        return self if offset <= (self.first_offset or 0) else replace(self, first_offset=offset)
 
     def of(self, records: Records, with_records: bool) -> Chosen:
         """What of `records` is wanted. A batch counts by its header, or with `with_records` by its records."""

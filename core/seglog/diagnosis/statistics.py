@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from seglog.diagnosis.walk import Gap, LogWalk, Piece
 from seglog.format.decoder import decode_records
 from seglog.kernels import sketch
 from seglog.log.listing import PartitionListing
+from seglog.log.view import steadily
+from seglog.log.viewing import whole_view
 from seglog.model import Compression
 from seglog.storage.filesystem import FileSystem
 
@@ -90,6 +93,12 @@ def log_statistics(fs: FileSystem, listing: PartitionListing, frequent_keys: int
         for step in LogWalk(fs, segment.log):
             gathering.take(step)
     return gathering.result(listing, frequent_keys)
+
+
+def view_statistics(fs: FileSystem, directory: Path, frequent_keys: int = 10) -> LogStatistics:
+    """The statistics of a partition as it is now, whatever a broker does meanwhile. Raises OSError, NotALogError."""
+    with whole_view(fs, directory) as view:
+        return steadily(view, lambda seen: log_statistics(seen.fs, seen.listing, frequent_keys))
 
 
 class _Gathering:

@@ -24,6 +24,7 @@ from pathlib import Path
 from seglog.clock import Clock
 from seglog.diagnosis.findings import Finding, Severity, finding
 from seglog.diagnosis.settling import look_until_settled
+from seglog.diagnosis.sources import unreadable
 from seglog.diagnosis.surroundings import Surroundings, read_surroundings
 from seglog.diagnosis.verify_batches import Level, Totals
 from seglog.diagnosis.verify_files import verify_log_directory
@@ -216,10 +217,7 @@ class Verification:
                 yield finding("CHANGED_WHILE_READ", job.path.name, "", message)
                 return
             self.summary = replace(self.summary, complete=False)
-            named = error.filename if isinstance(error, OSError) else None
-            name = Path(named).name if isinstance(named, str) and Path(named) != job.path else ""
-            reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-            yield finding("UNREADABLE_FILE", job.path.resolve().name, name, reason)
+            yield unreadable(job.path if job.target.kind is not TargetKind.FILE else job.path.parent, error)
         finally:
             self._totals.add(looks.totals)
             self.summary = replace(self.summary, live=self.summary.live or looks.live)

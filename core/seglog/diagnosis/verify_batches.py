@@ -165,7 +165,7 @@ def _clean_records(piece: Piece) -> int:
 class SegmentVerifier:
     """Goes through one `.log` in order and tells everything; `totals` grow, `last_offset` is that of the log so far.
 
-    `tail_expected` passes over a torn tail: a broker may be writing it.
+    A `growing` one may end within a batch: a broker may be writing it.
     """
 
     def __init__(
@@ -178,10 +178,10 @@ class SegmentVerifier:
         *,
         last_offset: int = -1,
         leader_epoch: int = -1,
-        tail_expected: bool = False,
+        growing: bool = False,
     ) -> None:
         self.fs, self.path, self.base_offset, self.offsets = fs, path, base_offset, offsets
-        self.level, self.tail_expected = level, tail_expected
+        self.level, self.growing = level, growing
         self.totals = Totals()
         self._state = new_state(last_offset, leader_epoch)
         self._place = path.parent.resolve().name, path.name
@@ -201,10 +201,8 @@ class SegmentVerifier:
         walk = LogWalk(
             self.fs, self.path, offsets=self.offsets, chunk_bytes=_CHUNK_BYTES, check=self.level >= Level.CRC
         )
-        for step in with_damage(walk, self.path, self.base_offset):
+        for step in with_damage(walk, self.path, self.base_offset, growing=self.growing):
             if isinstance(step, Finding):
-                if step.code == "TORN_TAIL" and self.tail_expected:
-                    continue
                 self._count_damage(step)
                 yield step
                 continue

@@ -154,7 +154,7 @@ class PartitionLook:
             self.options.level,
             last_offset=self.last_offset,
             leader_epoch=self.leader_epoch,
-            tail_expected=self.view.is_written(work.segment),
+            growing=self.view.is_written(work.segment),
         )
         yield from verifier.findings(observers)  # type: ignore[arg-type]
         self.totals.add(verifier.totals)

@@ -44,6 +44,7 @@ from seglog.log.log import Log
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
 from seglog.log.shutdown import shutdown_evidence
 from seglog.log.unfinished_append import is_unfinished, settle_if_possible
+from seglog.log.viewing import ViewingFileSystem
 from seglog.model import TopicPartition
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
@@ -59,7 +60,8 @@ _WITHOUT_BROKER = {filenames.CLEANER_OFFSET_CHECKPOINT, filenames.LOG_START_OFFS
 
 
 class LogDirectory:
-    """A directory of partitions, open for reading or (with `writable`, holding its lock) for everything.
+    """A directory of partitions, open for reading (each log as it was when it was opened, whatever a broker does
+    meanwhile) or, with `writable` and holding its lock, for everything.
 
     `clean_shutdown` is whether the marker was found. The four dictionaries hold the checkpoints as they were
     read or last written.
@@ -77,7 +79,8 @@ class LogDirectory:
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> None:
         # What a broker's user cannot open keeps it from starting: new files belong to whom their directory belongs.
-        self.fs: FileSystem = InheritingFileSystem(fs) if writable else fs
+        self._views = None if writable else ViewingFileSystem(fs, path)
+        self.fs: FileSystem = InheritingFileSystem(fs) if self._views is None else self._views
         self.path, self.clock, self.writable = path, clock, writable
         self._config_of, self._lock, self._expiration_ms = config_of, lock, producer_expiration_ms
         self.listing: LogDirectoryListing = list_log_directory(fs, path)
@@ -86,7 +89,7 @@ class LogDirectory:
         self._log_start_offsets = self._checkpoint(filenames.LOG_START_OFFSET_CHECKPOINT)
         self._high_watermarks = self._checkpoint(filenames.HIGH_WATERMARK_CHECKPOINT)
         self._cleaner_offsets = self._checkpoint(filenames.CLEANER_OFFSET_CHECKPOINT)
-        self._log_fs = NoticingFileSystem(self.fs, self._before_change) if writable else fs
+        self._log_fs = NoticingFileSystem(self.fs, self._before_change) if writable else self.fs
         self._changed: set[Path] = set()  # partition directories
         self._change_guard = threading.Lock()
         self._logs: dict[Path, Log] = {}
@@ -337,6 +340,8 @@ class LogDirectory:
                     segment.close_files()
         finally:
             self._logs.clear()
+            if self._views is not None:
+                self._views.close()
             if self._lock is not None:
                 self._lock.release()
 

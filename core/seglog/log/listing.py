@@ -274,13 +274,11 @@ def log_directory_of(target: Target) -> Path:
     return path if target.kind is TargetKind.LOG_DIRECTORY else path.parent
 
 
-def partitions_of(fs: FileSystem, target: Target) -> tuple[PartitionListing, ...]:
-    """The partitions that a target names: of a log directory all live ones, of a file the partition it lies
-    in.
-    """
+def partition_directories(fs: FileSystem, target: Target) -> tuple[Path, ...]:
+    """The partitions that a target names: of a log directory all live ones, of a file the partition it lies in."""
     if target.kind is TargetKind.LOG_DIRECTORY:
-        return tuple(list_partition(fs, found.path) for found in list_log_directory(fs, target.path).live)
-    return (list_partition(fs, target.directory),)
+        return tuple(found.path for found in list_log_directory(fs, target.path).live)
+    return (target.directory,)
 
 
 def _has_partition(fs: FileSystem, path: Path, names: Iterable[str]) -> bool:

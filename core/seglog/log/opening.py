@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from seglog.errors import CorruptRecordError
+from seglog.errors import CorruptRecordError, IncompleteError, SeglogError
 from seglog.format.filenames import segment_file_name
 from seglog.log.directory import LogDirectory
 from seglog.log.listing import list_partition
@@ -21,12 +21,18 @@ from seglog.log.log import Log
 def open_undamaged(directory: LogDirectory, partition: Path) -> Log:
     """The log in `partition`, a sub-directory of `directory`, opened as that was.
 
-    CorruptRecordError when opening it for writing would cut off anything; then nothing was changed.
+    CorruptRecordError when opening it for writing would cut off anything; then nothing was changed. IncompleteError
+    where a file may not be read, or vanished.
     """
-    options = replace(directory.load_options(partition), writable=True)
-    if not options.clean_shutdown or _may_start_beyond_its_end(directory, partition, options):
-        refuse_losses(plan_recovery(directory.fs, partition, directory.clock, options))
-    return directory.log_in(partition)
+    try:
+        options = replace(directory.load_options(partition), writable=True)
+        if not options.clean_shutdown or _may_start_beyond_its_end(directory, partition, options):
+            refuse_losses(plan_recovery(directory.fs, partition, directory.clock, options))
+        return directory.log_in(partition)
+    except SeglogError:
+        raise  # also a link that is not followed, which is a PermissionError too
+    except (PermissionError, FileNotFoundError) as error:
+        raise IncompleteError(f"{error.filename or partition}: {error.strerror or error}") from error
 
 
 def _may_start_beyond_its_end(directory: LogDirectory, partition: Path, options: LoadOptions) -> bool:

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from seglog.clock import Clock
 from seglog.config import DELETE, LogConfig
-from seglog.errors import RefusedError, SeglogError, UnsupportedError
+from seglog.errors import NotALogError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, FileState, parse_partition_directory
 from seglog.log.directory import LogDirectory
 from seglog.log.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
@@ -238,7 +238,8 @@ class _Directory:
                     self._require_retainable(path)
                     logs.append(open_undamaged(directory, path))
                 except SeglogError as error:
-                    done.append(RetentionFailure(path, error))
+                    if self._fs.status(path) is not None or not self._request.dry_run:
+                        done.append(RetentionFailure(path, error))  # else a broker has deleted it meanwhile
             wanted = self._space.wanted(self._path, waiting)
             retained = [
                 self._carry_out(log, plan) for log, plan in zip(logs, self._plans(directory, logs, wanted), strict=True)
@@ -289,8 +290,12 @@ class _Directory:
 
 
 def _waiting_bytes(fs: FileSystem, path: Path) -> int:
-    """Bytes in `.deleted` files, which go when the log is opened for writing."""
-    waiting = [name for name in list_partition(fs, path).leftovers if name.name.endswith(FileState.DELETED.value)]
+    """Bytes in `.deleted` files, which go when the log is opened for writing; 0 where that cannot be looked at."""
+    try:
+        leftovers = list_partition(fs, path).leftovers
+    except (NotALogError, OSError):
+        return 0  # reported when it is to be opened
+    waiting = [name for name in leftovers if name.name.endswith(FileState.DELETED.value)]
     return sum(status.size for status in map(fs.status, waiting) if status is not None)
 
 

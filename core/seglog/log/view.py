@@ -14,12 +14,13 @@ on at the offset it has reached, in whatever has replaced them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from seglog.clock import Clock, SystemClock
 from seglog.format.filenames import FileKind, FileState, parse_file_name
@@ -30,12 +31,16 @@ from seglog.storage.frozen import SHARED_BUDGET, DescriptorBudget, FrozenFileSys
 from seglog.storage.lock import holder_of
 
 _PAUSES_S = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3)
+_REPETITIONS = 4
 _RELISTINGS = 100  # a log that is deleted faster than it is read ends some time
 _FIRST = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT)
 _IN_PLACE = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
 # of what is being deleted, cleaned or written nothing else depends
 _PASSING = (FileState.DELETED.value, FileState.CLEANED.value, FileState.TEMPORARY.value, FileState.PARTIAL.value)
 _CLOCK = SystemClock()
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,11 @@ class PartitionView:
     def is_written(self, segment: SegmentFiles) -> bool:
         """Whether a broker may be appending to that segment now: its end may be a batch cut short."""
         return self.live and segment.base_offset == self.listing.segments[-1].base_offset
+
+    def end_at(self, log: Path, size: int) -> None:
+        """Shows the first `size` bytes of a log alone."""
+        self._frozen.cut(log, size)
+        self.listing = list_partition(self._frozen, self.directory)
 
     def segments(self) -> Iterator[Span]:
         """The segments in order, each held open until the next step. VanishedError when the log goes faster than it can
@@ -148,12 +158,23 @@ class SingleFile:
         """Nothing is held."""
 
 
+def steadily(view: PartitionView, work: Callable[[PartitionView], T]) -> T:
+    """What `work` gives, done again with a new look when files that could not be held vanished under it."""
+    for _ in range(_REPETITIONS - 1):
+        try:
+            return work(view)
+        except VanishedError:
+            view.look()
+    return work(view)
+
+
 def is_held(log_directory: Path) -> bool:
-    """Whether a process holds the lock of a log directory, as far as one may look."""
+    """Whether another process holds the lock of a log directory, as far as one may look."""
     try:
-        return holder_of(log_directory) is not None
+        holder = holder_of(log_directory)
     except OSError:
         return False
+    return holder is not None and holder.pid != os.getpid()
 
 
 def _is_live(partition: Path) -> bool:

@@ -48,6 +48,7 @@ from seglog.storage.overlay import OverlayFileSystem
 _logger = logging.getLogger(__name__)
 
 _GLOB = frozenset("*?[")
+_ATTEMPTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,13 @@ class PartitionLog:
     @cached_property
     def tail(self) -> LogTail:
         """Where the log ends, read from the last index entry on that is right."""
-        if not self.segments:
-            return LogTail(0, 0)
-        last = self.segments[-1]
-        return tail_of(self.fs, last) or LogTail(last.base_offset, 0)
+        segments = self.segments
+        for _ in range(_ATTEMPTS if segments else 0):
+            try:
+                return tail_of(self.fs, segments[-1]) or LogTail(segments[-1].base_offset, 0)
+            except FileNotFoundError:  # a broker has replaced or deleted the segment: it ends in what is there now
+                segments = list_partition(self.fs, self.directory).segments or segments
+        return LogTail(segments[-1].base_offset if segments else 0, 0)
 
     @cached_property
     def last_stable_offset(self) -> int:
@@ -254,7 +258,11 @@ def _partitions(fs: FileSystem, target: Target) -> Iterator[PartitionLog]:
         listing = list_log_directory(fs, target.path)
         starts, marks = _checkpoints(fs, target.path)
         for found in listing.live:
-            yield _partition(fs, list_partition(fs, found.path), starts, marks)
+            try:
+                listed = list_partition(fs, found.path)
+            except NotALogError:
+                continue  # a broker has deleted it meanwhile
+            yield _partition(fs, listed, starts, marks)
         return
     listed = list_partition(fs, target.directory)
     starts, marks = _checkpoints(fs, links.resolve(target.directory).parent)

@@ -20,7 +20,7 @@ from seglog.cleaner.sizing import Sizing, SizingRequest, size_partition
 from seglog.clock import Clock, FixedClock, SystemClock
 from seglog.diagnosis.diff import Difference, diff_batches, diff_bytes
 from seglog.diagnosis.findings import Finding, Severity
-from seglog.diagnosis.statistics import LogStatistics, log_statistics
+from seglog.diagnosis.statistics import LogStatistics, view_statistics
 from seglog.diagnosis.surroundings import read_surroundings
 from seglog.diagnosis.verify import Level, Verification, VerifyOptions, VerifySummary
 from seglog.diagnosis.verify_files import verify_log_directory
@@ -32,9 +32,9 @@ from seglog.log.listing import (
     Target,
     TargetKind,
     list_log_directory,
-    list_partition,
 )
 from seglog.log.view import PartitionView, is_held
+from seglog.log.viewing import viewed_copies
 from seglog.model import TopicPartition
 from seglog.spark.cleaning_merge import MergeSpace
 from seglog.spark.cleaning_swap import remove_tree
@@ -170,7 +170,7 @@ def statistics(
 
 def _statistics_of(frequent_keys: int, work: tuple[Path, SizingRequest | None]) -> PartitionStatistics:
     fs, (directory, request) = LocalFileSystem(), work
-    found = log_statistics(fs, list_partition(fs, directory), frequent_keys)
+    found = view_statistics(fs, directory, frequent_keys)
     if request is None:
         return PartitionStatistics(found)
     return PartitionStatistics(
@@ -228,13 +228,13 @@ def _differences(level: DiffLevel, now_ms: int, work: tuple[str, tuple[Path, ...
     if not all(has):
         found = [Difference(level, "missing", has, "not every copy has the partition")]
     else:
-        listings: list[PartitionListing] = [list_partition(fs, path) for path in paths]
-        if level == "bytes":
-            found = list(diff_bytes(fs, listings))
-        elif level == "batches":
-            found = list(diff_batches(fs, listings))
-        else:
-            found = list(diff_view(fs, listings, ViewOptions(), FixedClock(now_ms).now_ms()))
+        with viewed_copies(fs, paths) as (viewed, listings):
+            if level == "bytes":
+                found = list(diff_bytes(viewed, listings))
+            elif level == "batches":
+                found = list(diff_batches(viewed, listings))
+            else:
+                found = list(diff_view(viewed, listings, ViewOptions(), FixedClock(now_ms).now_ms()))
     return PartitionDiff(name, tuple(str(path) for path in paths), tuple(found))
 
 

@@ -126,6 +126,11 @@ class FrozenFileSystem(PassingFileSystem):
                 self._budget.give()
         self._entries = {}
 
+    def cut(self, path: Path, size: int) -> None:
+        """Shows at most `size` bytes of a file from now on."""
+        entry = self._entries[path.name]
+        entry.status = replace(entry.status, size=min(size, entry.status.size))
+
     @contextmanager
     def hold(self, paths: Iterable[Path]) -> Iterator[None]:
         """Holds files that are not held yet while the `with` lasts. Raises VanishedError for one that is gone."""

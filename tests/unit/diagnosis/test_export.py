@@ -13,8 +13,9 @@ import pytest
 from seglog.diagnosis.export import ExportFormat, ExportOptions, FileSink, export
 from seglog.diagnosis.findings import Finding
 from seglog.diagnosis.selection import Selection
+from seglog.diagnosis.sources import Source, sources
 from seglog.errors import RefusedError, UnsupportedError
-from seglog.log.listing import list_partition
+from seglog.log.listing import Target, TargetKind
 from seglog.model import TopicPartition
 from tests.support.fixtures import expected, fixture_copy
 from tests.support.log_files import FS, batch, marker, write_segment
@@ -23,9 +24,9 @@ from tests.support.naive import NaiveRecord, batch_v2
 
 def exported(log: Path, kind: ExportFormat, **options: Any) -> tuple[bytes, int, list[Finding]]:
     out, damage = io.BytesIO(), list[Finding]()
-    logs = [segment.log for segment in list_partition(FS, log).segments]
+    logs = [one for one in sources(FS, Target(log, TargetKind.PARTITION)) if isinstance(one, Source)]
     key = TopicPartition(log.name.rpartition("-")[0], 0)
-    count = export(FS, logs, key, out, ExportOptions(kind, **options), damage.append)
+    count = export(logs, key, out, ExportOptions(kind, **options), damage.append)
     return out.getvalue(), count, damage
 
 

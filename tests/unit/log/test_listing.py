@@ -12,7 +12,7 @@ from seglog.log.listing import (
     TargetKind,
     list_log_directory,
     list_partition,
-    partitions_of,
+    partition_directories,
     require_partition,
     require_room_for_partition,
     resolve_path,
@@ -80,7 +80,7 @@ def test_paths_resolve_by_contents_before_names(tmp_path: Path) -> None:
     assert resolve_path(FS, tmp_path / "kafka-logs-1").kind is TargetKind.LOG_DIRECTORY
     assert resolve_path(FS, partition / f"{BASE}.log").kind is TargetKind.FILE
     assert resolve_path(FS, touch(tmp_path / "empty-0")).kind is TargetKind.PARTITION
-    assert [found.directory for found in partitions_of(FS, resolve_path(FS, tmp_path / "kafka-logs-1"))] == [partition]
+    assert partition_directories(FS, resolve_path(FS, tmp_path / "kafka-logs-1")) == (partition,)
 
 
 def test_segments_in_a_log_directorys_root_do_not_make_it_a_partition(tmp_path: Path) -> None:

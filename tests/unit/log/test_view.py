@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -151,12 +153,19 @@ def test_the_last_segment_of_a_live_log_is_being_written(partition: Path) -> Non
         assert not any(view.is_written(segment) for segment in view.listing.segments)
 
 
-def test_a_held_lock_makes_a_log_live(partition: Path) -> None:
-    assert not is_held(partition.parent)
+HOLDING = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True); input()"
+
+
+def test_a_lock_that_another_process_holds_makes_a_log_live(partition: Path) -> None:
     with DirectoryLock(partition.parent):
+        assert not is_held(partition.parent), "this process knows what it does"
+    command = [sys.executable, "-c", HOLDING, str(partition.parent / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         assert is_held(partition.parent)
         assert PartitionView(FS, partition).live
         assert SingleFile(FS, partition / f"{20:020d}.log").live
+        holder.communicate("\n")
     assert not PartitionView(FS, partition).live
 
 

@@ -1,0 +1,113 @@
+"""Beside a busy broker every reading command gives a verdict that one can act on: no false alarm, no vanished file.
+
+A short run by default; `SEGLOG_BESIDE_SECONDS` makes it as long as wanted, `SEGLOG_BESIDE_SEED` another one. The broker
+compacts, deletes, rolls, moves replicas, makes and deletes topics, is killed and started again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.busy_broker import BusyBroker
+from tests.support.command_line import run
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+SECONDS = float(os.environ.get("SEGLOG_BESIDE_SECONDS", "25"))
+SEED = int(os.environ.get("SEGLOG_BESIDE_SEED", "1"))
+LIFE_S = 60.0  # after which the broker is killed or stopped, and started again
+LEVELS = ("header", "crc", "record", "index", "semantic")
+GONE = 10  # the exit code for a partition that was deleted before the command came to it
+
+
+@dataclass
+class Watch:
+    """What the commands said that was wrong."""
+
+    alarms: list[str] = field(default_factory=list)
+    commands: int = 0
+
+    def call(self, *arguments: str | Path, allowed: tuple[int, ...] = (0,)) -> list[dict[str, Any]]:
+        """Runs a command; its JSON lines. Another exit code is an alarm, and so is a traceback."""
+        self.commands += 1
+        done = run(*arguments)
+        gone = done.exit_code == GONE and not all(Path(a).exists() for a in arguments if isinstance(a, Path))
+        if done.exit_code not in allowed and not gone:
+            self.alarms.append(f"{arguments}: exit code {done.exit_code}\n{done.stdout[-3000:]}\n{done.stderr[-1500:]}")
+        if "--json" not in arguments or done.exit_code not in (0, 1):
+            return []
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def sound(self, what: str, rows: Iterator[dict[str, Any]]) -> None:
+        """Notes rows that should not be there."""
+        self.alarms += [f"{what}: {row}" for row in rows]
+
+
+def partitions_of(directory: Path) -> list[Path]:
+    live = (path for path in sorted(directory.iterdir()) if path.is_dir() and path.name[0] != "_")
+    return [path for path in live if not path.name.endswith(("-delete", "-stray", "-future"))]
+
+
+def look_at_directories(watch: Watch, busy: BusyBroker, chance: random.Random) -> None:
+    directory = chance.choice(busy.directories)
+    level = chance.choice(LEVELS)
+    live = ["--live"] if chance.random() < 0.5 else []
+    rows = watch.call("verify", "--json", "--level", level, *live, directory)
+    grave = (row for row in rows if row["type"] == "finding" and row["severity"] != "info")
+    watch.sound(f"verify --level {level} {live}", grave)
+    rows = watch.call("doctor", "--json", *busy.directories, allowed=(0, 1))
+    grave = (row for row in rows if row["type"] == "diagnosis" and row["severity"] != "note")
+    watch.sound("doctor", (row for row in grave if row["code"] != "DIRECTORY_LOCKED"))
+    watch.call("ls", "--json", "--long", *busy.directories)
+    watch.call("clean", "--dry-run", "--json", directory)
+    watch.call("retain", "--dry-run", "--json", directory)
+    watch.call("stats", "--json", directory)
+
+
+def look_at_a_partition(watch: Watch, busy: BusyBroker, chance: random.Random, out: Path) -> None:
+    every = [path for directory in busy.directories for path in partitions_of(directory)]
+    if not every:
+        return
+    partition = chance.choice(every)
+    rows = watch.call("txn", "--json", partition, "open")
+    watch.sound("txn", (row for row in rows if row.get("hanging")))
+    rows = watch.call("dump", "--json", "-r", partition)
+    watch.sound("dump", (row for row in rows if row["type"] == "finding" and row["severity"] != "info"))
+    watch.call("export", partition, "-o", out, "--replace", "--bytes", "base64")
+    watch.call("explain", "--json", partition)
+    watch.call("read", "--json", "--bytes", "base64", partition)
+    watch.call("diff", "--json", partition, partition, allowed=(0, 1))
+    watch.call("verify", "--json", "--level", "semantic", partition)
+    if partition.name.startswith(("keyed", "both", "paid-keys")):
+        watch.call("clean", "--dry-run", "--json", partition)
+
+
+def test_no_false_alarm_beside_a_busy_broker(tmp_path: Path) -> None:
+    pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (the dev extra)")
+    chance, watch = random.Random(SEED), Watch()
+    busy = BusyBroker(tmp_path, SEED)
+    deadline = time.monotonic() + SECONDS
+    life = min(LIFE_S, SECONDS / 2)
+    while time.monotonic() < deadline:
+        busy.start()
+        busy.occupy()
+        try:
+            ends = min(deadline, time.monotonic() + life * chance.uniform(0.5, 1))
+            while time.monotonic() < ends:
+                look_at_directories(watch, busy, chance)
+                look_at_a_partition(watch, busy, chance, tmp_path / "out.jsonl")
+                if chance.random() < 0.1:
+                    busy.move("plain", chance.randrange(2), chance.choice(busy.directories))
+        finally:
+            (busy.kill if chance.random() < 0.7 else busy.stop)()
+    (tmp_path / "alarms.txt").write_text("\n\n".join(watch.alarms))
+    assert watch.commands > 0 and watch.alarms == [], "\n\n".join(watch.alarms[:10])
