@@ -54,4 +54,4 @@ def test_names_that_are_no_utf8_are_escaped(tmp_path: Path) -> None:
     for command, code in (("ls", 0), ("verify", 1), ("dump", 1)):
         done = process(command, log)
         assert done.returncode == code, done.stderr
-        assert b"t\\udcff-0" in done.stdout or name.encode("utf-8", "surrogateescape") in done.stdout
+        assert b"t\\xff-0" in done.stdout
