@@ -97,11 +97,12 @@ def test_kafka_reads_a_salvaged_log(kafka: KafkaHarness, tmp_path: Path) -> None
     report = salvage(FS, FixedClock(fixture_now_ms("4.3.0/generated")), [source], target, SalvageOptions())
     assert {path.name: path.read_bytes() for path in source.iterdir()} == before
     rows = [row for row in kafka.list(target) if row["t"] == "batch"]
-    assert len(rows) == report.batches
+    (log,) = report.logs
+    assert len(rows) == log.batches
     for answer in (kafka.load(target), kafka.recover(target)):
         assert "error" not in answer
         assert answer.get("truncatedBytes", 0) == 0
-        assert answer["logEndOffset"] == report.log_end_offset
+        assert answer["logEndOffset"] == log.log_end_offset
 
 
 def test_a_broker_that_starts_in_the_middle_of_a_repair_finds_the_old_log_or_the_new_one(

@@ -20,7 +20,7 @@ from seglog.clock import Clock
 from seglog.diagnosis.epoch_mending import EpochPatch, epoch_patches
 from seglog.diagnosis.findings import Finding, Severity
 from seglog.diagnosis.leftovers import settle_on
-from seglog.diagnosis.losses import LOSSES
+from seglog.diagnosis.losses import LOG_END_MISSING, LOSSES
 from seglog.diagnosis.ranges import ByteRange, RemovedRange, SegmentSurveyor, Survey, survey_07
 from seglog.diagnosis.repair_plan import FileRepair, Part, PartitionPlan, Policy, RepairOptions, SegmentRepair
 from seglog.diagnosis.resync import OffsetRange
@@ -294,7 +294,12 @@ class _Planner:
         """Findings that no step above mends."""
         for each in self._findings or ():
             left = each.code in _LEFT_ALONE or self._comes_back(each)
-            if each.severity is Severity.ERROR and not each.repair and not left:
+            if each.severity is not Severity.ERROR or each.repair or left:
+                continue
+            if self._goes_with_the_end(each):
+                gone = f"offsets {each.first_offset} to {each.last_offset} are gone"
+                self._draft.notes.append(f"{each.partition}/{each.file}: {gone}: {each.message}")
+            else:
                 self._draft.unrepaired.append(f"{each.partition}/{each.file}: {each.message}")
 
     # --- questions ----------------------------------------------------------------------------------------
@@ -335,6 +340,15 @@ class _Planner:
             return False
         bases = [_offset_of(name) for name in self._sources if name.endswith(FileKind.LOG.value)]
         return any(found.first_offset <= base <= found.last_offset for base in bases)
+
+    def _goes_with_the_end(self, found: Finding) -> bool:
+        """Whether what is missing at the log's end is what the damaged end of its last segment cost: that goes,
+        and the checkpoints and snapshots that spoke of it follow.
+        """
+        if found.code != LOG_END_MISSING:
+            return False
+        dropped = any(each.name == found.file and each.action == "remove" for each in self._draft.files)
+        return dropped or any(each.name == found.file and each.loses_its_end for each in self._draft.segments)
 
     def _has_code(self, *codes: str) -> bool:
         return any(each.code in codes for each in self._findings or ())

@@ -95,6 +95,11 @@ class SegmentRepair:
         prefix = not self.kept or (len(self.kept) == 1 and self.kept[0].position == 0)
         return prefix and self.source == self.name and not self.patches
 
+    @property
+    def loses_its_end(self) -> bool:
+        """Whether the damage that goes lies at the file's end."""
+        return any(each.position + each.length == self.size_before for each in self.removed)
+
 
 @dataclass(frozen=True, slots=True)
 class FileRepair:

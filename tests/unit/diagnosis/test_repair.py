@@ -113,6 +113,24 @@ def test_checkpoints_do_not_reach_beyond_the_new_end(data: Path) -> None:
         assert offsets[TopicPartition("payments", 0)] > 0
 
 
+def test_offsets_that_went_with_a_damaged_end_are_told_and_the_repair_is_complete(data: Path) -> None:
+    path = data / ORDERS / LOG
+    damaged(path, path.stat().st_size - 20, bytes(20))
+    outcome = mended(data, ORDERS)
+    (note,) = outcome.plan.notes
+    assert "are gone: the log ends at" in note and outcome.complete
+    assert remaining(data, [ORDERS]) == 0
+
+
+def test_an_end_that_is_missing_without_damage_stays_wrong(data: Path) -> None:
+    path = data / ORDERS / LOG
+    last = len(batches_of(path.read_bytes())[-1])
+    os.truncate(path, path.stat().st_size - last)
+    outcome = mended(data, ORDERS)
+    (left,) = outcome.unrepaired
+    assert "the log ends at" in left and not outcome.complete
+
+
 def test_a_checkpoint_that_cannot_be_read_begins_anew(data: Path) -> None:
     (data / "cleaner-offset-checkpoint").write_text("0\nmany\n")
     findings = examination(FS, CLOCK, data, [data / ORDERS], whole=True).findings
