@@ -92,9 +92,12 @@ def _duration(text: str | int) -> int:
 
 def _read(parse: Callable[[str], int], text: str | int) -> int:
     try:
-        return text if isinstance(text, int) else parse(text)
+        value = text if isinstance(text, int) else parse(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    if not -(2**63) <= value < 2**63:
+        raise typer.BadParameter(f"{text} is more than 64 bits hold")
+    return value
 
 
 def time_option(name: str, help_text: str) -> Any:

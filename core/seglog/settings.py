@@ -213,8 +213,12 @@ def _read_file(fs: FileSystem, path: Path) -> tuple[Layer, dict[str, Layer]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         raise ConfigError(error.problem or "not YAML", path, mark.line + 1 if mark else None) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"not YAML: {error}", path) from error
+    except yaml.reader.ReaderError as error:
+        raise ConfigError(f"not YAML: a character at position {error.position} is not allowed", path) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8: the byte at position {error.start} is wrong", path) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not YAML: {' '.join(str(error).split())}", path) from error
     except RecursionError as error:
         raise ConfigError("nested too deeply", path) from error
     if root is None:

@@ -33,6 +33,9 @@ def run(
     cluster_metadata_decoder: Annotated[
         bool, flag("--cluster-metadata-decoder", "Records are those of __cluster_metadata.")
     ] = False,
+    remote_log_metadata_decoder: Annotated[
+        bool, flag("--remote-log-metadata-decoder", "Records are those of __remote_log_metadata.")
+    ] = False,
     share_group_state_decoder: Annotated[
         bool, flag("--share-group-state-decoder", "Records are those of __share_group_state.")
     ] = False,
@@ -69,6 +72,7 @@ def run(
         "offsets": offsets_decoder,
         "transaction-log": transaction_log_decoder,
         "cluster-metadata": cluster_metadata_decoder,
+        "remote-log-metadata": remote_log_metadata_decoder,
         "share-group-state": share_group_state_decoder,
     }
     options = DumpLogOptions(
@@ -90,7 +94,7 @@ def run(
         elif isinstance(item, Report):
             for line in item.text.split("\n"):
                 session.console.message(line)
-            wrong = True
+            wrong = wrong or item.wrong
         else:
             session.console.write_exactly(item)
     return ExitCode.FOUND if wrong else ExitCode.DONE

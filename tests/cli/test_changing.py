@@ -46,6 +46,12 @@ def test_truncating_to_a_time_and_behind_the_end(log: Path) -> None:
     assert offsets(log)[-1] == 789
 
 
+def test_a_time_before_1970_is_before_every_record(log: Path) -> None:
+    for time in ("0001-01-01T00:00:00Z", "1969-12-31T23:59:59.999Z"):
+        assert json_lines(run("truncate", "--json", "-n", "--to-time", time, log))[0]["to_offset"] == 0
+        assert json_lines(run("read", "--json", "--timestamp", time, "--limit", "1", log))[0]["offset"] == 0
+
+
 @pytest.mark.parametrize("arguments", [[], ["--to-offset", "1", "--at-damage"]])
 def test_where_to_cut_must_be_said_once(arguments: list[str], log: Path) -> None:
     assert run("truncate", log, *arguments).exit_code == 2

@@ -99,6 +99,19 @@ def _without_places(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("Dumping ")]
 
 
+def test_dump_log_ignores_a_file_of_another_kind_with_kafkas_words(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    done = run("dump-log", "--files", tmp_path / "notes.txt")
+    assert (done.exit_code, done.stdout) == (0, f"Dumping {tmp_path}/notes.txt\n")
+    assert done.stderr == f"Ignoring unknown file {tmp_path}/notes.txt\n"
+
+
+def test_gaps_that_compaction_leaves_are_named_and_are_no_damage(logs: Path) -> None:
+    done = run("dump-log", "--deep-iteration", "--files", logs / "customers-0" / f"{0:020d}.log")
+    assert done.exit_code == 0
+    assert "Non-consecutive offsets" in done.stderr
+
+
 def test_dump_log_exits_with_1_where_kafkas_tool_hides_damage(logs: Path) -> None:
     path = damage(logs / "orders-none-0", 200)
     done = run("dump-log", "--deep-iteration", "--files", path)

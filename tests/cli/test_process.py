@@ -141,6 +141,36 @@ def test_parquet_is_not_shown_on_a_terminal(logs: Path) -> None:
     assert code == 2 and b"name a FILE" in seen
 
 
+# --- what the system refuses
+
+
+@pytest.mark.parametrize(
+    ("limit", "command", "codes"),
+    [
+        ("ulimit -f 0", "append both-0 --flush-messages 1 <<< value", (74,)),
+        ("ulimit -f 4", "clean --policy compact --roll customers-0", (74,)),
+        ("ulimit -f 1", "export customers-0 -o out.csv", (74,)),
+        ("mkdir gone; cd gone; rmdir ../gone", "ls .", (10, 74)),
+        ("mkdir gone; cd gone; rmdir ../gone", "config show ../both-0", (0, 74)),
+        ("unset HOME XDG_STATE_HOME; umask 777", "clean --policy compact --roll both-0", (0, 74)),
+        ("export TERM= COLUMNS=x LC_ALL=C PYTHONIOENCODING=ascii", "read --limit 1 both-0", (0,)),
+        ("export PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 LC_ALL=POSIX", "ls both-0", (0,)),
+    ],
+)
+def test_what_the_system_refuses_is_one_sentence_and_the_logs_stay_whole(
+    limit: str, command: str, codes: tuple[int, ...], logs: Path
+) -> None:
+    done = shell(f"{limit}; seglog {command} 2>&1 >/dev/null | cat", logs)
+    code = shell(f"{limit}; seglog {command} >/dev/null 2>&1", logs).returncode
+    errors = [line for line in done.stdout.splitlines() if line.startswith("error: ")]
+    assert code in codes, done.stdout
+    assert "Traceback" not in done.stdout and len(errors) == (code not in (0, 3)), done.stdout
+    for partition in PARTITIONS:
+        (logs / partition).chmod(0o755)
+        assert run("recover", logs / partition).exit_code == 0
+        assert run("verify", logs / partition).exit_code == 0
+
+
 # --- signals
 
 

@@ -43,6 +43,11 @@ def is_log(path: Path) -> bool:
     return stem.endswith((".log", ".checkpoint"))
 
 
+def is_known(path: Path) -> bool:
+    """Whether `dump_file` knows what a file of this name holds."""
+    return _reader(path.name) is not None
+
+
 def dump_file(fs: FileSystem, path: Path, as_json: bool) -> Iterator[memoryview | Finding]:
     """The rows of a small file as rendered blocks, and findings on it. UnsupportedError for an unknown name."""
     partition = path.parent.resolve().name

@@ -10,7 +10,8 @@ Where Kafka's tool works, stdout is the same byte for byte. Where it does not, t
 - Nothing is created: a `.timeindex` without its `.index` is printed. Positions outside the log are mismatches.
 - Checkpoints, `partition.metadata` and leftovers (`.deleted`, …) are printed instead of ignored.
 - DefaultDecoder shows bytes in base64, not the identity of a Java object.
-- Whatever is wrong is a `Report` or a `Finding`, so that the command can exit with 1.
+- Whatever is wrong is a `Report` or a `Finding`, so that the command can exit with 1; gaps in offsets, which every
+  compacted log has, and files that are no logs are not.
 """
 
 from __future__ import annotations
@@ -22,14 +23,13 @@ from pathlib import Path
 import numpy as np
 
 from seglog.diagnosis.damage import record_findings, with_damage
-from seglog.diagnosis.dump_files import dump_file, is_log
+from seglog.diagnosis.dump_files import dump_file, is_known, is_log
 from seglog.diagnosis.dump_log_decoders import Decoder, StringDecoder, control_text
 from seglog.diagnosis.dump_log_indexes import IndexDump
 from seglog.diagnosis.findings import Finding
 from seglog.diagnosis.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.diagnosis.reports import Report, Reports
 from seglog.diagnosis.walk import LogWalk, Piece
-from seglog.errors import UnsupportedError
 from seglog.format.columns import Records
 from seglog.format.decoder import decode_records
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FileKind, FileState, parse_file_name
@@ -82,11 +82,10 @@ def dump_log(fs: FileSystem, files: Sequence[Path], options: DumpLogOptions) -> 
             yield from IndexDump(
                 fs, path, kind, options.verify_index_only, options.index_sanity_check, reports
             ).blocks()
+        elif is_known(path):
+            yield from dump_file(fs, path, as_json=False)
         else:
-            try:
-                yield from dump_file(fs, path, as_json=False)
-            except UnsupportedError:
-                yield Report(f"Ignoring unknown file {path}")
+            yield Report(f"Ignoring unknown file {path}", wrong=False)
     yield from reports.told()
 
 
@@ -116,15 +115,16 @@ class _LogText(LogRenderer):
         # Offsets are compared in the log's order, which threads do not keep.
         steps = self._following(steps) if self.options.is_deep else steps
         for block in self.in_sequence(steps) if small else self.under_threads(steps):
-            if isinstance(block, Finding) and block.code == "TORN_TAIL" and end < size:
+            tail = isinstance(block, Finding) and self._ends_with(block, end)
+            if tail and end < size:
                 continue  # `max_bytes` cut that batch
             yield block
-            if isinstance(block, Finding) and self._ends_with(block, size):
+            if isinstance(block, Finding) and tail and self.options.max_bytes == INT32_MAX:
                 yield _text(f"Found {block.length} invalid bytes at the end of {self.path.name}\n")
 
-    def _ends_with(self, found: Finding, size: int) -> bool:
+    def _ends_with(self, found: Finding, end: int) -> bool:
         codes = ("TORN_TAIL", "ZERO_BYTES", "UNREADABLE_BYTES")
-        return found.code in codes and (found.position or 0) + (found.length or 0) == size
+        return found.code in codes and (found.position or 0) + (found.length or 0) == end
 
     def _title(self) -> str:
         name = parse_file_name(self.path.name)

@@ -11,6 +11,8 @@ from typing import Literal, Protocol
 
 from seglog.format import coordinator
 from seglog.format.control import ControlRecordError, parse_control_record
+from seglog.format.remote_metadata import remote_metadata_text
+from seglog.format.wire import java_text
 from seglog.model import ControlType
 
 PartDecoder = Literal["string", "default", "integer", "long"]
@@ -80,6 +82,18 @@ class MetadataDecoder:
         return None, coordinator.metadata_text(value, offset)
 
 
+class RemoteMetadataDecoder:
+    """`--remote-log-metadata-decoder`."""
+
+    def texts(
+        self,
+        key: bytes | None,  # noqa: ARG002 (the protocol's)
+        value: bytes | None,
+        offset: int,
+    ) -> tuple[str | None, str | None]:
+        return None, remote_metadata_text(value, offset)
+
+
 def _part(decoder: PartDecoder, data: bytes | None) -> str | None:
     if data is None:
         return None
@@ -88,7 +102,7 @@ def _part(decoder: PartDecoder, data: bytes | None) -> str | None:
     if decoder == "long":
         return str(int.from_bytes(data[:8], "big", signed=True)) if len(data) >= 8 else "?"
     # Kafka's DefaultDecoder prints the identity of a Java array, which tells nothing: the bytes do
-    return data.decode("utf-8", "replace") if decoder == "string" else base64.b64encode(data).decode("ascii")
+    return java_text(data) if decoder == "string" else base64.b64encode(data).decode("ascii")
 
 
 def control_text(key: bytes | None, value: bytes | None) -> str:

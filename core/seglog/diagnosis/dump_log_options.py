@@ -10,6 +10,7 @@ from seglog.diagnosis.dump_log_decoders import (
     MetadataDecoder,
     PartDecoder,
     PartDecoders,
+    RemoteMetadataDecoder,
     StringDecoder,
 )
 from seglog.errors import UnsupportedError
@@ -27,6 +28,7 @@ _PARSERS: dict[str, Decoder] = {
     "offsets": CoordinatorDecoder(coordinator.OFFSETS),
     "transaction-log": CoordinatorDecoder(coordinator.TRANSACTIONS),
     "cluster-metadata": MetadataDecoder(),
+    "remote-log-metadata": RemoteMetadataDecoder(),
     "share-group-state": CoordinatorDecoder(coordinator.SHARE_STATE),
 }
 

@@ -11,9 +11,10 @@ _MOST_LINES = 100_000  # of one kind and file; the rest is counted
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Lines for stderr, without the last line feed."""
+    """Lines for stderr, without the last line feed. `wrong` is whether they say that something is."""
 
     text: str
+    wrong: bool = True
 
 
 class Reports:
@@ -56,7 +57,8 @@ class Reports:
         for title, by_path in self._found.items():
             for path, lines in by_path.items():
                 ordered = lines[::-1] if title.startswith("Mismatches") else lines
-                yield Report("\n".join((title.format(path.absolute()), *ordered)))
+                wrong = not title.startswith("Non-consecutive")
+                yield Report("\n".join((title.format(path.absolute()), *ordered)), wrong)
 
     def _add(self, title: str, path: Path, line: str) -> None:
         lines = self._found[title].setdefault(path, [])

@@ -8,15 +8,26 @@ from __future__ import annotations
 
 import base64
 import json
+import math
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from seglog.format import message_tables
-from seglog.format.wire import Message, Reader, WireError, decode_message
+from seglog.format.wire import (
+    FRAME_VERSION,
+    FramedRecord,
+    Message,
+    UnknownRecordTypeError,
+    WireError,
+    decode_framed,
+    decode_message,
+)
 
-METADATA_FRAME_VERSION = 1
+METADATA_FRAME_VERSION = FRAME_VERSION
 
 OFFSETS = message_tables.GROUPS
 TRANSACTIONS = message_tables.TRANSACTIONS
@@ -24,17 +35,11 @@ SHARE_STATE = message_tables.SHARE
 
 TOMBSTONE_TEXT = "<DELETE>"
 
+_ESCAPE = re.compile(r"\\u00[0-9a-f]{2}|\\\\")  # a doubled backslash begins no escape
 _INT16 = struct.Struct(">h")
 _GROUP_METADATA = 2
 _CLASSIC_CONSUMER = "consumer"
-
-
-class UnknownRecordTypeError(WireError):
-    """A record of a type that is not in the table."""
-
-    def __init__(self, record_type: int) -> None:
-        self.record_type = record_type
-        super().__init__(f"unknown record type {record_type}")
+_QUOTA = "CLIENT_QUOTA_RECORD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,49 +52,30 @@ class CoordinatorRecord:
     value: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataRecord:
-    """A record of the cluster's metadata; `name` is Kafka's, such as TOPIC_RECORD."""
-
-    type: int
-    name: str
-    version: int
-    data: Mapping[str, Any]
-
-
 def decode_coordinator_record(table: str, key: bytes | None, value: bytes | None) -> CoordinatorRecord:
-    """Key and value by one of OFFSETS, TRANSACTIONS, SHARE_STATE. Raises `WireError`."""
+    """Key and value by one of OFFSETS, TRANSACTIONS, SHARE_STATE. Raises `WireError` with Kafka's text
+    (CoordinatorRecordSerde).
+    """
     if key is None:
         raise WireError("the record has no key")
     messages = message_tables.messages(table)
-    record_type = _int16(key)
+    record_type = _version(key, "key")
     key_message, value_message = messages.get((record_type, "key")), messages.get((record_type, "value"))
     if key_message is None or value_message is None:
         raise UnknownRecordTypeError(record_type)
-    parsed_key = decode_message(key_message, key, 0, _INT16.size)
+    parsed_key = _decoded(key_message, key, 0, record_type, "key")
     if value is None:
         return CoordinatorRecord(record_type, parsed_key, None, None)
-    version = _int16(value)
-    parsed = decode_message(value_message, value, version, _INT16.size)
+    version = _version(value, "value")
+    if not 0 <= version <= value_message.last_version:
+        raise WireError(f"Found an unknown record version {version} for {record_type} type")
+    parsed = _decoded(value_message, value, version, version, "value")
     return CoordinatorRecord(record_type, parsed_key, version, parsed)
 
 
-def decode_metadata_record(value: bytes | None) -> MetadataRecord:
+def decode_metadata_record(value: bytes | None) -> FramedRecord:
     """A value of `__cluster_metadata`. Raises `WireError`, for bytes behind the record too."""
-    if value is None:
-        raise WireError("the record has no value")
-    frame = Reader(value, 0, True)
-    frame_version = frame.unsigned_varint()
-    if frame_version != METADATA_FRAME_VERSION:
-        raise WireError(f"unknown frame version {frame_version}")
-    record_type, version = frame.unsigned_varint(), frame.unsigned_varint()
-    known = _metadata_messages().get(record_type)
-    if known is None:
-        raise UnknownRecordTypeError(record_type)
-    name, message = known
-    return MetadataRecord(
-        record_type, name, version, decode_message(message, value, version, frame.position, exact=True)
-    )
+    return decode_framed(_metadata_messages(), value or b"")
 
 
 def coordinator_text(table: str, key: bytes | None, value: bytes | None, offset: int) -> tuple[str, str | None]:
@@ -99,7 +85,7 @@ def coordinator_text(table: str, key: bytes | None, value: bytes | None, offset:
     except UnknownRecordTypeError as error:
         return f"Unknown record type {error.record_type} at offset {offset}, skipping.", None
     except WireError as error:
-        return f"Error at offset {offset}, skipping. {error}", None
+        return f"Error at offset {offset}, skipping. {error.kafka}", None
     key_text = json_text({"type": str(record.type), "data": record.key})
     if record.value is None:
         return key_text, TOMBSTONE_TEXT
@@ -112,13 +98,40 @@ def metadata_text(value: bytes | None, offset: int) -> str:
     try:
         record = decode_metadata_record(value)
     except WireError as error:
-        return f"Error at {offset}, skipping. {error}"
-    return json_text({"type": record.name, "version": record.version, "data": record.data})
+        return f"Error at {offset}, skipping. {error.kafka}"
+    text = _quota_text(record.data) if record.name == _QUOTA else json_text(record.data)
+    return f'{{"type":"{record.name}","version":{record.version},"data":{text}}}'
 
 
 def json_text(value: object) -> str:
-    """JSON as Kafka prints it: no blanks, bytes in base64."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_base64)
+    """JSON as Kafka prints it: no blanks, bytes in base64, numbers and escapes as Java writes them."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_base64)
+    return _ESCAPE.sub(lambda found: found[0][:2] + found[0][2:].upper(), text)
+
+
+def _quota_text(data: Mapping[str, Any]) -> str:
+    """The one message with a number that is no integer."""
+    fields = [f"{json_text(name)}:{json_text(value)}" for name, value in data.items() if name != "value"]
+    value = java_double(data["value"])
+    fields.insert(list(data).index("value"), f'"value":{value if math.isfinite(data["value"]) else json_text(value)}')
+    return f"{{{','.join(fields)}}}"
+
+
+def java_double(value: float) -> str:
+    """As Java's Double.toString: `1.0E7` from ten millions on and below a thousandth."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    sign, digits, exponent = Decimal(float.__repr__(value)).normalize().as_tuple()
+    figures, exponent = "".join(map(str, digits)), int(exponent) + len(digits) - 1
+    if value == 0:
+        return "-0.0" if math.copysign(1, value) < 0 else "0.0"
+    minus = "-" if sign else ""
+    if not -3 <= exponent < 7:
+        return f"{minus}{figures[0]}.{figures[1:] or '0'}E{exponent}"
+    if exponent < 0:
+        return f"{minus}0.{'0' * (-exponent - 1)}{figures}"
+    whole = figures[: exponent + 1].ljust(exponent + 1, "0")
+    return f"{minus}{whole}.{figures[exponent + 1 :] or '0'}"
 
 
 def _base64(value: object) -> str:
@@ -132,10 +145,18 @@ def _metadata_messages() -> dict[int, tuple[str, Message]]:
     return {number: (name, message) for (number, name), message in found.items()}
 
 
-def _int16(data: bytes) -> int:
+def _version(data: bytes, what: str) -> int:
     if len(data) < _INT16.size:
-        raise WireError("the type or version is missing")
+        raise WireError(f"Could not read version from {what}'s buffer.")
     return int(_INT16.unpack_from(data)[0])
+
+
+def _decoded(message: Message, data: bytes, version: int, said: int, what: str) -> dict[str, Any]:
+    try:
+        return decode_message(message, data, version, _INT16.size)
+    except WireError as error:
+        reason = f"Could not read record with version {said} from {what}'s buffer due to: {error.kafka}."
+        raise WireError(reason) from error
 
 
 def _is_group_metadata(table: str, record: CoordinatorRecord) -> bool:
@@ -156,6 +177,6 @@ def _with_consumer_protocol(group: Mapping[str, Any]) -> Mapping[str, Any]:
 def _opened(name: str, content: bytes) -> object:
     message = message_tables.messages(message_tables.CONSUMER_PROTOCOL)[0, name]
     try:
-        return decode_message(message, content, _int16(content), _INT16.size)
+        return decode_message(message, content, _version(content, name), _INT16.size)
     except WireError:
         return content

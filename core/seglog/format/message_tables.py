@@ -9,7 +9,7 @@ version, first flexible version (`-`: none), then fields, which may go on over i
     name:type      a field; `[]type` an array; `{ ... }` a struct
     @2  @1-1       there from version 2 on; there in version 1 alone
     ?   ?2         may be null; may be null from version 2 on
-    #0             a tagged field
+    #0  #0=-1      a tagged field; its default, where that is not 0, false, "" or empty
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from uuid import UUID
 
+from seglog.format.uuids import format_uuid
 from seglog.format.wire import NEVER, Field, Message
 
 _FIELD = re.compile(r"(\w+):(\[\])?(\w+|\{)(\S*)")
-_SUFFIX = re.compile(r"(?:@(\d+)(?:-(\d+))?)?(?:(\?)(\d*))?(?:#(\d+))?")
+_DEFAULTS = {"string": "", "bytes": b"", "bool": False, "float64": 0.0, "uuid": format_uuid(UUID(int=0))}
+_SUFFIX = re.compile(r"(?:@(\d+)(?:-(\d+))?)?(?:(\?)(\d*))?(?:#(\d+)(?:=(null|-\d+))?)?")
 
 
 @cache
@@ -68,7 +71,16 @@ def _field(word: str, words: Iterator[str]) -> Field:
         last=int(parts[2]) if parts[2] else NEVER,
         nullable_from=int(parts[4] or first) if parts[3] else NEVER,
         tag=int(parts[5]) if parts[5] else None,
+        default=_default(content, bool(array), parts[6]),
     )
+
+
+def _default(kind: str | tuple[Field, ...], array: bool, stated: str | None) -> object:
+    if stated:
+        return None if stated == "null" else int(stated)
+    if isinstance(kind, tuple) and not array:
+        return {field.name: field.default for field in kind}
+    return [] if array else _DEFAULTS.get(kind if isinstance(kind, str) else "", 0)
 
 
 METADATA = """
@@ -76,19 +88,19 @@ METADATA = """
     brokerId:int32 isMigratingZkBroker:bool@2 incarnationId:uuid brokerEpoch:int64 endPoints:[]{
     name:string host:string port:uint16 securityProtocol:int16 } features:[]{ name:string
     minSupportedVersion:int16 maxSupportedVersion:int16 } rack:string? fenced:bool
-    inControlledShutdown:bool@1 logDirs:[]uuid@3#0 cordonedLogDirs:[]uuid@4?#1
+    inControlledShutdown:bool@1 logDirs:[]uuid@3#0 cordonedLogDirs:[]uuid@4?#1=null
 1 UNREGISTER_BROKER_RECORD 0 0 brokerId:int32 brokerEpoch:int64
 2 TOPIC_RECORD 0 0 name:string topicId:uuid
 3 PARTITION_RECORD 2 0
     partitionId:int32 topicId:uuid replicas:[]int32 isr:[]int32 removingReplicas:[]int32
     addingReplicas:[]int32 leader:int32 leaderRecoveryState:int8#0 leaderEpoch:int32
-    partitionEpoch:int32 directories:[]uuid@1 eligibleLeaderReplicas:[]int32@2?#1
-    lastKnownElr:[]int32@2?#2
+    partitionEpoch:int32 directories:[]uuid@1 eligibleLeaderReplicas:[]int32@2?#1=null
+    lastKnownElr:[]int32@2?#2=null
 4 CONFIG_RECORD 0 0 resourceType:int8 resourceName:string name:string value:string?
 5 PARTITION_CHANGE_RECORD 2 0
-    partitionId:int32 topicId:uuid isr:[]int32?#0 leader:int32#1 replicas:[]int32?#2
-    removingReplicas:[]int32?#3 addingReplicas:[]int32?#4 leaderRecoveryState:int8#5
-    directories:[]uuid@1?#8 eligibleLeaderReplicas:[]int32@2?#6 lastKnownElr:[]int32@2?#7
+    partitionId:int32 topicId:uuid isr:[]int32?#0=null leader:int32#1=-2 replicas:[]int32?#2=null
+    removingReplicas:[]int32?#3=null addingReplicas:[]int32?#4=null leaderRecoveryState:int8#5=-1
+    directories:[]uuid@1?#8=null eligibleLeaderReplicas:[]int32@2?#6=null lastKnownElr:[]int32@2?#7=null
 7 FENCE_BROKER_RECORD 0 0 id:int32 epoch:int64
 8 UNFENCE_BROKER_RECORD 0 0 id:int32 epoch:int64
 9 REMOVE_TOPIC_RECORD 0 0 topicId:uuid
@@ -103,7 +115,7 @@ METADATA = """
 15 PRODUCER_IDS_RECORD 0 0 brokerId:int32 brokerEpoch:int64 nextProducerId:int64
 17 BROKER_REGISTRATION_CHANGE_RECORD 3 0
     brokerId:int32 brokerEpoch:int64 fenced:int8#0 inControlledShutdown:int8@1#1 logDirs:[]uuid@2#2
-    cordonedLogDirs:[]uuid@3?#3
+    cordonedLogDirs:[]uuid@3?#3=null
 18 ACCESS_CONTROL_ENTRY_RECORD 0 0
     id:uuid resourceType:int8 resourceName:string patternType:int8 principal:string host:string
     operation:int8 permissionType:int8
@@ -111,9 +123,9 @@ METADATA = """
 20 NO_OP_RECORD 0 0
 21 ZK_MIGRATION_STATE_RECORD 0 0 zkMigrationState:int8
 22 REMOVE_USER_SCRAM_CREDENTIAL_RECORD 0 0 name:string mechanism:int8
-23 BEGIN_TRANSACTION_RECORD 0 0 name:string?#0
+23 BEGIN_TRANSACTION_RECORD 0 0 name:string?#0=null
 24 END_TRANSACTION_RECORD 0 0
-25 ABORT_TRANSACTION_RECORD 0 0 reason:string?#0
+25 ABORT_TRANSACTION_RECORD 0 0 reason:string?#0=null
 26 REMOVE_DELEGATION_TOKEN_RECORD 0 0 tokenId:string
 27 REGISTER_CONTROLLER_RECORD 0 0
     controllerId:int32 incarnationId:uuid zkMigrationReady:bool endPoints:[]{ name:string host:string
@@ -175,7 +187,7 @@ GROUPS = """
 16 value 0 0 topics:[]string version:int64 timestamp:int64
 17 key 0 - groupId:string
 17 value 0 0
-    epoch:int32 metadataHash:int64 validatedTopologyEpoch:int32#0 lastAssignmentConfigs:[]{ key:string
+    epoch:int32 metadataHash:int64 validatedTopologyEpoch:int32#0=-1 lastAssignmentConfigs:[]{ key:string
     value:string }?#1
 19 key 0 - groupId:string memberId:string
 19 value 0 0
@@ -208,11 +220,30 @@ GROUPS = """
     } }
 """
 
+# Remote log metadata (KIP-405): RemoteLogMetadataSerde.
+REMOTE = """
+0 REMOTE_LOG_SEGMENT_METADATA_RECORD 0 0
+    remoteLogSegmentId:{ topicIdPartition:{ name:string id:uuid partition:int32 } id:uuid }
+    startOffset:int64 endOffset:int64 brokerId:int32 maxTimestampMs:int64 eventTimestampMs:int64
+    segmentLeaderEpochs:[]{ leaderEpoch:int32 offset:int64 } segmentSizeInBytes:int32
+    customMetadata:bytes? remoteLogSegmentState:int8 txnIndexEmpty:bool#0
+1 REMOTE_LOG_SEGMENT_METADATA_UPDATE_RECORD 0 0
+    remoteLogSegmentId:{ topicIdPartition:{ name:string id:uuid partition:int32 } id:uuid }
+    brokerId:int32 eventTimestampMs:int64 customMetadata:bytes? remoteLogSegmentState:int8
+2 REMOTE_PARTITION_DELETE_METADATA_RECORD 0 0
+    topicIdPartition:{ name:string id:uuid partition:int32 } brokerId:int32 eventTimestampMs:int64
+    remotePartitionDeleteState:int8
+3 REMOTE_LOG_SEGMENT_METADATA_SNAPSHOT_RECORD 0 0
+    segmentId:uuid startOffset:int64 endOffset:int64 brokerId:int32 maxTimestampMs:int64
+    eventTimestampMs:int64 segmentLeaderEpochs:[]{ leaderEpoch:int32 offset:int64 }
+    segmentSizeInBytes:int32 customMetadata:bytes? remoteLogSegmentState:int8 txnIndexEmpty:bool#0
+"""
+
 TRANSACTIONS = """
 0 key 0 - transactionalId:string
 0 value 1 1
-    producerId:int64 previousProducerId:int64#0 nextProducerId:int64#1 producerEpoch:int16
-    nextProducerEpoch:int16#3 transactionTimeoutMs:int32 transactionStatus:int8
+    producerId:int64 previousProducerId:int64#0=-1 nextProducerId:int64#1=-1 producerEpoch:int16
+    nextProducerEpoch:int16#3=-1 transactionTimeoutMs:int32 transactionStatus:int8
     transactionPartitions:[]{ topic:string partitionIds:[]int32 }?
     transactionLastUpdateTimestampMs:int64 transactionStartTimestampMs:int64
     clientTransactionVersion:int16#2
@@ -222,11 +253,11 @@ SHARE = """
 0 key 0 - groupId:string topicId:uuid partition:int32
 0 value 0 0
     snapshotEpoch:int32 stateEpoch:int32 leaderEpoch:int32 startOffset:int64
-    deliveryCompleteCount:int32#0 createTimestamp:int64 writeTimestamp:int64 stateBatches:[]{
+    deliveryCompleteCount:int32#0=-1 createTimestamp:int64 writeTimestamp:int64 stateBatches:[]{
     firstOffset:int64 lastOffset:int64 deliveryState:int8 deliveryCount:int16 }
 1 key 0 - groupId:string topicId:uuid partition:int32
 1 value 0 0
-    snapshotEpoch:int32 leaderEpoch:int32 startOffset:int64 deliveryCompleteCount:int32#0
+    snapshotEpoch:int32 leaderEpoch:int32 startOffset:int64 deliveryCompleteCount:int32#0=-1
     stateBatches:[]{ firstOffset:int64 lastOffset:int64 deliveryState:int8 deliveryCount:int16 }
 """
 

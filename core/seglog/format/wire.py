@@ -9,6 +9,7 @@ does not have, and tagged fields that are not set, are absent.
 
 from __future__ import annotations
 
+import codecs
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +17,24 @@ from typing import Any
 from uuid import UUID
 
 from seglog.format.uuids import format_uuid, parse_uuid
+from seglog.layout import INT32_MAX
 
 NEVER = 1 << 15  # a version that no message has
+FRAME_VERSION = 1
+
+INT16_MAX, _UINT32_MAX = 2**15 - 1, 2**32 - 1
+
+# What Kafka says.
+_FRAME_VERSION_0 = (
+    "Could not deserialize metadata record with frame version 0. Note that upgrades from the preview release of KRaft"
+    " in 2.8 to newer versions are not supported."
+)
+_FRAME_VERSION = (
+    "Could not deserialize metadata record due to unknown frame version {}(only frame version 1 is supported)"
+)
+_LONG_VARINT = (
+    "Varint is too long, the most significant bit in the 5th byte is set, converted value: {:x}"
+)
 
 _FIXED = {
     "bool": struct.Struct(">?"),
@@ -33,7 +50,33 @@ _LONG = _FIXED["int32"]
 
 
 class WireError(ValueError):
-    """Bytes that are not the message they should be."""
+    """Bytes that are not the message they should be.
+
+    `kafka` is what the exception says that Kafka's classes throw: `null` where Java says nothing.
+    """
+
+    def __init__(self, reason: str, kafka: str | None = None) -> None:
+        self.kafka = reason if kafka is None else kafka
+        super().__init__(reason)
+
+
+class UnknownRecordTypeError(WireError):
+    """A record of a type that is not in the table."""
+
+    def __init__(self, record_type: int) -> None:
+        self.record_type = record_type
+        what = f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {record_type}"
+        super().__init__(f"unknown record type {record_type}", what)
+
+
+@dataclass(frozen=True, slots=True)
+class FramedRecord:
+    """A record of the cluster's metadata, or of remote log metadata; `name` is Kafka's, such as TOPIC_RECORD."""
+
+    type: int
+    name: str
+    version: int
+    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +84,7 @@ class Field:
     """One field: `type` is a name of a fixed-size type, "string", "bytes", "uuid", or the fields of a struct.
 
     It exists in versions `first` to `last`, may be null from `nullable_from` on, and is a tagged one when
-    `tag` is given.
+    `tag` is given, which is not written when it has its `default`.
     """
 
     name: str
@@ -51,15 +94,16 @@ class Field:
     last: int = NEVER
     nullable_from: int = NEVER
     tag: int | None = None
+    default: object = None
 
     def exists_in(self, version: int) -> bool:
         """Whether messages of `version` have the field."""
         return self.first <= version <= self.last
 
     def has_null_marker(self, version: int) -> bool:
-        """Whether it is a struct behind an int8 of 1, or -1 for null; a tagged struct is there or not."""
+        """Whether it is a struct behind a marker: an int8 of 1, or -1 for null; of a tagged one a varint of 1 or 0."""
         is_struct = isinstance(self.type, tuple) and not self.array
-        return is_struct and self.tag is None and version >= self.nullable_from
+        return is_struct and version >= self.nullable_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +131,41 @@ def decode_message(
     return value
 
 
+def decode_framed(messages: Mapping[int, tuple[str, Message]], data: bytes) -> FramedRecord:
+    """A record that begins with frame version, type and version (Kafka: AbstractApiMessageSerde).
+
+    `messages` are name and message of each type. As in Kafka, a version that is not known is read as the last known
+    one, where the message holds no struct. Raises `UnknownRecordTypeError`, or `WireError` with Kafka's text.
+    """
+    frame = Reader(data, 0, True)
+    frame_version = _framed_number(frame, "frame version")
+    if frame_version != FRAME_VERSION:
+        raise WireError(_FRAME_VERSION_0 if frame_version == 0 else _FRAME_VERSION.format(frame_version))
+    record_type, version = _framed_number(frame, "type"), _framed_number(frame, "version")
+    known = messages.get(record_type)
+    if known is None:
+        raise UnknownRecordTypeError(record_type)
+    name, message = known
+    reader = Reader(data, max(version, 0), True, frame.position)  # below 0 no field is missing either
+    try:
+        value = reader.structure(message.fields, message.last_version)
+    except WireError as error:
+        raise WireError(f"Failed to deserialize record with type {record_type}") from error
+    if reader.position < len(data):
+        raise WireError(f"Found {len(data) - reader.position} byte(s) of garbage after {record_type}")
+    return FramedRecord(record_type, name, version, value)
+
+
+def _framed_number(frame: Reader, what: str) -> int:
+    try:
+        number = frame.signed_varint()
+    except WireError as error:
+        raise WireError(f"Error while reading {what}") from error
+    if number > INT16_MAX:
+        raise WireError(f"Value for {what} was too large.")
+    return int(_SHORT.unpack(_LONG.pack(number)[2:])[0])  # Java's cast
+
+
 def encode_message(message: Message, value: Mapping[str, Any], version: int) -> bytes:
     """The bytes of the message in `version`. Raises `KeyError` for a missing field."""
     writer = Writer(version, version >= message.flexible_from)
@@ -99,18 +178,32 @@ class Reader:
 
     def __init__(self, data: bytes, version: int, flexible: bool, position: int = 0) -> None:
         self._data, self._version, self._flexible, self.position = data, version, flexible, position
+        self._last_version = version
 
-    def structure(self, fields: tuple[Field, ...]) -> dict[str, Any]:
-        """The fields of a struct, and its tagged fields if the version is flexible."""
+    def structure(self, fields: tuple[Field, ...], last_version: int | None = None) -> dict[str, Any]:
+        """The fields of a struct, and its tagged fields if the version is flexible.
+
+        `last_version` is given for a message: it is the last one in which its own structs can be read.
+        """
+        if last_version is not None:
+            self._last_version = last_version
+        elif self._version > self._last_version:
+            raise WireError(f"Can't read version {self._version}")
         present = [field for field in fields if field.exists_in(self._version)]
         value = {field.name: self._field(field) for field in present if field.tag is None}
         if self._flexible:
-            tagged = {field.tag: field for field in present if field.tag is not None}
-            for _ in range(self.unsigned_varint()):
-                tag, size = self.unsigned_varint(), self.unsigned_varint()
-                content = Reader(self.take(size), self._version, True)
-                if tag in tagged:  # tags of later versions are skipped
-                    value[tagged[tag].name] = content._field(tagged[tag])
+            tagged = {field.tag: field for field in fields if field.tag is not None}
+            for _ in range(self.signed_varint()):
+                tag, size = self.unsigned_varint(), self.signed_varint()
+                if tag in tagged:  # whatever size it claims, as in Kafka
+                    field = tagged[tag]
+                    if not field.exists_in(self._version):
+                        raise WireError(f"Tag {tag} is not valid for version {self._version}")
+                    value[field.name] = self._field(field)
+                    if value[field.name] == field.default:
+                        del value[field.name]
+                else:  # a later version's
+                    self._array(size)
             if tagged:
                 value = {field.name: value[field.name] for field in present if field.name in value}
         return value
@@ -118,8 +211,8 @@ class Reader:
     def take(self, size: int) -> bytes:
         """The next `size` bytes."""
         start, end = self.position, self.position + size
-        if size < 0 or end > len(self._data):
-            raise WireError(f"{size} bytes are wanted at byte {start}, {len(self._data) - start} are left")
+        if end > len(self._data):  # Java: BufferUnderflowException, without a word
+            raise WireError(f"{size} bytes are wanted at byte {start}, {len(self._data) - start} are left", "null")
         self.position = end
         return self._data[start:end]
 
@@ -130,22 +223,38 @@ class Reader:
             byte = self.take(1)[0]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return value & 0xFFFFFFFF
-        raise WireError(f"the number before byte {self.position} is too long")
+                return value & _UINT32_MAX
+        raise WireError(f"the number before byte {self.position} is too long", _LONG_VARINT.format(value & _UINT32_MAX))
+
+    def signed_varint(self) -> int:
+        """The same as Java's int, which it is there."""
+        value = self.unsigned_varint()
+        return value - (1 << 32) if value > INT32_MAX else value
+
+    def _array(self, size: int) -> bytes:
+        left = len(self._data) - self.position
+        if size > left:
+            raise WireError(f"Error reading byte array of {size} byte(s): only {left} byte(s) available")
+        if size < 0:  # Java: NegativeArraySizeException
+            raise WireError(f"an array of {size} bytes", str(size))
+        return self.take(size)
 
     def _field(self, field: Field) -> Any:
         if not field.array:
-            return self._value(field.type, field)
+            return self._value(field.type, field.name, field)
         count = self._length(_LONG)
         if count < 0:
-            return self._null(field)
-        if count > len(self._data) - self.position:  # an element takes a byte at least
-            raise WireError(f"an array of {count} elements with {len(self._data) - self.position} bytes left")
-        return [self._value(field.type, None) for _ in range(count)]
+            return self._null(field.name, field)
+        left = len(self._data) - self.position
+        if count > left:  # an element takes a byte at least
+            raise WireError(
+                f"Tried to allocate a collection of size {count}, but there are only {left} bytes remaining."
+            )
+        return [self._value(field.type, f"{field.name} element", None) for _ in range(count)]
 
-    def _value(self, kind: str | tuple[Field, ...], field: Field | None) -> Any:
+    def _value(self, kind: str | tuple[Field, ...], name: str, field: Field | None) -> Any:
         if isinstance(kind, tuple):
-            if field is not None and field.has_null_marker(self._version) and self.take(1)[0] > 0x7F:
+            if field is not None and field.has_null_marker(self._version) and self._is_null(field):
                 return None
             return self.structure(kind)
         if kind == "uuid":
@@ -153,20 +262,45 @@ class Reader:
         if kind in ("string", "bytes"):
             size = self._length(_SHORT if kind == "string" else _LONG)
             if size < 0:
-                return self._null(field)
-            content = self.take(size)
-            return content.decode("utf-8", "replace") if kind == "string" else content
+                return self._null(name, field)
+            if kind == "bytes":
+                return self._array(size)
+            if size > INT16_MAX:
+                raise WireError(f"string field {name} had invalid length {size}")
+            return java_text(self._array(size))
         fixed = _FIXED[kind]
         return fixed.unpack(self.take(fixed.size))[0]
 
+    def _is_null(self, field: Field) -> bool:
+        return self.take(1)[0] > 0x7F if field.tag is None else self.signed_varint() <= 0
+
     def _length(self, prefix: struct.Struct) -> int:
         if self._flexible:
-            return self.unsigned_varint() - 1
+            return int(_LONG.unpack(struct.pack(">I", (self.unsigned_varint() - 1) & _UINT32_MAX))[0])
         return int(prefix.unpack(self.take(prefix.size))[0])
 
-    def _null(self, field: Field | None) -> None:
+    def _null(self, name: str, field: Field | None) -> None:
         if field is None or self._version < field.nullable_from:
-            raise WireError(f"null at byte {self.position}, where it is not allowed")
+            raise WireError(f"non-nullable field {name} was serialized as null")
+
+
+def java_text(data: bytes) -> str:
+    """Bytes as Java's `new String(data, UTF_8)`: a surrogate in them is one U+FFFD, and not three as in Python."""
+    return data.decode("utf-8", _JAVA_ERRORS)
+
+
+def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    data, at = error.object, error.start
+    surrogate = data[at] == 0xED and at + 1 < len(data) and 0xA0 <= data[at + 1] <= 0xBF
+    if not surrogate:
+        return "\ufffd", error.end
+    whole = at + 2 < len(data) and data[at + 2] & 0xC0 == 0x80
+    return "\ufffd", at + (3 if whole else 2)
+
+
+_JAVA_ERRORS = "seglog.java"
+codecs.register_error(_JAVA_ERRORS, _replace_as_java)
 
 
 class Writer:
@@ -183,7 +317,11 @@ class Writer:
             if field.tag is None:
                 self._field(field, value[field.name])
         if self._flexible:
-            tagged = [(field.tag, field) for field in present if field.tag is not None and field.name in value]
+            tagged = [
+                (field.tag, field)
+                for field in present
+                if field.tag is not None and value.get(field.name, field.default) != field.default
+            ]
             self.unsigned_varint(len(tagged))
             for tag, field in sorted(tagged, key=lambda pair: pair[0]):
                 content = Writer(self._version, True)
@@ -202,7 +340,7 @@ class Writer:
     def _field(self, field: Field, value: Any) -> None:
         if not field.array:
             if field.has_null_marker(self._version):
-                self.data.append(0xFF if value is None else 1)
+                self.data.append(1 if value is not None else 0xFF if field.tag is None else 0)
                 if value is None:
                     return
             self._value(field.type, value)

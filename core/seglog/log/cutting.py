@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from seglog.errors import OffsetOutOfRangeError
 from seglog.log.log import Log
+from seglog.log.lookup import LATEST
 from seglog.model import TopicPartition
 
 
@@ -41,7 +42,8 @@ def plan_cut(log: Log, offset: int | None, timestamp: int | None) -> Cut:
     """
     end = log.log_end_offset
     if offset is None:
-        found = log.offset_for_timestamp(-1 if timestamp is None else timestamp)
+        moment = LATEST if timestamp is None else max(timestamp, 0)  # other numbers below 0 are Kafka's codes
+        found = log.offset_for_timestamp(moment)
         offset = end if found is None else found.offset
     if offset < log.log_start_offset:
         raise OffsetOutOfRangeError(offset, log.log_start_offset, end, str(log.topic_partition))

@@ -26,7 +26,7 @@ def fetch_records(
     """
     start = log.log_start_offset if offset is None else offset
     if timestamp is not None:
-        found = log.offset_for_timestamp(timestamp)
+        found = log.offset_for_timestamp(max(timestamp, 0))  # below 0 are Kafka's codes
         if found is None:
             return
         start = found.offset

@@ -130,6 +130,7 @@ def test_checkpoints_and_leftovers_are_printed_and_strangers_named(tmp_path: Pat
     assert any(line.startswith("baseOffset: 0 ") for line in lines)
     assert "leader_epoch epoch=3 start_offset=7" in lines
     assert codes == [] and reports == [f"Ignoring unknown file {stranger}"]
+    assert lines[-1] == f"Dumping {stranger}"
 
 
 def test_numbers_are_decoded(tmp_path: Path) -> None:
