@@ -67,8 +67,8 @@ def stage(logs: Path, tmp_path: Path) -> dict[str, str]:
     return {"/var/lib/kafka/data": str(logs), "/tmp/logs": str(target), "/disk1/kafka": str(logs)}
 
 
-def stage_copies(logs: Path, tmp_path: Path) -> dict[str, str]:
-    """Copies of partitions under the names that `diff`, `convert` and `salvage` use."""
+def stage_copies(logs: Path, tmp_path: Path, example: str) -> dict[str, str]:
+    """Copies of partitions under the names that `diff`, `convert` and `salvage` use; logs that were carved."""
     target = tmp_path / "new"
     for name, source in (
         ("broker1/orders-0", target / "orders-0"),
@@ -79,13 +79,17 @@ def stage_copies(logs: Path, tmp_path: Path) -> dict[str, str]:
         ("v0-none-0", next(iter(sorted(fixture_copy("0.8.2", tmp_path / "old").glob("*-0"))))),
     ):
         shutil.copytree(source, logs / name)
+    rescued = tmp_path / "rescued"
+    if "/tmp/rescued/logs/carved-" in example:
+        for name, source in (("carved-0", target / "orders-0"), ("carved-3", logs / "orders-none-0")):
+            shutil.copytree(source, rescued / "logs" / name)
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(4096) + next((logs / "orders-none-0").glob("*.log")).read_bytes())
     return {
         "/disk2/kafka": str(target),
         "/backup/kafka": str(target),
         "/tmp/disk.img": str(image),
-        "/tmp/rescued": str(tmp_path / "rescued"),
+        "/tmp/rescued": str(rescued),
     }
 
 
@@ -110,7 +114,7 @@ def test_the_examples_of_the_help_work(example: str, tmp_path: Path, monkeypatch
     logs = clean_logs(tmp_path)
     places = stage(logs, tmp_path)
     if re.search(r"doctor|diff|convert|salvage", example):
-        places |= stage_copies(logs, tmp_path)
+        places |= stage_copies(logs, tmp_path, example)
     if EXAMPLE_RUN in example:
         places |= stage_run(logs, tmp_path)
     command = example

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seglog.diagnosis.export import ExportFormat, ExportOptions, export
+from seglog.diagnosis.sources import Source
 from seglog.errors import CorruptRecordError
 from seglog.format.message_set import encode_message_set
 from seglog.log.log import Log
@@ -36,9 +37,9 @@ def read(directory: Path, offset: int | None = None, max_bytes: int = 300) -> li
 
 def exported(directory: Path) -> tuple[list[int], list[str]]:
     sink, found = io.BytesIO(), []
-    logs = sorted(directory.glob("*.log"))
+    logs = [Source(FS, path) for path in sorted(directory.glob("*.log"))]
     key, options = TopicPartition("t", 0), ExportOptions(ExportFormat.CSV)
-    export(FS, logs, key, sink, options, lambda each: found.append(each.code))
+    export(logs, key, sink, options, lambda each: found.append(each.code))
     lines = sink.getvalue().decode().splitlines()[1:]
     return [int(line.split(",")[2]) for line in lines], found
 
