@@ -10,6 +10,7 @@ import typer
 
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Partition, command, one_of
+from seglog_cli.repairing import settle_unfinished
 from seglog_cli.session import Session
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -42,8 +43,8 @@ def run(
       seglog convert orders-none-0 -o converted --codec zstd
       seglog convert v0-none-0 -o new/v2-none-0 --magic 2 --codec lz4
     """
-    from seglog.diagnosis.convert import ConvertOptions, convert
-    from seglog.errors import NotALogError, RefusedError, UnsupportedError
+    from seglog.diagnosis.convert import ConvertOptions, convert_to
+    from seglog.errors import NotALogError, UnsupportedError
     from seglog.format.filenames import parse_topic_partition
     from seglog.log.listing import list_partition, require_partition
     from seglog.model import Compression
@@ -60,20 +61,11 @@ def run(
     directory = output if parse_topic_partition(output.resolve().name) is not None else output / name
     if parse_topic_partition(directory.resolve().name) is None:
         raise UsageError(f"convert: {directory.name} is not of the form topic-partition; name it with -o")
-    if session.fs.status(directory) is not None:
-        raise RefusedError(f"{directory} exists already")
-    if session.fs.status(directory.parent) is None:
-        session.fs.make_directory(directory.parent, parents=True)
-    try:
-        with (
-            session.progress("convert", listing.size) as progress,
-            session.open_log(directory, writable=True, create=True) as log,
-        ):
-            done = convert(session.fs, listing, log, options, progress.update)
-            end = log.log_end_offset
-    except BaseException:
-        _take_back(session, directory)
-        raise
+    log_directory = session.resolved(directory).parent
+    settle_unfinished(session, log_directory)
+    config_of = session.config_of(log_directory)
+    with session.progress("convert", listing.size) as progress:
+        done, end = convert_to(session.fs, session.clock, listing, directory, options, config_of, progress.update)
     if session.as_json:
         record = {"type": "converted", "directory": str(directory), "log_end_offset": end}
         session.console.json({**record, **dataclasses.asdict(done)})
@@ -81,10 +73,3 @@ def run(
         counts = f"{done.batches_read} batches became {done.batches_written}, {done.bytes_read} bytes"
         session.console.line(f"{directory}: {counts} became {done.bytes_written}; the log ends at offset {end}")
 
-
-def _take_back(session: Session, directory: Path) -> None:
-    """Removes what a conversion that failed has written: the directory is its own, made by it."""
-    if session.fs.status(directory) is not None:
-        for name in session.fs.list(directory):
-            session.fs.remove(directory / name)
-        session.fs.remove_directory(directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,7 +61,10 @@ def run(
     =, +, -, @, a tab or a line end as a formula: with --csv-safe an apostrophe stands in front of it, which whoever
     reads the records back has to take off. Parquet (it needs the extra arrow) has typed columns and binary keys and
     values. Records of aborted transactions are written too; transaction markers are not. Damage is reported on
-    standard error and passed over; then the exit code is 1. The file appears under its name when it is whole.
+    standard error and passed over; then the exit code is 1.
+
+    The file appears under its name when it is whole. Where FILE is a link of yours (or of root), what it leads to is
+    written or replaced; links of others, directories, devices and pipes are refused.
 
     Examples:
       seglog export orders-lz4-0 -o orders.jsonl
@@ -71,7 +75,7 @@ def run(
     from seglog.diagnosis.selection import Selection
     from seglog_cli.views.findings import finding_text
 
-    to_stdout = str(output) == "-"
+    to_stdout = _is_standard_output(output)
     chosen = one_of("--format", format_name or EXTENSIONS.get(output.suffix, "no extension it knows"), FORMATS)
     selection = Selection(from_offset, to_offset, since, until, producer_id, None if key is None else os.fsencode(key))
     as_base64 = one_of("--bytes", bytes_as, ("auto", "base64")) == "base64"
@@ -94,6 +98,14 @@ def run(
             count = export(logs, topic_partition, sink, options, tell)
         show_exported(session, output, count, len(damage))
     return ExitCode.FOUND if damage else ExitCode.DONE
+
+
+def _is_standard_output(output: Path) -> bool:
+    """Whether this is `-`, or a name such as /dev/stdout of what standard output is."""
+    try:
+        return str(output) == "-" or os.path.samestat(output.stat(), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):
+        return False
 
 
 class _StandardOutput:

@@ -6,7 +6,7 @@
    Magic 0 or 1 to 2: each wrapper becomes a batch; plain messages are batched up.
    To magic 0 or 1: messages, or wrappers. These have no headers, transactions or zstd: refused; producer ids and,
    with magic 0, timestamps are lost.
-3. Batches go to the new log as a follower writes them, with the offsets they have.
+3. Batches go to the new log as a follower writes them, with the offsets they have. It appears when it is whole.
 
 Kafka: AbstractRecords.downConvert, LogValidator's up-conversion.
 """
@@ -14,25 +14,30 @@ Kafka: AbstractRecords.downConvert, LogValidator's up-conversion.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
+from seglog.clock import Clock
 from seglog.diagnosis.walk import Gap, LogWalk, Piece
-from seglog.errors import CorruptRecordError, UnsupportedError
+from seglog.errors import CorruptRecordError, RefusedError, UnsupportedError
 from seglog.format.builder import BatchOptions, encode_columns
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.compression import compress, decompress
 from seglog.format.decoder import DECOMPRESSED_BATCH_LIMIT, decode_records
 from seglog.format.message_set import encode_message
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
+from seglog.log.beside import is_log_directory, new_directory
+from seglog.log.directory import ConfigOf, open_partition
 from seglog.log.listing import PartitionListing
 from seglog.log.log import Log
 from seglog.log.scan import EndReason
 from seglog.model import Compression, Record
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import DirectoryLock
 
 _APPEND_BYTES = 1 << 20
 _PLAIN_BATCH_BYTES = 16384
@@ -97,6 +102,29 @@ def convert(
     target.flush()
     done.batches_written, done.bytes_written = writer.batches, writer.bytes
     return done
+
+
+def convert_to(
+    fs: FileSystem,
+    clock: Clock,
+    listing: PartitionListing,
+    directory: Path,
+    options: ConvertOptions,
+    config_of: ConfigOf,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Converted, int]:
+    """Rewrites the partition of `listing` into `directory`, which appears when it is whole; returns the log end, too.
+
+    RefusedError when it is there already, LockedError when its log directory is in use; else as `convert`.
+    """
+    if fs.status(directory) is not None:
+        raise RefusedError(f"{directory} exists already")
+    lock = DirectoryLock(directory.parent) if is_log_directory(fs, directory.parent) else nullcontext()
+    with lock, new_directory(fs, directory) as place:
+        owner, log = open_partition(place, fs=fs, clock=clock, config_of=config_of, writable=True, create=True)
+        with owner:
+            done = convert(fs, listing, log, options, progress)
+            return done, log.log_end_offset
 
 
 class _Writer:

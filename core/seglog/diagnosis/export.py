@@ -4,7 +4,7 @@
 2. The filters of `dump` choose. Control records are left out: they are no data. So are offsets that came before, where
    they do not ascend.
 3. A writer takes chunk after chunk; memory does not grow with the log. JSON lines are those of `dump --records`.
-4. A file is written beside its name and renamed when it is whole and on stable storage.
+4. A file is written beside its name and renamed when it is whole and on stable storage (`log.beside`).
 
 CSV after RFC 4180 with a header; an unquoted empty field is null, a quoted one the empty string. Keys and values are
 text, or with `base64` base64; without it, bytes that are no UTF-8 are an error that names the offset. They are written
@@ -32,14 +32,14 @@ from seglog.diagnosis.render_records import render_records
 from seglog.diagnosis.selection import EVERYTHING, Selection
 from seglog.diagnosis.sources import Source
 from seglog.diagnosis.walk import Gap, LogWalk, Piece
-from seglog.errors import RefusedError, UnsupportedError
+from seglog.errors import UnsupportedError
 from seglog.format.columns import Records
 from seglog.format.decoder import decode_records
+from seglog.log.beside import NewFile
 from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
 from seglog.model import NO_TIMESTAMP, TopicPartition
-from seglog.storage.filesystem import File, FileSystem
+from seglog.storage.filesystem import FileSystem
 
-_PART = ".part"
 # What Excel, LibreOffice and Google Sheets take for the beginning of a formula, also after a cut at a line end (OWASP).
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 CSV_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
@@ -83,20 +83,16 @@ class RecordWriter(Protocol):
 class FileSink(AbstractContextManager["FileSink"]):
     """Bytes into a file that appears under its name when the `with` ends well, and not at all otherwise.
 
-    RefusedError when it exists, unless `replace`. The directory must exist.
+    RefusedError when it exists, unless `replace`, and for what is no regular file. The directory must exist.
     """
 
     def __init__(self, fs: FileSystem, path: Path, replace: bool = False) -> None:
-        if not replace and fs.status(path) is not None:
-            raise RefusedError(f"{path} exists already")
-        self._fs, self._path = fs, path
-        self._part = path.with_name(path.name + _PART)
-        self._file: File = fs.open(self._part, "create")
+        self._new = NewFile(fs, path, replace=replace)
         self.position = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Appends bytes."""
-        self._file.write_at(self.position, data)
+        self._new.file.write_at(self.position, data)
         self.position += len(data)
         return len(data)
 
@@ -106,14 +102,11 @@ class FileSink(AbstractContextManager["FileSink"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._file.sync()
-        self._file.close()
-        if kind is None:
-            self._fs.rename(self._part, self._path)
-            self._fs.sync_directory(self._path.parent)
-        else:
-            self._fs.remove(self._part)
+        try:
+            if kind is None:
+                self._new.keep()
+        finally:
+            self._new.discard()
 
 
 def export(

@@ -27,6 +27,7 @@ from seglog.storage import links
 from seglog.storage.atomic import TEMPORARY_SUFFIX, write_atomically
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.ownership import PRIVATE, ROOT, described_user, require_trust
+from seglog.storage.trees import remove_tree
 
 QUARANTINE = ".seglog-quarantine"
 PENDING_FILE = filenames.SEGLOG_RUN_FILE
@@ -162,7 +163,7 @@ def purge_run(fs: FileSystem, run: RunRecord) -> int:
     """Removes a run's folder for good; returns the bytes freed. RefusedError while it is unfinished."""
     if pending_run(fs, run.log_directory) == run.folder:
         raise RefusedError(f"{run.name} is unfinished; it must be finished or undone first")
-    return _remove_tree(fs, run.folder)
+    return remove_tree(fs, run.folder, last=JOURNAL_FILE)
 
 
 def saved_bytes(fs: FileSystem, folder: Path) -> int:
@@ -179,20 +180,7 @@ def discard_staged(fs: FileSystem, folder: Path) -> None:
     """Removes what a run staged and no longer needs."""
     found = fs.status(folder / NEW, follow=False)
     if found is not None and found.is_directory:
-        _remove_tree(fs, folder / NEW)
-
-
-def _remove_tree(fs: FileSystem, folder: Path) -> int:
-    freed = 0
-    for name in sorted(fs.list(folder), key=lambda each: each == JOURNAL_FILE):  # the journal goes last
-        status = fs.status(folder / name, follow=False)
-        if status is not None and status.is_directory:
-            freed += _remove_tree(fs, folder / name)
-        else:
-            freed += 0 if status is None else status.size
-            fs.remove(folder / name)
-    fs.remove_directory(folder)
-    return freed
+        remove_tree(fs, folder / NEW)
 
 
 # --- the run in progress ----------------------------------------------------------------------------------

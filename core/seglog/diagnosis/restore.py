@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from seglog.diagnosis.apply import copy_bytes
 from seglog.diagnosis.journal import Change, RunRecord
 from seglog.diagnosis.quarantine import crc_of
 from seglog.errors import RefusedError
+from seglog.log.beside import new_directory
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.inheriting import InheritingFileSystem
 
 _PIECE_BYTES = 1 << 20
 
 
-def restore_run(fs: FileSystem, run: RunRecord, target: Path) -> Iterator[Path]:
-    """Copies the old files of a run below `target`, with their attributes; yields them.
+def restore_run(fs: FileSystem, run: RunRecord, target: Path) -> list[Path]:
+    """Copies the old files of a run below `target`, with their attributes; all of them, or none. Returns them.
 
     RefusedError when `target` holds something, or when the front of a file that was cut is no longer there.
     """
-    if fs.status(target) is not None and fs.list(target):
-        raise RefusedError(f"{target} is not empty")
-    for change in run.changes:
-        if change.before is None or fs.status(run.folder / change.saved) is None:
-            continue
-        path = target / change.path
-        fs.make_directory(path.parent, parents=True)
-        if change.kind == "cut":
-            _join(fs, run, change, path)
-        else:
-            copy_bytes(fs, run.folder / change.saved, path, 0, change.before.size)
-        fs.copy_attributes(run.folder / change.saved, path)
-        yield path
+    restored, made = [], InheritingFileSystem(fs)
+    with new_directory(fs, target) as place:
+        for change in run.changes:
+            if change.before is None or fs.status(run.folder / change.saved, follow=False) is None:
+                continue
+            path = place / change.path
+            made.make_directory(path.parent, parents=True)
+            if change.kind == "cut":
+                _join(fs, run, change, path)
+            else:
+                copy_bytes(fs, run.folder / change.saved, path, 0, change.before.size)
+            fs.copy_attributes(run.folder / change.saved, path)
+            fs.sync_directory(path.parent)
+            restored.append(target / change.path)
+    return restored
 
 
 def _join(fs: FileSystem, run: RunRecord, change: Change, path: Path) -> None:

@@ -28,11 +28,13 @@ from seglog.errors import CorruptCheckpointError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_partition_metadata
 from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.log.beside import new_directory
 from seglog.log.listing import TargetKind, list_partition, resolve_path
 from seglog.log.loader import LoadOptions, load_log
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES
 from seglog.storage import links
 from seglog.storage.filesystem import File, FileSystem
+from seglog.storage.inheriting import InheritingFileSystem
 
 DEFAULT_SEGMENT_BYTES = 1 << 30
 CARVED = "carved"  # the topic of logs whose name nobody knows
@@ -155,15 +157,17 @@ def salvage(
     logs = [_chosen(log, rank) for log in _told_apart(fs, sources, found, options) if len(log.rows)]
     if not logs:
         raise NotALogError(paths[0], "no good batch was found" + ("" if options.carve else " (--carve looks harder)"))
-    fs.make_directory(target, parents=True)
-    _check_space(fs, target, sum(int(log.rows["size"].sum(dtype=np.int64)) for log in logs))
     done = []
-    for number, log in enumerate(logs):
-        directory = target if len(logs) == 1 else target / (log.name or f"{CARVED}-{number}")
-        fs.make_directory(directory, parents=True)
-        _write_segments(fs, sources, log.rows, directory, options)
-        _finish(fs, clock, _metadata_of(fs, sources, paths, log, single=len(logs) == 1), directory, options)
-        done.append(_salvaged(log, directory))
+    with new_directory(fs, target) as place:
+        made = InheritingFileSystem(fs)
+        _check_space(fs, place, sum(int(log.rows["size"].sum(dtype=np.int64)) for log in logs))
+        for number, log in enumerate(logs):
+            name = "" if len(logs) == 1 else log.name or f"{CARVED}-{number}"
+            made.make_directory(place / name, parents=True)
+            _write_segments(made, sources, log.rows, place / name, options)
+            metadata = _metadata_of(fs, sources, paths, log, single=len(logs) == 1)
+            _finish(made, clock, metadata, place / name, options)
+            done.append(_salvaged(log, target / name))
     return SalvageReport(target, _accounts(sources, found, [log.rows for log in logs]), tuple(done))
 
 
@@ -304,7 +308,7 @@ def _write_segments(
             size, last = int(row["size"]), int(row["last_offset"])
             if writer is None or position + size > options.segment_bytes or last - base > layout.INT32_MAX:
                 _close(writer)
-                base, position = int(row["first_offset"]), 0
+                writer, base, position = None, int(row["first_offset"]), 0
                 writer = fs.open(target / filenames.segment_file_name(base), "create_new")
             source = int(row["source"])
             if source not in files:
@@ -410,15 +414,15 @@ def _salvaged(log: _Chosen, directory: Path) -> SalvagedLog:
 
 
 def _salvaged_07(fs: FileSystem, sources: Sequence[_Source], target: Path) -> SalvageReport:
-    fs.make_directory(target, parents=True)
-    _check_space(fs, target, sum(source.size for source in sources))
     rows, end = [], 0
-    with fs.open(target / filenames.segment_file_name(0, FileKind.LOG_07), "create_new") as writer:
-        for source in sources:
-            count, size = copy_07(fs, source.path, writer, end)
-            rows.append(SalvagedSource(source.path, source.size, count, size, count, size))
-            end += size
-        writer.sync()
-    fs.sync_directory(target)
+    with new_directory(fs, target) as place:
+        _check_space(fs, place, sum(source.size for source in sources))
+        log_file = place / filenames.segment_file_name(0, FileKind.LOG_07)
+        with InheritingFileSystem(fs).open(log_file, "create_new") as writer:
+            for source in sources:
+                count, size = copy_07(fs, source.path, writer, end)
+                rows.append(SalvagedSource(source.path, source.size, count, size, count, size))
+                end += size
+            writer.sync()
     log = SalvagedLog(target, sum(row.used for row in rows), end, 0, end)
     return SalvageReport(target, tuple(rows), (log,))

@@ -33,9 +33,11 @@ BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
-# A quarantine within a log directory: LogManager passes over every directory that its name calls the controller's own
-# log, and the controller opens `__cluster_metadata-0` alone (LogManager.loadLogs, KafkaRaftManager; since Kafka 3.0).
-QUARANTINE_WITHIN = "__cluster_metadata-0.seglog-quarantine-future"
+# Directories of seglog's own within a log directory: LogManager passes over every one that its name calls the
+# controller's log, and the controller opens `__cluster_metadata-0` alone (LogManager.loadLogs, KafkaRaftManager).
+_PASSED_OVER = ("__cluster_metadata-0.seglog-", "-future")
+QUARANTINE_WITHIN = "quarantine".join(_PASSED_OVER)
+UNFINISHED_PREFIX, UNFINISHED_SUFFIX = f"{_PASSED_OVER[0]}new-", _PASSED_OVER[1]
 
 MAX_TOPIC_CHARACTERS = 249
 MAX_DIRECTORY_CHARACTERS = 255
@@ -114,6 +116,11 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _TOPIC_PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-([0-9]{1,10})")
 _JAVA_INT = re.compile(r"[+-]?[0-9]{1,40}")
 _SUFFIXED_DIRECTORY = re.compile(r"(\S+-\S+)\.([^\s.]+)(-delete|-stray|-future)")
+
+
+def is_seglogs_directory(name: str) -> bool:
+    """Whether a directory in a log directory is no partition but seglog's own (see `QUARANTINE_WITHIN`)."""
+    return name.startswith(_PASSED_OVER[0]) and name.endswith(_PASSED_OVER[1])
 
 
 def format_file_name(name: FileName) -> str:

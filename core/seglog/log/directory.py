@@ -33,6 +33,7 @@ from seglog.errors import NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint
 from seglog.log.listing import (
+    OFFSET_CHECKPOINTS,
     LogDirectoryListing,
     list_log_directory,
     list_partition,
@@ -47,6 +48,7 @@ from seglog.log.unfinished_append import is_unfinished, settle_if_possible
 from seglog.log.viewing import ViewingFileSystem
 from seglog.model import TopicPartition
 from seglog.storage import links
+from seglog.storage.atomic import TEMPORARY_SUFFIX
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.lock import DirectoryLock
@@ -57,6 +59,13 @@ ConfigOf = Callable[[str], LogConfig]
 
 # What seglog itself may leave beside lone partitions; a broker's directory has others too.
 _WITHOUT_BROKER = {filenames.CLEANER_OFFSET_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT}
+_REPLACED_FILES = (
+    *OFFSET_CHECKPOINTS,
+    filenames.CLEAN_SHUTDOWN_FILE,
+    filenames.SEGLOG_RUN_FILE,
+    filenames.APPEND_JOURNAL_FILE,
+    filenames.STREAMS_FILE,
+)
 
 
 class LogDirectory:
@@ -122,6 +131,7 @@ class LogDirectory:
         try:
             if writable:
                 _refuse_unfinished(fs, path)
+                _drop_half_written(fs, path)
             common = partial(
                 cls,
                 path,
@@ -398,6 +408,15 @@ def open_partition(
         owner.close(clean=owner.clean_shutdown)
         raise
     return owner, log
+
+
+def _drop_half_written(fs: FileSystem, path: Path) -> None:
+    """What a crash left of files that are replaced as a whole: brokers and seglog would write over it some time."""
+    for name in _REPLACED_FILES:
+        temporary = path / f"{name}{TEMPORARY_SUFFIX}"
+        found = fs.status(temporary, follow=False)
+        if found is not None and not found.is_directory:
+            fs.remove(temporary)
 
 
 def _refuse_unfinished(fs: FileSystem, path: Path) -> None:

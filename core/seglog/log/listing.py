@@ -198,7 +198,7 @@ def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
         is_file = name in _LOG_DIRECTORY_FILES or parsed is None if status.is_link else not status.is_directory
         if is_file:
             files.add(name)
-        elif name == filenames.QUARANTINE_WITHIN:
+        elif filenames.is_seglogs_directory(name):
             continue
         elif parsed is not None:
             partitions.append(PartitionDirectory(path / name, parsed.topic_partition, parsed.state))

@@ -14,7 +14,8 @@ base to the lowest, each is renamed to `.swap`. Until the last rename a `.cleane
 
 Finishing after a crash (`settle_leftovers`):
 
-1. Delete `.deleted` files; delete the `.swap` files at or above the lowest `.cleaned`; delete all `.cleaned`.
+1. Delete `.deleted` files, and half-written `.tmp` files (which Kafka leaves until it writes over them); delete the
+`.swap` files at or above the lowest `.cleaned`; delete all `.cleaned`.
 2. What is still `.swap` is a completed replacement: delete the live files in the offsets that its contents
 cover. 3. Give the `.swap` files their final names.
 
@@ -28,12 +29,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, parse_file_name
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
+from seglog.storage.atomic import TEMPORARY_SUFFIX
 from seglog.storage.filesystem import FileSystem
 
+_HALF_WRITTEN = f"{LEADER_EPOCH_CHECKPOINT}{TEMPORARY_SUFFIX}"
 _DELETED, _CLEANED, _SWAP = FileState.DELETED.value, FileState.CLEANED.value, FileState.SWAP.value
 
 
@@ -121,7 +124,7 @@ def _drop_unfinished(fs: FileSystem, directory: Path, settled: Settled) -> list[
     offsets = [offset for offset in map(_offset_of, cleaned) if offset is not None]
     least = min(offsets, default=None)
     for name in names:
-        if name.endswith(_DELETED) and not name.endswith(".checkpoint.deleted"):
+        if (name.endswith(_DELETED) and not name.endswith(".checkpoint.deleted")) or _is_half_written(name):
             _remove(fs, directory / name, settled)
     undone = [n for n in swaps if least is not None and (offset := _offset_of(n)) is not None and offset >= least]
     # The `.cleaned` files are what says that these are incomplete: they go last, and in a step of their own.
@@ -145,6 +148,13 @@ def _covered_offsets(fs: FileSystem, directory: Path, swaps: Sequence[str]) -> t
             segment = LogSegment(fs, directory, parsed.offset, state=FileState.SWAP)
             bounds.append((parsed.offset, segment.read_next_offset()[0]))
     return min((b[0] for b in bounds), default=0), max((b[1] for b in bounds), default=0)
+
+
+def _is_half_written(name: str) -> bool:
+    """Whether this is what a crash left of a file that is replaced as a whole (`storage.atomic`)."""
+    parsed = parse_file_name(name)
+    is_snapshot = parsed is not None and parsed.kind is FileKind.PRODUCER_SNAPSHOT
+    return name == _HALF_WRITTEN or (is_snapshot and parsed is not None and parsed.state is FileState.TEMPORARY)
 
 
 def _offset_of(name: str) -> int | None:

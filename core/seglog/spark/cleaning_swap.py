@@ -26,6 +26,7 @@ from seglog.format.filenames import FileState
 from seglog.log.log import Log
 from seglog.log.segment import LogSegment
 from seglog.spark.cleaning_spec import RoundSpec, StagedGroup, TaskOutcome, check_unchanged
+from seglog.storage import trees
 from seglog.storage.filesystem import FileSystem
 
 _logger = logging.getLogger(__name__)
@@ -55,16 +56,8 @@ def remove_tree(fs: FileSystem, directory: Path) -> None:
 
     An attempt that is told to stop only later may still write there: what it puts back meanwhile stays, and is logged.
     """
-    for name in fs.list(directory):
-        status = fs.status(directory / name)
-        if status is None:
-            continue
-        if status.is_directory:
-            remove_tree(fs, directory / name)
-        else:
-            fs.remove(directory / name)
     try:
-        fs.remove_directory(directory)
+        trees.remove_tree(fs, directory)
     except OSError as error:
         if error.errno != errno.ENOTEMPTY:
             raise

@@ -1,0 +1,139 @@
+"""New directories and files while call after call fails: whole under their name, or not there; then they are made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from seglog.clock import FixedClock
+from seglog.config import LogConfig
+from seglog.diagnosis.convert import ConvertOptions, convert_to
+from seglog.diagnosis.examine import examine
+from seglog.diagnosis.export import ExportFormat, ExportOptions, FileSink, export
+from seglog.diagnosis.repair import repair
+from seglog.diagnosis.restore import restore_run
+from seglog.diagnosis.salvage import SalvageOptions, salvage
+from seglog.errors import RefusedError, SeglogError
+from seglog.log.listing import list_partition
+from seglog.model import Compression, TopicPartition
+from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from tests.support.damage import batches_of
+from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of
+from tests.support.log_files import batch, write_segment
+
+FS = LocalFileSystem()
+CLOCK = FixedClock(1_800_000_000_000)
+
+STEP = int(os.environ.get("SEGLOG_FAULT_STEP", "3"))  # 1: every call fails as an error, a full disk and a kill
+
+Work = Callable[[FileSystem, Path], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What `work` makes at a path out of a source; `replaces`: the path is a file that may be there."""
+
+    work: Callable[[Path], Work]
+    replaces: bool = False
+
+
+def source_of(tmp_path: Path) -> Path:
+    directory = tmp_path / "source" / "t-0"
+    if not directory.exists():
+        write_segment(directory, 0, batch(0, 3), batch(3, 3), batch(6, 6))
+        write_segment(directory, 12, batch(12, 3), batch(15, 3))
+    return directory
+
+
+def converting(tmp_path: Path) -> Work:
+    source = source_of(tmp_path)
+    config, options = LogConfig(segment_bytes=400), ConvertOptions(codec=Compression.LZ4)
+
+    def work(fs: FileSystem, target: Path) -> object:
+        return convert_to(fs, CLOCK, list_partition(FS, source), target, options, lambda _: config)
+
+    return work
+
+
+def salvaging(tmp_path: Path) -> Work:
+    source = source_of(tmp_path)
+    return lambda fs, target: salvage(fs, CLOCK, [source], target, SalvageOptions(segment_bytes=400))
+
+
+def restoring(tmp_path: Path) -> Work:
+    source = source_of(tmp_path)
+    path = source / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[len(batches_of(bytes(data))[0]) + 30] ^= 1
+    path.write_bytes(data)
+    last = source / "00000000000000000012.log"
+    last.write_bytes(last.read_bytes() + b"torn")
+    run = repair(FS, CLOCK, source.parent, [source], examine(FS, CLOCK, source.parent, [source])).run
+    assert run is not None
+    return lambda fs, target: restore_run(fs, run, target)
+
+
+def exporting(tmp_path: Path) -> Work:
+    logs = sorted(source_of(tmp_path).glob("*.log"))
+
+    def work(fs: FileSystem, target: Path) -> object:
+        with FileSink(fs, target, replace=True) as sink:
+            return export(
+                FS, logs, TopicPartition("t", 0), sink, ExportOptions(ExportFormat.CSV), lambda _: None
+            )
+
+    return work
+
+
+CASES = {
+    "convert": Case(converting),
+    "salvage": Case(salvaging),
+    "quarantine restore": Case(restoring),
+    "export": Case(exporting, replaces=True),
+}
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    if path.is_file():
+        return {"": path.read_bytes()}
+    return {str(each.relative_to(path)): each.read_bytes() for each in sorted(path.rglob("*")) if each.is_file()}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("name", CASES)
+def test_what_fails_leaves_nothing_under_the_final_name_and_works_the_next_time(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    case = CASES[name]
+    work = case.work(tmp_path)
+    home = tmp_path / "home"
+    home.mkdir()
+    target = home / "t-1"
+    calls = calls_of(lambda fs: work(fs, target))
+    whole = contents(target)
+    old = {"": b"old"} if case.replaces else {}
+    for at in range(FAULTS.index(kind) % STEP, calls, STEP):
+        shutil.rmtree(home)
+        home.mkdir()
+        if case.replaces:
+            target.write_bytes(b"old")
+        faults = Faults(at, kind)
+        with suppress(OSError, Killed, SeglogError):
+            work(FaultyFileSystem(faults), target)
+        where = f"{kind} at call {at} of {calls}: {faults.call}"
+        after = contents(target) if target.exists() else {}
+        assert after in (old, whole), where
+        assert target.exists() == bool(after), where
+        if after == whole and not case.replaces:
+            with pytest.raises(RefusedError):
+                work(FS, target)
+            shutil.rmtree(target)
+        work(FS, target)
+        assert contents(target) == whole, where
+        assert {path.name for path in home.iterdir()} <= {"t-1", ".lock"}, where
