@@ -12,6 +12,7 @@ Kafka has no such file: its keys and their meaning are `config.KEYS`.
 from __future__ import annotations
 
 import fnmatch
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +20,10 @@ from pathlib import Path
 import yaml
 
 from seglog.config import KEYS, key_named, text_of
-from seglog.errors import ConfigError
+from seglog.errors import ConfigError, RefusedError
 from seglog.precedence import DEFAULT, Layers, ResolvedConfig, Setting, resolve_layers
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.ownership import ROOT, reason_for_doubt
 
 CONFIG_VARIABLE = "SEGLOG_CONFIG"
 FILE_NAME = "seglog.yaml"
@@ -119,7 +121,8 @@ def load_settings(
 
     `overrides` are `KEY=VALUE` (`--set`); `config` is `--config`, else `SEGLOG_CONFIG`, `seglog.yaml` in
     the working directory or `$XDG_CONFIG_HOME/seglog/config.yaml` is read, the first that is there.
-    ConfigError names file and line; a named file that is missing is an error.
+    ConfigError names file and line; a named file that is missing is an error. RefusedError when root finds a file that
+    others may write, and that `config` does not name.
     """
     path = _config_path(fs, environment, config, working_directory)
     top_level, topics = _read_file(fs, path) if path else ({}, {})
@@ -197,12 +200,29 @@ def _config_path(
         path = working_directory / named
         if fs.status(path) is None:
             raise ConfigError("the configuration file does not exist", path)
+        if config is None:
+            _refuse_others(fs, path)
         return path
     home = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "/")) / ".config")
     for path in (working_directory / FILE_NAME, Path(home) / "seglog" / "config.yaml"):
         if fs.status(path) is not None:
+            _refuse_others(fs, path)
             return path
     return None
+
+
+def _refuse_others(fs: FileSystem, path: Path) -> None:
+    """Root takes no configuration that somebody else may have written, unless it is named: it says what to delete."""
+    if os.geteuid() != ROOT:
+        return
+    for each in (path, path.parent):
+        found = fs.status(each)
+        reason = "" if found is None else reason_for_doubt(found)
+        if reason:
+            raise RefusedError(
+                f"{each} {reason}, and root would take the configuration {path} from there, which decides what is"
+                f" deleted: use it with --config {path} if it is to count, or let only root write it"
+            )
 
 
 def _read_file(fs: FileSystem, path: Path) -> tuple[Layer, dict[str, Layer]]:

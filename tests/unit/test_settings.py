@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from seglog.errors import ConfigError
+from seglog.errors import ConfigError, RefusedError, UntrustedLinkError
 from seglog.settings import Settings, load_settings
 from seglog.storage.filesystem import LocalFileSystem
+from tests.support.other_users import OTHER, needs_root, planted_link
 
 YAML = """\
 # a comment
@@ -135,3 +137,48 @@ def test_files_are_looked_for_in_order(tmp_path: Path) -> None:
     assert load(tmp_path, environment={**environment, "SEGLOG_CONFIG": "own.yaml"}).path == tmp_path / "own.yaml"
     with pytest.raises(ConfigError, match="does not exist"):
         load(tmp_path, config=Path("missing.yaml"))
+
+
+@needs_root
+@pytest.mark.parametrize("where", ["working directory", "SEGLOG_CONFIG", "XDG_CONFIG_HOME", "HOME"])
+@pytest.mark.parametrize("doubt", ["owner", "group", "everybody", "owner of the directory", "directory of everybody"])
+def test_root_takes_no_configuration_that_others_may_write_unless_it_is_named(
+    tmp_path: Path, where: str, doubt: str
+) -> None:
+    path, environment = tmp_path / "seglog.yaml", {"HOME": str(tmp_path / "nobody")}
+    if where == "SEGLOG_CONFIG":
+        path = tmp_path / "shared" / "any.yaml"
+        environment["SEGLOG_CONFIG"] = str(path)
+    elif where != "working directory":
+        path = tmp_path / "shared" / (".config" if where == "HOME" else "") / "seglog" / "config.yaml"
+        environment[where] = str(tmp_path / "shared")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("retention.ms: 1\n")
+    assert load(tmp_path, environment=environment).path == path
+    if doubt == "owner":
+        os.chown(path, OTHER, OTHER)
+    elif doubt == "owner of the directory":
+        os.chown(path.parent, OTHER, OTHER)
+    else:
+        named = path.parent if "directory" in doubt else path
+        named.chmod({"group": 0o664, "everybody": 0o646}.get(doubt, 0o1777))
+    with pytest.raises(RefusedError, match=rf"--config {path} if it is to count"):
+        load(tmp_path, environment=environment)
+    assert load(tmp_path, environment=environment, config=path).path == path
+
+
+@needs_root
+def test_a_link_of_another_user_is_no_configuration(tmp_path: Path) -> None:
+    (tmp_path / "any.yaml").write_text("retention.ms: 1\n")
+    planted_link(tmp_path / "seglog.yaml", tmp_path / "any.yaml")
+    with pytest.raises(UntrustedLinkError):
+        load(tmp_path)
+
+
+def test_users_other_than_root_take_the_configuration_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "seglog.yaml").write_text("retention.ms: 1\n")
+    (tmp_path / "seglog.yaml").chmod(0o666)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert load(tmp_path).path == tmp_path / "seglog.yaml"
