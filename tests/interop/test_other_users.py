@@ -61,7 +61,6 @@ def test_a_broker_of_another_user_starts_on_what_root_appended_repaired_and_cut(
             for i in range(3):
                 produced(broker, topic, b"%d" % i)
         broker.stop()
-    (logs / ".lock").unlink(missing_ok=True)
     before = os.umask(0o077)  # what root makes is still the broker's
     try:
         assert process("append", logs / "appended-0", input_bytes=b"3\n").returncode == 0
@@ -88,6 +87,17 @@ def test_a_broker_of_another_user_starts_on_what_root_appended_repaired_and_cut(
         admin.delete_topics(["kept"])["kept"].result(30)
         broker.stop()
         assert QUARANTINE_WITHIN not in broker.log_text()
+    (logs / "cut-0" / "00000000000000000000.timeindex").chmod(0o400)
+    (logs / ".lock").touch()
+    (logs / ".lock").chmod(0o600)
+    denied = [row for row in json_lines(run("doctor", "--json", logs)) if row.get("code") == "ACCESS_DENIED"]
+    assert [row["file"] for row in denied] == [".lock", "00000000000000000000.timeindex"]
+    with pytest.raises(RuntimeError, match="did not start"):
+        Broker(logs, user=OTHER)
+    for row in denied:
+        subprocess.run(row["command"], shell=True, check=True)
+    with Broker(logs, user=OTHER) as broker:
+        assert values(broker, "cut", 3) == [b"0", b"1", b"later"]
     name = json_lines(repaired)[-1]["run"]
     assert run("quarantine", "show", name, "--quarantine", logs / QUARANTINE_WITHIN).exit_code == 0
     assert run("doctor", logs).exit_code == 0

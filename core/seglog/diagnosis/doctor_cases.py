@@ -83,6 +83,12 @@ _CASES = (
     # --- the log directory
     Case("DIRECTORY_LOCKED", _B, "Refuses to start while another process holds the lock.", "stop that process"),
     Case("DIRECTORY_UNREADABLE", _B, "Takes the log directory offline, and stops if it is its last one."),
+    Case(
+        "ACCESS_DENIED",
+        _B,
+        "Cannot open it (AccessDeniedException): refuses to start, or takes the log directory offline.",
+        "chown -R BROKERS-USER {path}",
+    ),
     Case("STRANGE_DIRECTORY", _B, "Refuses to start: every sub-directory must be a partition's.", _SET_ASIDE),
     Case(
         "META_PROPERTIES_MISSING",

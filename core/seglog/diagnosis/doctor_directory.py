@@ -7,11 +7,12 @@ served; then, over all directories given, what may not be there twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from seglog.diagnosis.absent import absent_partitions
+from seglog.diagnosis.doctor_access import denied
 from seglog.diagnosis.doctor_cases import CASES, Diagnosis, Gravity
 from seglog.diagnosis.findings import Severity
 from seglog.diagnosis.surroundings import Surroundings, read_surroundings
@@ -62,7 +63,8 @@ class Ward:
 def examine_directory(fs: FileSystem, path: Path) -> tuple[Ward, list[Diagnosis]]:
     """The directory's own rows. Raises NotALogError and OSError."""
     ward = admitted(fs, path)
-    rows = [*_lock(ward), *_meta_properties(ward), *_strangers(ward), *_checkpoints(ward), *_states(ward)]
+    rows = [*_lock(ward), *_access(fs, ward), *_meta_properties(ward), *_strangers(ward), *_checkpoints(ward)]
+    rows += _states(ward)
     return ward, rows
 
 
@@ -77,6 +79,12 @@ def _lock(ward: Ward) -> Iterator[Diagnosis]:
     if ward.holder is not None:
         who = f"process {ward.holder.pid}" if ward.holder.pid else "a process"
         yield ward.say("DIRECTORY_LOCKED", filenames.LOCK_FILE, f"{who} holds the lock: {ward.holder.describe()}")
+
+
+def _access(fs: FileSystem, ward: Ward) -> Iterator[Diagnosis]:
+    for found in denied(fs, ward.listing):
+        row = ward.say("ACCESS_DENIED", found.path, found.message, command=found.command, count=found.count)
+        yield replace(row, partition=found.partition)
 
 
 def _meta_properties(ward: Ward) -> Iterator[Diagnosis]:

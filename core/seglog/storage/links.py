@@ -37,6 +37,7 @@ _STEP = _PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # How open() with O_NOFOLLOW says that a name is a link: Linux, with O_DIRECTORY, FreeBSD.
 _MAYBE_A_LINK = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 
+_ACCESS_LIST = "system.posix_acl_access"
 _OPENAT2 = 437  # the same number on every processor
 _AT_FDCWD = -100
 _RESOLVE_NO_SYMLINKS = 4
@@ -76,6 +77,22 @@ def look_at(path: Path, *, follow: bool = True) -> os.stat_result | None:
         return None
     try:
         return os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def has_access_list(path: Path) -> bool:
+    """Whether a file or directory has POSIX access-control entries: its mode then does not say who may open it."""
+    if not hasattr(os, "listxattr"):
+        return False
+    try:
+        descriptor = open_path(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return _ACCESS_LIST in os.listxattr(descriptor)
+    except OSError:
+        return False
     finally:
         os.close(descriptor)
 
