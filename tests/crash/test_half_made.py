@@ -19,8 +19,9 @@ from seglog.diagnosis.export import ExportFormat, ExportOptions, FileSink, expor
 from seglog.diagnosis.repair import repair
 from seglog.diagnosis.restore import restore_run
 from seglog.diagnosis.salvage import SalvageOptions, salvage
+from seglog.diagnosis.sources import Source, sources
 from seglog.errors import RefusedError, SeglogError
-from seglog.log.listing import list_partition
+from seglog.log.listing import Target, TargetKind, list_partition
 from seglog.model import Compression, TopicPartition
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from tests.support.damage import batches_of
@@ -80,13 +81,12 @@ def restoring(tmp_path: Path) -> Work:
 
 
 def exporting(tmp_path: Path) -> Work:
-    logs = sorted(source_of(tmp_path).glob("*.log"))
+    source, options = Target(source_of(tmp_path), TargetKind.PARTITION), ExportOptions(ExportFormat.CSV)
 
     def work(fs: FileSystem, target: Path) -> object:
+        logs = (each for each in sources(FS, source) if isinstance(each, Source))
         with FileSink(fs, target, replace=True) as sink:
-            return export(
-                FS, logs, TopicPartition("t", 0), sink, ExportOptions(ExportFormat.CSV), lambda _: None
-            )
+            return export(logs, TopicPartition("t", 0), sink, options, lambda _: None)
 
     return work
 
