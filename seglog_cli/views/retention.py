@@ -102,7 +102,7 @@ def show_freed(console: Console, freed: Freed, dry_run: bool) -> None:
         did = "would be freed" if dry_run else "were freed"
         console.line(f"{freed.log_directory}: {bytes_text(freed.freed)} {did}, {bytes_text(freed.free)} are free then")
     if not freed.reached:
-        missing = bytes_text(freed.wanted - freed.freed)
+        missing = bytes_text(freed.missing)
         console.warning(f"{freed.log_directory}: {missing} less than wanted: no more closed segments may go")
 
 

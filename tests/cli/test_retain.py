@@ -87,7 +87,7 @@ def test_compacted_and_internal_topics_keep_their_segments(tmp_path: Path) -> No
 def test_freeing_takes_whole_oldest_segments_and_tells_a_shortage(tmp_path: Path) -> None:
     path = logs(tmp_path)
     settings = ("--set", "cleanup.policy=delete", "--now", NOW)
-    size = (path / "t-0" / f"{0:020d}.log").stat().st_size
+    size = taken(path / "t-0", 0)
     result = run("retain", "--free", f"+{size + 1}", *settings, path)
     assert result.exit_code == 0, result.stderr
     assert (bases(path / "t-0"), bases(path / "u-0")) == ([40, 80, 120], [40, 80])
@@ -160,6 +160,13 @@ def test_a_log_start_beyond_the_log_drops_nothing(tmp_path: Path) -> None:
 # --- room on a disk
 
 
+def taken(partition: Path, base_offset: int) -> int:
+    """Bytes on the disk that a segment's files take."""
+    kinds = (".log", ".index", ".timeindex", ".txnindex")
+    files = (partition / f"{base_offset:020d}{kind}" for kind in kinds)
+    return sum(f.stat().st_blocks * 512 for f in files if f.exists())
+
+
 class Disk(LocalFileSystem):
     """A file system of `size` bytes, on which the files below `root` are all there is."""
 
@@ -167,7 +174,7 @@ class Disk(LocalFileSystem):
         self.root, self.total = root, size
 
     def free_bytes(self, path: Path) -> int:
-        return self.total - sum(f.stat().st_size for f in self.root.rglob("*") if f.is_file())
+        return self.total - sum(f.stat().st_blocks * 512 for f in self.root.rglob("*") if f.is_file())
 
 
 @pytest.fixture
@@ -195,7 +202,7 @@ def test_freeing_goes_on_until_that_much_is_free_on_the_disk(tmp_path: Path, dis
 
 def test_two_log_directories_on_one_disk_free_the_room_once(tmp_path: Path, disk: Disk) -> None:
     one, other = (broker_directory(tmp_path / name, {"t-0": (3, 5)}) for name in ("one", "other"))
-    size = (one / "t-0" / f"{0:020d}.log").stat().st_size
+    size = taken(one / "t-0", 0)
     wanted = str(disk.free_bytes(one) + size)
     for dry_run in (["--dry-run"], []):
         result = run("retain", "--json", *dry_run, "--free", wanted, "--set", "cleanup.policy=delete", one, other)
@@ -207,7 +214,7 @@ def test_files_that_wait_for_their_deletion_are_room_too(tmp_path: Path, disk: D
     path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
     run("retain", "--now", NOW, "--retention-bytes", "1", path / "t-0")
     waiting, left = list((path / "t-0").glob("*.deleted")), bases(path / "t-0")
-    wanted = disk.free_bytes(path) + sum(f.stat().st_size for f in waiting)
+    wanted = disk.free_bytes(path) + sum(f.stat().st_blocks * 512 for f in waiting)
     assert waiting
     for dry_run in (["--dry-run"], []):
         result = run("retain", "--json", *dry_run, "--free", str(wanted), "--set", "cleanup.policy=delete", path)

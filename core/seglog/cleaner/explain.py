@@ -322,11 +322,12 @@ def _freeing_advice(patient: _Patient) -> Iterator[str]:
         return
     what = f"a timestamp in the future keeps segment {blocked.base_offset}"
     when = "" if blocked.deletable_ms is None else format_time(blocked.deletable_ms)
-    size = sum(one.size for one in patient.plan.segments if one.base_offset <= blocked.base_offset)
     key = patient.log.topic_partition
-    (freeing,) = plan_freeing([patient.log], size, patient.now_ms, {key: patient.watermark})
+    (freeing,) = plan_freeing([patient.log], 1 << 62, patient.now_ms, {key: patient.watermark})
     goes = any(one.base_offset == blocked.base_offset for one in freeing.removed)
     if goes and key.topic not in KAFKAS_OWN_TOPICS:
+        before = sum(one.disk_bytes for one in freeing.removed if one.base_offset < blocked.base_offset)
+        size = before + 1
         yield f"{what}; to delete it before {when}: {patient.command('retain', '--free', f'+{size}')}"
     else:
         yield f"{what} until {when}"

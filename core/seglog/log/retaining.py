@@ -89,20 +89,21 @@ class Retained:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """What `FreeSpace` came to in one log directory: `wanted` bytes before, `freed` of them; `free` bytes are free.
+    """What `FreeSpace` came to in one log directory: of `wanted` bytes, `freed` went; `free` bytes are free now.
 
-    In a dry run all of it is what would be.
+    `missing` is what is still wanted. In a dry run all of it is what would be.
     """
 
     log_directory: Path
     wanted: int
     freed: int
     free: int
+    missing: int
 
     @property
     def reached(self) -> bool:
-        """Whether as much went as was wanted."""
-        return self.freed >= self.wanted
+        """Whether nothing is missing."""
+        return not self.missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,24 +169,34 @@ class _Space:
     def __init__(self, fs: FileSystem, request: RetentionRequest) -> None:
         self._fs, self._request = fs, request
         self._freed: dict[int, int] = {}
+        self._promised: dict[int, int] = {}  # what a dry run would make free, which is not there yet
 
     def wanted(self, log_directory: Path, waiting: int) -> int:
         """Bytes to free in `log_directory`, where files of `waiting` bytes go in any case."""
         free = self._request.free
         if free is None:
             return 0
-        freed = self._freed.get(self._device(log_directory), 0)
+        device = self._device(log_directory)
+        self._promise(device, waiting)
         if free.more:
-            return max(0, free.size - freed)
-        promised = freed + waiting if self._request.dry_run else 0  # a dry run's room is not there yet
-        return max(0, free.size - self._fs.free_bytes(log_directory) - promised)
+            return max(0, free.size - self._freed.get(device, 0))
+        return max(0, free.size - self._free(log_directory))
 
     def take(self, log_directory: Path, wanted: int, freed: int) -> Freed:
         """Notes what a log directory gave."""
         device = self._device(log_directory)
         self._freed[device] = self._freed.get(device, 0) + freed
-        promised = self._freed[device] if self._request.dry_run else 0
-        return Freed(log_directory, wanted, freed, self._fs.free_bytes(log_directory) + promised)
+        self._promise(device, freed)
+        free, asked = self._free(log_directory), self._request.free
+        missing = wanted - freed if asked is None or asked.more else asked.size - free
+        return Freed(log_directory, wanted, freed, free, max(0, missing))
+
+    def _promise(self, device: int, size: int) -> None:
+        if self._request.dry_run:
+            self._promised[device] = self._promised.get(device, 0) + size
+
+    def _free(self, log_directory: Path) -> int:
+        return self._fs.free_bytes(log_directory) + self._promised.get(self._device(log_directory), 0)
 
     def _device(self, log_directory: Path) -> int:
         status = self._fs.status(log_directory)
@@ -246,7 +257,7 @@ class _Directory:
             ]
         done += retained
         if self._request.free is not None:
-            done.append(self._space.take(self._path, wanted, sum(one.plan.removed_bytes for one in retained)))
+            done.append(self._space.take(self._path, wanted, sum(one.plan.freed_bytes for one in retained)))
         return done
 
     def _require_retainable(self, path: Path) -> None:
@@ -290,13 +301,13 @@ class _Directory:
 
 
 def _waiting_bytes(fs: FileSystem, path: Path) -> int:
-    """Bytes in `.deleted` files, which go when the log is opened for writing; 0 where that cannot be looked at."""
+    """Bytes on the disk in `.deleted` files, which go when the log is opened for writing; 0 where they are unknown."""
     try:
         leftovers = list_partition(fs, path).leftovers
     except (NotALogError, OSError):
         return 0  # reported when it is to be opened
     waiting = [name for name in leftovers if name.name.endswith(FileState.DELETED.value)]
-    return sum(status.size for status in map(fs.status, waiting) if status is not None)
+    return sum(status.allocated for status in map(fs.status, waiting) if status is not None)
 
 
 def _of_unknown_policy(plan: RetentionPlan, note: str) -> RetentionPlan:

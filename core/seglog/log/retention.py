@@ -49,6 +49,7 @@ class SegmentVerdict:
     `next_offset` is the next segment's base, or the log end. `largest_timestamp` is the modification time when
     `from_modified`. Of a kept segment `deletable_ms` says when time lets it go, None if never. `in_future`: its
     largest timestamp, that of the batch that ends at `blocking_offset`, is later than now and holds what is behind it.
+    `disk_bytes` are what its files, indexes too, take on the disk, where that was asked for (`plan_freeing`).
     """
 
     base_offset: int
@@ -62,6 +63,7 @@ class SegmentVerdict:
     deletable_ms: int | None = None
     in_future: bool = False
     blocking_offset: int | None = None
+    disk_bytes: int = 0
 
     @property
     def removed(self) -> bool:
@@ -93,6 +95,11 @@ class RetentionPlan:
         return sum(segment.size for segment in self.removed)
 
     @property
+    def freed_bytes(self) -> int:
+        """Bytes on the disk that become free, as far as was asked for."""
+        return sum(segment.disk_bytes for segment in self.removed)
+
+    @property
     def empty(self) -> bool:
         """Whether nothing goes."""
         return not self.removed
@@ -120,7 +127,8 @@ def plan_freeing(
     """Which oldest closed segments may go so that at least `wanted_bytes` become free; of all logs the oldest first.
 
     Logs without `delete` in their policy lose nothing. The plans free less when there is no more: compare
-    `removed_bytes`. Index files are not counted. `high_watermarks` are a broker's, perhaps below the logs'.
+    `freed_bytes`. Counted are the blocks on the disk, those of indexes too. `high_watermarks` are a broker's, perhaps
+    below the logs'.
     """
     known = {} if high_watermarks is None else high_watermarks
     judges = [_Judge(log, now_ms, known.get(log.topic_partition, log.high_watermark)) for log in logs]
@@ -131,7 +139,7 @@ def plan_freeing(
     freed = 0
     while queue and freed < wanted_bytes:
         _, number = heapq.heappop(queue)
-        freed += judges[number].segments[counts[number]].size
+        freed += judges[number].take_room(counts[number])
         counts[number] += 1
         _offer(queue, number, judges[number], counts[number])
     for judge, count in zip(judges, counts, strict=True):
@@ -191,6 +199,7 @@ class _Judge:
         self._rules: list[tuple[RetentionRule, str]] = []
         self._excess = 0
         self._freeing = False
+        self._rooms: dict[int, int] = {}
 
     # --- rules
 
@@ -207,6 +216,14 @@ class _Judge:
             self._rules.append((rule, reason))
             gone += 1
         return gone
+
+    def take_room(self, index: int) -> int:
+        """Notes, and returns, what the files of a segment take on the disk."""
+        segment = self.segments[index]
+        paths = (segment.path, segment.offset_index.path, segment.time_index.path, segment.transaction_index.path)
+        found = (self.log.fs.status(path) for path in paths)
+        self._rooms[index] = sum(status.allocated for status in found if status is not None)
+        return self._rooms[index]
 
     def free(self, count: int, wanted_bytes: int) -> None:
         """Notes that the first `count` segments go to make room."""
@@ -275,6 +292,7 @@ class _Judge:
             deletable_ms=self._deletable_ms(index, gone) if index >= gone else None,
             in_future=future,
             blocking_offset=segment.offset_of_max_timestamp if future and has_timestamp else None,
+            disk_bytes=self._rooms.get(index, 0),
         )
 
     @property

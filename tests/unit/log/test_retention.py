@@ -165,10 +165,18 @@ def test_freeing_takes_the_oldest_closed_segments_of_all_logs(tmp_path: Path) ->
     old = log_of(tmp_path / "old", times=[START_MS, START_MS + 1, START_MS + 6 * HOUR_MS, START_MS + 7 * HOUR_MS])
     new = log_of(tmp_path / "new", times=[START_MS + 2, START_MS + 3, START_MS + 4, START_MS + 5])
     compacted = log_of(tmp_path / "compacted", cleanup_policy=COMPACT)
-    size = old.segments.first.size
-    plans = plan_freeing([old, new, compacted], 3 * size - 1, START_MS)
-    assert [[s.base_offset for s in plan.removed] for plan in plans] == [[0, 5], [0], []]
-    assert plans[0].removed[0].rule is RetentionRule.FREE
     everything = plan_freeing([old, new, compacted], 1 << 40, START_MS)
     assert [len(plan.removed) for plan in everything] == [4, 4, 0]
+    wanted = sum(segment.disk_bytes for segment in (*everything[0].removed[:2], everything[1].removed[0]))
+    plans = plan_freeing([old, new, compacted], wanted, START_MS)
+    assert [[s.base_offset for s in plan.removed] for plan in plans] == [[0, 5], [0], []]
+    assert plans[0].removed[0].rule is RetentionRule.FREE
     assert not any(plan.rolls for plan in everything)
+
+
+def test_room_that_a_segment_takes_is_that_of_its_blocks_and_indexes(tmp_path: Path) -> None:
+    log = log_of(tmp_path)
+    (plan,) = plan_freeing([log], 1, START_MS)
+    files = [*(tmp_path / "t-0").glob(f"{0:020d}.*index"), log.segments.first.path]
+    assert plan.freed_bytes == sum(path.stat().st_blocks * 512 for path in files)
+    assert len(files) >= 3
