@@ -22,17 +22,20 @@ import numpy as np
 
 from seglog import layout
 from seglog.clock import Clock
+from seglog.diagnosis.findings import CODES
+from seglog.diagnosis.ranges import SegmentSurveyor, code_of
+from seglog.diagnosis.resync import OffsetRange
 from seglog.diagnosis.walk import Gap, LogWalk, Piece
 from seglog.errors import CorruptRecordError, RefusedError, UnsupportedError
 from seglog.format.builder import BatchOptions, encode_columns
 from seglog.format.columns import STATUS_REASONS, Records
-from seglog.format.compression import compress, decompress
+from seglog.format.compression import DecompressionError, compress, decompress
 from seglog.format.decoder import DECOMPRESSED_BATCH_LIMIT, decode_records
 from seglog.format.message_set import encode_message
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log.beside import is_log_directory, new_directory
 from seglog.log.directory import ConfigOf, open_partition
-from seglog.log.listing import PartitionListing
+from seglog.log.listing import PartitionListing, SegmentFiles
 from seglog.log.log import Log
 from seglog.log.scan import EndReason
 from seglog.model import Compression, Record
@@ -78,7 +81,7 @@ def convert(
     CorruptRecordError for damage, UnsupportedError for what the wanted magic cannot hold; what was written before
     stays in `target`. `progress` is called with (bytes read, bytes in all).
     """
-    done, writer = Converted(), _Writer(target)
+    done, writer, surveyor = Converted(), _Writer(target), SegmentSurveyor(fs)
     if listing.segments and listing.segments[0].base_offset > target.log_end_offset:
         target.truncate_fully(listing.segments[0].base_offset)
     for segment in listing.segments:
@@ -90,10 +93,10 @@ def convert(
                     raise CorruptRecordError(segment.log, reason, step.position)
                 done.torn_bytes += step.length
                 continue
-            _refuse_damage(step, segment.log)
+            _refuse_damage(surveyor, step, segment)
             done.batches_read += len(step.batches)
             done.bytes_read += int(step.batches["size"].astype(np.int64).sum())
-            for data in _converted(step, options):
+            for data in _converted(segment.log, step, options):
                 writer.take(data)
             if progress is not None:
                 progress(done.bytes_read, listing.size)
@@ -149,24 +152,36 @@ class _Writer:
             self._waiting.clear()
 
 
-def _refuse_damage(piece: Piece, path: Path) -> None:
-    if not piece.valid.all():
-        raise _damaged(path, piece.batches[int(np.argmin(piece.valid))], "the checksum is wrong")
+def _refuse_damage(surveyor: SegmentSurveyor, piece: Piece, segment: SegmentFiles) -> None:
+    judged = surveyor.verdicts(segment.log, piece, OffsetRange.of_segment(segment.base_offset))
+    wrong = np.flatnonzero(judged.bits)
+    if len(wrong):
+        row, code = piece.batches[wrong[0]], code_of(int(judged.bits[wrong[0]]))
+        first, last = int(row["base_offset"]), int(row["last_offset"])
+        reason = f"{_reason(piece, int(wrong[0]), code)}; `seglog salvage` copies what is good"
+        raise CorruptRecordError(segment.log, reason, int(row["position"]), first, last)
     if not piece.complete:
-        raise UnsupportedError(f"{path}: a batch of {int(piece.batches['size'][0])} bytes is too large to convert")
-    for records in decode_records(piece.data, piece.batches, piece.position):
+        size = int(piece.batches["size"][0])
+        raise UnsupportedError(f"{segment.log}: a batch of {size} bytes is too large to convert")
+
+
+def _reason(piece: Piece, wrong: int, code: str) -> str:
+    """What is wrong with a batch, as part of a sentence: what its decoding tells, or what the finding means."""
+    if not piece.valid[wrong]:
+        return "the checksum is wrong"
+    for records in decode_records(piece.data, piece.batches[wrong : wrong + 1], piece.position):
         if records.status.any():
-            broken = int(np.argmax(records.status != 0))
-            raise _damaged(path, records.batches[broken], STATUS_REASONS[int(records.status[broken])])
+            return STATUS_REASONS[int(records.status[0])]
+    meaning = CODES[code].meaning.rstrip(".")
+    return f"{code}: {meaning[0].lower()}{meaning[1:]}"
 
 
-def _damaged(path: Path, row: np.void, reason: str) -> CorruptRecordError:
-    first, last = int(row["base_offset"]), int(row["last_offset"])
-    reason = f"{reason}; `seglog salvage` copies what is good"
-    return CorruptRecordError(path, reason, int(row["position"]), first, last)
+def _too_large(path: Path, row: np.void) -> UnsupportedError:
+    where = f"position {int(row['position'])}: offsets {int(row['base_offset'])} to {int(row['last_offset'])}"
+    return UnsupportedError(f"{path}: {where}: the batch expands to too much to convert")
 
 
-def _converted(piece: Piece, options: ConvertOptions) -> Iterator[bytes]:
+def _converted(path: Path, piece: Piece, options: ConvertOptions) -> Iterator[bytes]:
     """The batches of a piece, converted: single batches, or a few back to back."""
     rows, first = piece.batches, 0
     while first < len(rows):
@@ -176,10 +191,10 @@ def _converted(piece: Piece, options: ConvertOptions) -> Iterator[bytes]:
         if int(row["magic"]) == options.magic and (options.codec is None or codec == options.codec):
             yield _bytes(piece, row)
         elif int(row["magic"]) == 2 and options.magic == 2:
-            yield _recompressed(piece, row, options.codec)
+            yield _recompressed(path, piece, row, options.codec)
         else:
             behind = _run_end(rows, first)
-            yield from _rebuilt(piece, rows[first:behind], options)
+            yield from _rebuilt(path, piece, rows[first:behind], options)
         first = behind
 
 
@@ -188,12 +203,15 @@ def _bytes(piece: Piece, row: np.void) -> bytes:
     return piece.data[start : start + int(row["size"])].tobytes()
 
 
-def _recompressed(piece: Piece, row: np.void, codec: Compression | None) -> bytes:
+def _recompressed(path: Path, piece: Piece, row: np.void, codec: Compression | None) -> bytes:
     data = _bytes(piece, row)
     header = RecordBatchHeader.read(data)
     payload: bytes | memoryview = memoryview(data)[layout.RECORD_BATCH_OVERHEAD :]
     if header.count:
-        plain = decompress(header.codec, payload, limit=DECOMPRESSED_BATCH_LIMIT)
+        try:
+            plain = decompress(header.codec, payload, limit=DECOMPRESSED_BATCH_LIMIT)
+        except DecompressionError as error:  # whatever else could be wrong was found before
+            raise _too_large(path, row) from error
         payload = compress(codec or Compression.NONE, plain)
     attributes = (header.attributes & ~layout.CODEC_MASK) | int(codec or Compression.NONE)
     return encode_batch(replace(header, attributes=attributes), payload)
@@ -208,7 +226,7 @@ def _run_end(rows: np.ndarray, first: int) -> int:
     return first + int(other[0]) if len(other) else len(rows)
 
 
-def _rebuilt(piece: Piece, rows: np.ndarray, options: ConvertOptions) -> Iterator[bytes]:
+def _rebuilt(path: Path, piece: Piece, rows: np.ndarray, options: ConvertOptions) -> Iterator[bytes]:
     flags = layout.CONTROL_MASK | layout.TRANSACTIONAL_MASK
     if rows["magic"][0] >= 2 and (rows["attributes"] & flags).any():
         raise UnsupportedError(f"offset {int(rows['base_offset'][0])}: magic {options.magic} has no transactions")
@@ -218,6 +236,8 @@ def _rebuilt(piece: Piece, rows: np.ndarray, options: ConvertOptions) -> Iterato
     append_time = int(rows["attributes"][0]) & layout.TIMESTAMP_TYPE_MASK and rows["magic"][0] > 0
     stamp = int(rows["max_timestamp"][0]) if append_time else None
     for records in decode_records(piece.data, rows, piece.position):
+        if records.status.any():
+            raise _too_large(path, records.batches[int(np.argmax(records.status != 0))])
         if len(records) and options.magic == 2:
             yield from _as_batches(records, codec, stamp, single=bool(int(rows["attributes"][0]) & layout.CODEC_MASK))
         elif len(records):

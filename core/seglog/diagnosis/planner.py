@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seglog import layout
 from seglog.clock import Clock
 from seglog.diagnosis.epoch_mending import EpochPatch, epoch_patches
 from seglog.diagnosis.findings import Finding, Severity
@@ -358,11 +357,10 @@ class _Planner:
 
 
 def _bounds(segments: Sequence[SegmentFiles], i: int) -> OffsetRange:
-    base = segments[i].base_offset
-    most = base + layout.INT32_MAX
+    bounds = OffsetRange.of_segment(segments[i].base_offset)
     if i + 1 < len(segments):
-        most = min(most, segments[i + 1].base_offset - 1)
-    return OffsetRange(base, most)
+        return OffsetRange(bounds.least, min(bounds.most, segments[i + 1].base_offset - 1))
+    return bounds
 
 
 def _covers(removed: RemovedRange, offset: int) -> bool:

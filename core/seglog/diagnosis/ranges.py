@@ -189,7 +189,7 @@ class SegmentSurveyor:
                 self._progress(int(step.batches["size"].sum(dtype=np.int64)))
             damaged = step.batches[~step.valid].copy()
             at_end = len(damaged) > 0 and not step.valid[-1]
-            yield self._verdicts(path, step, offsets)
+            yield self.verdicts(path, step, offsets)
             for row in damaged[: len(damaged) - at_end]:
                 yield from self._inside(path, row, _end_of(row), offsets)
             waiting = list(damaged[len(damaged) - at_end :])
@@ -207,13 +207,14 @@ class SegmentSurveyor:
             own_first = own_last = -1  # the damage is in the header: its offsets say nothing
         for step in LogWalk(self._fs, path, start, end, offsets=offsets):
             if isinstance(step, Piece):
-                judged = self._verdicts(path, step, offsets)
+                judged = self.verdicts(path, step, offsets)
                 # Records may hold batches: those claim offsets of their own, or such as their holder has.
                 within = (step.batches["base_offset"] <= own_last) & (step.batches["last_offset"] >= own_first)
                 judged.bits[~step.valid | within] = _SWALLOWED
                 yield judged
 
-    def _verdicts(self, path: Path, piece: Piece, offsets: OffsetRange) -> Judged:
+    def verdicts(self, path: Path, piece: Piece, offsets: OffsetRange) -> Judged:
+        """A piece of a walk through `path`, whose batches must lie in `offsets`, with what is wrong of each batch."""
         state = np.zeros(validate.STATE_SIZE, dtype=np.int64)
         bits = np.zeros(len(piece.batches), dtype=np.int64)
         validate.judge_batches(piece.batches, piece.valid, offsets.least, offsets.most, state, bits)
@@ -331,12 +332,13 @@ def _embedded(position: np.ndarray, length: np.ndarray, size: int) -> np.ndarray
 
 def _remove_judged(found: Survey, step: Judged) -> None:
     for i in np.flatnonzero((step.bits != 0) & (step.bits != _SWALLOWED)).tolist():
-        row, code = step.piece.batches[i], _code_of(int(step.bits[i]))
+        row, code = step.piece.batches[i], code_of(int(step.bits[i]))
         first, last = int(row["base_offset"]), int(row["last_offset"])
         _remove(found, RemovedRange(int(row["position"]), int(row["size"]), code, first, last))
 
 
-def _code_of(bits: int) -> str:
+def code_of(bits: int) -> str:
+    """The finding that says what is wrong with a batch (`Judged.bits`, not 0)."""
     if bits & _INVALID_CHECKSUM:
         return "CRC_MISMATCH"
     if bits & _INVALID_RECORDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from seglog.diagnosis.convert import Converted, ConvertOptions, convert
 from seglog.diagnosis.verify import Level, Verification, VerifyOptions
 from seglog.diagnosis.walk import LogWalk, Piece
 from seglog.errors import CorruptRecordError, UnsupportedError
+from seglog.format.compression import compress
 from seglog.format.decoder import decode_records
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log.directory import open_partition
@@ -127,7 +129,7 @@ def test_damage_is_refused_but_for_a_torn_tail(tmp_path: Path) -> None:
         (Compression.SNAPPY, "cannot be decompressed"),
         (Compression.LZ4, "cannot be decompressed"),
         (Compression.ZSTD, "cannot be decompressed"),
-        (5, "codec is unknown"),
+        (5, "codec"),
         (0, "does not fit|not as long|malformed|count"),
     ],
 )
@@ -142,3 +144,25 @@ def test_a_batch_with_a_right_checksum_and_no_readable_records_is_named_with_its
     found = error.value
     assert (Path(found.path).name, found.position) == (f"{0:020d}.log", len(good))
     assert (found.first_offset, found.last_offset) == (3, 4)
+
+
+def test_a_batch_whose_header_contradicts_its_records_is_refused_as_verify_finds_it(tmp_path: Path) -> None:
+    data = bytearray(batch(0, 4))
+    header = RecordBatchHeader.read(bytes(data))
+    wrong = encode_batch(replace(header, last_offset_delta=1), bytes(data[61:]))
+    write_segment(tmp_path / "t-0", 0, wrong)
+    with pytest.raises(CorruptRecordError, match=r"COUNT_INVALID: \w+"):
+        converted(tmp_path / "t-0", tmp_path / "new" / "t-0", ConvertOptions())
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+def test_a_batch_that_expands_beyond_the_limit_is_refused_by_name(
+    tmp_path: Path, codec: Compression, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seglog.diagnosis.convert.DECOMPRESSED_BATCH_LIMIT", 1000)
+    records = [NaiveRecord(i, i, b"k", bytes(500)) for i in range(4)]
+    body = compress(Compression.GZIP, b"".join(record.encode() for record in records))
+    good = batch_v2(0, records, attributes=int(Compression.GZIP), payload=body)
+    write_segment(tmp_path / "t-0", 0, good)
+    with pytest.raises(UnsupportedError, match="offsets 0 to 3: the batch expands to too much"):
+        converted(tmp_path / "t-0", tmp_path / "new" / "t-0", ConvertOptions(2, codec))
