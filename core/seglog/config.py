@@ -167,6 +167,9 @@ _CODECS: dict[str, Compression | None] = {
     **{codec.label: codec for codec in Compression if codec is not Compression.NONE},
 }
 _TIMESTAMP_TYPES = {kind.label: kind for kind in (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)}
+_DEFAULTS = {
+    owner: {item.name: item.default for item in fields(owner)} for owner in (LogConfig, CleanerConfig, BrokerConfig)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +202,7 @@ class Key:
     @property
     def default(self) -> Any:
         """Kafka's default."""
-        return next(item.default for item in fields(self.owner) if item.name == self.field)
+        return _DEFAULTS[self.owner][self.field]
 
     def parse(self, text: str, name: str | None = None) -> Any:
         """The value that `text` means under `name` (hours for `log.retention.hours`); ValueError in one sentence."""
