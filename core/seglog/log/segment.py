@@ -266,9 +266,11 @@ class LogSegment:
             state = indexing.new_state()
             timestamp, offset = self.time_index.last_entry
             state[indexing.MAX_TIMESTAMP] = state[indexing.LAST_TIME_ENTRY_TIMESTAMP] = timestamp
+            # An index that is wrong may tell offsets beyond all that there are.
+            offset = min(offset, layout.INT64_MAX)
             state[indexing.OFFSET_OF_MAX_TIMESTAMP] = state[indexing.LAST_TIME_ENTRY_OFFSET] = offset
             state[indexing.OFFSET_ENTRIES] = self.offset_index.entries
-            state[indexing.LAST_ENTRY_OFFSET] = self.offset_index.last_offset
+            state[indexing.LAST_ENTRY_OFFSET] = min(self.offset_index.last_offset, layout.INT64_MAX)
             state[indexing.TIME_ENTRIES] = self.time_index.entries
             self._state = state
         return self._state

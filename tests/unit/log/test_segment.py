@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,18 @@ def test_the_next_offset_does_not_believe_an_index_that_points_nowhere(tmp_path:
     for entry in (bytes.fromhex("0000000500000007"), bytes.fromhex("0000ffff7fffffff")):
         (tmp_path / f"{0:020d}.index").write_bytes(entry)
         assert LogSegment(FS, tmp_path, 0).read_next_offset()[0] == 80
+
+
+def test_an_index_of_offsets_beyond_all_that_there_are_does_not_stop_an_append(tmp_path: Path) -> None:
+    base = (1 << 63) - 100
+    write_segment(tmp_path, base, batch(base, 3), batch(base + 3, 3))
+    (tmp_path / f"{base:020d}.index").write_bytes(struct.pack(">ii", 2**31 - 1, 0))
+    (tmp_path / f"{base:020d}.timeindex").write_bytes(struct.pack(">qi", 1000, 2**31 - 1))
+    again = LogSegment(FS, tmp_path, base)
+    size = again.size
+    data, rows = rows_of(batch(base + 6, 1), position=size)
+    again.append(rows, data)
+    assert again.path.stat().st_size == size + len(data)
 
 
 def test_the_first_append_cuts_off_trailing_bytes(tmp_path: Path) -> None:
