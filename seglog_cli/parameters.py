@@ -14,6 +14,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from typer.core import TyperCommand, TyperGroup
 
+from seglog.locations import parse_location
+
 Convert = Callable[[Any], Any]
 
 
@@ -59,7 +61,7 @@ def converter(annotation: Any, info: Any) -> Convert:
     if annotation is int:
         return _number(info.min, info.max)
     if annotation is Path and not (info.exists or info.resolve_path or info.writable or info.path_type):
-        return lambda value: Path(_text(value))
+        return lambda value: parse_location(_text(value))
     return {str: _text, bool: _flag}.get(annotation, _unknown)
 
 

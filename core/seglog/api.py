@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from seglog.clock import Clock, SystemClock
 from seglog.config import LogConfig
+from seglog.locations import parse_location
 
 if TYPE_CHECKING:
     from seglog.diagnosis.findings import Finding
@@ -56,7 +57,7 @@ def open_log(
 
     settings = config if isinstance(config, LogConfig) else LogConfig.from_mapping(config or {})
     owner, log = open_partition(
-        Path(path),
+        parse_location(path),
         fs=LocalFileSystem(),
         clock=clock or SystemClock(),
         config_of=lambda _topic: settings,
@@ -102,6 +103,6 @@ def verify(*paths: str | Path, level: str = "record", clock: Clock | None = None
         names = ", ".join(known.lower() for known in Level.__members__)
         raise ValueError(f"{level!r} is not a level; there are {names}")
     fs = LocalFileSystem()
-    targets = resolve_paths(fs, [Path(path) for path in paths])
+    targets = resolve_paths(fs, [parse_location(path) for path in paths])
     options = VerifyOptions(level=Level[level.upper()])
     yield from Verification(fs, targets, options, clock or SystemClock())

@@ -8,6 +8,7 @@ import typer
 
 from seglog_cli.help import HelpOption
 from seglog_cli.options import CONTEXT, MetadataDirectory, OnePath, command, flag
+from seglog_cli.parameters import PlainCommand
 from seglog_cli.session import Session, Sources
 
 app = typer.Typer(
@@ -22,7 +23,7 @@ def group(show_help: HelpOption = False) -> None:
     """Configuration: what counts for a log, and why."""
 
 
-@app.command("show", context_settings=CONTEXT)
+@app.command("show", cls=PlainCommand, context_settings=CONTEXT)
 @command
 def show(
     session: Session,

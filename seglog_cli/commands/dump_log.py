@@ -59,12 +59,11 @@ def run(
       seglog dump-log --files customers-0/00000000000000000000.index --verify-index-only
       seglog dump-log --files __consumer_offsets-0/00000000000000000000.log --offsets-decoder
     """
-    from pathlib import Path
-
     from seglog.diagnosis.dump_log import DumpLogOptions, dump_log
     from seglog.diagnosis.dump_log_options import choose_decoder
     from seglog.diagnosis.findings import Finding, Severity
     from seglog.diagnosis.reports import Report
+    from seglog.locations import parse_location
     from seglog_cli.views.findings import finding_text
 
     del max_message_size
@@ -87,7 +86,7 @@ def run(
         jobs=session.threads,
     )
     wrong = False
-    for item in dump_log(session.fs, [Path(name) for name in files.split(",") if name], options):
+    for item in dump_log(session.fs, [parse_location(name) for name in files.split(",") if name], options):
         if isinstance(item, Finding):
             session.console.message(finding_text(session.console, item))
             wrong = wrong or item.severity is not Severity.INFO

@@ -9,6 +9,7 @@ import typer
 
 from seglog_cli.help import HelpOption
 from seglog_cli.options import CONTEXT, command, flag
+from seglog_cli.parameters import PlainCommand
 from seglog_cli.quarantines import QuarantineOption, forget_run, named_run, places
 from seglog_cli.session import Session
 
@@ -24,7 +25,7 @@ def group(show_help: HelpOption = False) -> None:
     """What repairs took out of logs: look at it, take it back, throw it away."""
 
 
-@app.command("ls", context_settings=CONTEXT)
+@app.command("ls", cls=PlainCommand, context_settings=CONTEXT)
 @command
 def ls(
     session: Session,
@@ -53,7 +54,7 @@ def ls(
     show_runs(session.console, runs)
 
 
-@app.command("show", context_settings=CONTEXT)
+@app.command("show", cls=PlainCommand, context_settings=CONTEXT)
 @command
 def show(session: Session, name: Run, quarantine: QuarantineOption = None) -> None:
     """Shows a run's changes, file by file.
@@ -68,7 +69,7 @@ def show(session: Session, name: Run, quarantine: QuarantineOption = None) -> No
     show_run(session.console, found, saved_bytes(session.fs, found.folder))
 
 
-@app.command("restore", context_settings=CONTEXT)
+@app.command("restore", cls=PlainCommand, context_settings=CONTEXT)
 @command
 def restore(
     session: Session,
@@ -92,7 +93,7 @@ def restore(
         session.console.line(str(path))
 
 
-@app.command("purge", context_settings=CONTEXT)
+@app.command("purge", cls=PlainCommand, context_settings=CONTEXT)
 @command
 def purge(
     session: Session,

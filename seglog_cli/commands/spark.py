@@ -26,6 +26,7 @@ from seglog_cli.failures import UsageError
 from seglog_cli.help import HelpOption
 from seglog_cli.measuring import MostRounds, Plot, WithSizing, WriteRate, measured_partitions, show_measured
 from seglog_cli.options import CONTEXT, MetadataDirectory, OverridePolicy, Paths, command, flag, one_of
+from seglog_cli.parameters import PlainCommand
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def group(show_help: HelpOption = False) -> None:
     """
 
 
-@app.command("verify", context_settings=CONTEXT)
+@app.command("verify", cls=PlainCommand, context_settings=CONTEXT)
 @command
 def verify(
     session: Session,
@@ -100,7 +101,7 @@ def verify(
     return code
 
 
-@app.command("stats", context_settings=CONTEXT)
+@app.command("stats", cls=PlainCommand, context_settings=CONTEXT)
 @command
 def stats(
     session: Session,
@@ -142,7 +143,7 @@ def stats(
     return unreadable.exit_code
 
 
-@app.command("clean", context_settings=CONTEXT)
+@app.command("clean", cls=PlainCommand, context_settings=CONTEXT)
 @command
 def clean(
     session: Session,
@@ -207,7 +208,7 @@ def clean(
     return ExitCode.DONE
 
 
-@app.command("export", context_settings=CONTEXT)
+@app.command("export", cls=PlainCommand, context_settings=CONTEXT)
 @command
 def export(
     session: Session,
@@ -241,7 +242,7 @@ def export(
         session.console.line(f"{output}: {done.rows} records in {done.files} files, {done.bytes} bytes")
 
 
-@app.command("latest", context_settings=CONTEXT)
+@app.command("latest", cls=PlainCommand, context_settings=CONTEXT)
 @command
 def latest(
     session: Session,
@@ -281,7 +282,7 @@ def latest(
             session.console.line(f"{place} {fields['key']} {fields['value']}")
 
 
-@app.command("diff", context_settings=CONTEXT)
+@app.command("diff", cls=PlainCommand, context_settings=CONTEXT)
 @command
 def diff(
     session: Session,
@@ -318,7 +319,7 @@ def diff(
     return code
 
 
-@app.command("conf", context_settings=CONTEXT)
+@app.command("conf", cls=PlainCommand, context_settings=CONTEXT)
 @command
 def conf(
     session: Session,

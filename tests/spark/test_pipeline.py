@@ -65,8 +65,8 @@ def test_the_pipeline_takes_what_is_new_and_keeps_its_tables_right(spark: SparkS
         missing(f"pipelines need the extra `pipelines` ({error})")
     project, logs = tmp_path / "pipelines", tmp_path / "logs"
     shutil.copytree(ROOT / "pipelines", project)
-    settings = project / "spark-pipeline.yml"
-    settings.write_text(re.sub(r"storage: .*", f"storage: file://{tmp_path}/storage", settings.read_text()))
+    subprocess.run([sys.executable, str(project / "configure.py")], check=True, capture_output=True)
+    assert f"storage: file://{project}/storage\n" in (project / "spark-pipeline.yml").read_text()
     broker_directory(logs, {})
 
     def rows(table: str, *columns: str) -> list[tuple[object, ...]]:
@@ -99,3 +99,4 @@ def test_the_pipeline_takes_what_is_new_and_keeps_its_tables_right(spark: SparkS
     latest = rows("latest_values", "topic", "cast(key as string)", "cast(value as string)", "offset")
     assert latest == [("new", "e", "1", 0), ("orders", "a", "2", 2), ("orders", "c", "1", 0), ("orders", "d", "1", 4)]
     assert rows("findings", "topic") == []
+    assert list((project / "storage").iterdir())

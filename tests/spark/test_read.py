@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 
+from seglog.cleaner.cleaner import clean_log
+from seglog.cleaner.options import CleanerOptions
+from seglog.clock import ManualClock
 from seglog.errors import SeglogError
 from seglog.model import TopicPartition
 from seglog.spark.schema import VIEWS, arrow_schema, default_projection, projection_of
 from tests.support import fixtures
+from tests.support.compacted_directories import broker_directory, opened
 from tests.support.naive import NaiveRecord, batch_v2
+from tests.support.open_logs import START_MS
 from tests.support.rows import expected_rows
 
 pytestmark = pytest.mark.spark
@@ -205,7 +210,20 @@ def test_what_vanishes_between_plan_and_read_is_said(spark, read, partition_copy
     shutil.rmtree(directory)
     with pytest.raises(PythonException) as caught:
         frame.count()
-    assert "is gone since the query was planned" in message_of(caught)
+    assert "are gone since the query was planned: the partition is gone" in message_of(caught)
+
+
+def test_a_plan_is_read_on_when_its_segments_were_cleaned_away(spark, read, tmp_path):
+    logs = broker_directory(tmp_path / "logs", {"t-0": (6, 9)})
+    frame = read(logs, maxPartitionBytes=1000).select("offset")
+    before = {row.offset for row in frame.collect()}
+    with opened(logs) as directory:
+        log = directory.log(TopicPartition("t", 0))
+        clean_log(log, CleanerOptions(), ManualClock(START_MS))
+        left = {record.offset for record in log.records()}
+    assert len(list((logs / "t-0").glob("*.log"))) < 7
+    after = [row.offset for row in frame.collect()]  # the plan is the one from before
+    assert sorted(after) == sorted(left) and left < before
 
 
 @pytest.mark.parametrize(

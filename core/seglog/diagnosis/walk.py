@@ -67,7 +67,8 @@ class LogWalk:
     """Iterates over the pieces and gaps of `path` from byte `start` (an entry's beginning) to `end`.
 
     With `fresh` each piece has a buffer of its own, for consumers under threads; otherwise a piece is valid
-    until the next step. `check` false skips the checksums of record batches: all count as valid.
+    until the next step. `check` false skips the checksums of record batches: all count as valid. `file`, when given,
+    is read instead of opening `path` and stays open.
     """
 
     def __init__(
@@ -82,16 +83,23 @@ class LogWalk:
         max_batch_bytes: int = MAX_BATCH_BYTES,
         fresh: bool = False,
         check: bool = True,
+        file: File | None = None,
     ) -> None:
         self._fs, self._path, self._start, self._end = fs, path, start, end
         self._offsets = OffsetRange() if offsets is None else offsets
         self._chunk_bytes, self._max_batch_bytes = max(chunk_bytes, 64), max_batch_bytes
-        self._fresh, self._check = fresh, check
+        self._fresh, self._check, self._file = fresh, check, file
 
     def __iter__(self) -> Iterator[Piece | Gap]:
+        if self._file is not None:
+            yield from self._walk_file(self._file)
+            return
         with self._fs.open(self._path, "r") as file:
-            size = file.size()
-            yield from self._walk(file, size if self._end is None else min(self._end, size))
+            yield from self._walk_file(file)
+
+    def _walk_file(self, file: File) -> Iterator[Piece | Gap]:
+        size = file.size()
+        yield from self._walk(file, size if self._end is None else min(self._end, size))
 
     def _walk(self, file: File, stop: int) -> Iterator[Piece | Gap]:
         rows = np.empty(max(_LEAST_ROWS, self._chunk_bytes // 64), dtype=layout.BATCH)

@@ -15,17 +15,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seglog.errors import CorruptCheckpointError
+from seglog.errors import CorruptCheckpointError, SeglogError
 from seglog.format.filenames import APPEND_JOURNAL_FILE, STREAMS_FILE, parse_topic_partition
 from seglog.layout import INT64_MAX
 from seglog.model import TopicPartition
 from seglog.storage.atomic import write_atomically
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.ownership import PRIVATE, require_trust
+from seglog.storage.ownership import Access, require_trust
 
 MOST_STREAMS = 1000
 
 _VERSION = 1
+# Ours alone, whoever the directory belongs to; every reader of the logs may see it.
+_ACCESS = Access(-1, -1, 0o755)
 
 T = TypeVar("T")
 
@@ -111,6 +113,18 @@ def read_journal(fs: FileSystem, log_directory: Path) -> AppendJournal | None:
     return _read(fs, journal_path(log_directory), _journal)
 
 
+def open_starts(fs: FileSystem, log_directory: Path) -> dict[TopicPartition, int]:
+    """Where an open append began in each partition: what comes after may be taken back. For readers, of any user.
+
+    Empty as well where the journal cannot be read.
+    """
+    try:
+        journal = _journal(json.loads(fs.read_bytes(journal_path(log_directory))))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, SeglogError):
+        return {}
+    return {} if journal.forward else {one.topic_partition: one.start for one in journal.placements}
+
+
 def write_journal(fs: FileSystem, log_directory: Path, journal: AppendJournal) -> None:
     """Opens an append, or says how it goes on; durable on return."""
     stream = None if journal.stream is None else asdict(journal.stream)
@@ -162,7 +176,7 @@ def _read(fs: FileSystem, path: Path, parse: Callable[[Any], T]) -> T | None:
 
 
 def _write(fs: FileSystem, path: Path, value: Mapping[str, Any]) -> None:
-    write_atomically(fs, path, json.dumps(value).encode(), PRIVATE)
+    write_atomically(fs, path, json.dumps(value).encode(), _ACCESS)
 
 
 def _placement_value(placement: Placement) -> dict[str, Any]:

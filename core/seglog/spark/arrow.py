@@ -69,15 +69,16 @@ def records_of(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[R
         if isinstance(step, Damage):
             handle(step, options)
             continue
-        for part in decoded(step, piece):
+        for part in decoded(step):
             if isinstance(part, Damage):
                 handle(part, options)
             elif len(part):
                 yield part
 
 
-def decoded(step: Batches, piece: Piece) -> Iterator[Records | Damage]:
+def decoded(step: Batches) -> Iterator[Records | Damage]:
     """The shown records of good batches, cut to the wanted offsets, and the batches that do not decode."""
+    piece = step.piece
     batches = step.batches[~not_shown(step.batches, piece.aborted)]
     for records in decode_records(step.data, batches, step.position):
         rows = records.rows

@@ -22,7 +22,7 @@ from seglog.log.listing import SegmentFiles
 from seglog.log.offset_index import OffsetIndex
 from seglog.log.scan import SegmentScan
 from seglog.log.time_index import TimeIndex
-from seglog.model import Isolation, TopicPartition
+from seglog.model import Isolation
 from seglog.spark.discovery import PartitionLog, batch_at
 from seglog.spark.offsets import EARLIEST, LATEST
 from seglog.spark.options import OffsetRule, ReadOptions
@@ -41,25 +41,37 @@ class OffsetRange:
     behind: int = UNBOUNDED
 
 
-def batch_ranges(partitions: Sequence[PartitionLog], options: ReadOptions) -> dict[TopicPartition, OffsetRange]:
-    """What a batch query reads of each partition.
+def check_batch_offsets(partitions: Sequence[PartitionLog], options: ReadOptions) -> None:
+    """ConfigError when offsets are not given for exactly the partitions there are."""
+    check_covered(partitions, options.starting, "startingOffsets")
+    check_covered(partitions, options.ending, "endingOffsets")
 
-    Raises ConfigError when offsets are not given for exactly the partitions there are, or end before they begin;
-    OffsetOutOfRangeError for offsets the log does not hold, unless `failOnDataLoss` is false.
+
+def batch_range(log: PartitionLog, options: ReadOptions) -> OffsetRange:
+    """What a batch query reads of a partition.
+
+    Raises ConfigError when it ends before it begins; OffsetOutOfRangeError for offsets that the log does not hold,
+    unless `failOnDataLoss` is false.
     """
-    _check_covered(partitions, options.starting, "startingOffsets")
-    _check_covered(partitions, options.ending, "endingOffsets")
-    return {log.topic_partition: _batch_range(log, options) for log in partitions}
+    first = _resolved(log, options.starting, options, starts=True)
+    if options.starting.kind in ("offsets", "timestamp", "timestamps"):
+        first = within(log, first, "starting offset", options.fail_on_data_loss)
+    behind = first if options.starting.kind != "earliest" and first >= log.log_end_offset else UNBOUNDED
+    if options.ending.kind != "latest" and behind == UNBOUNDED:
+        behind = _resolved(log, options.ending, options, starts=False)
+        if behind != UNBOUNDED:
+            behind = within(log, behind, "ending offset", options.fail_on_data_loss)
+    if options.isolation == Isolation.READ_COMMITTED:
+        # also where all is stable: what comes after it may not be
+        behind = min(behind, max(log.last_stable_offset, first))
+    if behind < first:
+        raise ConfigError(f"{log.topic_partition}: the ending offset {behind} is before the starting offset {first}")
+    return OffsetRange(first, behind)
 
 
 def starting_offset(log: PartitionLog, options: ReadOptions) -> int:
     """The offset at which the rule begins in this partition; -2 and -1 are resolved."""
     return _resolved(log, options.starting, options, starts=True)
-
-
-def check_covered(partitions: Sequence[PartitionLog], rule: OffsetRule, option: str) -> None:
-    """ConfigError unless offsets by partition are given for exactly these partitions (or for all alike)."""
-    _check_covered(partitions, rule, option)
 
 
 def within(log: PartitionLog, offset: int, what: str, fail: bool) -> int:
@@ -76,44 +88,31 @@ def within(log: PartitionLog, offset: int, what: str, fail: bool) -> int:
     return nearest
 
 
-def _batch_range(log: PartitionLog, options: ReadOptions) -> OffsetRange:
-    first = _resolved(log, options.starting, options, starts=True)
-    if options.starting.kind in ("offsets", "timestamp", "timestamps"):
-        first = within(log, first, "starting offset", options.fail_on_data_loss)
-    behind = first if options.starting.kind != "earliest" and first >= log.log_end_offset else UNBOUNDED
-    if options.ending.kind != "latest" and behind == UNBOUNDED:
-        behind = _resolved(log, options.ending, options, starts=False)
-        if behind != UNBOUNDED:
-            behind = within(log, behind, "ending offset", options.fail_on_data_loss)
-    if options.isolation == Isolation.READ_COMMITTED and log.last_stable_offset < log.log_end_offset:
-        behind = min(behind, max(log.last_stable_offset, first))
-    if behind < first:
-        raise ConfigError(f"{log.topic_partition}: the ending offset {behind} is before the starting offset {first}")
-    return OffsetRange(first, behind)
-
-
 def _resolved(log: PartitionLog, rule: OffsetRule, options: ReadOptions, starts: bool) -> int:
-    latest = log.log_end_offset if starts else UNBOUNDED
     if rule.kind == "earliest":
         return log.log_start_offset
-    if rule.kind == "latest":
-        return latest if starts else UNBOUNDED
-    given = dict(rule.offsets).get(log.topic_partition, EARLIEST)
-    if rule.kind == "offsets":
-        return log.log_start_offset if given == EARLIEST else latest if given == LATEST else given
-    timestamp = rule.timestamp if rule.kind == "timestamp" else given
-    found = offset_for_timestamp(log, timestamp)
-    if found is not None:
-        return found
-    if starts and options.missing_timestamp == "error":
-        raise ConfigError(
-            f"{log.topic_partition}: no offset matches the timestamp {timestamp}: every record is older"
-            " (startingOffsetsByTimestampStrategy=latest begins at the end)"
-        )
-    return latest
+    if rule.kind in ("offsets", "timestamp", "timestamps"):
+        given = dict(rule.offsets).get(log.topic_partition, EARLIEST)
+        if rule.kind == "offsets" and given == EARLIEST:
+            return log.log_start_offset
+        if rule.kind == "offsets" and given != LATEST:
+            return given
+        if rule.kind != "offsets":
+            # before the log's end is looked for: a log that grows meanwhile must not end before what was found
+            timestamp = rule.timestamp if rule.kind == "timestamp" else given
+            found = offset_for_timestamp(log, timestamp)
+            if found is not None:
+                return found
+            if starts and options.missing_timestamp == "error":
+                raise ConfigError(
+                    f"{log.topic_partition}: no offset matches the timestamp {timestamp}: every record is older"
+                    " (startingOffsetsByTimestampStrategy=latest begins at the end)"
+                )
+    return log.log_end_offset if starts else UNBOUNDED
 
 
-def _check_covered(partitions: Sequence[PartitionLog], rule: OffsetRule, option: str) -> None:
+def check_covered(partitions: Sequence[PartitionLog], rule: OffsetRule, option: str) -> None:
+    """ConfigError unless offsets by partition are given for exactly these partitions (or for all alike)."""
     if rule.kind not in ("offsets", "timestamps"):
         return
     given, there = {key for key, _ in rule.offsets}, {log.topic_partition for log in partitions}
@@ -133,13 +132,14 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> int | None:
     As `log.lookup.find_offset`, but a segment whose time index may be unfinished (the last one of a live log, one
     without index) is searched instead of believed.
     """
-    for segment in log.segments:
-        closed = segment is not log.segments[-1] and segment.time_index is not None
-        times = None if segment.time_index is None else TimeIndex(log.fs, segment.time_index, segment.base_offset)
+    for i in log.chosen:
+        name = log.names[i]
+        closed = i != log.chosen[-1] and name.time_index is not None
+        times = None if name.time_index is None else TimeIndex(log.fs, name.time_index, name.base_offset)
         if closed and times is not None and times.entries and times.last_entry[0] < timestamp:
             continue
-        start = segment.base_offset if times is None else times.lookup(timestamp)[1]
-        found = _first_at(log.fs, segment, start, timestamp, log.log_start_offset)
+        start = name.base_offset if times is None else times.lookup(timestamp)[1]
+        found = _first_at(log.fs, log.segment(i).files, start, timestamp, log.log_start_offset)
         if found is not None:
             return found
     return None

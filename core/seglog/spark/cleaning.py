@@ -43,6 +43,7 @@ from seglog.log.directory import LogDirectory
 from seglog.log.listing import Target
 from seglog.log.log import Log
 from seglog.log.retaining import TopicConfigs
+from seglog.spark.cleaning_blobs import object_blob, opened
 from seglog.spark.cleaning_merge import ENTRY_BYTES, MEMORY_BYTES, MergeSpace
 from seglog.spark.cleaning_spec import RoundSpec, TaskOutcome, packed
 from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
@@ -54,6 +55,7 @@ from seglog.spark.tasks import (
     blobs_of,
     collected,
     cores_of,
+    distributed,
     in_batches,
     local_directory,
     rows,
@@ -294,17 +296,18 @@ def shuffled(
     groups = len(spec.groups)
     if not groups:
         return []
-    keys: DataFrame = spark.range(0, groups, 1, groups).mapInArrow(partial(_index, spec, reducers), ROW)
-    merged = keys.repartitionById(reducers, col("target")).mapInArrow(partial(_merge, spec, reducer_memory_bytes), ROW)
-    rewritten = merged.repartitionById(groups, col("target")).mapInArrow(partial(_rewrite, spec), ROW)
+    work = distributed(spark, [object_blob(spec.of_group(number)) for number in range(groups)])
+    keys: DataFrame = work.mapInArrow(partial(_index, reducers), ROW)
+    merge = partial(_merge, spec.without_groups(), reducer_memory_bytes)
+    merged = keys.repartitionById(reducers, col("target")).mapInArrow(merge, ROW)
+    rewritten = merged.unionAll(work).repartitionById(groups, col("target")).mapInArrow(_rewrite, ROW)
     return list(collected(rewritten, watch).values())
 
 
-def _index(spec: RoundSpec, reducers: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _index(reducers: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     settle()
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield from in_batches(index_group(LocalFileSystem(), spec, number, reducers))
+    for number, blob in blobs_of(batches):
+        yield from in_batches(index_group(LocalFileSystem(), opened(blob), number, reducers))
 
 
 def _merge(spec: RoundSpec, memory_bytes: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -317,10 +320,10 @@ def _merge(spec: RoundSpec, memory_bytes: int, batches: Iterator[pa.RecordBatch]
         yield from in_batches(merge_keys(spec, first[0], blobs, space))
 
 
-def _rewrite(spec: RoundSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _rewrite(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     settle()
     found = list(blobs_of(batches))
     if found:
-        outcome = rewrite_group(LocalFileSystem(), spec, [blob for _, blob in found], attempt_id())
+        outcome = rewrite_group(LocalFileSystem(), [blob for _, blob in found], attempt_id())
         if outcome is not None:
             yield rows([(found[0][0], packed(outcome))])

@@ -109,8 +109,8 @@ def object_blob(value: object) -> bytes:
     return np.array([OBJECT, 0, 0, 0], dtype=np.int64).tobytes() + pickle.dumps(value)
 
 
-def opened(data: Bytes) -> Blob | Any:
-    """A blob as arrays over `data`, or the value of an OBJECT. IncompleteError for one that was cut."""
+def opened(data: Bytes) -> Any:
+    """A blob as arrays over `data` (`Blob`), or the value of an OBJECT. IncompleteError for one that was cut."""
     if len(data) < _HEADER_BYTES:
         raise IncompleteError(f"a message between cleaning tasks has {len(data)} bytes")
     kind, group, count, same = np.frombuffer(data, dtype=np.int64, count=4).tolist()

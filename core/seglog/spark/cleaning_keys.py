@@ -36,9 +36,7 @@ class DirtyKeys:
 
     def _begin(self) -> None:
         self._map = OffsetMap(self._options)
-        self._reader = KeyReader(
-            self._first_dirty_offset, self._options.strategy, self._map.seeds, self._map.hash_mask
-        )
+        self._reader = KeyReader(self._first_dirty_offset, self._options.strategy, self._map.seeds, self._map.hash_mask)
 
     @property
     def records(self) -> int:

@@ -29,7 +29,8 @@ class RoundSpec:
     """A `CleaningRound` without open files. `bases` are those of all segments, `groups` ranges of them to rewrite.
 
     `sources` says what each file to rewrite looked like, by base offset. `staging` is a directory in the partition's.
-    `seeds` are the words that key the hashes of this job.
+    `seeds` are the words that key the hashes of this job. A task gets the part that it needs: `of_group` has the group
+    `first_group` alone, `without_groups` none; `group_count` is that of the round.
     """
 
     directory: str
@@ -49,6 +50,8 @@ class RoundSpec:
     options: CleanerOptions
     seeds: bytes
     limit_reason: str = ""
+    first_group: int = 0
+    group_count: int = 0
 
     @classmethod
     def of(cls, round_: CleaningRound, staging: Path, seeds: bytes) -> RoundSpec:
@@ -72,7 +75,23 @@ class RoundSpec:
             options=replace(round_.options, jobs=1, roll=False),
             seeds=seeds,
             limit_reason=round_.limit_reason,
+            group_count=len(round_.groups),
         )
+
+    def of_group(self, number: int) -> RoundSpec:
+        """What the task of one group must know; segments in front of the group are not among it."""
+        begin, end = self.groups[number]
+        return replace(
+            self,
+            bases=self.bases[begin:],
+            groups=((0, end - begin),),
+            sources={base: self.sources[base] for base in self.bases[begin:end]},
+            first_group=number,
+        )
+
+    def without_groups(self) -> RoundSpec:
+        """What a task must know that reads no segment."""
+        return replace(self, bases=(), groups=(), sources={})
 
     @property
     def source_bytes(self) -> int:
@@ -98,7 +117,8 @@ class RoundSpec:
 
         Its segments begin with the first group's, as transactions are looked up in later segments only.
         """
-        groups = self.groups[first:last]
+        before = self.first_group
+        groups = self.groups[max(first - before, 0) : None if last is None else last - before]
         start = groups[0][0] if groups else 0
         directory = Path(self.directory)
         segments = tuple(

@@ -183,8 +183,8 @@ def merge_keys(spec: RoundSpec, reducer: int, blobs: Iterable[Bytes], space: Mer
             else:
                 merge.add(found)
         yield from merge.answers()
-    if reducer == 0 and len(indexes) == len(spec.groups):
-        yield from _states([indexes[number] for number in range(len(spec.groups))])
+    if reducer == 0 and len(indexes) == spec.group_count:
+        yield from _states([indexes[number] for number in range(spec.group_count)])
 
 
 def _states(indexes: list[GroupIndex]) -> Iterator[Message]:
@@ -200,21 +200,28 @@ def _states(indexes: list[GroupIndex]) -> Iterator[Message]:
 # --- stage 3 --------------------------------------------------------------------------------------------------
 
 
-def rewrite_group(fs: FileSystem, spec: RoundSpec, blobs: Iterable[Bytes], attempt: int) -> TaskOutcome | None:
-    """Writes a group to its own staging directory. None when stage 1 failed elsewhere, which another task tells."""
+def rewrite_group(fs: FileSystem, blobs: Iterable[Bytes], attempt: int) -> TaskOutcome | None:
+    """Writes a group to its own staging directory. One of the blobs is its `RoundSpec`.
+
+    None when stage 1 failed elsewhere, which another task reports.
+    """
     state: GroupState | None = None
+    spec: RoundSpec | None = None
     survivors: list[np.ndarray] = []
     superseded: list[np.ndarray] = []
+    failure: TaskOutcome | None = None
     for data in blobs:
         found = opened(data)
         if isinstance(found, TaskOutcome):
-            return found
-        if isinstance(found, GroupState):
+            failure = found
+        elif isinstance(found, RoundSpec):
+            spec = found
+        elif isinstance(found, GroupState):
             state = found
         else:
             (survivors if found.kind == SURVIVORS else superseded).append(found.ordinals)
-    if state is None:
-        return None
+    if failure is not None or state is None or spec is None:
+        return failure
     try:
         return _rewritten(fs, spec, state, survivors, superseded, attempt)
     except SeglogError as error:

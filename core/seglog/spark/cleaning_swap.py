@@ -131,8 +131,7 @@ def _arrived(fs: FileSystem, spec: RoundSpec, summary: SegmentSummary) -> LogSeg
     )
     if segment.size != summary.size:
         raise IncompleteError(
-            f"{segment.path}: {segment.size} bytes arrived of {summary.size}; do all executors share this file"
-            " system?"
+            f"{segment.path}: {segment.size} bytes arrived of {summary.size}; do all executors share this file system?"
         )
     return segment
 

@@ -1,108 +1,140 @@
-"""From what a user wrote as path to the partitions there, on the driver: names and stat calls only.
+"""From what a user wrote as path to the partitions there, on the driver: names alone, and of those only what is wanted.
 
-A path is a partition directory, a log directory (one of a broker's `log.dirs`), a `.log` file, or a glob of them;
-a `file:` URI is what Spark makes of a path in SQL. `PartitionLog` is one partition as the driver saw it: the
-reader's plan rests on it, so a DataFrame is a snapshot. What costs reading (where the log ends, what transactions
-did) is found when asked.
+A path is a partition directory, a log directory (one of a broker's `log.dirs`), a `.log` file, or a glob of them.
+`PartitionLog` is one partition as the driver saw it: the reader's plan rests on it. What costs a `stat` (a segment's
+size) or reading (where the log ends, what transactions did) is found when asked.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fnmatch
-import logging
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import TypeVar
 
 import numpy as np
 
+from seglog import layout
 from seglog.diagnosis.resync import OffsetRange, checksum_valid, entry_row
 from seglog.diagnosis.walk import Gap, LogWalk
-from seglog.errors import ConfigError, NotALogError, RefusedError, UnsupportedError
+from seglog.errors import ConfigError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_offset_checkpoint
-from seglog.log.listing import (
-    PartitionListing,
-    SegmentFiles,
-    Target,
-    TargetKind,
-    list_log_directory,
-    list_partition,
-    resolve_path,
-)
+from seglog.format.decoder import decode_records
+from seglog.layout import INT64_MAX
+from seglog.locations import parse_location
+from seglog.log.listing import SegmentFiles, TargetKind, resolve_path
 from seglog.log.offset_index import OffsetIndex
 from seglog.log.producer_replay import rebuild_producer_state
 from seglog.log.producer_state import ProducerStateManager
+from seglog.log.scan import SegmentScan
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
 from seglog.model import TopicPartition
 from seglog.spark.options import ReadOptions
+from seglog.spark.segment_names import Segment, SegmentName, list_segments, look_at
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 
-_logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _GLOB = frozenset("*?[")
-_ATTEMPTS = 8
+_TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class LogTail:
-    """The end of a log: the offset behind its last good batch, and the byte position behind it in the last segment."""
+    """The end of a log: the offset after its last good batch, and the byte position after it in the last segment.
+
+    `batch` says where that batch begins, and its checksum; None when the last segment has none.
+    """
 
     next_offset: int
     position: int
+    batch: tuple[int, int] | None = None
+
+    def is_in(self, fs: FileSystem, segment: SegmentFiles) -> bool:
+        """Whether the batch still is where it was: its header is looked at."""
+        if self.batch is None or self.position > segment.size:
+            return False
+        with fs.open(segment.log, "r") as file:
+            row = entry_row(file, self.batch[0], segment.size)
+        return row is not None and (int(row["crc"][0]), int(row["last_offset"][0])) == (
+            self.batch[1],
+            self.next_offset - 1,
+        )
 
 
 @dataclass(frozen=True)
 class PartitionLog:
-    """One partition: its segments, and what the checkpoints beside it say (`high_watermark` None: nothing)."""
+    """One partition: the names of its segments, and what the checkpoints beside it say.
+
+    `high_watermark` is None where they say nothing. `only` is the one segment that a path named. A segment is looked at
+    when it is asked for, once; FileNotFoundError then means that it was replaced since (`listed_again`).
+    """
 
     fs: FileSystem
     topic_partition: TopicPartition
     directory: Path
-    segments: tuple[SegmentFiles, ...]
+    names: tuple[SegmentName, ...]
     log_start_checkpoint: int
     high_watermark: int | None
+    only: Path | None = None
+    _seen: dict[int, Segment] = field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def size(self) -> int:
-        """Bytes in all `.log` files."""
-        return sum(segment.size for segment in self.segments)
+    def chosen(self) -> tuple[int, ...]:
+        """Which of the segments are to be read, by their place."""
+        return tuple(i for i, name in enumerate(self.names) if self.only is None or name.log.name == self.only.name)
+
+    def segment(self, index: int) -> Segment:
+        """The segment at this place, as it was when it was first asked for."""
+        if index not in self._seen:
+            self._seen[index] = look_at(self.fs, self.names[index])
+        return self._seen[index]
+
+    def end_of(self, index: int) -> int:
+        """The offset before which a segment ends: where the next one begins; of the last one unknown, INT64_MAX."""
+        return self.names[index + 1].base_offset if index + 1 < len(self.names) else INT64_MAX
+
+    @property
+    def last(self) -> SegmentFiles | None:
+        """The last segment that is to be read."""
+        return self.segment(self.chosen[-1]).files if self.chosen else None
 
     @property
     def log_start_offset(self) -> int:
         """The first offset that may be read: the checkpoint's, at least the first segment's base."""
-        first = self.segments[0].base_offset if self.segments else 0
+        first = self.names[self.chosen[0]].base_offset if self.chosen else 0
         return max(first, self.log_start_checkpoint)
 
     @property
     def log_end_offset(self) -> int:
-        """The offset behind the last batch with a right checksum, at least the log start."""
+        """The offset after the last batch with a right checksum, at least the log start."""
         return max(self.tail.next_offset, self.log_start_offset)
 
     @cached_property
     def tail(self) -> LogTail:
         """Where the log ends, read from the last index entry on that is right."""
-        segments = self.segments
-        for _ in range(_ATTEMPTS if segments else 0):
-            try:
-                return tail_of(self.fs, segments[-1]) or LogTail(segments[-1].base_offset, 0)
-            except FileNotFoundError:  # a broker has replaced or deleted the segment: it ends in what is there now
-                segments = list_partition(self.fs, self.directory).segments or segments
-        return LogTail(segments[-1].base_offset if segments else 0, 0)
+        last = self.last
+        if last is None:
+            return LogTail(0, 0)
+        return tail_of(self.fs, last) or LogTail(last.base_offset, 0)
 
     @cached_property
     def last_stable_offset(self) -> int:
         """First offset of the earliest transaction without a marker, else the log end. Changes nothing on disk."""
         overlay = OverlayFileSystem(self.fs)
         producers = ProducerStateManager(overlay, self.directory, strict=False)
-        segments = LogSegments(LogSegment(overlay, self.directory, s.base_offset) for s in self.segments)
+        bases = [self.names[i].base_offset for i in self.chosen]
+        segments = LogSegments(LogSegment(overlay, self.directory, base) for base in bases)
         if not segments:
             return self.log_end_offset
         start, end = self.log_start_offset, self.log_end_offset
@@ -116,9 +148,11 @@ class PartitionLog:
     def aborted_transactions(self) -> tuple[AbortedTransaction, ...]:
         """All that the transaction indexes know, by first offset."""
         found: list[AbortedTransaction] = []
-        for segment in self.segments:
-            if segment.transaction_index is not None:
-                found += TransactionIndex(self.fs, segment.transaction_index, segment.base_offset).entries
+        for name in (self.names[i] for i in self.chosen):
+            if name.transaction_index is not None:
+                found += TransactionIndex(self.fs, name.transaction_index, name.base_offset).entries
+                if self.fs.status(name.transaction_index) is None:  # then it has no entries, and another file has
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(name.transaction_index))
         return tuple(sorted(found, key=lambda entry: (entry.first_offset, entry.producer_id)))
 
     def index_of(self, segment: SegmentFiles) -> np.ndarray:
@@ -130,8 +164,26 @@ class PartitionLog:
         inside = (entries[:, 1] > 0) & (entries[:, 1] < segment.size)
         return entries[inside]
 
+    def listed_again(self) -> PartitionLog:
+        """The same partition as it is now. NotALogError when it is gone."""
+        return replace(self, names=list_segments(self.fs, self.directory), _seen={})
 
-@contextmanager
+
+def settled(log: PartitionLog, work: Callable[[PartitionLog], T]) -> tuple[PartitionLog, T]:
+    """What `work` makes of a partition, and the partition as it was then.
+
+    A broker beside us may clean, delete and roll: where a segment vanishes under the work, it begins anew with what is
+    there now.
+    """
+    for _ in range(_TRIES):
+        try:
+            return log, work(log)
+        except FileNotFoundError:
+            log = log.listed_again()
+    return log, work(log)
+
+
+@contextlib.contextmanager
 def permitted() -> Iterator[None]:
     """Names the file where permission is missing: RefusedError. A decorator as well."""
     try:
@@ -147,23 +199,104 @@ def find_partitions(fs: FileSystem, options: ReadOptions) -> list[PartitionLog]:
     Raises NotALogError for a path without a log, ConfigError when a partition is asked for and missing, or found
     twice, RefusedError where permission is missing.
     """
-    found: dict[TopicPartition, PartitionLog] = {}
-    for target in _targets(fs, options.paths):
-        for partition in _partitions(fs, target):
-            known = found.get(partition.topic_partition)
-            if known is not None and links.resolve(known.directory) != links.resolve(partition.directory):
-                raise ConfigError(
-                    f"{known.directory} and {partition.directory} both hold {partition.topic_partition}:"
-                    " read replicas one by one"
-                )
-            if options.chooses(partition.topic_partition):
-                found[partition.topic_partition] = partition
-    missing = sorted((options.assign or frozenset()) - found.keys())
-    absent = sorted((options.subscribe or frozenset()) - {key.topic for key in found})
-    if missing or absent:
-        names = ", ".join([*map(str, missing), *absent])
-        raise ConfigError(f"{names}: no such partition below {', '.join(options.paths)}")
-    return [found[key] for key in sorted(found)]
+    return Finder(fs, options).find()
+
+
+class Finder:
+    """Finds the partitions that options name, again and again; what a path is, is found out once.
+
+    A search lists each log directory once, and in it each partition that is wanted: names, not files, are looked at.
+    """
+
+    def __init__(self, fs: FileSystem, options: ReadOptions) -> None:
+        self._fs, self._options = fs, options
+        self._kinds: dict[Path, TargetKind] = {}
+
+    def find(self, *, require: bool = True) -> list[PartitionLog]:
+        """The partitions there are now. Errors are those of `find_partitions`; not `require`: some may be missing."""
+        found: dict[TopicPartition, PartitionLog] = {}
+        checkpoints: dict[Path, tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = {}
+
+        def checkpoints_in(directory: Path) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+            if directory not in checkpoints:
+                checkpoints[directory] = _checkpoints(self._fs, directory)
+            return checkpoints[directory]
+
+        for path, kind in self._targets():
+            for key, directory in self._directories(path, kind):
+                if not self._options.chooses(key):
+                    continue
+                known = found.get(key)
+                if known is not None and links.resolve(known.directory) != links.resolve(directory):
+                    raise ConfigError(f"{known.directory} and {directory} both hold {key}: read replicas one by one")
+                names = self._names(directory, kind)
+                if names is None:
+                    continue
+                starts, marks = checkpoints_in(links.resolve(directory).parent)
+                only = path if kind is TargetKind.FILE else None
+                log = PartitionLog(self._fs, key, directory, names, starts.get(key, 0), marks.get(key), only)
+                if only is not None and not log.chosen:
+                    raise NotALogError(path, "no segment's .log file")
+                found[key] = log
+        if require:
+            self._check_missing(found.keys())
+        return [found[key] for key in sorted(found)]
+
+    def _targets(self) -> Iterator[tuple[Path, TargetKind]]:
+        for text in self._options.paths:
+            path = parse_location(text).absolute()  # a task's working directory is its own
+            expanded = expand(self._fs, path)
+            count = 0
+            for one in expanded:
+                try:
+                    kind = self._kind(one)
+                except NotALogError:
+                    if len(expanded) == 1:
+                        raise
+                    continue  # a glob meets checkpoints and other strangers beside the partitions
+                if kind is TargetKind.FILE and len(expanded) > 1 and not one.name.endswith(".log"):
+                    continue
+                count += 1
+                yield one, kind
+            if not count:
+                raise NotALogError(path)
+
+    def _kind(self, path: Path) -> TargetKind:
+        if path not in self._kinds:
+            self._kinds[path] = resolve_path(self._fs, path).kind
+        return self._kinds[path]
+
+    def _directories(self, path: Path, kind: TargetKind) -> Iterator[tuple[TopicPartition, Path]]:
+        """The partitions of a target by their names."""
+        if kind is not TargetKind.LOG_DIRECTORY:
+            directory = path.parent if kind is TargetKind.FILE else path
+            name = links.resolve(directory).name
+            parsed = filenames.parse_partition_directory(name)
+            # a copy under a name of its own still is a log: its name stands for the topic
+            yield (TopicPartition(name, 0) if parsed is None else parsed.topic_partition), directory
+            return
+        for name in _listed(self._fs, path):
+            parsed = filenames.parse_partition_directory(name)
+            if parsed is None or parsed.state is not filenames.PartitionState.LIVE:
+                continue
+            if parsed.topic_partition.topic != filenames.CLUSTER_METADATA_TOPIC:
+                yield parsed.topic_partition, path / name
+
+    def _names(self, directory: Path, kind: TargetKind) -> tuple[SegmentName, ...] | None:
+        """The segments of a partition; None where a log directory has no such directory any more, or a file."""
+        try:
+            return list_segments(self._fs, directory)
+        except NotALogError:
+            if kind is not TargetKind.LOG_DIRECTORY:
+                raise
+            return None
+
+    def _check_missing(self, found: Collection[TopicPartition]) -> None:
+        missing = sorted((self._options.assign or frozenset()) - set(found))
+        absent = sorted((self._options.subscribe or frozenset()) - {key.topic for key in found})
+        if missing or absent:
+            names = ", ".join([*map(str, missing), *absent])
+            raise ConfigError(f"{names}: no such partition below {', '.join(self._options.paths)}")
 
 
 def tail_of(fs: FileSystem, segment: SegmentFiles, start: int | None = None) -> LogTail | None:
@@ -177,7 +310,8 @@ def tail_of(fs: FileSystem, segment: SegmentFiles, start: int | None = None) -> 
         if isinstance(step, Gap) or not step.valid.any():
             continue
         row = step.batches[np.flatnonzero(step.valid)[-1]]
-        tail = LogTail(int(row["last_offset"]) + 1, int(row["position"]) + int(row["size"]))
+        position = int(row["position"])
+        tail = LogTail(int(row["last_offset"]) + 1, position + int(row["size"]), (position, int(row["crc"])))
     if tail is None and begin > 0 and start is None:
         return tail_of(fs, segment, 0)
     return tail
@@ -196,17 +330,25 @@ def batch_at(fs: FileSystem, path: Path, position: int, size: int) -> np.void | 
         return None
 
 
+def first_offset_at(fs: FileSystem, path: Path, position: int, size: int) -> int | None:
+    """The offset of the first record of the batch at `position`; None where no good batch begins.
+
+    A compressed wrapper of magic 0 or 1 says where it ends: where it begins is found by decoding it.
+    """
+    row = batch_at(fs, path, position, size)
+    if row is None:
+        return None
+    if row["magic"] >= 2 or not row["attributes"] & layout.CODEC_MASK:
+        return int(row["base_offset"])
+    with contextlib.suppress(FileNotFoundError):
+        for chunk in SegmentScan(fs, path, position, position + int(row["size"])):
+            for records in decode_records(chunk.data, chunk.batches, chunk.position):
+                if len(records) and not records.status.any():
+                    return int(records.rows["offset"][0])
+    return None
+
+
 # --- paths --------------------------------------------------------------------------------------------------
-
-
-def local_path(text: str) -> Path:
-    """The path that `text` means: plain, or a `file:` URI. UnsupportedError for another scheme."""
-    scheme = text.partition(":")[0] if "://" in text or text.startswith("file:") else ""
-    if not scheme:
-        return Path(text)
-    if scheme != "file":
-        raise UnsupportedError(f"{text}: seglog reads mounted file systems; mount it and leave out the scheme {scheme}")
-    return Path(unquote(urlsplit(text).path))
 
 
 def expand(fs: FileSystem, path: Path) -> list[Path]:
@@ -233,57 +375,11 @@ def _matching(fs: FileSystem, directories: Iterable[Path], part: str) -> Iterato
                 yield directory / name
 
 
-def _targets(fs: FileSystem, paths: Iterable[str]) -> Iterator[Target]:
-    for text in paths:
-        path = local_path(text).absolute()  # a task's working directory is its own
-        expanded = expand(fs, path)
-        found = 0
-        for one in expanded:
-            try:
-                target = resolve_path(fs, one)
-            except NotALogError:
-                if len(expanded) == 1:
-                    raise
-                continue  # a glob meets checkpoints and other strangers beside the partitions
-            if target.kind is TargetKind.FILE and len(expanded) > 1 and not one.name.endswith(".log"):
-                continue
-            found += 1
-            yield target
-        if not found:
-            raise NotALogError(path)
-
-
-def _partitions(fs: FileSystem, target: Target) -> Iterator[PartitionLog]:
-    if target.kind is TargetKind.LOG_DIRECTORY:
-        listing = list_log_directory(fs, target.path)
-        starts, marks = _checkpoints(fs, target.path)
-        for found in listing.live:
-            try:
-                listed = list_partition(fs, found.path)
-            except NotALogError:
-                continue  # a broker has deleted it meanwhile
-            yield _partition(fs, listed, starts, marks)
-        return
-    listed = list_partition(fs, target.directory)
-    starts, marks = _checkpoints(fs, links.resolve(target.directory).parent)
-    log = _partition(fs, listed, starts, marks)
-    if target.kind is TargetKind.FILE:
-        name = target.path.name
-        only = tuple(segment for segment in log.segments if segment.log.name == name)
-        if not only:
-            raise NotALogError(target.path, "no segment's .log file")
-        log = PartitionLog(fs, log.topic_partition, log.directory, only, log.log_start_checkpoint, log.high_watermark)
-    yield log
-
-
-def _partition(
-    fs: FileSystem, listing: PartitionListing, starts: dict[TopicPartition, int], marks: dict[TopicPartition, int]
-) -> PartitionLog:
-    if listing.format != "kafka":
-        raise UnsupportedError(f"{listing.directory}: a log of Kafka 0.7 has no offsets to read by; convert it first")
-    # a copy under a name of its own still is a log: its name stands for the topic
-    key = listing.topic_partition or TopicPartition(listing.directory.resolve().name, 0)
-    return PartitionLog(fs, key, listing.directory, listing.segments, starts.get(key, 0), marks.get(key))
+def _listed(fs: FileSystem, path: Path) -> list[str]:
+    try:
+        return fs.list(path)
+    except FileNotFoundError as error:
+        raise NotALogError(path, "no such directory") from error
 
 
 def _checkpoints(fs: FileSystem, directory: Path) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
@@ -301,7 +397,7 @@ def _last_indexed(fs: FileSystem, segment: SegmentFiles) -> int:
     if segment.offset_index is None:
         return 0
     index = OffsetIndex(fs, segment.offset_index, segment.base_offset)
-    for position in index.positions[: -4 : -1].tolist():
+    for position in index.positions[:-4:-1].tolist():
         if 0 < position < segment.size and batch_at(fs, segment.log, position, segment.size) is not None:
             return int(position)
     return 0

@@ -36,6 +36,7 @@ from seglog.log.listing import (
 from seglog.log.view import PartitionView, is_held
 from seglog.log.viewing import viewed_copies
 from seglog.model import TopicPartition
+from seglog.spark.cleaning_blobs import object_blob, opened
 from seglog.spark.cleaning_merge import MergeSpace
 from seglog.spark.cleaning_swap import remove_tree
 from seglog.spark.discovery import tail_of
@@ -48,6 +49,7 @@ from seglog.spark.tasks import (
     attempt_id,
     blobs_of,
     cores_of,
+    distributed,
     in_batches,
     local_directory,
     run_tasks,
@@ -254,34 +256,26 @@ def latest(spark: SparkSession, paths: Sequence[Path], options: dict[str, str] |
     given = {"paths": json.dumps([str(path) for path in paths]), "isolationLevel": "read_committed", **(options or {})}
     read = parse_read_options(given)
     splits = plan_splits(LocalFileSystem(), read)
-    plan = plan_latest(splits, read, cores_of(spark), os.urandom(8 * SEED_WORDS))
+    plan, work = plan_latest(splits, read, cores_of(spark), os.urandom(8 * SEED_WORDS))
     schema = ddl(plan.projection)
     if not splits:
         return spark.createDataFrame([], schema)
-    numbered = spark.range(0, len(splits), 1, len(splits))
+    shares = distributed(spark, [object_blob(one) for one in work])
     if not plan.reducers:
-        return numbered.mapInArrow(partial(_live_of_whole_partitions, plan), schema)
-    keys = numbered.mapInArrow(partial(_keys_of_splits, plan), ROW)
+        return shares.mapInArrow(partial(_live_of_split, plan), schema)
+    keys = shares.mapInArrow(partial(_keys_of_splits, plan), ROW)
     newest = keys.repartitionById(plan.reducers, col("target")).mapInArrow(partial(_newest_of_keys, plan), ROW)
-    return newest.repartitionById(len(splits), col("target")).mapInArrow(partial(_live_of_split, plan), schema)
-
-
-def _live_of_whole_partitions(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    from seglog.spark.latest import live_rows
-
-    settle()
-    for batch in batches:
-        for split in batch.column(0).to_pylist():
-            yield from live_rows(LocalFileSystem(), plan, split, (), _space())
+    both = newest.unionAll(shares).repartitionById(len(splits), col("target"))
+    return both.mapInArrow(partial(_live_of_split, plan), schema)
 
 
 def _keys_of_splits(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    from seglog.spark.latest import index_split
+    from seglog.spark.latest import SplitShares, index_split
 
     settle()
-    for batch in batches:
-        for split in batch.column(0).to_pylist():
-            yield from in_batches(index_split(LocalFileSystem(), plan, split))
+    for _, blob in blobs_of(batches):
+        work: SplitShares = opened(blob)
+        yield from in_batches(index_split(LocalFileSystem(), plan, work))
 
 
 def _newest_of_keys(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -295,9 +289,9 @@ def _live_of_split(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Itera
     from seglog.spark.latest import live_rows
 
     settle()
-    found = list(blobs_of(batches))
-    if found:
-        yield from live_rows(LocalFileSystem(), plan, found[0][0], (blob for _, blob in found), _space())
+    blobs = [blob for _, blob in blobs_of(batches)]
+    if blobs:
+        yield from live_rows(LocalFileSystem(), plan, blobs, _space())
 
 
 def _space() -> MergeSpace:

@@ -1,6 +1,8 @@
 """Walking a piece of a segment: batches to show, and damage; what every view has in common.
 
-1. The file must be the one that was planned: a sealed segment unchanged, the active one not shorter.
+1. The file must be the one that was planned: a sealed segment unchanged, the active one not shorter. Where it is not,
+   the partition is listed again and the same offsets are read from what replaced it: a segment that was cleaned, or
+   merged with others, or split, or cut. Only offsets that no segment holds any more are data loss.
 2. Walk past any damage (`diagnosis.walk`); a wrong checksum, bytes that are no batch, and offsets that cannot be
    here become `Damage`. Batches out of order, also those that the next segment claims, are damage that `onCorrupt`
    skip keeps: which one is wrong is unknown.
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,16 +23,21 @@ from seglog import layout
 from seglog.diagnosis.resync import OffsetRange
 from seglog.diagnosis.walk import Gap, LogWalk
 from seglog.diagnosis.walk import Piece as Entries
-from seglog.errors import CorruptRecordError, RefusedError
+from seglog.errors import CorruptRecordError, IncompleteError, NotALogError, RefusedError
+from seglog.layout import INT64_MAX
+from seglog.spark.bounds import indexed_position
 from seglog.spark.options import ReadOptions
+from seglog.spark.segment_names import Segment, SegmentName, list_segments, look_at
 from seglog.spark.splits import Piece
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import File, FileSystem
 
 _logger = logging.getLogger(__name__)
 
 CHUNK_BYTES = 2 << 20
 # A batch above this is reported as damage: one record of it would not fit an Arrow array.
 MAX_BATCH_BYTES = 1 << 30
+
+_TRIES = 8  # without progress
 
 CHECKSUM = "checksum"
 FRAMING = "framing"
@@ -60,60 +67,254 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Good batches (layout.BATCH) that touch the wanted offsets; `data[0]` lies at `position` of the file."""
+    """Good batches (layout.BATCH) that touch the wanted offsets; `data[0]` lies at `position` of the file `piece.path`.
 
+    Of their records those from `piece.first_offset` to `piece.behind_offset` are wanted.
+    """
+
+    piece: Piece
     data: np.ndarray
     position: int
     batches: np.ndarray
 
 
+class ReplacedError(Exception):
+    """The file that was planned is another one now, or gone: what it gave so far is right, up to offset `reached`."""
+
+    def __init__(self, reached: int) -> None:
+        self.reached = reached
+        super().__init__(reached)
+
+
 def walk_piece(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Batches | Damage]:
     """The batches and the damage of a piece in order; `data` is valid until the next step.
 
-    Raises RefusedError when the file vanished (unless `failOnDataLoss` is false), changed or may not be read.
+    Where the file is another one than was planned, what replaced it is read, by the piece's share of the offsets.
+    Raises IncompleteError when offsets are gone (unless `failOnDataLoss` is false), RefusedError when a file may not be
+    read.
+    """
+    try:
+        yield from walk_file(fs, piece, options)
+    except ReplacedError as replaced:
+        reached = max(replaced.reached, piece.share[0])
+    else:
+        return
+    yield from _walk_replacement(fs, piece, reached, options)
+
+
+def walk_file(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Batches | Damage]:
+    """The same of the piece's own file. ReplacedError when that is not what was planned, or does not stay it.
+
+    A file that was opened is read to its end, whoever removes or replaces its name.
     """
     path = Path(piece.path)
-    if not options.fail_on_data_loss and fs.status(path) is None:
-        first = max(piece.base_offset, piece.first_offset)
-        _logger.warning("%s; offsets from %d on are not read", _vanished(path), first)
-        return
-    _check_unchanged(fs, path, piece)
+    try:
+        file = fs.open(path, "r")
+    except FileNotFoundError as error:
+        raise ReplacedError(piece.share[0]) from error
+    except PermissionError as error:
+        raise RefusedError(f"{path}: no permission to read it") from error
+    with file:
+        # looked at after it was opened: a network file system then says what is so, and not what was
+        if not _is_planned(fs, path, piece):
+            raise ReplacedError(piece.share[0])
+        yield from _walk_opened(fs, file, piece, options)
+
+
+def as_it_is(fs: FileSystem, piece: Piece) -> Piece | None:
+    """The whole file of a piece as it is now; None when it is gone."""
+    status = fs.status(Path(piece.path))
+    if status is None:
+        return None
+    return replace(
+        piece,
+        start=0,
+        end=status.size,
+        size=status.size,
+        modified_ns=status.modified_ns,
+        inode=status.inode,
+        active=piece.active and status.inode == piece.inode,
+    )
+
+
+def _walk_opened(fs: FileSystem, file: File, piece: Piece, options: ReadOptions) -> Iterator[Batches | Damage]:
     walk = LogWalk(
         fs,
-        path,
+        Path(piece.path),
         piece.start,
         piece.end,
         offsets=OffsetRange(least=piece.base_offset),
         chunk_bytes=CHUNK_BYTES,
         max_batch_bytes=MAX_BATCH_BYTES,
         check=options.verify_crc,
+        file=file,
     )
-    reached = piece.base_offset - 1
+    reached, position = piece.base_offset - 1, piece.start
+    for step in walk:
+        if reached >= piece.behind_offset:
+            return
+        damage, good = _judged(piece, step)
+        if damage and not _is_planned(fs, Path(piece.path), piece, to_the_end=True):
+            raise ReplacedError(max(reached, piece.share[0]))
+        yield from damage
+        if isinstance(step, Gap):
+            position = step.position + step.length
+            continue
+        if len(good):
+            yield from _disorder(piece, good, reached)
+            reached = int(good["last_offset"][-1]) + 1
+            if reached > piece.next_offset:
+                yield damage_at(piece, good[-1], ORDER, f"what follows begins at offset {piece.next_offset}")
+            yield Batches(piece, step.data, step.position, good[_wanted(good, piece)])
+        last = step.batches[-1]
+        position = int(last["position"]) + int(last["size"])
+    if position < piece.end and reached < piece.behind_offset:  # cut off in place while it was read
+        raise ReplacedError(max(reached, piece.share[0]))
+
+
+def _judged(piece: Piece, step: Entries | Gap) -> tuple[list[Damage], np.ndarray]:
+    """The damage in a step, and the good batches that can be in this segment."""
+    if isinstance(step, Gap):
+        return [_damage_of(piece, step)], np.empty(0, dtype=layout.BATCH)
+    found = list(_damaged(piece, step))
+    good = step.batches[step.valid] if step.complete else step.batches[:0]
+    inside = _inside(good, piece)
+    found += [damage_at(piece, row, OFFSETS, "its offsets cannot be in this segment") for row in good[~inside]]
+    return found, good[inside]
+
+
+def _is_planned(fs: FileSystem, path: Path, piece: Piece, *, to_the_end: bool = False) -> bool:
+    """Whether the file is the one that was planned: unchanged, or the last segment and only longer.
+
+    With `to_the_end` not even that: what lies in a file that somebody writes may be what he has just cut off.
+    """
+    status = fs.status(path)
+    if status is None:
+        return False
+    if (status.size, status.modified_ns) == (piece.size, piece.modified_ns):
+        return True
+    return not to_the_end and piece.active and status.inode == piece.inode and status.size >= piece.end
+
+
+# --- what replaced a file -------------------------------------------------------------------------------------
+
+
+def _walk_replacement(fs: FileSystem, piece: Piece, reached: int, options: ReadOptions) -> Iterator[Batches | Damage]:
+    """The offsets of a piece from `reached` on, out of the segments that are there now.
+
+    While a broker cleans, deletes and rolls, what was listed may be replaced again: then it is listed once more.
+    """
+    tries = 0
+    while tries < _TRIES:
+        before = reached
+        try:
+            for step in _walk_listed(fs, piece, reached, options):
+                if isinstance(step, Batches) and len(step.batches):
+                    reached = max(reached, int(step.batches["last_offset"][-1]) + 1)
+                yield step
+            return
+        except ReplacedError as replaced:
+            reached = max(reached, replaced.reached)
+        tries = 0 if reached > before else tries + 1
+    raise RefusedError(
+        f"{piece.path}: the segments were replaced {_TRIES} times while offset {reached} was looked for; try again"
+    )
+
+
+def _walk_listed(fs: FileSystem, piece: Piece, reached: int, options: ReadOptions) -> Iterator[Batches | Damage]:
+    directory, behind = Path(piece.path).parent, piece.share[1]
     try:
-        for step in walk:
-            if reached >= piece.behind_offset:
-                break
-            if isinstance(step, Gap):
-                yield _damage_of(piece, step)
-                continue
-            yield from _damaged(piece, step)
-            good = step.batches[step.valid] if step.complete else step.batches[:0]
-            inside = _inside(good, piece)
-            for row in good[~inside]:
-                yield damage_at(piece, row, OFFSETS, "its offsets cannot be in this segment")
-            good = good[inside]
-            if len(good):
-                yield from _disorder(piece, good, reached)
-                reached = int(good["last_offset"][-1]) + 1
-                if reached > piece.next_offset:
-                    yield damage_at(piece, good[-1], ORDER, f"what follows begins at offset {piece.next_offset}")
-                yield Batches(step.data, step.position, good[_wanted(good, piece)])
-    except FileNotFoundError as error:
-        raise _vanished(path) from error
+        names = list_segments(fs, directory)
+    except NotALogError:
+        names = ()
     except PermissionError as error:
-        raise RefusedError(f"{path}: no permission to read it") from error
-    if fs.status(path) is not None:  # an open file is read to its end, whoever removes its name
-        _check_unchanged(fs, path, piece)
+        raise RefusedError(f"{error.filename}: no permission to read it") from error
+    if not names:
+        _lost(piece, reached, behind, "the partition is gone", options)
+        return
+    if names[0].base_offset > reached:
+        _lost(piece, reached, min(names[0].base_offset, behind), "they were deleted", options)
+        reached = names[0].base_offset
+    for i, name in enumerate(names):
+        next_base = names[i + 1].base_offset if i + 1 < len(names) else INT64_MAX
+        if next_base <= reached or name.base_offset >= behind:
+            continue
+        segment = _looked_at(fs, name, reached)
+        if _was_removed(piece, segment):
+            _lost(piece, reached, min(next_base, behind), f"{Path(piece.path).name} was removed", options)
+            reached = min(next_base, behind)
+            continue
+        for step in walk_file(fs, _now(fs, piece, segment, reached, next_base), options):
+            if isinstance(step, Batches) and len(step.batches):
+                reached = max(reached, int(step.batches["last_offset"][-1]) + 1)
+            yield step
+            if reached >= behind:
+                return
+        reached, cut = max(reached, name.base_offset), _was_cut(piece, segment)
+        if next_base == INT64_MAX and (cut or behind < INT64_MAX):
+            _lost(piece, reached, behind, f"the log ends at {reached}: it was truncated", options)
+        elif next_base < INT64_MAX:
+            if cut:
+                _lost(piece, reached, min(next_base, behind), f"{name.log.name} was cut", options)
+            reached = max(reached, min(next_base, behind))
+
+
+def _looked_at(fs: FileSystem, name: SegmentName, reached: int) -> Segment:
+    try:
+        return look_at(fs, name)
+    except FileNotFoundError as error:
+        raise ReplacedError(reached) from error
+
+
+def _now(fs: FileSystem, piece: Piece, segment: Segment, reached: int, next_base: int) -> Piece:
+    """A piece of a segment as it is now, for the share of `piece` from `reached` on."""
+    files, (size, modified_ns, inode) = segment.files, segment.identity
+    first, behind = max(piece.first_offset, reached), min(piece.behind_offset, piece.share[1])
+    try:
+        start = indexed_position(fs, files, first)
+    except FileNotFoundError as error:
+        raise ReplacedError(reached) from error
+    return replace(
+        piece,
+        path=str(files.log),
+        base_offset=files.base_offset,
+        start=start,
+        end=size,
+        size=size,
+        modified_ns=modified_ns,
+        inode=inode,
+        active=next_base == INT64_MAX,
+        first_offset=first,
+        behind_offset=behind,
+        least_offset=first,
+        next_offset=next_base,
+    )
+
+
+def _was_removed(piece: Piece, segment: Segment) -> bool:
+    """Whether the planned file is gone and nothing took it in: the segment before it is still what it was."""
+    return piece.before == (segment.files.base_offset, segment.identity)
+
+
+def _was_cut(piece: Piece, segment: Segment) -> bool:
+    """Whether the planned file is still there and shorter than it was: cleaning makes a new file."""
+    size, modified_ns, inode = segment.identity
+    same = segment.files.base_offset == piece.base_offset and inode == piece.inode
+    return same and size < piece.end and modified_ns > piece.modified_ns
+
+
+def _lost(piece: Piece, first: int, behind: int, why: str, options: ReadOptions) -> None:
+    """Offsets that no file holds any more: an error, or passed over."""
+    if first >= behind:
+        return
+    which = f"offsets {first} to {behind - 1}" if behind < INT64_MAX else f"offsets from {first} on"
+    text = f"{piece.topic}-{piece.partition}: {which} are gone since the query was planned: {why}"
+    if options.fail_on_data_loss:
+        raise IncompleteError(f"{text} (failOnDataLoss=false goes on with what is there)")
+    _logger.warning("%s; going on", text)
+
+
+# --- what is in a file ----------------------------------------------------------------------------------------
 
 
 def not_shown(batches: np.ndarray, aborted: tuple[tuple[int, int, int], ...]) -> np.ndarray:
@@ -185,19 +386,3 @@ def _damage_of(piece: Piece, gap: Gap) -> Damage:
         return Damage(piece.path, gap.position, gap.length, TORN_TAIL, "the last batch is not complete")
     reason = "zeros where a batch must begin" if gap.zeros else gap.reason.value
     return Damage(piece.path, gap.position, gap.length, FRAMING, reason)
-
-
-def _check_unchanged(fs: FileSystem, path: Path, piece: Piece) -> None:
-    status = fs.status(path)
-    if status is None:
-        raise _vanished(path)
-    same = (status.size, status.modified_ms) == (piece.size, piece.modified_ms)
-    if status.size < piece.end or not (same or piece.active):
-        raise RefusedError(
-            f"{path}: the file changed since the query was planned ({piece.size} bytes then, {status.size} now;"
-            " cleaned or truncated?); load it again"
-        )
-
-
-def _vanished(path: Path) -> RefusedError:
-    return RefusedError(f"{path}: the file is gone since the query was planned (deleted or cleaned?); load it again")

@@ -8,24 +8,27 @@ A split is what one Spark task reads: one or several pieces of segments. Steps, 
 3. Pieces are packed, in order, until a split is full.
 
 A piece holds all that its reader must know, as strings and numbers: bytes, offsets, aborted transactions, and what
-the file looked like, so that a segment that a broker rewrote meanwhile is noticed.
+the file looked like, so that a segment that a broker rewrote meanwhile is noticed. Each also knows its share of the
+offsets, of which no two pieces have one in common: what replaced a file is read by them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from seglog.layout import INT64_MAX
 from seglog.log.listing import SegmentFiles
 from seglog.log.transaction_index import AbortedTransaction
-from seglog.model import Isolation, TopicPartition
-from seglog.spark.bounds import OffsetRange, batch_ranges, indexed_position
-from seglog.spark.discovery import PartitionLog, batch_at, find_partitions, permitted
+from seglog.model import Isolation
+from seglog.spark.bounds import OffsetRange, batch_range, check_batch_offsets, indexed_position
+from seglog.spark.discovery import PartitionLog, batch_at, find_partitions, first_offset_at, permitted, settled
 from seglog.spark.options import ReadOptions
 from seglog.spark.schema import SEGMENTS
+from seglog.spark.segment_names import Identity
 from seglog.storage.filesystem import FileSystem
 
 MOST_SPLIT_BYTES = 256 << 20
@@ -38,10 +41,13 @@ _CUT_TRIES = 4
 class Piece:
     """Bytes `start` to `end` of a segment's `.log`, which begin and end at batches.
 
-    Records are wanted from offset `first_offset` to `behind_offset` (exclusive). `size` and `modified_ms` are the
-    file's when it was planned; `active` is the last segment, which may have grown since and may end in a torn batch.
+    Records are wanted from offset `first_offset` to `behind_offset` (exclusive). `size`, `modified_ns` and `inode` are
+    the file's when it was planned; `active` is the last segment, which may have grown since and may end in a torn
+    batch. What follows these bytes in the log begins at offset `next_offset`. `least_offset` and `before` are for a
+    file that is another one by then: the first offset of all that this piece is to read, and the base offset and
+    identity of the segment in front, which a cleaner would put the records of a segment that vanished into.
     `aborted` holds (producer id, first offset, offset of the marker) of the transactions to drop. The index flags
-    are for the view `segments`. What follows these bytes in the log begins at offset `next_offset`.
+    are for the view `segments`.
     """
 
     topic: str
@@ -51,18 +57,26 @@ class Piece:
     start: int
     end: int
     size: int
-    modified_ms: int
+    modified_ns: int
     active: bool
     first_offset: int = 0
     behind_offset: int = INT64_MAX
     aborted: tuple[tuple[int, int, int], ...] = ()
     indexes: tuple[bool, bool, bool] = (True, True, False)
+    inode: int = 0
+    least_offset: int = 0
     next_offset: int = INT64_MAX
+    before: tuple[int, Identity] | None = None
 
     @property
     def bytes(self) -> int:
         """Bytes to read."""
         return self.end - self.start
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """The offsets that this piece of all is to read, the last one exclusive."""
+        return self.least_offset, min(self.next_offset, self.behind_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,30 +91,48 @@ class Split:
         return sum(piece.bytes for piece in self.pieces)
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedPartition:
+    """A partition as it was when its pieces were made."""
+
+    log: PartitionLog
+    pieces: tuple[Piece, ...]
+
+
 @permitted()
 def plan_splits(fs: FileSystem, options: ReadOptions) -> list[Split]:
     """The splits of a batch query over everything the options name. Errors are those of finding and bounding."""
     partitions = find_partitions(fs, options)
-    return splits_of(partitions, batch_ranges(partitions, options), options)
+    check_batch_offsets(partitions, options)
+    range_of = partial(batch_range, options=options)
+    return splits_of([plan_partition(log, range_of, options) for log in partitions], options)
 
 
-def splits_of(
-    partitions: Iterable[PartitionLog], ranges: Mapping[TopicPartition, OffsetRange], options: ReadOptions
-) -> list[Split]:
-    """The splits that cover these ranges of offsets; partitions without a range are not read."""
-    pieces = [
-        piece
-        for log in partitions
-        if log.topic_partition in ranges
-        for piece in pieces_of(log, ranges[log.topic_partition], options)
+def plan_partition(
+    log: PartitionLog, range_of: Callable[[PartitionLog], OffsetRange], options: ReadOptions
+) -> PlannedPartition:
+    """The pieces that cover a range of offsets of a partition; where it changes under the work, it is listed again."""
+    return PlannedPartition(*settled(log, lambda log: tuple(pieces_of(log, range_of(log), options))))
+
+
+def splits_of(partitions: Sequence[PlannedPartition], options: ReadOptions) -> list[Split]:
+    """The splits of these partitions' pieces."""
+    target = target_bytes(sum(piece.bytes for one in partitions for piece in one.pieces), options)
+    parts = [
+        part
+        for one in partitions
+        for piece in one.pieces
+        for part in ([piece] if options.view == SEGMENTS else _cut(one.log, piece, target))
     ]
-    target = target_bytes(sum(piece.bytes for piece in pieces), options)
-    if options.view != SEGMENTS:
-        logs = {log.topic_partition: log for log in partitions}
-        pieces = [
-            part for piece in pieces for part in cut(logs[TopicPartition(piece.topic, piece.partition)], piece, target)
-        ]
-    return pack(pieces, target)
+    return pack(parts, target)
+
+
+def _cut(log: PartitionLog, piece: Piece, target: int) -> list[Piece]:
+    """The piece in parts, or whole where the segment was replaced since: its reader finds out what by."""
+    try:
+        return cut(log, piece, target)
+    except FileNotFoundError:
+        return [piece]
 
 
 def target_bytes(total: int, options: ReadOptions) -> int:
@@ -112,38 +144,41 @@ def target_bytes(total: int, options: ReadOptions) -> int:
 
 
 def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> Iterator[Piece]:
-    """One piece for each segment that may hold wanted offsets."""
-    segments = log.segments
+    """One piece for each segment that may hold wanted offsets. FileNotFoundError when one is gone."""
     aborted: tuple[AbortedTransaction, ...] = ()
     if options.isolation == Isolation.READ_COMMITTED:
         aborted = log.aborted_transactions
-    for i, segment in enumerate(segments):
-        active = i == len(segments) - 1
-        behind = INT64_MAX if active else segments[i + 1].base_offset
-        if behind <= wanted.first or segment.base_offset >= wanted.behind or wanted.first == wanted.behind:
+    for i in log.chosen:
+        base, behind = log.names[i].base_offset, log.end_of(i)
+        if behind <= wanted.first or base >= wanted.behind or wanted.first == wanted.behind:
             continue
-        piece = replace(_piece(log, segment, wanted, active), next_offset=behind)
+        piece = _piece(log, i, wanted)
         if options.view != SEGMENTS:
-            piece = narrowed(log, segment, piece)
+            piece = narrowed(log, log.segment(i).files, piece)
         if piece.bytes > 0 or options.view == SEGMENTS:
-            yield _with_aborted(piece, aborted, segment.base_offset, min(behind, wanted.behind))
+            yield _with_aborted(piece, aborted, base, min(behind, wanted.behind))
 
 
-def _piece(log: PartitionLog, segment: SegmentFiles, wanted: OffsetRange, active: bool) -> Piece:
-    indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
+def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> Piece:
+    segment, name = log.segment(index), log.names[index]
+    size, modified_ns, inode = segment.identity
     return Piece(
         topic=log.topic_partition.topic,
         partition=log.topic_partition.partition,
-        path=str(segment.log),
-        base_offset=segment.base_offset,
+        path=str(name.log),
+        base_offset=name.base_offset,
         start=0,
-        end=segment.size,
-        size=segment.size,
-        modified_ms=segment.modified_ms,
-        active=active,
+        end=size,
+        size=size,
+        modified_ns=modified_ns,
+        active=index == len(log.names) - 1,
         first_offset=wanted.first,
         behind_offset=wanted.behind,
-        indexes=(indexes[0] is not None, indexes[1] is not None, indexes[2] is not None),
+        indexes=(name.offset_index is not None, name.time_index is not None, name.transaction_index is not None),
+        inode=inode,
+        least_offset=max(name.base_offset, wanted.first),
+        next_offset=log.end_of(index),
+        before=(log.names[index - 1].base_offset, log.segment(index - 1).identity) if index else None,
     )
 
 
@@ -165,24 +200,26 @@ def narrowed(log: PartitionLog, segment: SegmentFiles, piece: Piece) -> Piece:
 
 def cut(log: PartitionLog, piece: Piece, target: int) -> list[Piece]:
     """The piece in parts of at most about `target` bytes, cut where batches begin."""
-    segment = next((s for s in log.segments if str(s.log) == piece.path), None)
+    segment = next((log.segment(i).files for i in log.chosen if str(log.names[i].log) == piece.path), None)
     if piece.bytes <= target or segment is None:
         return [piece]
     positions = log.index_of(segment)[:, 1]
     positions = positions[(positions > piece.start) & (positions < piece.end)]
     parts = min(-(-piece.bytes // target), len(positions) + 1)
-    cuts, begins = [piece.start], [0]
+    cuts = [(piece.start, piece.share[0])]
     for i in range(1, parts):
         wanted = piece.start + i * piece.bytes // parts
-        at = int(np.searchsorted(positions, max(wanted, cuts[-1] + 1)))
+        at = int(np.searchsorted(positions, max(wanted, cuts[-1][0] + 1)))
         for position in positions[at : at + _CUT_TRIES].tolist():
-            row = batch_at(log.fs, segment.log, position, piece.size)
-            if row is not None:
-                cuts.append(position)
-                begins.append(int(row["base_offset"]))
+            offset = first_offset_at(log.fs, segment.log, position, piece.size)
+            if offset is not None and cuts[-1][1] < offset < piece.share[1]:
+                cuts.append((position, offset))
                 break
-    following = zip(cuts, [*cuts[1:], piece.end], [*begins[1:], piece.next_offset], strict=True)
-    return [replace(piece, start=start, end=end, next_offset=offset) for start, end, offset in following]
+    ends = [*cuts[1:], (piece.end, piece.next_offset)]
+    return [
+        replace(piece, start=start, end=end, least_offset=first, next_offset=following)
+        for (start, first), (end, following) in zip(cuts, ends, strict=True)
+    ]
 
 
 def pack(pieces: Sequence[Piece], target: int) -> list[Split]:

@@ -9,27 +9,31 @@ read_committed at most the last stable offset.
    a limit is shared among the partitions in proportion to what each has.
 3. `partitions(start, end)`: splits of exactly these offsets; a partition that is new begins at its log start.
 4. Offsets that the log no longer holds are data loss: refused, or with `failOnDataLoss` false passed over.
+
+A trigger lists the partitions once. What a write to several partitions has not finished is not read (`.seglog-append`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from seglog.errors import IncompleteError
+from seglog.errors import IncompleteError, NotALogError
+from seglog.log.append_journal import open_starts
 from seglog.model import Isolation, TopicPartition
 from seglog.spark.bounds import OffsetRange, check_covered, starting_offset, within
-from seglog.spark.discovery import LogTail, PartitionLog, find_partitions, permitted, tail_of
+from seglog.spark.discovery import Finder, LogTail, PartitionLog, permitted, settled, tail_of
 from seglog.spark.offsets import Offsets, format_offsets, offsets_of
 from seglog.spark.options import ReadOptions
 from seglog.spark.schema import Field
 from seglog.spark.source import read_split
-from seglog.spark.splits import splits_of
+from seglog.spark.splits import PlannedPartition, Split, plan_partition, splits_of
 from seglog.storage.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
@@ -67,7 +71,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return format_offsets(ends)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]]:
-        return format_offsets(self._log.ends())
+        return format_offsets(self._log.known_ends())  # Spark asks right after latestOffset
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [InputPartition(split) for split in self._log.splits(offsets_of(start or {}), offsets_of(end))]
@@ -77,33 +81,52 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class FollowedLog:
-    """The partitions that a stream follows, looked at anew with each call; remembers how far each file was walked."""
+    """The partitions that a stream follows; remembers how far each file was walked.
+
+    A trigger lists them once: `splits` plans by what `ends` has found.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         self._fs, self._options = LocalFileSystem(), options
-        self._tails: dict[TopicPartition, tuple[Path, int, LogTail]] = {}
+        self._finder = Finder(self._fs, options)
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._listed_for: set[str] = set()  # what may still use the last listing
+        self._tails: dict[TopicPartition, tuple[Path, LogTail]] = {}
         self._written: Offsets = {}  # where each log ends, whatever of it may be read already
+        self._ends: Offsets = {}
 
     @permitted()
     def starting_offsets(self) -> Offsets:
         """Where the stream begins in each partition that is there now."""
-        logs = self._logs()
-        check_covered(list(logs.values()), self._options.starting, "startingOffsets")
-        rule = self._options.starting.kind
-        if rule == "latest":
-            return {key: self._end(log) for key, log in logs.items()}
-        return {
-            key: within(log, starting_offset(log, self._options), "starting offset", self._options.fail_on_data_loss)
-            for key, log in logs.items()
-        }
+        self._list("starting_offsets", require=True)
+        check_covered(list(self._logs.values()), self._options.starting, "startingOffsets")
+        return {key: self._settled(key, self._start) for key in self._logs}
 
     @permitted()
     def ends(self) -> Offsets:
-        """Behind the last offset of each partition that may be read now."""
-        return {key: self._end(log) for key, log in self._logs().items()}
+        """After the last offset of each partition that may be read now."""
+        if "ends" not in self._listed_for:
+            self._list("ends")
+        self._listed_for.discard("ends")
+        open_before = self._open_appends()
+        self._ends = {}
+        for key in list(self._logs):
+            try:
+                self._ends[key] = self._settled(key, self._end)
+            except NotALogError:
+                del self._logs[key]  # gone since it was listed
+        for key, start in (*open_before.items(), *self._open_appends().items()):
+            if start < self._ends.get(key, 0):
+                _logger.warning("%s: offsets from %d on wait for a write that is not finished", key, start)
+                self._ends[key] = max(start, self._logs[key].log_start_offset)
+        return dict(self._ends)
+
+    def known_ends(self) -> Offsets:
+        """What `ends` found last."""
+        return dict(self._ends)
 
     def reached(self, start: Offsets, ends: Offsets) -> Offsets:
-        """The ends, but in no partition behind the start: what lies between was lost."""
+        """The ends, but in no partition before the start: what lies between was lost."""
         found = dict(ends)
         for key, begun in start.items():
             if key not in ends:
@@ -116,31 +139,48 @@ class FollowedLog:
 
     def begun(self, start: Offsets, ends: Offsets) -> Offsets:
         """The start of every partition in `ends`: a new one begins at its log start."""
-        logs = self._logs() if ends.keys() - start.keys() else {}
-        return {key: start[key] if key in start else logs[key].log_start_offset for key in ends}
+        return {key: start[key] if key in start else self._logs[key].log_start_offset for key in ends}
 
     @permitted()
-    def splits(self, start: Offsets, end: Offsets) -> list[Any]:
-        """The splits of these offsets. A start below the log start is data loss."""
-        logs = self._logs()
-        ranges = {}
+    def splits(self, start: Offsets, end: Offsets) -> list[Split]:
+        """The splits of these offsets. What the log does not hold of them is data loss."""
+        if "splits" not in self._listed_for:
+            self._list("splits")
+        self._listed_for.discard("splits")
+        planned = []
         for key, behind in end.items():
-            first = start.get(key, logs[key].log_start_offset if key in logs else behind)
+            log = self._logs.get(key)
+            first = start.get(key, behind if log is None else log.log_start_offset)
             if first >= behind:
                 continue
-            if key not in logs:
+            wanted = OffsetRange(first, behind)
+            found = None if log is None else self._planned(log, wanted)
+            if found is None:
                 self._lost(f"{key}: the partition is gone; offsets {first} to {behind - 1} were not read")
-                continue
-            log_start = logs[key].log_start_offset
-            if first < log_start:
-                self._lost(f"{key}: offsets {first} to {min(log_start, behind) - 1} were deleted before they were read")
-                first = log_start
-            if first < behind:
-                ranges[key] = OffsetRange(first, behind)
-        return splits_of(list(logs.values()), ranges, self._options)
+            else:
+                planned.append(found)
+        return splits_of(planned, self._options)
 
-    def _logs(self) -> dict[TopicPartition, PartitionLog]:
-        return {log.topic_partition: log for log in find_partitions(self._fs, self._options)}
+    def _planned(self, log: PartitionLog, wanted: OffsetRange) -> PlannedPartition | None:
+        try:
+            return plan_partition(log, partial(self._held, wanted), self._options)
+        except NotALogError:
+            return None
+
+    def _list(self, user: str, *, require: bool = False) -> None:
+        self._logs = {log.topic_partition: log for log in self._finder.find(require=require)}
+        # one trigger asks for all of these, in this order
+        self._listed_for = {"starting_offsets": {"ends", "splits"}, "ends": {"ends", "splits"}}.get(user, set())
+
+    def _settled(self, key: TopicPartition, work: Callable[[PartitionLog], int]) -> int:
+        self._logs[key], found = settled(self._logs[key], work)
+        return found
+
+    def _start(self, log: PartitionLog) -> int:
+        if self._options.starting.kind == "latest":
+            return self._end(log)
+        first = starting_offset(log, self._options)
+        return within(log, first, "starting offset", self._options.fail_on_data_loss)
 
     def _end(self, log: PartitionLog) -> int:
         self._take_tail(log)
@@ -151,17 +191,38 @@ class FollowedLog:
             end = min(end, log.last_stable_offset)
         return max(end, log.log_start_offset)
 
+    def _held(self, wanted: OffsetRange, log: PartitionLog) -> OffsetRange:
+        """Of these offsets those that the log holds."""
+        key, first, behind = log.topic_partition, wanted.first, wanted.behind
+        if first < log.log_start_offset:
+            last = min(log.log_start_offset, behind) - 1
+            self._lost(f"{key}: offsets {first} to {last} were deleted before they were read")
+            first = log.log_start_offset
+        self._take_tail(log)
+        if log.log_end_offset < behind:
+            self._lost(
+                f"{key}: offsets {max(first, log.log_end_offset)} to {behind - 1} are gone, as the log now ends at"
+                f" {log.log_end_offset}: it was truncated"
+            )
+            behind = log.log_end_offset
+        return OffsetRange(min(first, behind), behind)
+
     def _take_tail(self, log: PartitionLog) -> None:
         """Gives the log its tail, walked from where the last call came to instead of from the last index entry."""
-        if not log.segments:
+        last, known = log.last, self._tails.get(log.topic_partition)
+        if last is None:
             return
-        last, known = log.segments[-1], self._tails.get(log.topic_partition)
-        if known is not None and known[0] == last.log and known[1] <= last.size and known[2].position > 0:
-            tail = known[2]
+        if known is not None and known[0] == last.log and known[1].is_in(self._fs, last):
+            tail = known[1]
             if last.size > tail.position:
                 tail = tail_of(self._fs, last, tail.position) or tail
             log.__dict__["tail"] = tail
-        self._tails[log.topic_partition] = (last.log, last.size, log.tail)
+        self._tails[log.topic_partition] = (last.log, log.tail)
+
+    def _open_appends(self) -> Offsets:
+        """Where writes began that are not finished: they may be taken back."""
+        directories = {log.directory.parent for log in self._logs.values()}
+        return {key: start for path in directories for key, start in open_starts(self._fs, path).items()}
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:

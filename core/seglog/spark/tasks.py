@@ -56,16 +56,13 @@ def try_tasks(
     """The same; the SeglogError of a task is its result, as a `TaskOutcome` with a failure."""
     if not items:
         return []
-    payload = [packed(item) for item in items]
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield rows([(number, packed(_attempted(body, pickle.loads(payload[number]))))])
+        for number, item in blobs_of(batches):
+            yield rows([(number, packed(_attempted(body, pickle.loads(item))))])
 
-    numbered = spark.range(0, len(items), 1, len(items)).mapInArrow(work, ROW)
-    found = collected(numbered, watch)
+    found = collected(distributed(spark, [packed(item) for item in items]).mapInArrow(work, ROW), watch)
     if len(found) != len(items):
         raise IncompleteError(f"{len(items) - len(found)} of {len(items)} tasks brought no result")
     return [found[number] for number in range(len(items))]
@@ -90,6 +87,15 @@ def rows(messages: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
     targets = pa.array([target for target, _ in messages], pa.int32())
     blobs = pa.array([blob for _, blob in messages], pa.binary())
     return pa.RecordBatch.from_arrays([targets, blobs], ["target", "blob"])
+
+
+def distributed(spark: SparkSession, blobs: Sequence[bytes]) -> DataFrame:
+    """Rows (number, blob) with the columns ROW, each in a partition of its own: a task is sent its own blob alone."""
+    import pyarrow as pa
+    from pyspark.sql.functions import col
+
+    table = pa.Table.from_batches([rows(list(enumerate(blobs)))])
+    return spark.createDataFrame(table).repartitionById(len(blobs), col("target"))
 
 
 def blobs_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, memoryview]]:

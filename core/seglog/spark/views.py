@@ -16,10 +16,21 @@ from seglog import layout
 from seglog.model import Compression
 from seglog.spark.arrow import decoded, record_batches, timestamp_types, timestamps
 from seglog.spark.options import ReadOptions
-from seglog.spark.reading import CHECKSUM, Batches, Damage, handle, walk_piece
+from seglog.spark.reading import (
+    CHECKSUM,
+    Batches,
+    Damage,
+    ReplacedError,
+    as_it_is,
+    handle,
+    walk_file,
+    walk_piece,
+)
 from seglog.spark.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS, Field, arrow_schema
 from seglog.spark.splits import Piece, Split
 from seglog.storage.filesystem import FileSystem
+
+Rows = tuple[str, Mapping[str, Any]]  # the file they speak of, and columns
 
 _CODECS = np.array([*(codec.label for codec in Compression), "unknown", "unknown", "unknown"])
 
@@ -33,15 +44,15 @@ def split_batches(
         return
     schema = arrow_schema(projection)
     for piece in split.pieces:
-        for columns in _VIEWS[options.view](fs, piece, options):
-            yield _arranged(columns, piece, projection, schema)
+        for path, columns in _VIEWS[options.view](fs, piece, options):
+            place = {"topic": piece.topic, "partition": piece.partition, "segment": path}
+            yield _arranged(columns, place, projection, schema)
 
 
 def _arranged(
-    columns: Mapping[str, Any], piece: Piece, projection: Sequence[Field], schema: pa.Schema
+    columns: Mapping[str, Any], place: Mapping[str, Any], projection: Sequence[Field], schema: pa.Schema
 ) -> pa.RecordBatch:
     rows = len(next(iter(columns.values())))
-    place = {"topic": piece.topic, "partition": piece.partition, "segment": piece.path}
     arrays = []
     for wanted, target in zip(projection, schema, strict=True):
         found = columns.get(wanted.column)
@@ -53,10 +64,10 @@ def _arranged(
 # --- batches --------------------------------------------------------------------------------------------------
 
 
-def _batches(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Mapping[str, Any]]:
+def _batches(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Rows]:
     for step in walk_piece(fs, piece, options):
         if isinstance(step, Batches) and len(step.batches):
-            yield _batch_columns(step.batches, valid=True)
+            yield step.piece.path, _batch_columns(step.batches, valid=True)
         elif isinstance(step, Damage):
             handle(step, options)
 
@@ -128,20 +139,36 @@ class _Summary:
         self.max_timestamp = max(self.max_timestamp, int(batches["max_timestamp"].max()))
 
 
-def _segments(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Mapping[str, Any]]:
-    summary = _Summary(piece)
-    for step in walk_piece(fs, piece, options):
-        if isinstance(step, Batches) and len(step.batches):
-            summary.add(step.batches)
-        elif isinstance(step, Damage):
-            summary.damaged += step.kind == CHECKSUM
+def _segments(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Rows]:
+    """The planned segment; where it is another file by now, that file; nothing where another segment took it in."""
+    while True:
+        summary = _Summary(piece)
+        try:
+            for step in walk_file(fs, piece, options):
+                if isinstance(step, Batches) and len(step.batches):
+                    summary.add(step.batches)
+                elif isinstance(step, Damage):
+                    summary.damaged += step.kind == CHECKSUM
+        except ReplacedError:
+            now = as_it_is(fs, piece)
+            if now is None:
+                for _ in walk_piece(fs, piece, options):
+                    pass  # only to hear whether its offsets are still there
+                return
+            piece = now
+            continue
+        yield piece.path, _segment_columns(piece, summary)
+        return
+
+
+def _segment_columns(piece: Piece, summary: _Summary) -> Mapping[str, Any]:
     stamp = np.array([summary.max_timestamp], dtype=np.int64)
-    yield {
+    return {
         "baseOffset": [piece.base_offset],
         "nextOffset": [summary.next_offset],
         "size": [piece.size],
         "validBytes": [summary.valid_bytes],
-        "modified": timestamps(np.array([piece.modified_ms], dtype=np.int64)),
+        "modified": timestamps(np.array([piece.modified_ns // 1_000_000], dtype=np.int64)),
         "isActive": [piece.active],
         "batches": [summary.batches],
         "records": [None if summary.has_legacy else summary.records],
@@ -156,25 +183,28 @@ def _segments(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Ma
 # --- findings -------------------------------------------------------------------------------------------------
 
 
-def _findings(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Mapping[str, Any]]:
+def _findings(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Rows]:
     for step in walk_piece(fs, piece, options):
-        found = [step] if isinstance(step, Damage) else _undecoded(step, piece)
+        found = [step] if isinstance(step, Damage) else _undecoded(step)
         if found:
-            yield {
-                "position": [damage.position for damage in found],
-                "size": [damage.size for damage in found],
-                "firstOffset": [damage.first_offset for damage in found],
-                "lastOffset": [damage.last_offset for damage in found],
-                "kind": [damage.kind for damage in found],
-                "reason": [damage.reason for damage in found],
-            }
+            yield (
+                found[0].path,
+                {
+                    "position": [damage.position for damage in found],
+                    "size": [damage.size for damage in found],
+                    "firstOffset": [damage.first_offset for damage in found],
+                    "lastOffset": [damage.last_offset for damage in found],
+                    "kind": [damage.kind for damage in found],
+                    "reason": [damage.reason for damage in found],
+                },
+            )
 
 
-def _undecoded(step: Batches, piece: Piece) -> list[Damage]:
-    return [part for part in decoded(step, piece) if isinstance(part, Damage)]
+def _undecoded(step: Batches) -> list[Damage]:
+    return [part for part in decoded(step) if isinstance(part, Damage)]
 
 
-_VIEWS: dict[str, Callable[[FileSystem, Piece, ReadOptions], Iterator[Mapping[str, Any]]]] = {
+_VIEWS: dict[str, Callable[[FileSystem, Piece, ReadOptions], Iterator[Rows]]] = {
     BATCHES: _batches,
     SEGMENTS: _segments,
     FINDINGS: _findings,

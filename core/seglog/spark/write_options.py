@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.errors import ConfigError, UnsupportedError
+from seglog.locations import parse_location
 from seglog.model import Compression
-from seglog.spark.discovery import local_path
 from seglog.units import parse_duration, parse_size
 
 NAMES = {
@@ -62,7 +62,7 @@ def parse_write_options(options: Mapping[str, str], *, overwrite: bool = False) 
         raise ConfigError(f"no such option: {', '.join(unknown)}; options are {', '.join(NAMES)}")
     if "path" not in given:
         raise ConfigError("a path is missing: the log directory to write to, as in .save('/data/kafka-logs')")
-    path = local_path(given["path"])
+    path = parse_location(given["path"])
     if not path.is_absolute():
         # under Connect that directory is a temporary one, which the rows would vanish with
         raise ConfigError(f"path: {given['path']!r} is relative, and each of Spark's processes has its own directory")
@@ -101,7 +101,7 @@ def _checkpoint(text: str | None) -> Path | None:
     if text is None:
         return None
     try:
-        path = local_path(text)
+        path = parse_location(text)
     except UnsupportedError:
         return None
     return path if path.is_absolute() else None

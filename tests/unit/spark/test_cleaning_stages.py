@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import shutil
 from pathlib import Path
@@ -16,6 +17,7 @@ from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record
+from seglog.spark.cleaning_blobs import object_blob
 from seglog.spark.cleaning_merge import MergeSpace
 from seglog.spark.cleaning_spec import RoundSpec, TaskOutcome
 from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
@@ -48,16 +50,16 @@ def by_stages(
     space = space or MergeSpace(FS, Path(spec.directory).parent)
     to_reducers: list[list[bytes]] = [[] for _ in range(reducers)]
     for number in range(len(spec.groups)):
-        for target, blob in index_group(FS, spec, number, reducers):
+        for target, blob in index_group(FS, pickle.loads(pickle.dumps(spec.of_group(number))), number, reducers):
             to_reducers[target].append(blob)
-    to_groups: list[list[bytes]] = [[] for _ in spec.groups]
+    to_groups: list[list[bytes]] = [[object_blob(spec.of_group(number))] for number in range(len(spec.groups))]
     for reducer, blobs in enumerate(to_reducers):
         random.Random(reducer).shuffle(blobs)
-        for target, blob in merge_keys(spec, reducer, blobs, space):
+        for target, blob in merge_keys(spec.without_groups(), reducer, blobs, space):
             to_groups[target].append(blob)
     outcomes = []
     for blobs in to_groups:
-        tried = [rewrite_group(FS, spec, blobs, attempt) for attempt in range(attempts)]
+        tried = [rewrite_group(FS, blobs, attempt) for attempt in range(attempts)]
         outcomes += [outcome for outcome in tried[-1:] if outcome is not None]
     return outcomes
 

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.options import CleanerOptions
+from seglog.clock import ManualClock
 from seglog.errors import CorruptRecordError, IncompleteError
 from seglog.kernels.hashing import SEED_WORDS
+from seglog.model import Record, TopicPartition
 from seglog.spark.arrow import record_batches
+from seglog.spark.cleaning_blobs import object_blob
 from seglog.spark.cleaning_merge import MergeSpace
-from seglog.spark.latest import LatestPlan, index_split, live_rows, merge_shares, plan_latest
+from seglog.spark.latest import LatestPlan, SplitShares, index_split, live_rows, merge_shares, plan_latest
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.splits import plan_splits
 from seglog.storage.filesystem import LocalFileSystem
-from tests.support import fixtures
+from tests.support import fixtures, log_files
+from tests.support.compacted_directories import broker_directory, opened
+from tests.support.open_logs import START_MS
 
 FS = LocalFileSystem()
 SEEDS = os.urandom(8 * SEED_WORDS)
@@ -34,25 +40,31 @@ def options_of(path: Path, **given: str) -> ReadOptions:
     return parse_read_options({"path": str(path), "isolationLevel": "read_committed", **given})
 
 
-def planned(options: ReadOptions, cores: int = 3) -> LatestPlan:
+def planned(options: ReadOptions, cores: int = 3) -> tuple[LatestPlan, list[SplitShares]]:
     return plan_latest(plan_splits(FS, options), options, cores, SEEDS)
 
 
-def found_by(plan: LatestPlan, space: MergeSpace) -> list[tuple[object, ...]]:
-    """The rows of all splits, by way of the messages that Spark would carry."""
+Between = Callable[[], None]
+
+
+def found_by(
+    plan: LatestPlan, work: list[SplitShares], space: MergeSpace, between: Between = lambda: None
+) -> list[tuple[object, ...]]:
+    """The rows of all splits, by way of the messages that Spark would carry. `between` is called between the reads."""
     to_reducers: dict[int, list[bytes]] = {}
-    to_splits: dict[int, list[bytes]] = {}
-    for split in range(len(plan.splits)):
-        for target, blob in index_split(FS, plan, split):
+    to_splits: dict[int, list[bytes]] = {one.split: [object_blob(one)] for one in work}
+    for one in work:
+        for target, blob in index_split(FS, plan, one):
             to_reducers.setdefault(target, []).append(blob)
     assert set(to_reducers) <= set(range(max(plan.reducers, 1)))
     for blobs in to_reducers.values():
         for target, blob in merge_shares(plan, reversed(blobs), space):
             to_splits.setdefault(target, []).append(blob)
+    between()
     return [
         tuple(row.values())
-        for split in range(len(plan.splits))
-        for batch in live_rows(FS, plan, split, to_splits[split], space)
+        for blobs in to_splits.values()
+        for batch in live_rows(FS, plan, reversed(blobs), space)
         for row in batch.to_pylist()
     ]
 
@@ -76,20 +88,25 @@ def test_rows_are_the_newest_of_each_key_with_a_value(
 ) -> None:
     options = options_of(logs, maxPartitionBytes=split_bytes)
     small_map = CleanerOptions(dedupe_buffer_bytes=2400, hash_mask=hash_mask)
-    plan = replace(planned(options), memory=small_map)
-    found = found_by(plan, MergeSpace(FS, tmp_path, memory))
+    plan, work = planned(options)
+    plan = replace(plan, memory=small_map)
+    found = found_by(plan, work, MergeSpace(FS, tmp_path, memory))
     assert sorted(map(repr, found)) == sorted(map(repr, newest_of(options, plan)))
     assert len(found) > 100
     assert list(tmp_path.iterdir()) == []
 
 
 def test_partitions_of_one_split_take_no_part_in_the_exchange(logs: Path) -> None:
-    whole = planned(options_of(logs))
+    whole, work = planned(options_of(logs))
     assert whole.reducers == 0
-    assert {share.reducers for shares in whole.splits for share in shares} == {0}
-    parted = planned(options_of(logs, maxPartitionBytes="20KiB"))
+    assert {share.reducers for one in work for share in one.shares} == {0}
+    parted, work = planned(options_of(logs, maxPartitionBytes="20KiB"))
+    for one in work:
+        assert {parted.split_of(share.number) for share in one.shares} == {one.split}
+    numbers = [share.number for one in work for share in one.shares]
+    assert numbers == sorted(set(numbers))
     by_partition: dict[str, set[tuple[int, int]]] = {}
-    for share in (share for shares in parted.splits for share in shares):
+    for share in (share for one in work for share in one.shares):
         name = f"{share.pieces[0].topic}-{share.pieces[0].partition}"
         by_partition.setdefault(name, set()).add((share.first_reducer, share.reducers))
     assert all(len(reducers) == 1 for reducers in by_partition.values())
@@ -98,16 +115,76 @@ def test_partitions_of_one_split_take_no_part_in_the_exchange(logs: Path) -> Non
     assert parted.reducers == sum(count for _, count in used) > 0
 
 
-def test_a_log_that_changes_between_the_two_reads_is_noticed(logs: Path, tmp_path: Path) -> None:
-    options = options_of(logs / "customers-0", maxPartitionBytes="4KiB")
-    plan = planned(options)
-    split = next(i for i, shares in enumerate(plan.splits) if shares[0].reducers)
-    blobs = [blob for _, blob in index_split(FS, plan, split)][-1:]
-    pieces = tuple(replace(piece, behind_offset=piece.first_offset) for piece in plan.splits[split][0].pieces)
-    changed = replace(plan.splits[split][0], pieces=pieces)
-    splits = (*plan.splits[:split], (changed,), *plan.splits[split + 1 :])
-    with pytest.raises(IncompleteError, match="changed while it was read"):
-        list(live_rows(FS, replace(plan, splits=splits), split, blobs, MergeSpace(FS, tmp_path)))
+def clean(path: Path) -> None:
+    with opened(path) as directory:
+        log = directory.log(TopicPartition("t", 0))
+        before = sum(segment.size for segment in log.segments)
+        clean_log(log, CleanerOptions(), ManualClock(START_MS + 10**9))
+        assert sum(segment.size for segment in log.segments) < before
+
+
+@pytest.fixture
+def compacted(tmp_path: Path) -> Path:
+    """Four closed segments of 40 records over 9 keys, of which two end with a tombstone, and an active segment."""
+    path = broker_directory(tmp_path / "logs", {"t-0": (4, 9)})
+    with opened(path) as directory:
+        log = directory.log(TopicPartition("t", 0))
+        log.append([Record(None, b"k0", START_MS), Record(None, b"k1", START_MS)])
+        log.roll()
+        log.append([Record(b"newest", b"k2", START_MS)])
+    return path
+
+
+@pytest.mark.parametrize("split_bytes", ["600", "1GiB"])
+def test_a_log_that_is_cleaned_between_the_two_reads_gives_the_same_rows(
+    compacted: Path, tmp_path: Path, split_bytes: str
+) -> None:
+    options = options_of(compacted, maxPartitionBytes=split_bytes)
+    plan, work = planned(options)
+    expected = sorted(map(repr, newest_of(options, plan)))
+    found = found_by(plan, work, MergeSpace(FS, tmp_path), lambda: clean(compacted))
+    assert sorted(map(repr, found)) == expected
+    assert len(found) == 7
+
+
+def test_a_newest_record_that_is_gone_at_the_second_read_is_data_loss(
+    compacted: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def overtake() -> None:
+        """A newer record of a key, behind what was planned, lets the cleaner take away the one that was found."""
+        with opened(compacted) as directory:
+            log = directory.log(TopicPartition("t", 0))
+            log.append([Record(b"newer", b"k5", START_MS)])
+            log.roll()
+        clean(compacted)
+
+    end = '{"t":{"0":163}}'
+    strict, relaxed = (
+        planned(options_of(compacted, failOnDataLoss=fail, maxPartitionBytes="600", endingOffsets=end))
+        for fail in ("true", "false")
+    )
+    space = MergeSpace(FS, tmp_path)
+    copy = tmp_path / "copy"
+    shutil.copytree(compacted, copy)
+    with pytest.raises(IncompleteError, match="t-0: 1 of the newest records are gone since they were found"):
+        found_by(*strict, space, overtake)
+    shutil.rmtree(compacted)
+    copy.rename(compacted)
+    assert len(found_by(*relaxed, space, overtake)) == 6
+    assert "t-0: 1 of the newest records are gone since they were found" in caplog.text
+
+
+def test_offsets_that_32_bits_do_not_hold_begin_another_share(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    for first in (0, 2**31 - 100, 2**40, 2**40 + 2**31):
+        (directory / f"{first:020}.log").write_bytes(log_files.batch(first, 3))
+    options = options_of(directory)
+    plan, work = planned(options)
+    assert [len(one.shares) for one in work] == [2]
+    assert sorted(map(repr, found_by(plan, work, MergeSpace(FS, tmp_path)))) == sorted(
+        map(repr, newest_of(options, plan))
+    )
 
 
 def test_damage_is_named(logs: Path, tmp_path: Path) -> None:
@@ -117,6 +194,6 @@ def test_damage_is_named(logs: Path, tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[100] ^= 0xFF
     path.write_bytes(data)
-    plan = planned(options_of(copy))
+    plan, work = planned(options_of(copy))
     with pytest.raises(CorruptRecordError, match=f"{path.name}: position"):
-        list(live_rows(FS, plan, 0, [], MergeSpace(FS, tmp_path)))
+        list(live_rows(FS, plan, [object_blob(work[0])], MergeSpace(FS, tmp_path)))

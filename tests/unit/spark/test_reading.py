@@ -1,18 +1,16 @@
-"""Files that may not be read, change or vanish, before and while they are read."""
+"""Files that may not be read. Those that change or vanish: `test_replaced`."""
 
 from __future__ import annotations
 
 import errno
-import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from seglog.errors import CorruptRecordError, RefusedError
-from seglog.spark import reading
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.schema import default_projection
 from seglog.spark.splits import Split, plan_splits
@@ -94,56 +92,6 @@ def test_a_file_that_may_not_be_read_is_named(sealed: Path) -> None:
     splits = planned(sealed)
     with pytest.raises(RefusedError, match=f"{sealed.name}: no permission to read it"):
         list(rows(ForbiddingFileSystem(sealed.name), splits, options(sealed)))
-
-
-def grown(path: Path) -> None:
-    path.write_bytes(path.read_bytes() + data(10_000))
-
-
-def cleaned(path: Path) -> None:
-    """Another file under the name, of the same size, as a cleaner's swap puts there."""
-    other = path.with_suffix(".swap")
-    other.write_bytes(path.read_bytes())
-    os.utime(other, ns=(0, 0))
-    other.rename(path)
-
-
-def cut(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.truncate(len(data(0)) // BATCHES)
-
-
-@pytest.mark.parametrize("change", [grown, cleaned, cut])
-def test_a_file_that_changes_while_it_is_read_is_refused(
-    sealed: Path, change: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    splits, chosen = planned(sealed), options(sealed)
-    monkeypatch.setattr(reading, "CHUNK_BYTES", len(data(0)) // BATCHES)
-    pieces = reading.walk_piece(FS, splits[0].pieces[0], chosen)
-    assert isinstance(next(pieces), reading.Batches)
-    change(sealed)
-    with pytest.raises(RefusedError, match=f"{sealed.name}: the file changed since the query was planned"):
-        for step in pieces:
-            assert isinstance(step, reading.Batches | reading.Damage)
-
-
-def test_a_file_that_vanishes_while_it_is_read_is_read_to_its_end(sealed: Path) -> None:
-    splits, chosen = planned(sealed), options(sealed)
-    pieces = reading.walk_piece(FS, splits[0].pieces[0], chosen)
-    found = [next(pieces)]
-    sealed.unlink()
-    found += list(pieces)
-    assert sum(len(step.batches) for step in found if isinstance(step, reading.Batches)) == BATCHES
-
-
-def test_a_file_that_is_gone_is_data_loss_that_may_be_passed_over(sealed: Path, caplog) -> None:
-    splits = planned(sealed)
-    sealed.unlink()
-    with pytest.raises(RefusedError, match=f"{sealed.name}: the file is gone since the query was planned"):
-        list(rows(FS, splits, options(sealed)))
-    left = list(rows(FS, splits, options(sealed, failOnDataLoss="false")))
-    assert sum(batch.num_rows for batch in left) == BATCHES * RECORDS
-    assert f"{sealed.name}: the file is gone" in caplog.text
 
 
 @pytest.mark.parametrize("layout", ["in the next segment", "in the next task"])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from seglog.errors import ConfigError, CorruptionError, NotALogError, OffsetOutOfRangeError, UnsupportedError
+from seglog.errors import ConfigError, CorruptionError, NotALogError, OffsetOutOfRangeError
+from seglog.spark.arrow import records_of
 from seglog.spark.bounds import offset_for_timestamp
-from seglog.spark.discovery import find_partitions, local_path
+from seglog.spark.discovery import find_partitions
 from seglog.spark.options import parse_read_options
 from seglog.spark.splits import Piece, pack, plan_splits, target_bytes
 from seglog.storage.filesystem import LocalFileSystem
@@ -79,6 +82,23 @@ def test_an_index_that_lies_is_not_cut_at(logs, tmp_path):
     assert all(piece.start == 0 and piece.end == piece.size for piece in pieces)
 
 
+@pytest.mark.parametrize("fixture", ["4.3.0/clean", "0.10.2", "0.8.2"])
+def test_each_piece_has_a_share_of_the_offsets_that_holds_its_records_and_no_others(fixture, tmp_path):
+    logs = fixtures.fixture_copy(fixture, tmp_path)
+    chosen = options(logs, maxPartitionBytes=500)
+    pieces = [piece for split in plan_splits(FS, chosen) for piece in split.pieces]
+    by_partition: dict[tuple[str, int], list[Piece]] = {}
+    for piece in pieces:
+        by_partition.setdefault((piece.topic, piece.partition), []).append(piece)
+    for parts in by_partition.values():
+        assert all(one.share[1] <= other.share[0] for one, other in itertools.pairwise(parts))
+        for piece in parts:
+            first, behind = piece.share
+            found = np.concatenate([part.rows["offset"] for part in records_of(FS, piece, chosen)] or [[]])
+            assert ((found >= first) & (found < behind)).all()
+    assert len(pieces) > len(by_partition)
+
+
 def test_packing_keeps_the_order():
     pieces = [Piece("t", 0, f"/{i}", 0, 0, size, size, 0, False) for i, size in enumerate((5, 5, 1, 9, 30, 1))]
     packed = [[piece.path for piece in split.pieces] for split in pack(pieces, 10)]
@@ -130,12 +150,6 @@ def test_two_replicas_are_not_mixed(logs, tmp_path):
     both = parse_read_options({"paths": json.dumps([str(logs), str(tmp_path / "clicks-0")])})
     with pytest.raises(ConfigError, match="both hold clicks-0"):
         find_partitions(FS, both)
-
-
-def test_another_scheme_is_refused():
-    with pytest.raises(UnsupportedError, match="hdfs"):
-        local_path("hdfs://name/logs")
-    assert local_path("file:/a/b%20c") == Path("/a/b c")
 
 
 def test_a_broken_checkpoint_is_named(logs, tmp_path):

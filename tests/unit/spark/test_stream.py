@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 
 from seglog.errors import IncompleteError
+from seglog.log.append_journal import AppendJournal, Placement, StagedFile, remove_journal, write_journal
 from seglog.model import TopicPartition
+from seglog.spark import stream
 from seglog.spark.options import parse_read_options
 from seglog.spark.stream import FollowedLog, limited
+from seglog.storage.filesystem import LocalFileSystem
 from tests.support.naive import NaiveRecord, batch_v2
+from tests.support.watched_files import ChangingFileSystem
 
 KEYS = [TopicPartition("t", i) for i in range(5)]
 
@@ -91,3 +95,71 @@ def test_a_partition_that_is_gone_is_data_loss(directory):
         log.reached({KEYS[1]: 5}, log.ends())
     relaxed = followed(directory, failOnDataLoss="false")
     assert relaxed.reached({KEYS[1]: 5}, relaxed.ends()) == {KEYS[0]: 10, KEYS[1]: 5}
+
+
+def test_a_log_that_was_cut_and_grew_again_ends_where_its_last_batch_does(directory):
+    path, log = directory / f"{0:020}.log", followed(directory)
+    path.write_bytes(batch(0) + batch(10) + batch(20))
+    assert log.ends() == {KEYS[0]: 30}
+    # as long as before and longer, with no batch where the last one ended
+    path.write_bytes(batch(0) + batch(10, 3) + batch(13, 40))
+    assert log.ends() == {KEYS[0]: 53}
+    path.write_bytes(batch(0) + batch(10, 9) + bytes(path.stat().st_size))
+    assert log.ends() == {KEYS[0]: 19}
+
+
+def test_offsets_that_were_cut_off_after_they_were_planned_are_data_loss(directory):
+    """Spark keeps the offsets of a batch, and plans it again after a restart."""
+    path = directory / f"{0:020}.log"
+    path.write_bytes(batch(0) + batch(10))
+    for log in (followed(directory), followed(directory)):
+        with pytest.raises(IncompleteError, match="t-0: offsets 20 to 29 are gone, as the log now ends at 20"):
+            log.splits({KEYS[0]: 5}, {KEYS[0]: 30})
+    relaxed = followed(directory, failOnDataLoss="false")
+    (split,) = relaxed.splits({KEYS[0]: 5}, {KEYS[0]: 30})
+    assert [piece.share for piece in split.pieces] == [(5, 20)]
+    assert relaxed.splits({KEYS[0]: 25}, {KEYS[0]: 30}) == []
+
+
+def test_what_a_write_has_not_finished_is_waited_for(directory, caplog):
+    """Nobody may read what may be taken back."""
+    fs, name = LocalFileSystem(), KEYS[0]
+    path, log = directory / f"{0:020}.log", followed(directory)
+    path.write_bytes(batch(0) + batch(10))
+    staged = StagedFile(name, "x", 10, 1, None, 9)
+    write_journal(fs, directory.parent, AppendJournal("staging", (Placement(name, 10, 0, (staged,)),)))
+    assert log.ends() == {name: 10}
+    assert "t-0: offsets from 10 on wait for a write that is not finished" in caplog.text
+    assert log.reached({name: 10}, {name: 10}) == {name: 10}
+    remove_journal(fs, directory.parent)
+    assert log.ends() == {name: 20}
+
+
+def test_a_journal_that_cannot_be_read_keeps_nobody_waiting(directory):
+    (directory / f"{0:020}.log").write_bytes(batch(0))
+    (directory.parent / ".seglog-append").write_text("{")
+    assert followed(directory).ends() == {KEYS[0]: 10}
+
+
+def test_segments_that_are_merged_while_a_trigger_looks_are_looked_for_again(directory, monkeypatch):
+    first, second, third = (directory / f"{base:020}.log" for base in (0, 10, 20))
+
+    def merge() -> None:
+        """The last segment is full, and a cleaner puts it into the one before; a new one has begun."""
+        third.write_bytes(batch(20))
+        first.write_bytes(batch(0) + batch(10))
+        second.unlink()
+
+    for moment in range(30):
+        first.write_bytes(batch(0))
+        second.write_bytes(batch(10))
+        third.unlink(missing_ok=True)
+        fs = ChangingFileSystem(moment, merge)
+        monkeypatch.setattr(stream, "LocalFileSystem", lambda fs=fs: fs)
+        log = followed(directory)
+        assert log.ends() in ({KEYS[0]: 20}, {KEYS[0]: 30}), moment
+        assert len(log.splits({KEYS[0]: 0}, {KEYS[0]: 20})) == 1
+        if not fs.changed:
+            return
+        assert log.ends() == {KEYS[0]: 30}
+    pytest.fail("the trigger makes more calls than were tried")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import pickle
+from collections.abc import Callable, Iterator
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 from seglog.errors import CorruptRecordError, IncompleteError, SeglogError, UnsupportedError
-from seglog.spark.tasks import local_directory, remote_errors
+from seglog.spark.tasks import local_directory, remote_errors, run_tasks
 
 REPORT = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure:
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -66,3 +70,46 @@ def test_an_executor_without_a_package_is_told_what_to_install(module: str, pack
 def test_files_of_a_task_go_to_one_of_sparks_own_directories(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/disk1/blocks,/disk2/blocks")
     assert str(local_directory()) in ("/disk1/blocks", "/disk2/blocks")
+
+
+class NoSpark:
+    """Stands for a session: keeps what it is given, and runs functions over rows as Spark's tasks do."""
+
+    def __init__(self) -> None:
+        self.sent: dict[int, int] = {}  # bytes, by task
+        self.sparkSession = self
+
+    def createDataFrame(self, table: pa.Table) -> NoSpark:
+        self._rows = table
+        return self
+
+    def repartitionById(self, count: int, _: object) -> NoSpark:
+        assert count == self._rows.num_rows
+        return self
+
+    def mapInArrow(self, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _: str) -> NoSpark:
+        found = []
+        for number, batch in enumerate(self._rows.to_batches(max_chunksize=1)):
+            code = cloudpickle.dumps(function)
+            self.sent[number] = len(code) + batch.nbytes
+            found += list(pickle.loads(code)(iter([batch])))
+        self._rows = pa.Table.from_batches(found)
+        return self
+
+    def toArrow(self) -> pa.Table:
+        return self._rows
+
+
+def test_a_task_is_sent_its_own_item_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.sql.functions.col", str)
+    sizes = {}
+    for count in (2, 200):
+        spark = NoSpark()
+        items = [bytes([number]) * 10_000 for number in range(count)]
+        assert run_tasks(spark, items, _length_and_first) == [(10_000, number) for number in range(count)]  # type: ignore[arg-type]
+        sizes[count] = max(spark.sent.values())
+    assert sizes[200] < sizes[2] + 100 < 20_000
+
+
+def _length_and_first(item: bytes) -> tuple[int, int]:
+    return len(item), item[0]

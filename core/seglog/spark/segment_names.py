@@ -1,0 +1,103 @@
+"""The segments of a partition by their names alone: one listing, and a `stat` for each log that is asked about.
+
+A partition may have ten thousand segments, and a query or a trigger may want one: what is not wanted costs nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from seglog.errors import NotALogError, UnsupportedError
+from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.log.listing import SegmentFiles
+from seglog.storage.filesystem import FileSystem
+
+_PAUSES_S = (0.0, 0.001, 0.003, 0.01, 0.03)
+
+Identity = tuple[int, int, int]  # size, modification time in nanoseconds, inode
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentName:
+    """A `.log` file and its indexes (None: there is none), as the listing had them."""
+
+    base_offset: int
+    log: Path
+    offset_index: Path | None = None
+    time_index: Path | None = None
+    transaction_index: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment whose log was looked at: `files` and what the file was then."""
+
+    files: SegmentFiles
+    identity: Identity
+
+
+def list_segments(fs: FileSystem, directory: Path) -> tuple[SegmentName, ...]:
+    """The segments by base offset. NotALogError when there is no such directory, UnsupportedError for a 0.7 log.
+
+    Where files are being replaced, it is looked at until two looks agree and no swap is under way: in the middle of one
+    neither the old segments nor the new ones have their names. What a crash left is not waited for much longer.
+    """
+    names = _names_in(fs, directory)
+    for pause in _PAUSES_S:
+        states = {parsed.state for parsed in map(parse_file_name, names) if parsed is not None}
+        if states <= {FileState.LIVE}:
+            break
+        again = _names_in(fs, directory)
+        if again == names and FileState.SWAP not in states:
+            break
+        time.sleep(pause)
+        names = again
+    return _segments_of(directory, names)
+
+
+def _names_in(fs: FileSystem, directory: Path) -> list[str]:
+    try:
+        return fs.list(directory)
+    except FileNotFoundError as error:
+        raise NotALogError(directory, "no such directory") from error
+    except NotADirectoryError as error:
+        raise NotALogError(directory, "not a directory") from error
+
+
+def _segments_of(directory: Path, names: Iterable[str]) -> tuple[SegmentName, ...]:
+    found: dict[FileKind, dict[int, Path]] = {kind: {} for kind in FileKind}
+    for name in names:
+        parsed = parse_file_name(name)
+        if parsed is not None and parsed.state is FileState.LIVE:
+            found[parsed.kind][parsed.offset] = directory / name
+    if found[FileKind.LOG_07] and not found[FileKind.LOG]:
+        raise UnsupportedError(f"{directory}: a log of Kafka 0.7 has no offsets to read by; convert it first")
+    kinds = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+    return tuple(
+        SegmentName(offset, found[FileKind.LOG][offset], *(found[kind].get(offset) for kind in kinds))
+        for offset in sorted(found[FileKind.LOG])
+    )
+
+
+def look_at(fs: FileSystem, name: SegmentName) -> Segment:
+    """What the segment's log is now. FileNotFoundError when it is gone."""
+    status = fs.status(name.log)
+    if status is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(name.log))
+    if status.is_directory:
+        raise NotALogError(name.log, "a directory where a segment must be")
+    files = SegmentFiles(
+        name.base_offset,
+        name.log,
+        status.size,
+        status.modified_ms,
+        name.offset_index,
+        name.time_index,
+        name.transaction_index,
+    )
+    return Segment(files, (status.size, status.modified_ns, status.inode))

@@ -1,0 +1,62 @@
+"""What people write for where a log lies, and the one place that says which of it is a path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog.errors import UnsupportedError
+from seglog.locations import parse_location
+from seglog_cli.app import run
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("/a/b", "/a/b"),
+        ("a b/c", "a b/c"),
+        ("orders:1-0", "orders:1-0"),  # no scheme: nothing follows the colon that begins a path
+        ("file:/a/b%20c", "/a/b c"),
+        ("file:///a/b", "/a/b"),
+        ("FILE://localhost/a", "/a"),
+    ],
+)
+def test_paths_and_file_uris_are_paths(text: str, path: str) -> None:
+    assert parse_location(text) == Path(path)
+    assert parse_location(Path(path)) == Path(path)
+
+
+ELSEWHERE = ["hdfs://name/logs", "hdfs:/logs", "s3a://bucket/logs", "s3:/bucket", "abfss://c@a.net/x", "gs://b/x"]
+
+
+@pytest.mark.parametrize("text", ELSEWHERE)
+def test_another_file_system_is_named_and_what_to_do(text: str) -> None:
+    scheme = text.partition(":")[0]
+    for location in (text, Path(text)):
+        with pytest.raises(UnsupportedError, match=f"not {scheme}: itself; mount it and give the mounted path"):
+            parse_location(location)
+
+
+def test_another_machine_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="it names the machine host; give the path on this one"):
+        parse_location("file://host/a")
+
+
+COMMANDS = ("ls", "read", "verify", "append", "stats", "dump-log --files", "spark verify", "config show")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_says_so_of_what_it_is_given(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command.split(), "s3://bucket/kafka/orders-0"]) == 13
+    message = capsys.readouterr().err
+    assert "s3://bucket/kafka/orders-0: seglog reads mounted file systems" in message
+    assert "no such file" not in message
+
+
+def test_the_library_says_so() -> None:
+    with pytest.raises(UnsupportedError, match="mounted file systems"), seglog.open_log("s3://bucket/orders-0"):
+        pass
+    with pytest.raises(UnsupportedError, match="mounted file systems"):
+        list(seglog.verify(Path("s3://bucket/orders-0")))
