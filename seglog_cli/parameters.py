@@ -14,8 +14,6 @@ from typing import Any, Literal, get_args, get_origin
 
 from typer.core import TyperCommand, TyperGroup
 
-from seglog.locations import parse_location
-
 Convert = Callable[[Any], Any]
 
 
@@ -61,7 +59,7 @@ def converter(annotation: Any, info: Any) -> Convert:
     if annotation is int:
         return _number(info.min, info.max)
     if annotation is Path and not (info.exists or info.resolve_path or info.writable or info.path_type):
-        return lambda value: parse_location(_text(value))
+        return _location
     return {str: _text, bool: _flag}.get(annotation, _unknown)
 
 
@@ -75,6 +73,12 @@ def _process(parameter: Any, convert: Convert, typers: Callable[[Any, Any], Any]
     except ValueError:
         return typers(context, value)
     return plain if parameter.callback is None else parameter.callback(context, parameter, plain)
+
+
+def _location(value: Any) -> Path:
+    from seglog.locations import parse_location
+
+    return parse_location(_text(value))
 
 
 def _parsed(parse: Convert) -> Convert:

@@ -114,5 +114,7 @@ def test_commands_print_data_and_give_the_exit_codes_of_their_sisters(
     assert ".log: position" in capsys.readouterr().err
     assert run(["spark", "conf"]) == 0
     assert "spark.python.unix.domain.socket.enabled true" in capsys.readouterr().out
-    assert run(["spark", "clean", str(logs / "orders-none-0")]) == 12  # its policy is delete
-    assert "is not compacted" in capsys.readouterr().err
+    assert run(["spark", "clean", str(logs / "orders-none-0")]) == 12
+    refusal = capsys.readouterr().err  # the cluster's metadata beside the log makes the default known
+    assert "orders-none is not compacted: its cleanup.policy is delete (Kafka's default: " in refusal
+    assert "lists the topic and says nothing else" in refusal
