@@ -99,7 +99,7 @@ def run(arguments: Sequence[str]) -> int:
     given = list(arguments) or ["--help"]
     try:
         app = build(given[:1] if given[0] in COMMANDS else COMMANDS)
-        code = app(args=given, prog_name="seglog", standalone_mode=False, obj=given)
+        code = _invoked(app, given)
     except (SystemExit, KeyError, ValueError) as error:
         if COMPLETION not in os.environ:
             return report_outside(given, error)
@@ -110,6 +110,20 @@ def run(arguments: Sequence[str]) -> int:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (the outermost door)
         return report_outside(given, error)
     return code if isinstance(code, int) else 0
+
+
+def _invoked(app: typer.Typer, given: list[str]) -> object:
+    """What the command returned. Typer's own `main` makes 130 of every signal, says nothing, and ends the process when
+    standard output is closed: only completion, which that function answers, goes through it.
+    """
+    if COMPLETION in os.environ:
+        return app(args=given, prog_name="seglog", standalone_mode=False, obj=given)
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("seglog", given, obj=[*given]) as context:
+            return command.invoke(context)
+    except typer.Exit as stop:
+        return stop.exit_code
 
 
 def _completed(arguments: Sequence[str], error: BaseException) -> int:

@@ -6,7 +6,7 @@
    crash would. Before a command runs nothing has begun, and after it the outcome stands: then one ends at once, too.
 3. What the standard streams do not take is thrown away at the end, as the interpreter would complain (exit code 120).
 
-Only light modules are imported here: until `main` has begun, a signal would show a traceback.
+Only light modules are imported here: until `main` has begun, a signal ends the process without a word (`__main__`).
 """
 
 from __future__ import annotations

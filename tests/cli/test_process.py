@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -215,6 +216,15 @@ def test_a_signal_at_any_moment_is_one_sentence_and_its_code(name: str, tmp_path
         moment = chosen.randrange(1, calls)
         again = f",{moment + chosen.randrange(1, 500)}" if chosen.random() < 0.3 else ""
         attempt(f"{chosen.choice(list(CODES))}:{moment}{again}")
+
+
+def test_a_signal_outside_of_the_command_has_its_sentence_and_code_too() -> None:
+    """Typer's own `main` would end with 130 and say nothing."""
+    calls = int(interrupted("SIGINT:", ["clean", "--help"]).stderr.decode().rpartition("calls: ")[2])
+    for signal_name, code in CODES.items():
+        done = interrupted(f"{signal_name}:{calls - 100}", ["clean", "--help"])
+        assert done.returncode == code
+        assert re.fullmatch(r"error: .*; what is on disk is consistent\n", done.stderr.decode())
 
 
 def check_logs(logs: Path) -> None:

@@ -29,7 +29,7 @@ TEMPORARY_SUFFIX = ".tmp"
 def write_atomically(fs: FileSystem, path: Path, data: ReadableBuffer, access: Access | None = None) -> None:
     """Makes `data` the contents of `path`; durable on return. `access` is given whatever the old file had.
 
-    OSError leaves the old contents in place and no temporary file behind. A crash may leave `<name>.tmp`,
+    An error or a signal leaves the old contents in place and no temporary file. A crash may leave `<name>.tmp`,
     which Kafka and seglog overwrite the next time.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
@@ -43,7 +43,7 @@ def write_atomically(fs: FileSystem, path: Path, data: ReadableBuffer, access: A
             file.write_at(0, data)
             file.sync()
         fs.rename(temporary, path)
-    except OSError:
+    except BaseException:  # a signal, too
         with contextlib.suppress(OSError):
             fs.remove(temporary)
         raise

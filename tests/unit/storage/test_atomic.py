@@ -35,13 +35,14 @@ def test_the_mode_is_kept_and_the_time_is_not(tmp_path: Path) -> None:
     assert path.stat().st_mtime > 1_000_000
 
 
-def test_a_failure_keeps_the_old_contents(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt("No space")])
+def test_a_failure_and_a_signal_keep_the_old_contents(error: BaseException, tmp_path: Path) -> None:
     class Full(LocalFileSystem):
         def rename(self, source: Path, target: Path) -> None:
-            raise OSError(28, "No space left on device", str(target))
+            raise error
 
     (tmp_path / "checkpoint").write_bytes(b"old")
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(type(error), match="No space"):
         write_atomically(Full(), tmp_path / "checkpoint", b"new")
     assert LocalFileSystem().list(tmp_path) == ["checkpoint"]
     assert (tmp_path / "checkpoint").read_bytes() == b"old"
