@@ -53,6 +53,10 @@ LogDirectoryPath = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", "-n", help="Show what would be done; change nothing.", show_default=False)
 ]
+NoKeep = Annotated[
+    bool,
+    typer.Option("--no-keep", help="Keep nothing of what is cut: there is no undo then.", show_default=False),
+]
 Check = Annotated[bool, typer.Option("--check", help="Exit with 1 when the plan is not empty.", show_default=False)]
 OverridePolicy = Annotated[
     bool,

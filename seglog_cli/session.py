@@ -84,28 +84,31 @@ class Session:
         writable: bool = False,
         create: bool = False,
         settings: Mapping[str, object] | None = None,
+        command: str = "recover",
     ) -> Iterator[Log]:
         """The log in a partition directory; its directory's lock is held while a writable one is open.
 
-        `settings` are configuration values that options of the command give, by Kafka's key.
+        `settings` are configuration values that options of the command give, by Kafka's key. What opening a writable
+        one cuts off is kept in a run for `command`, as `undo` wants it.
         """
         from seglog.log.directory import open_partition
         from seglog_cli.views.recovery import tell_recovery
 
+        config_of = self.config_of(self.resolved(partition).parent, Sources(settings or {}))
         if writable:
+            from seglog.diagnosis.keeping import Keeper
             from seglog_cli.repairing import settle_unfinished
 
             settle_unfinished(self, self.resolved(partition).parent)
-        owner, log = open_partition(
-            partition,
-            fs=self.fs,
-            clock=self.clock,
-            config_of=self.config_of(self.resolved(partition).parent, Sources(settings or {})),
-            writable=writable,
-            create=create,
-        )
+            keeper = Keeper(self.fs, self.clock, config_of, command)
+            owner, log, report = keeper.open(partition, create=create)
+        else:
+            owner, log = open_partition(
+                partition, fs=self.fs, clock=self.clock, config_of=config_of, writable=False, create=create
+            )
+            report = log.recovery
         with owner:
-            tell_recovery(self.console, log.recovery)
+            tell_recovery(self, report)
             yield log
 
     def config_of(

@@ -79,7 +79,7 @@ def run(
     chosen = {key: value for key, value in settings.items() if value is not None}
     with (
         open_chunks(file, flush_ms) as chunks,
-        session.open_log(partition, writable=True, create=create, settings=chosen) as log,
+        session.open_log(partition, writable=True, create=create, settings=chosen, command="append") as log,
     ):
         pieces = read_records(chunks, form, "standard input" if file == "-" else file)
         compression = next((one for one in Compression if one.label == label), None)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Check, DryRun, OnePath, command, offset_option
+from seglog_cli.options import Check, DryRun, NoKeep, OnePath, command, offset_option
+from seglog_cli.quarantines import QuarantineOption
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -21,35 +22,48 @@ def run(
     check: Check = False,
     recovery_point: Annotated[
         int | None,
-        offset_option("--recovery-point", "Recover from this offset on; of a log directory, in every partition."),
+        offset_option("--recovery-point", "Recover from this offset on (0: all of it), not from the checkpoint's."),
     ] = None,
+    no_keep: NoKeep = False,
+    quarantine: QuarantineOption = None,
 ) -> int:
     """Recovers a log as a broker does that starts after a crash.
 
     Settles what an interrupted cleaning left, reads every segment from the recovery point on, cuts the log
-    behind its last good batch, and rebuilds indexes, producer snapshots and leader epochs. Of a log
-    directory, every partition is recovered from its checkpointed recovery point; a partition that is named,
-    from its first segment.
+    after its last good batch, and rebuilds indexes, producer snapshots and leader epochs. The recovery point
+    is the one in the log directory's checkpoint, as a broker takes it: what lies below was flushed and is not
+    read. --recovery-point 0 reads all of it.
+
+    What is cut off goes to the quarantine first, and `seglog undo` gives it back; so do logs that an
+    interrupted cleaning would replace by less than they hold. With --no-keep it is gone, as with a broker:
+    for disks without room.
 
     Small files that recovery does not need but a broker does (partition.metadata, meta.properties) are
     reported, with exit code 1, when they cannot be read.
 
-    What is behind damage is lost, as with a broker: `seglog verify` shows what it would be, and `seglog
+    Everything after damage is cut off, as a broker does it: `seglog verify` shows what that is, and `seglog
     verify --repair` loses less.
 
     Examples:
       seglog recover --dry-run orders-none-0
       seglog recover /var/lib/kafka/data
     """
-    changed, stopped = recover_path(session, path, dry_run, recovery_point)
+    changed, stopped = recover_path(session, path, dry_run, recovery_point, not no_keep, quarantine)
     return ExitCode.FOUND if stopped or (check and changed) else ExitCode.DONE
 
 
 def recover_path(
-    session: Session, path: Path, dry_run: bool, recovery_point: int | None = None
+    session: Session,
+    path: Path,
+    dry_run: bool,
+    recovery_point: int | None = None,
+    keep: bool = True,
+    quarantine: Path | None = None,
+    command: str = "recover",
 ) -> tuple[bool, bool]:
     """Recovers and shows each partition: (whether anything but indexes and snapshots changed, whether something else
     stops a broker)."""
+    from seglog.diagnosis.keeping import Keeper
     from seglog.log.listing import log_directory_of, resolve_path
     from seglog.log.obstacles import directory_obstacles
     from seglog.log.recovering import RecoveryOptions, recover
@@ -67,9 +81,12 @@ def recover_path(
         def tell(segment: LogSegment, number: int, count: int) -> None:
             progress.update(number, count, f"recover {segment.path.parent.name}")
 
-        options = RecoveryOptions(recovery_point=recovery_point, dry_run=dry_run, progress=tell)
+        keeper = Keeper(session.fs, session.clock, config_of, command, quarantine)
+        options = RecoveryOptions(
+            recovery_point=recovery_point, dry_run=dry_run, progress=tell, on_loss=keeper.on_loss if keep else None
+        )
         changed, stopped = False, bool(obstacles)
         for report in recover(session.fs, session.clock, target, config_of, options):
             changed, stopped = changed or report.changes, stopped or bool(report.obstacles)
-            show_recovery(session.console, report, dry_run)
+            show_recovery(session, report, dry_run)
     return changed, stopped

@@ -27,4 +27,4 @@ def run(session: Session, path: OnePath, dry_run: DryRun = False) -> None:
         settle_unfinished(session, log_directory_of(target))
     options = RecoveryOptions(dry_run=dry_run, lossless=True)
     for report in recover(session.fs, session.clock, target, session.config_of_target(target), options):
-        show_recovery(session.console, report, dry_run)
+        show_recovery(session, report, dry_run)

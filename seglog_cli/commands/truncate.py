@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from seglog_cli.failures import UsageError
-from seglog_cli.options import DryRun, Partition, command, flag, offset_option, time_option
+from seglog_cli.options import DryRun, NoKeep, Partition, command, flag, offset_option, time_option
+from seglog_cli.quarantines import QuarantineOption
 from seglog_cli.session import Session
 
 
@@ -19,29 +20,43 @@ def run(
     ] = None,
     at_damage: Annotated[bool, flag("--at-damage", "Drop the first damaged batch and all behind it.")] = False,
     dry_run: DryRun = False,
+    no_keep: NoKeep = False,
+    quarantine: QuarantineOption = None,
 ) -> None:
     """Cuts off the end of a log, as a broker truncates a follower: whole batches, with indexes and checkpoints.
 
-    A batch that holds the offset goes as a whole. Nothing happens when the log ends before the offset; an
-    offset below the log start is refused. --at-damage does what a recovery would.
+    A batch that holds the offset goes as a whole, and the log ends before it: what is cut is said. Nothing
+    happens when the log ends before the offset; an offset below the log start is refused. --at-damage does what
+    a recovery of the whole log would.
+
+    What is cut goes to the quarantine first, and `seglog undo` gives it back; with --no-keep it is gone.
 
     Examples:
       seglog truncate orders-none-0 --to-offset 1000 --dry-run
       seglog truncate orders-none-0 --at-damage
     """
-    from seglog.log.cutting import Cut, plan_cut
+    from seglog.diagnosis.keeping import Keeper
+    from seglog_cli.quarantines import remember_run
+    from seglog_cli.repairing import settle_unfinished
     from seglog_cli.views.cut import show_cut
+    from seglog_cli.views.recovery import tell_recovery
 
     given = [to_offset is not None, to_time is not None, at_damage]
     if sum(given) != 1:
         raise UsageError("one of --to-offset, --to-time and --at-damage says where to cut")
     if at_damage:
+        from seglog.log.listing import require_partition
         from seglog_cli.commands.recover import recover_path
 
-        recover_path(session, partition, dry_run)
+        require_partition(session.fs, partition)
+        recover_path(session, partition, dry_run, 0, not no_keep, quarantine, "truncate")
         return
-    with session.open_log(partition, writable=not dry_run) as log:
-        cut: Cut = plan_cut(log, to_offset, to_time)
-        if not dry_run:
-            cut.apply(log)
-        show_cut(session.console, cut, dry_run)
+    if not dry_run:
+        settle_unfinished(session, session.resolved(partition).parent)
+    config_of = session.config_of(session.resolved(partition).parent)
+    keeper = Keeper(session.fs, session.clock, config_of, "truncate", quarantine)
+    done = keeper.truncate(partition, to_offset, to_time, dry_run=dry_run, keep=not no_keep)
+    tell_recovery(session, done.recovery)
+    if done.run is not None:
+        remember_run(session, done.run.folder)
+    show_cut(session.console, done.cut, dry_run, done.run)

@@ -8,11 +8,12 @@ from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
 
 if TYPE_CHECKING:
+    from seglog.diagnosis.journal import RunRecord
     from seglog.log.cutting import Cut
 
 
-def show_cut(console: Console, cut: Cut, dry_run: bool) -> None:
-    """One line of data."""
+def show_cut(console: Console, cut: Cut, dry_run: bool, run: RunRecord | None = None) -> None:
+    """One line of data; `run` keeps what was cut."""
     if console.as_json:
         console.json(
             {
@@ -20,9 +21,13 @@ def show_cut(console: Console, cut: Cut, dry_run: bool) -> None:
                 "partition": str(cut.topic_partition),
                 "dry_run": dry_run,
                 "to_offset": min(cut.offset, cut.end_before),
+                "first_offset": None if cut.empty else cut.first_offset,
+                "last_offset": None if cut.empty else cut.end_before - 1,
                 "end_offset_before": cut.end_before,
+                "end_offset": cut.end_offset,
                 "deleted_segments": list(cut.segments),
                 "truncated_bytes": cut.bytes,
+                "run": None if run is None else run.name,
             }
         )
         return
@@ -31,5 +36,9 @@ def show_cut(console: Console, cut: Cut, dry_run: bool) -> None:
         return
     did = "would cut" if dry_run else "cut"
     gone = f", {len(cut.segments)} segments with it" if cut.segments else ""
-    offsets = f"offsets {cut.offset} to {cut.end_before - 1}"
+    offsets = f"offsets {cut.first_offset} to {cut.end_before - 1}"
     console.line(f"{did} {cut.topic_partition}: {offsets}, {bytes_text(cut.bytes)}{gone}")
+    if cut.first_offset < cut.offset:
+        console.line(f"  offset {cut.offset} lies in a batch that begins at {cut.first_offset}: batches go as a whole")
+    if run is not None:
+        console.line(f"  kept: seglog undo {run.name} gives it back")

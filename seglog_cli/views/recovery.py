@@ -14,18 +14,27 @@ if TYPE_CHECKING:
     from seglog_cli.session import Session
 
 
-def tell_recovery(console: Console, report: RecoveryReport | None) -> None:
+def tell_recovery(session: Session, report: RecoveryReport) -> None:
     """On stderr, what opening a log had to change; details with -v."""
-    if report is None:
-        return
     for event in report.events:
-        console.detail(event)
+        session.console.detail(event)
     if report.truncated_bytes:
-        console.warning(f"{report.directory}: {_lost_text(report)}")
+        session.console.warning(f"{report.directory}: {_lost_text(report)}{kept_text(session, report)}")
 
 
-def show_recovery(console: Console, report: RecoveryReport, dry_run: bool) -> None:
+def kept_text(session: Session, report: RecoveryReport) -> str:
+    """How to get back what was lost, if it was kept; its name is enough from then on."""
+    from seglog_cli.quarantines import remember_run
+
+    if report.run is None:
+        return ""
+    remember_run(session, report.run)
+    return f"; kept: seglog undo {report.run.name} gives it back"
+
+
+def show_recovery(session: Session, report: RecoveryReport, dry_run: bool) -> None:
     """A recovered partition as a line of data."""
+    console, kept = session.console, kept_text(session, report)
     if console.as_json:
         console.json(recovery_record(report, dry_run))
         return
@@ -33,7 +42,7 @@ def show_recovery(console: Console, report: RecoveryReport, dry_run: bool) -> No
     what = _lost_text(report) if report.truncated_bytes else "nothing lost"
     name = console.styled(report.directory.name, "strong")
     offsets = f"offsets {report.log_start_offset} to {report.log_end_offset}"
-    console.line(f"{did} {name}: {len(report.recovered)} segments read, {offsets}, {what}")
+    console.line(f"{did} {name}: {len(report.recovered)} segments read, {offsets}, {what}{kept}")
     for event in report.events:
         console.line(f"  {event}")
     for obstacle in report.obstacles:
@@ -77,15 +86,27 @@ def recovery_record(report: RecoveryReport, dry_run: bool) -> dict[str, object]:
             for one in report.truncated_segments
         ],
         "deleted_segments": list(report.deleted_segments),
+        "replaced_logs": [
+            {
+                "file": one.path.name,
+                "size": one.size,
+                "end_offset": one.end_offset,
+                "swap_end_offset": one.swap_end_offset,
+                "reason": one.reason,
+            }
+            for one in report.replaced
+        ],
         "removed_files": [path.name for path in report.removed_files],
         "renamed_files": [[before.name, after.name] for before, after in report.renamed_files],
         "events": list(report.events),
         "obstacles": list(report.obstacles),
+        "run": None if report.run is None else report.run.name,
     }
 
 
 def _lost_text(report: RecoveryReport) -> str:
-    text = f"{report.truncated_bytes} bytes cut off"
+    did = "replaced by less" if report.replaced and not report.truncated_segments else "cut off"
+    text = f"{report.truncated_bytes} bytes {did}"
     if report.deleted_segments:
         text += f", {len(report.deleted_segments)} segments with them"
     return f"{text}; the log ends at offset {report.log_end_offset}"

@@ -33,10 +33,25 @@ def cut_in_two(log: Path) -> None:
 def test_truncating_to_an_offset_takes_whole_batches(log: Path) -> None:
     plan = json_lines(run("truncate", "--json", "--dry-run", "--to-offset", "500", log))[0]
     done = json_lines(run("truncate", "--json", "--to-offset", "500", log))[0]
-    assert {**done, "dry_run": True} == plan
+    run_name = done["run"]
+    assert {**done, "dry_run": True, "run": None} == plan
     assert (done["to_offset"], done["end_offset_before"], done["deleted_segments"]) == (500, 790, [750])
     assert offsets(log)[-1] == 499
     assert run("verify", log).exit_code == 0
+    assert run("undo", run_name).exit_code == 0
+    assert offsets(log)[-1] == 789
+
+
+def test_what_a_truncation_says_is_what_it_does(log: Path) -> None:
+    """The offset lies within a batch, which goes as a whole."""
+    before = contents(log)
+    said = run("truncate", "-n", "--to-offset", "760", log).stdout
+    assert contents(log) == before
+    cut = json_lines(run("truncate", "--json", "--no-keep", "--to-offset", "760", log))[0]
+    assert f"would cut orders-none-0: offsets {cut['first_offset']} to 789" in said
+    assert f"offset 760 lies in a batch that begins at {cut['first_offset']}: batches go as a whole" in said
+    assert cut["first_offset"] < 760 and offsets(log)[-1] == cut["first_offset"] - 1
+    assert cut["run"] is None
 
 
 def test_truncating_to_a_time_and_behind_the_end(log: Path) -> None:
@@ -59,25 +74,32 @@ def test_where_to_cut_must_be_said_once(arguments: list[str], log: Path) -> None
 
 def test_cutting_at_damage_is_what_recovery_does(log: Path) -> None:
     cut_in_two(log)
-    plan = json_lines(run("recover", "--json", "--dry-run", log))[0]
+    before = contents(log)
+    plan = json_lines(run("recover", "--json", "--dry-run", "--recovery-point", "0", log))[0]
     done = json_lines(run("truncate", "--json", "--at-damage", log))[0]
     assert (plan["log_end_offset"], plan["truncated_bytes"]) == (done["log_end_offset"], done["truncated_bytes"])
     assert done["log_end_offset"] == 350
     assert offsets(log)[-1] == 349
-    assert run("recover", "--check", "--dry-run", log).exit_code == 0
+    assert run("recover", "--check", "--dry-run", "--recovery-point", "0", log).exit_code == 0
+    assert run("undo", done["run"]).exit_code == 0
+    after = contents(log)
+    assert {name: after[name] for name in before if name.endswith(".log")} == {
+        name: data for name, data in before.items() if name.endswith(".log")
+    }
 
 
 def test_check_tells_by_exit_code_that_recovery_would_lose_something(log: Path) -> None:
     cut_in_two(log)
-    assert run("recover", "--dry-run", log).exit_code == 0
-    assert run("recover", "--dry-run", "--check", log).exit_code == 1
+    assert run("recover", "--dry-run", "--recovery-point", "0", log).exit_code == 0
+    assert run("recover", "--dry-run", "--check", "--recovery-point", "0", log).exit_code == 1
 
 
-def test_a_log_directory_is_recovered_from_its_checkpoints(log: Path) -> None:
+def test_a_partition_and_its_log_directory_are_recovered_from_the_same_point(log: Path) -> None:
     cut_in_two(log)  # below the checkpointed recovery point: a broker does not look there
     found = json_lines(run("recover", "--json", "--dry-run", log.parent))
     assert len(found) > 10
     assert sum(one["truncated_bytes"] for one in found) == 0
+    assert json_lines(run("recover", "--json", "--dry-run", log))[0] in found
 
 
 def test_indexes_come_back_as_they_were(log: Path) -> None:

@@ -35,6 +35,7 @@ from seglog.diagnosis.quarantine import (
     same_contents,
 )
 from seglog.errors import RefusedError
+from seglog.log.checkpoints import CleanShutdownMarker
 from seglog.storage.filesystem import FileSystem
 
 _SWAP = ".swap"
@@ -138,6 +139,8 @@ def _take_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
     if read_journal(fs, run.folder).state is not RunState.UNDOING:
         mark_pending(fs, run.log_directory, run.folder)
         journal.append("undoing")
+    if run.start.get("unclean"):
+        CleanShutdownMarker(fs, run.log_directory).remove()  # what comes back was not closed properly
     touched: set[Path] = set()
     for change in reversed(run.changes):
         _revert(fs, run, change)
@@ -309,13 +312,15 @@ def _join_again(fs: FileSystem, change: Change, live: Path, saved: Path) -> None
 
 
 def copy_bytes(fs: FileSystem, source: Path, target: Path, start: int, end: int) -> None:
-    """Copies a part of a file into a new one, durably."""
+    """Copies a part of a file into a new one, durably; zeros take no room there."""
     with fs.open(source, "r") as reader, fs.open(target, "create") as writer:
         position = start
         while position < end:
             piece = reader.read_at(position, min(_PIECE_BYTES, end - position))
             if not piece:
                 raise RefusedError(f"{source} is shorter than it was")
-            writer.write_at(position - start, piece)
+            if piece.count(0) < len(piece):
+                writer.write_at(position - start, piece)
             position += len(piece)
+        writer.truncate(end - start)
         writer.sync()

@@ -32,6 +32,8 @@ from seglog.storage.trees import remove_tree
 QUARANTINE = ".seglog-quarantine"
 PENDING_FILE = filenames.SEGLOG_RUN_FILE
 
+UNKNOWN_CRC = -1
+
 _PROBE = f"{PENDING_FILE}{TEMPORARY_SUFFIX}"  # left over, it goes when a run is marked as pending
 _MARKER_BYTES = 8192
 _PIECE_BYTES = 1 << 20
@@ -219,7 +221,10 @@ def pending_run(fs: FileSystem, log_directory: Path) -> Path | None:
 
 
 def facts_of(fs: FileSystem, path: Path, crc: int | None = None) -> FileFacts | None:
-    """Size, checksum (read from the file unless given) and attributes; None when there is no such file."""
+    """Size, checksum (read from the file unless given) and attributes; None when there is no such file.
+
+    UNKNOWN_CRC is for a file that moves as it is, and may be too large to be read for that.
+    """
     status = fs.status(path)
     if status is None:
         return None
@@ -243,10 +248,10 @@ def crc_of(fs: FileSystem, path: Path, start: int = 0, end: int | None = None, v
 
 
 def same_contents(facts: FileFacts | None, found: FileFacts | None) -> bool:
-    """Whether size and checksum agree (or there is no file, both times)."""
+    """Whether size and checksum, where it is known, agree (or there is no file, both times)."""
     if facts is None or found is None:
         return facts is found
-    return (facts.size, facts.crc) == (found.size, found.crc)
+    return facts.size == found.size and (facts.crc == found.crc or UNKNOWN_CRC in (facts.crc, found.crc))
 
 
 def _device_of(fs: FileSystem, path: Path) -> int:

@@ -44,6 +44,7 @@ from seglog.log.loader import LoadOptions, Progress, RecoveryReport, plan_recove
 from seglog.log.log import Log
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
 from seglog.log.shutdown import shutdown_evidence
+from seglog.log.swap import BeforeLoss
 from seglog.log.unfinished_append import is_unfinished, settle_if_possible
 from seglog.log.viewing import ViewingFileSystem
 from seglog.model import TopicPartition
@@ -86,12 +87,14 @@ class LogDirectory:
         writable: bool,
         lock: DirectoryLock | None = None,
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        before_loss: BeforeLoss | None = None,
     ) -> None:
         # What a broker's user cannot open keeps it from starting: new files belong to whom their directory belongs.
         self._views = None if writable else ViewingFileSystem(fs, path)
         self.fs: FileSystem = InheritingFileSystem(fs) if self._views is None else self._views
         self.path, self.clock, self.writable = path, clock, writable
         self._config_of, self._lock, self._expiration_ms = config_of, lock, producer_expiration_ms
+        self._before_loss = before_loss
         self.listing: LogDirectoryListing = list_log_directory(fs, path)
         self._marker = CleanShutdownMarker(self.fs, path)
         self._recovery_points = self._checkpoint(filenames.RECOVERY_POINT_CHECKPOINT)
@@ -116,8 +119,10 @@ class LogDirectory:
         take_lock: bool = True,
         settle: bool = True,
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        before_loss: BeforeLoss | None = None,
     ) -> Self:
-        """Opens the directory, not yet its logs. `config_of` gives a topic's configuration.
+        """Opens the directory, not yet its logs. `config_of` gives a topic's configuration, `before_loss` is told
+        before opening a log for writing loses data (`LoadOptions`).
 
         A writable one takes the broker's lock (LockedError), unless the caller holds it (`take_lock` false), and
         settles an append to several partitions that was cut short, where it can (unless `settle` is false).
@@ -140,6 +145,7 @@ class LogDirectory:
                 config_of=config_of,
                 writable=writable,
                 producer_expiration_ms=producer_expiration_ms,
+                before_loss=before_loss,
             )
             if writable and settle and is_unfinished(fs, path):
                 settle_if_possible(fs, path, common)
@@ -241,6 +247,7 @@ class LogDirectory:
             log_start_offset=options.log_start_offset,
             producer_expiration_ms=self._expiration_ms,
             progress=progress,
+            before_loss=self._before_loss,
         )
         self._logs[directory], self._end_at_open[directory] = log, log.log_end_offset
         return log
@@ -387,6 +394,7 @@ def open_partition(
     writable: bool,
     create: bool = False,
     progress: Progress | None = None,
+    before_loss: BeforeLoss | None = None,
 ) -> tuple[LogDirectory, Log]:
     """Opens one partition directory by its path; close the LogDirectory, which holds the lock, when done.
 
@@ -400,7 +408,9 @@ def open_partition(
         require_room_for_partition(fs, directory)
     else:
         raise NotALogError(directory, "no such directory")
-    owner = LogDirectory.open(directory.parent, fs=fs, clock=clock, config_of=config_of, writable=writable)
+    owner = LogDirectory.open(
+        directory.parent, fs=fs, clock=clock, config_of=config_of, writable=writable, before_loss=before_loss
+    )
     try:
         known = filenames.parse_topic_partition(directory.name)
         log = owner.log_in(directory, progress) if known is None else owner.log(known, create, progress)

@@ -22,26 +22,23 @@ the very recovery on such an overlay.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from seglog.clock import Clock
-from seglog.errors import CorruptIndexError, CorruptionError, NotALogError, SegmentOffsetOverflowError
+from seglog.errors import CorruptIndexError, CorruptionError, NotALogError, SeglogError, SegmentOffsetOverflowError
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_replay import rebuild_producer_state
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
-from seglog.log.segment import (
-    DEFAULT_INDEX_INTERVAL_BYTES,
-    LogSegment,
-    OffsetNotAscendingError,
-    RecoveredSegment,
-)
+from seglog.log.recovered_segment import OffsetNotAscendingError, RecoveredSegment
+from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES, LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.split import split_overflowed
-from seglog.log.swap import retire_segments, retire_snapshots, settle_leftovers
+from seglog.log.swap import BeforeLoss, ReplacedLog, retire_segments, retire_snapshots, settle_leftovers
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 
@@ -60,8 +57,8 @@ class LoadOptions:
     """How to open a log. `recovery_point` and `log_start_offset` come from the log directory's checkpoints.
 
     `progress` is called before each segment is recovered, with its number (from 1) and how many there are.
-    `discard` gets the `.deleted` files of segments that lie behind damage, to keep them elsewhere; without it
-    they are removed.
+    `before_loss` is called with a file and a reason before the first byte of data goes; it may raise, as
+    `stop_at_loss` does, and then no data is gone.
     """
 
     clean_shutdown: bool
@@ -71,7 +68,20 @@ class LoadOptions:
     index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
     progress: Progress | None = None
-    discard: Callable[[FileSystem, list[Path]], None] | None = None
+    before_loss: BeforeLoss | None = None
+
+
+class LossAhead(SeglogError):
+    """Opening a log would cut off or replace data; nothing of it is gone yet. `path` is the first file that loses."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: opening it would lose data ({reason})")
+
+
+def stop_at_loss(path: Path, reason: str) -> None:
+    """For `LoadOptions.before_loss`: raises LossAhead."""
+    raise LossAhead(path, reason)
 
 
 @dataclass(slots=True)
@@ -79,8 +89,10 @@ class RecoveryReport:
     """What opening a log did, or would do.
 
     `recovered` lists every segment that was recovered, also those that lost nothing; `deleted_segments` the
-    base offsets of the segments that went, `deleted_bytes` their size. `events` are sentences for an
-    operator, `obstacles` those on what stops a broker nevertheless (`log.obstacles`; by `recover` alone).
+    base offsets of the segments that went, `deleted_bytes` their size; `replaced` the logs for which `.swap` files
+    came that do not hold all of it. `run` is the folder that keeps what was lost, if anybody kept it. `events` are
+    sentences for an operator, `obstacles` those on what stops a broker nevertheless (`log.obstacles`; by `recover`
+    alone).
     """
 
     directory: Path
@@ -88,6 +100,7 @@ class RecoveryReport:
     recovered: list[RecoveredSegment] = field(default_factory=list)
     deleted_segments: list[int] = field(default_factory=list)
     deleted_bytes: int = 0
+    replaced: list[ReplacedLog] = field(default_factory=list)
     removed_files: list[Path] = field(default_factory=list)
     renamed_files: list[tuple[Path, Path]] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
@@ -95,11 +108,13 @@ class RecoveryReport:
     log_start_offset: int = 0
     log_end_offset: int = 0
     recovery_point: int = 0
+    run: Path | None = None
 
     @property
     def truncated_bytes(self) -> int:
-        """Bytes lost: cut tails and deleted segments."""
-        return sum(segment.truncated_bytes for segment in self.recovered) + self.deleted_bytes
+        """Bytes lost: cut tails, deleted segments, and logs that were replaced by less."""
+        cut = sum(segment.truncated_bytes for segment in self.recovered)
+        return cut + self.deleted_bytes + sum(each.size for each in self.replaced)
 
     @property
     def truncated_segments(self) -> list[RecoveredSegment]:
@@ -159,9 +174,11 @@ class _Loader:
             self._report.events.append(str(self._epochs.damage))
 
     def load(self) -> LoadedLog:
-        settled = settle_leftovers(self._fs, self._directory)
+        settled = settle_leftovers(self._fs, self._directory, self._options.before_loss)
         self._report.removed_files += settled.removed
         self._report.renamed_files += settled.renamed
+        self._report.replaced += settled.replaced
+        self._report.events += map(str, settled.replaced)
         self._splitting(self._load_segments)
         recover = self._options.writable and not self._options.clean_shutdown
         if recover:
@@ -261,23 +278,29 @@ class _Loader:
         for i, segment in enumerate(pending):
             if self._options.progress is not None:
                 self._options.progress(segment, i + 1, len(pending))
-            recovered = self._recover_or_empty(segment)
+            recovered = self._recover_or_empty(segment, pending[i + 1 :])
             if recovered.truncated_bytes > 0:
-                self._delete_segments(pending[i + 1 :])
                 return
 
-    def _recover_or_empty(self, segment: LogSegment) -> RecoveredSegment:
+    def _recover_or_empty(self, segment: LogSegment, later: Sequence[LogSegment]) -> RecoveredSegment:
         size = segment.size
         try:
-            return self._recover_segment(segment)
+            return self._recover_segment(segment, later)
         except OffsetNotAscendingError as error:
+            self._before_cut(segment, later, error.reason)
             segment.truncate_to(segment.base_offset)
             emptied = RecoveredSegment(segment.base_offset, 0, size, segment.base_offset, 0, error.reason)
             self._report.events.append(f"{error}; the segment is emptied")
             self._report.recovered.append(emptied)
             return emptied
 
-    def _recover_segment(self, segment: LogSegment) -> RecoveredSegment:
+    def _before_cut(self, segment: LogSegment, later: Sequence[LogSegment], reason: str) -> None:
+        """What lies after the damage goes before the cut: a crash in between leaves no hole that nobody sees."""
+        if self._options.before_loss is not None:
+            self._options.before_loss(segment.path, reason)
+        self._delete_segments(list(later))
+
+    def _recover_segment(self, segment: LogSegment, later: Sequence[LogSegment] = ()) -> RecoveredSegment:
         producers = self._producers()
         rebuild_producer_state(
             producers,
@@ -287,7 +310,7 @@ class _Loader:
             self._clock.now_ms(),
             reload_from_clean_shutdown=False,
         )
-        recovered = segment.recover(producers, self._epochs)
+        recovered = segment.recover(producers, self._epochs, partial(self._before_cut, segment, later))
         segment.close_files()  # there may be more to recover than a process may open files
         producers.take_snapshot()
         self._report.recovered.append(recovered)
@@ -303,17 +326,13 @@ class _Loader:
             return
         self._report.deleted_segments += [segment.base_offset for segment in segments]
         self._report.deleted_bytes += sum(segment.size for segment in segments)
-        deleted = retire_segments(segments)
+        deleted = retire_segments(segments, "newest")
         bases = [segment.base_offset for segment in segments]
         deleted += retire_snapshots(self._fs, self._producers(), bases)
         for base_offset in bases:
             self._segments.remove(base_offset)
-        self._report.events.append(f"segments {bases} lie behind the damage and are deleted")
-        if self._options.discard is None:
-            self._remove_all(deleted)
-        else:
-            self._options.discard(self._fs, deleted)
-            self._report.removed_files += deleted
+        self._report.events.append(f"segments {bases} lie after the damage and are deleted")
+        self._remove_all(deleted)
 
     def _drop_log_below_start(self) -> int | None:
         """Step 4: the log end offset, or None when no segment is left."""
@@ -329,6 +348,8 @@ class _Loader:
                 )
             return end
         start = self._options.log_start_offset
+        if self._options.before_loss is not None:
+            self._options.before_loss(active.path, f"the log ends at {end}, below its start {start}")
         self._report.events.append(f"{self._directory}: the log ends at {end}, below its start {start}: dropped")
         self._delete_segments(list(self._segments))
         self._epochs.clear_and_flush()

@@ -41,6 +41,7 @@ from seglog.log.reader import FetchResult, LogView
 from seglog.log.reading import LogReader
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, last_leader_epoch
+from seglog.log.swap import BeforeLoss
 from seglog.log.validator import AppendOrigin
 from seglog.log.writer import SegmentWriter
 from seglog.model import Compression, Isolation, Record, TopicPartition, member
@@ -102,11 +103,13 @@ class Log:
         high_watermark: int | None = None,
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
         progress: Progress | None = None,
+        before_loss: BeforeLoss | None = None,
     ) -> Log:
         """Opens the partition in `directory`; without `clean_shutdown` a writable one is recovered first.
 
         The offsets are those of the log directory's checkpoints; a `high_watermark` of None is the log end.
-        Opening for reading changes nothing on disk. Raises NotALogError, CorruptionError.
+        Opening for reading changes nothing on disk. `before_loss` as in `LoadOptions`. Raises NotALogError,
+        CorruptionError.
         """
         options = LoadOptions(
             clean_shutdown=clean_shutdown,
@@ -116,6 +119,7 @@ class Log:
             index_interval_bytes=config.index_interval_bytes,
             producer_expiration_ms=producer_expiration_ms,
             progress=progress,
+            before_loss=before_loss,
         )
         loaded = load_log(fs, directory, clock, options)
         if writable:
@@ -363,7 +367,7 @@ class Log:
             for segment in segments:
                 _logger.info("%s: deleted, %s", segment.path, reason)
                 self.segments.remove(segment.base_offset)
-            pending = swap.retire_segments(segments)
+            pending = swap.retire_segments(segments, "oldest")
             pending += swap.retire_snapshots(self.fs, self.producers, [s.base_offset for s in segments])
             self._move_log_start(max(self.log_start_offset, self.segments.first.base_offset))
             if not remove:

@@ -16,15 +16,14 @@ append rolls.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seglog import layout
-from seglog.errors import CorruptIndexError, CorruptRecordError, InvalidRecordError, SegmentOffsetOverflowError
+from seglog.errors import CorruptRecordError, InvalidRecordError, SegmentOffsetOverflowError
 from seglog.format.buffers import byte_view
 from seglog.format.decoder import checksums_valid
 from seglog.format.filenames import FileKind, FileState, segment_file_name
@@ -33,6 +32,7 @@ from seglog.log.batch_search import BatchPosition, find_batch
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.offset_index import OffsetIndex
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
+from seglog.log.recovered_segment import OffsetNotAscendingError, RecoveredSegment
 from seglog.log.scan import Chunk, EndReason, SegmentScan
 from seglog.log.time_index import TimeIndex
 from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
@@ -44,26 +44,6 @@ if TYPE_CHECKING:
 
 DEFAULT_INDEX_INTERVAL_BYTES = 4096
 _SEARCH_CHUNK_BYTES = 64 << 10
-
-
-class OffsetNotAscendingError(CorruptIndexError):
-    """An index entry would go backwards (Kafka: InvalidOffsetException): offsets in the log are out of
-    order.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveredSegment:
-    """What recovering a segment found. `reason` says why bytes at `valid_bytes` and behind were cut, if any
-    were.
-    """
-
-    base_offset: int
-    valid_bytes: int
-    truncated_bytes: int
-    next_offset: int
-    batches: int
-    reason: str = ""
 
 
 class LogSegment:
@@ -182,7 +162,7 @@ class LogSegment:
 
         The search starts at the index's place for the offset or at byte `start`, whichever is further on.
         """
-        begin = max(self._indexed_position(offset), start)
+        begin = max(self.indexed_position(offset), start)
         return find_batch(self.scan(begin, chunk_bytes=_SEARCH_CHUNK_BYTES), offset)
 
     def read_next_offset(self) -> tuple[int, int]:
@@ -190,7 +170,7 @@ class LogSegment:
 
         An index that contradicts the file is not believed: the file is then walked from its start.
         """
-        start = self._indexed_position(self.offset_index.last_offset)
+        start = self.indexed_position(self.offset_index.last_offset)
         found = self._walk_to_end(start)
         if start > 0 and (found is None or found[0] <= self.offset_index.last_offset):
             found = self._walk_to_end(0)
@@ -207,13 +187,14 @@ class LogSegment:
     def last_leader_epoch(self) -> int:
         """Leader epoch of the last record batch (magic 2), or -1; reads from the last index entry on."""
         found = NO_LEADER_EPOCH
-        for chunk in self.scan(self._indexed_position(self.offset_index.last_offset)):
+        for chunk in self.scan(self.indexed_position(self.offset_index.last_offset)):
             modern = chunk.batches[chunk.batches["magic"] >= 2]
             if len(modern):
                 found = int(modern["leader_epoch"][-1])
         return found
 
-    def _indexed_position(self, offset: int) -> int:
+    def indexed_position(self, offset: int) -> int:
+        """Where the index says that a search for `offset` may begin."""
         position = self.offset_index.lookup(offset)[1]
         return position if 0 <= position <= self.size else 0
 
@@ -292,8 +273,15 @@ class LogSegment:
 
     # --- recovery and truncation ------------------------------------------------------------------------
 
-    def recover(self, producers: ProducerStateManager, epochs: LeaderEpochCache | None = None) -> RecoveredSegment:
+    def recover(
+        self,
+        producers: ProducerStateManager,
+        epochs: LeaderEpochCache | None = None,
+        before_cut: Callable[[str], None] | None = None,
+    ) -> RecoveredSegment:
         """Rebuilds the indexes from the `.log` and cuts it behind its last good batch.
+
+        `before_cut` is called with the reason before the first byte goes; what it raises leaves the `.log` as it was.
 
         SegmentOffsetOverflowError when a batch does not fit the segment (it must be split),
         OffsetNotAscendingError when offsets go backwards, InvalidTransactionStateError when a producer's
@@ -316,6 +304,8 @@ class LogSegment:
             reason = scan.end.reason.value
         truncated = self.size - valid
         if truncated:
+            if before_cut is not None:
+                before_cut(reason)
             self._writable().truncate(valid)
             self.size = valid
         self._check_closed(self._close_time_index())
@@ -401,7 +391,7 @@ class LogSegment:
         found = self.translate_offset(offset)
         if found is not None:
             return found
-        scan = self.scan(self._indexed_position(offset))
+        scan = self.scan(self.indexed_position(offset))
         for _ in scan:
             pass
         assert scan.end is not None
@@ -418,7 +408,7 @@ class LogSegment:
         """
         state = self.index_state()
         _, offset = self.time_index.last_entry
-        for chunk in self.scan(self._indexed_position(offset)):
+        for chunk in self.scan(self.indexed_position(offset)):
             timestamps = chunk.batches["max_timestamp"]
             at = int(np.argmax(timestamps))
             if timestamps[at] > state[indexing.MAX_TIMESTAMP]:

@@ -25,27 +25,55 @@ last one's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+import numpy as np
+
+from seglog.format.decoder import checksums_valid
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, parse_file_name
 from seglog.log.producer_state import ProducerStateManager
+from seglog.log.scan import EndReason
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.storage.atomic import TEMPORARY_SUFFIX
 from seglog.storage.filesystem import FileSystem
 
+BeforeLoss = Callable[[Path, str], None]
+
 _HALF_WRITTEN = f"{LEADER_EPOCH_CHECKPOINT}{TEMPORARY_SUFFIX}"
 _DELETED, _CLEANED, _SWAP = FileState.DELETED.value, FileState.CLEANED.value, FileState.SWAP.value
 
 
+@dataclass(frozen=True, slots=True)
+class ReplacedLog:
+    """A live `.log` of `size` bytes that `.swap` files take the place of without holding all that it holds.
+
+    Its offsets reach to `end_offset` (exclusive), theirs to `swap_end_offset`; `reason` says what is wrong with them.
+    """
+
+    path: Path
+    size: int
+    end_offset: int
+    swap_end_offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.size} bytes up to offset {self.end_offset - 1} are replaced by"
+            f" {self.path.name}{_SWAP}: {self.reason}"
+        )
+
+
 @dataclass(slots=True)
 class Settled:
-    """What `settle_leftovers` did: files removed and renamed, in order."""
+    """What `settle_leftovers` did: files removed and renamed, in order; `replaced` are the logs that lose by it."""
 
     removed: list[Path] = field(default_factory=list)
     renamed: list[tuple[Path, Path]] = field(default_factory=list)
+    replaced: list[ReplacedLog] = field(default_factory=list)
 
 
 def replace_segments(
@@ -65,7 +93,7 @@ def replace_segments(
     for segment in reversed(ascending):
         segment.rename_to(FileState.SWAP)
         fs.sync_directory(directory)
-    deleted = retire_segments(old)
+    deleted = retire_segments(old, None)
     for segment in ascending:
         segment.rename_to(FileState.LIVE)
     fs.sync_directory(directory)
@@ -75,13 +103,19 @@ def replace_segments(
     return deleted if producers is None else deleted + retire_snapshots(fs, producers, gone)
 
 
-def retire_segments(old: Sequence[LogSegment]) -> list[Path]:
-    """Renames segments to `.deleted`, highest base first, durably; returns the files' new names."""
+def retire_segments(old: Sequence[LogSegment], first: Literal["newest", "oldest"] | None) -> list[Path]:
+    """Renames segments to `.deleted`, durably; returns the files' new names.
+
+    Where they are the end of a log the newest goes `first`, at its start the oldest, each durably before the next: a
+    crash leaves a shorter log, never a hole. With None the order does not matter, as a swap finishes it.
+    """
     deleted: list[Path] = []
-    for segment in sorted(old, key=lambda found: -found.base_offset):
+    for segment in sorted(old, key=lambda found: found.base_offset, reverse=first == "newest"):
         segment.rename_to(FileState.DELETED)
         deleted.extend(segment.files)
-    if old:
+        if first is not None:
+            segment.fs.sync_directory(segment.directory)
+    if old and first is None:
         old[0].fs.sync_directory(old[0].directory)
     return deleted
 
@@ -98,22 +132,64 @@ def retire_snapshots(fs: FileSystem, producers: ProducerStateManager, offsets: S
     return deleted
 
 
-def settle_leftovers(fs: FileSystem, directory: Path) -> Settled:
-    """Finishes or undoes what a crash interrupted, as a starting broker does."""
+def settle_leftovers(fs: FileSystem, directory: Path, before_loss: BeforeLoss | None = None) -> Settled:
+    """Finishes or undoes what a crash interrupted, as a starting broker does.
+
+    `before_loss` is called before a live `.log` goes for `.swap` files that do not hold all that it holds.
+    """
     settled = Settled()
     swaps = _drop_unfinished(fs, directory, settled)
+    if not swaps:
+        return settled
     covered = _covered_offsets(fs, directory, swaps)
-    if swaps:
-        for name in fs.list(directory):
-            offset = _offset_of(name)
-            if not name.endswith(_SWAP) and offset is not None and covered[0] <= offset < covered[1]:
-                _remove(fs, directory / name, settled)
-        for name in swaps:
-            source, target = directory / name, directory / name.removesuffix(_SWAP)
-            fs.rename(source, target)
-            settled.renamed.append((source, target))
-        fs.sync_directory(directory)
+    settled.replaced += replaced_logs(fs, directory, swaps, covered)
+    if before_loss is not None:
+        for each in settled.replaced:
+            before_loss(each.path, str(each))
+    for name in fs.list(directory):
+        offset = _offset_of(name)
+        if not name.endswith(_SWAP) and offset is not None and covered[0] <= offset < covered[1]:
+            _remove(fs, directory / name, settled)
+    for name in swaps:
+        source, target = directory / name, directory / name.removesuffix(_SWAP)
+        fs.rename(source, target)
+        settled.renamed.append((source, target))
+    fs.sync_directory(directory)
     return settled
+
+
+def replaced_logs(
+    fs: FileSystem, directory: Path, swaps: Sequence[str], covered: tuple[int, int]
+) -> Iterator[ReplacedLog]:
+    """The live logs that lose when the `.swap` files take their places.
+
+    A complete replacement reaches at least as far as what it replaces; one that is empty, shorter or damaged is none.
+    """
+    new = {parsed.offset: name for name in swaps if (parsed := parse_file_name(name)) and parsed.kind is FileKind.LOG}
+    damage = next(filter(None, (_damage(LogSegment(fs, directory, o, state=FileState.SWAP)) for o in new)), "")
+    for name in fs.list(directory):
+        parsed = parse_file_name(name)
+        if parsed is None or (parsed.kind, parsed.state) != (FileKind.LOG, FileState.LIVE):
+            continue
+        if not (covered[0] <= parsed.offset < covered[1] or parsed.offset in new):
+            continue
+        live = LogSegment(fs, directory, parsed.offset)
+        end = live.read_next_offset()[0] if live.size else parsed.offset
+        reason = damage or (f"its offsets end at {covered[1] - 1}" if covered[1] > covered[0] else "it is empty")
+        if live.size and (damage or end > covered[1]):
+            yield ReplacedLog(live.path, live.size, end, covered[1], reason)
+
+
+def _damage(segment: LogSegment) -> str:
+    """What is wrong with the batches of a `.swap` log, or ""."""
+    scan = segment.scan()
+    for chunk in scan:
+        valid = checksums_valid(chunk.data, chunk.batches, chunk.position)
+        if not valid.all():
+            return f"a checksum at position {int(chunk.batches['position'][int(np.argmin(valid))])} is wrong"
+    if scan.end is not None and scan.end.reason is not EndReason.COMPLETE:
+        return f"{scan.end.reason.value} (position {scan.end.position})"
+    return ""
 
 
 def _drop_unfinished(fs: FileSystem, directory: Path, settled: Settled) -> list[str]:

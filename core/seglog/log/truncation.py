@@ -95,7 +95,7 @@ def truncate_fully(log: TruncationTarget, offset: int) -> Truncation:
 
 
 def _retire(log: TruncationTarget, gone: list[LogSegment]) -> list[Path]:
-    pending = retire_segments(gone)
+    pending = retire_segments(gone, "newest")
     pending += retire_snapshots(log.fs, log.producers, [segment.base_offset for segment in gone])
     for segment in gone:
         log.segments.remove(segment.base_offset)

@@ -39,6 +39,17 @@ class Contents:
         return self.kept + len(self.tail)
 
 
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """How a changed file follows from those below: the first `kept` bytes of `source`, then what was written, `size`
+    bytes in all. Without a source all was written.
+    """
+
+    source: Path | None
+    kept: int
+    size: int
+
+
 class OverlayFile:
     """A changed file of an overlay. Reading a changed file is as reading any other."""
 
@@ -140,6 +151,11 @@ class OverlayFileSystem:
     def gone(self) -> tuple[Path, ...]:
         """The files that were removed or renamed away."""
         return tuple(sorted(self._gone - self._changed.keys()))
+
+    def derived(self, path: Path) -> Derived:
+        """What became of a changed file."""
+        contents = self._changed[path]
+        return Derived(None if contents.below is None else contents.below.path, contents.kept, contents.size)
 
     def open(self, path: Path, mode: OpenMode) -> File:
         status = self.status(path)

@@ -11,7 +11,8 @@ from seglog.errors import SegmentOffsetOverflowError
 from seglog.format.filenames import FileState
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_state import ProducerStateManager
-from seglog.log.segment import LogSegment, OffsetNotAscendingError
+from seglog.log.recovered_segment import OffsetNotAscendingError
+from seglog.log.segment import LogSegment
 from tests.support.log_files import (
     FS,
     batch,
