@@ -65,14 +65,6 @@ def test_the_bounds_are_met_and_no_larger_than_they_must_be() -> None:
     assert most_written(text.put_java_text, BYTES) == text.MOST_JAVA_EXPANSION
 
 
-@pytest.mark.parametrize("values", [BYTES, PAIRS[::7], TRIPLES, FOURS], ids=["1", "2", "3", "4"])
-def test_what_is_written_before_text_is_given_up_is_known_beforehand(values: list[bytes]) -> None:
-    for value in values:
-        source = np.frombuffer(value, dtype=np.uint8)
-        far = written(lambda out, source=source: text.put_json_text(out, 0, source, 0, len(source)), 64)
-        assert far <= text.json_text_size(source, 0, len(source))
-
-
 def widest(dtype: np.dtype) -> np.ndarray:
     """One row whose numbers all take the most digits."""
     row = np.zeros(1, dtype=dtype)
@@ -159,18 +151,60 @@ def swapped(record: tuple[np.ndarray, bytes]) -> tuple[np.ndarray, int, bytes]:
     return row, render.SHOW_RECORDS, arena
 
 
-@pytest.mark.parametrize("style", [render.JSON, render.TEXT])
-@pytest.mark.parametrize("end", [b"\xff", b"\xe2\x82", b"", b"\xc3\xa9"])
-@pytest.mark.parametrize("value", [b"\x01", b'"', b"plain", b"\xe2\x82\xac"])
-def test_a_large_record_stays_in_the_room_that_it_asks_for(style: int, value: bytes, end: bytes) -> None:
-    arena = np.frombuffer(value * ((1 << 20) // len(value) + 9) + end, dtype=np.uint8)
-    row, batch = widest(layout.RECORD), widest(layout.BATCH)
-    row["position"], row["value_position"], row["key_size"], row["header_count"] = 0, 0, -1, 0
-    row["size"], row["value_size"], row["batch"] = len(arena), len(arena), 0
-    no_prefix, shown = np.zeros(0, dtype=np.uint8), np.array([render.SHOW_RECORDS], dtype=np.uint8)
-    state = np.zeros(render.STATE_SIZE, dtype=np.int64)
-    out = np.full(8 << 20, 0xEE, dtype=np.uint8)
-    assert render.render(style, False, no_prefix, arena, batch, shown, row, out[:4096], state) == 0
-    needed = int(state[render.STATE_NEEDED])
-    assert render.render(style, False, no_prefix, arena, batch, shown, row, out[:needed], state) > len(arena)
-    assert (out[needed:] == 0xEE).all()
+VALUES = [b"\x01", b'"', b"plain", b"\xe2\x82\xac", b"\x80", b"\xf0\x9f\x98", b"\xff"]
+
+
+def large_record(value: bytes, end: bytes, headers: int) -> tuple[np.ndarray, np.ndarray]:
+    """(row, arena) of a record with a large key, value and headers."""
+    text_ = value * (3000 // len(value) + 1) + end
+    part = varint(len(text_)) + text_
+    heads = b"".join(part + (part if i % 2 else varint(-1)) for i in range(headers))
+    arena = bytes(32) + text_ + text_ + heads
+    row = widest(layout.RECORD)
+    row["position"], row["size"], row["batch"] = 0, len(arena), 0
+    row["key_position"], row["key_size"] = 32, len(text_)
+    row["value_position"], row["value_size"] = 32 + len(text_), len(text_)
+    row["headers_position"], row["header_count"] = 32 + 2 * len(text_), headers
+    return row, np.frombuffer(arena, dtype=np.uint8)
+
+
+def pieces_of(run: Callable[..., int], batch: np.ndarray, row: np.ndarray, arena: np.ndarray, room: int) -> bytes:
+    """What `run` writes, with a buffer of `room` bytes; nothing may be written behind that."""
+    state, shown, found = np.zeros(render.STATE_SIZE, dtype=np.int64), np.array([render.SHOW_RECORDS], np.uint8), b""
+    out = np.full(room + 64, 0xEE, dtype=np.uint8)
+    while state[render.STATE_BATCH] < 1:
+        size = run(arena, batch, shown, row, out[:room], state)
+        assert size > 0 and (out[room:] == 0xEE).all()
+        found += out[:size].tobytes()
+    assert state[render.STATE_RECORDS] == 1
+    return found
+
+
+@pytest.mark.parametrize("headers", [0, 3])
+@pytest.mark.parametrize("end", [b"\xff", b"\xe2\x82", b""])
+@pytest.mark.parametrize("value", VALUES)
+def test_a_record_larger_than_the_buffer_is_written_in_pieces(value: bytes, end: bytes, headers: int) -> None:
+    row, arena = large_record(value, end, headers)
+    batch = widest(layout.BATCH)
+    batch["magic"] = 2
+    least = max(render.LINE_BYTES, render_dump_log.LINE_BYTES) + text.SLACK
+    ways = [*(rendered(*style) for style in EVERY_STYLE), *(dumped(flags) for flags in range(4))]
+    for run in ways:
+        whole = pieces_of(run, batch, row, arena, 1 << 20)
+        for room in (least, least + 1, least + 7, 5000):
+            assert pieces_of(run, batch, row, arena, room) == whole
+
+
+def test_a_ready_ending_larger_than_the_buffer_is_written_in_pieces() -> None:
+    row, arena = large_record(b"k", b"", 1)
+    endings = np.frombuffer(bytes(range(256)) * 40, dtype=np.uint8)
+    bounds, has = np.array([0, len(endings)], dtype=np.int64), np.ones(1, dtype=np.uint8)
+    batch = widest(layout.BATCH)
+    batch["magic"] = 2
+
+    def run(arena: np.ndarray, batch: np.ndarray, shown: np.ndarray, rows: np.ndarray, *rest: np.ndarray) -> int:
+        return render_dump_log.render_dump_log(1, arena, batch, shown, rows, endings, bounds, has, *rest)
+
+    whole = pieces_of(run, batch, row, arena, 1 << 20)
+    assert whole.endswith(endings.tobytes() + b"\n")
+    assert pieces_of(run, batch, row, arena, render_dump_log.LINE_BYTES + text.SLACK) == whole

@@ -69,12 +69,25 @@ def test_only_utf8_is_text(put: Put, value: bytes) -> None:
         assert json.loads(b'"' + found + b'"') == wanted
 
 
-@pytest.mark.parametrize("size", both(text, "json_text_size"))
-@given(st.binary(max_size=40) | st.text('"\\\n\x00é€\x7f\x9b\u202e', max_size=20).map(str.encode))
-def test_the_size_is_known_before_writing(size: Put, value: bytes) -> None:
+@pytest.mark.parametrize("is_utf8", both(text, "is_utf8"))
+@given(st.binary(max_size=40) | st.text('"\\\n\x00é€', max_size=20).map(str.encode))
+def test_what_is_text_is_known_before_writing(is_utf8: Put, value: bytes) -> None:
     found = written(text.put_json_text, value)
-    known = size(np.frombuffer(value, dtype=np.uint8), 0, len(value))
-    assert known == len(found) if found is not None else known <= MOST_JSON_EXPANSION * len(value)
+    assert is_utf8(np.frombuffer(value, dtype=np.uint8), 0, len(value)) == (found is not None)
+
+
+@pytest.mark.parametrize("cut", both(text, "text_cut"))
+@given(st.binary(max_size=30) | st.text("aé€😀", max_size=12).map(str.encode), st.integers(4, 20))
+def test_texts_may_be_cut_where_it_says(cut: Put, value: bytes, most: int) -> None:
+    source, at, pieces = np.frombuffer(value, dtype=np.uint8), 0, b""
+    is_text = written(text.put_json_text, value) is not None
+    while at < len(value):
+        stop = int(cut(source, at, len(value), most))
+        assert at < stop <= at + most
+        pieces += written(text.put_java_text, value[at:stop]) or b""
+        assert not is_text or written(text.put_json_text, value[at:stop]) is not None
+        at = stop
+    assert pieces == written(text.put_java_text, value)
 
 
 @pytest.mark.parametrize("put", both(text, "put_base64"))

@@ -3,6 +3,9 @@
 `render` goes on where the state array says and returns when everything is written or the buffer has no room
 for the next line; the caller takes what was written and calls again. The order is that of the log: a batch,
 then its records. Both styles share one course; they differ in the fixed words around the values only.
+
+A record whose line might be larger than the whole buffer is written in pieces, over as many calls as it takes: no
+record, whatever it holds, makes a buffer grow.
 """
 
 from __future__ import annotations
@@ -13,12 +16,13 @@ from seglog.kernels.arrays import Batches, BatchRow, Bytes, RecordRow, Records, 
 from seglog.kernels.text import (
     MOST_JSON_EXPANSION,
     SLACK,
-    json_text_size,
+    is_utf8,
     make_cells,
     put_base64,
     put_integer,
     put_json_text,
     put_word,
+    text_cut,
 )
 from seglog.kernels.varint import read_varint
 
@@ -32,7 +36,14 @@ STATE_ROW = 1
 STATE_BATCH_DONE = 2
 STATE_NEEDED = 3
 STATE_RECORDS = 4
-STATE_SIZE = 5
+# Of a record in pieces: the part to go on with; bytes of it that are done, and one more (0: not begun); whether it is
+# text; number and position of its header.
+STATE_PART = 5
+STATE_AT = 6
+STATE_IS_TEXT = 7
+STATE_HEADER = 8
+STATE_PLACE = 9
+STATE_SIZE = 10
 
 # Flags of a batch.
 SHOW_BATCH = 1
@@ -41,7 +52,8 @@ SHOW_RECORDS = 4
 
 LINE_BYTES = 1024  # a line without key, value and headers takes less, prefix not counted
 HEADER_BYTES = 128  # and so does a header without its bytes
-_LARGE_RECORD = 1 << 20  # from here on the exact size is worked out before a buffer is made
+_WORDS_BYTES = 128  # and so do three words side by side, with what they spoil behind them
+_LEAST_PIECE = 12  # bytes of a text that are written at once, at least: a character, and whole steps of base64
 
 _JSON_WORDS = [
     *(',"magic":', ',"base_offset":', ',"last_offset":', ',"count":', ',"codec":'),
@@ -192,29 +204,134 @@ def _put_record(
     return put_word(_CELLS, _SIZES, style + _LINE_END, out, p)
 
 
-@kernel
-def _bytes_size(arena: Bytes, start: int, size: int) -> int:
-    """Most bytes that `_bytes` writes for a span: the text, or what of it stands before base64 takes its place."""
-    if size <= 0:
-        return 0
-    return max(json_text_size(arena, start, start + size), (size + 2) // 3 * 4)
+# --- a record in pieces -----------------------------------------------------------------------------------------------
+
+_HEAD_PART = 0
+_KEY_PART = 1
+_VALUE_PART = 2
+_HEADERS_PART = 3
+_HEADER_KEY_PART = 4
+_HEADER_VALUE_PART = 5
+_TAIL_PART = 6
 
 
 @kernel
-def _record_room(arena: Bytes, row: RecordRow) -> int:
-    """An upper bound of the bytes that a record's line takes; close to the truth for large records."""
-    size = int(row["size"])
-    fixed = LINE_BYTES + SLACK + int(row["header_count"]) * HEADER_BYTES
-    if size < _LARGE_RECORD:
-        return fixed + MOST_JSON_EXPANSION * size
-    key_size, value_size = int(row["key_size"]), int(row["value_size"])
-    inner = max(key_size, 0) + max(value_size, 0)
-    fixed += MOST_JSON_EXPANSION * max(size - inner, 0)  # headers
-    return (
-        fixed
-        + _bytes_size(arena, int(row["key_position"]), key_size)
-        + _bytes_size(arena, int(row["value_position"]), value_size)
-    )
+def _continue_bytes(
+    out: WritableBytes,
+    p: int,
+    word: int,
+    style: int,
+    base64: bool,
+    arena: Bytes,
+    start: int,
+    size: int,
+    state: WritableInt64s,
+) -> tuple[int, bool]:
+    """Goes on with what `_bytes` writes at once; (index behind it, whether it is done and a word fits behind)."""
+    if state[STATE_AT] == 0:
+        if len(out) - p < _WORDS_BYTES:
+            return p, False
+        if size < 0:
+            return put_word(_CELLS, _SIZES, word + 2, out, p), True
+        state[STATE_IS_TEXT] = 1 if not base64 and is_utf8(arena, start, start + size) else 0
+        p = put_word(_CELLS, _SIZES, word + (0 if state[STATE_IS_TEXT] == 1 else 1), out, p)
+        state[STATE_AT] = 1
+    at = state[STATE_AT] - 1
+    while at < size:
+        most = (len(out) - _WORDS_BYTES - p) // MOST_JSON_EXPANSION
+        if most < _LEAST_PIECE:
+            break
+        if state[STATE_IS_TEXT] == 1:
+            stop = text_cut(arena, start + at, start + size, most)
+            p = put_json_text(out, p, arena, start + at, stop)
+        else:
+            stop = start + min(size, at + most // 3 * 3)
+            p = put_base64(out, p, arena, start + at, stop)
+        at = stop - start
+    if at < size or len(out) - p < _WORDS_BYTES:
+        state[STATE_AT] = at + 1
+        return p, False
+    state[STATE_AT] = 0
+    return put_word(_CELLS, _SIZES, style + _QUOTE, out, p), True
+
+
+@kernel
+def _continue_headers(
+    out: WritableBytes, p: int, style: int, base64: bool, arena: Bytes, row: RecordRow, state: WritableInt64s
+) -> tuple[int, bool]:
+    """Goes on with what `_put_headers` writes at once."""
+    end = int(row["position"]) + int(row["size"])
+    while state[STATE_HEADER] < row["header_count"]:
+        size, at = read_varint(arena, state[STATE_PLACE], end)
+        if state[STATE_PART] == _HEADER_KEY_PART:
+            if state[STATE_AT] == 0:
+                if len(out) - p < 2 * _WORDS_BYTES:
+                    return p, False
+                p = put_word(_CELLS, _SIZES, style + (_HEADER if state[STATE_HEADER] == 0 else _NEXT_HEADER), out, p)
+            p, done = _continue_bytes(out, p, style + _HEADER_KEY, style, False, arena, at, size, state)
+            if not done:
+                return p, False
+            state[STATE_PART] = _HEADER_VALUE_PART
+        else:
+            p, done = _continue_bytes(out, p, style + _VALUE, style, base64, arena, at, size, state)
+            if not done:
+                return p, False
+            p = put_word(_CELLS, _SIZES, style + _HEADER_END, out, p)
+            state[STATE_HEADER] += 1
+            state[STATE_PART] = _HEADER_KEY_PART
+        state[STATE_PLACE] = at + max(size, 0)
+    return p, True
+
+
+@kernel
+def _continue_record(
+    out: WritableBytes,
+    p: int,
+    style: int,
+    base64: bool,
+    trusted: bool,
+    arena: Bytes,
+    row: RecordRow,
+    state: WritableInt64s,
+) -> tuple[int, bool]:
+    """Goes on with what `_put_record` writes at once; (index behind it, whether the line is done)."""
+    if state[STATE_PART] == _HEAD_PART:
+        if len(out) - p < LINE_BYTES + SLACK:
+            return p, False
+        p = _field(out, p, style + _RECORD, int(row["offset"]))
+        p = _field(out, p, style + _TIMESTAMP, int(row["timestamp"]))
+        p = _field(out, p, style + _SEQUENCE, int(row["sequence"]))
+        state[STATE_PART] = _KEY_PART
+    if state[STATE_PART] == _KEY_PART:
+        at, size = int(row["key_position"]), int(row["key_size"])
+        p, done = _continue_bytes(out, p, style + _KEY, style, base64, arena, at, size, state)
+        if not done:
+            return p, False
+        state[STATE_PART] = _VALUE_PART
+    if state[STATE_PART] == _VALUE_PART:
+        at, size = int(row["value_position"]), int(row["value_size"])
+        p, done = _continue_bytes(out, p, style + _VALUE, style, base64, arena, at, size, state)
+        if not done:
+            return p, False
+        state[STATE_PART] = _HEADERS_PART
+    if state[STATE_PART] == _HEADERS_PART:
+        if len(out) - p < _WORDS_BYTES:
+            return p, False
+        p = put_word(_CELLS, _SIZES, style + _HEADERS, out, p)
+        state[STATE_HEADER], state[STATE_PLACE] = 0, int(row["headers_position"])
+        state[STATE_PART] = _HEADER_KEY_PART
+    if state[STATE_PART] != _TAIL_PART:
+        p, done = _continue_headers(out, p, style, base64, arena, row, state)
+        if not done:
+            return p, False
+        state[STATE_PART] = _TAIL_PART
+    if len(out) - p < _WORDS_BYTES:
+        return p, False
+    state[STATE_PART] = _HEAD_PART
+    p = put_word(_CELLS, _SIZES, style + _HEADERS_END, out, p)
+    if not trusted:
+        p = put_word(_CELLS, _SIZES, style + _UNTRUSTED, out, p)
+    return put_word(_CELLS, _SIZES, style + _LINE_END, out, p), True
 
 
 @kernel
@@ -233,7 +350,7 @@ def render(
 
     `flags` (uint8, one a batch) says what to show. Returns the bytes written; `state` (int64, STATE_SIZE, zeros
     at first) says how far it came: all is done when `state[STATE_BATCH] == len(batches)`. When nothing was
-    written, `state[STATE_NEEDED]` is the room that the next line needs.
+    written, `state[STATE_NEEDED]` is the room that it takes to go on.
     """
     style *= _STYLE
     p = 0
@@ -251,12 +368,18 @@ def render(
         full = False
         while r < len(rows) and int(rows[r]["batch"]) <= b:
             if shown & SHOW_RECORDS:
-                needed = _record_room(arena, rows[r])
-                if needed > len(out) - p:
-                    state[STATE_NEEDED] = needed
+                needed = LINE_BYTES + SLACK + int(rows[r]["header_count"]) * HEADER_BYTES
+                needed += MOST_JSON_EXPANSION * int(rows[r]["size"])
+                if needed > len(out):
+                    p, done = _continue_record(out, p, style, base64, shown & VALID != 0, arena, rows[r], state)
+                    full = not done
+                elif needed > len(out) - p:
                     full = True
+                else:
+                    p = _put_record(out, p, style, base64, shown & VALID != 0, arena, rows[r])
+                if full:
+                    state[STATE_NEEDED] = LINE_BYTES + SLACK
                     break
-                p = _put_record(out, p, style, base64, shown & VALID != 0, arena, rows[r])
                 state[STATE_RECORDS] += 1
             r += 1
         if full:

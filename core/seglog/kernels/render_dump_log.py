@@ -1,7 +1,8 @@
 """Batches and records in the very text of kafka-dump-log (Kafka: DumpLogSegments), a whole chunk in one call.
 
 What takes an object decoder (control records, internal topics) comes as ready text: `endings` holds the bytes
-behind each row's metadata, where `has_ending` says so. Everything else is written here.
+behind each row's metadata, where `has_ending` says so. Everything else is written here. A record whose line might be
+larger than the whole buffer is written in pieces, as by `render`.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from seglog.kernels.legacy import crc32
 from seglog.kernels.render import (
     SHOW_BATCH,
     SHOW_RECORDS,
+    STATE_AT,
     STATE_BATCH,
     STATE_BATCH_DONE,
+    STATE_HEADER,
     STATE_NEEDED,
+    STATE_PART,
+    STATE_PLACE,
     STATE_RECORDS,
     STATE_ROW,
     VALID,
 )
-from seglog.kernels.text import MOST_JAVA_EXPANSION, SLACK, make_cells, put_integer, put_java_text, put_word
+from seglog.kernels.text import MOST_JAVA_EXPANSION, SLACK, make_cells, put_integer, put_java_text, put_word, text_cut
 from seglog.kernels.varint import read_varint
 
 # Flags of a run.
@@ -29,6 +34,7 @@ SKIP_METADATA = 2
 
 LINE_BYTES = 1024
 HEADER_BYTES = 8
+_LEAST_PIECE = 8  # bytes of a text that are written at once, at least: a character
 
 _CELLS, _SIZES = make_cells(
     [
@@ -129,7 +135,8 @@ def _put_header_keys(out: WritableBytes, p: int, arena: Bytes, row: RecordRow) -
 
 
 @kernel
-def _put_metadata(out: WritableBytes, p: int, arena: Bytes, batch: BatchRow, row: RecordRow) -> int:
+def _put_numbers(out: WritableBytes, p: int, arena: Bytes, batch: BatchRow, row: RecordRow) -> int:
+    """A record's metadata up to the keys of its headers."""
     magic, attributes = int(batch["magic"]), int(batch["attributes"])
     at = int(row["position"])
     p = _field(out, p, _RECORD_OFFSET, int(row["offset"]))
@@ -142,7 +149,14 @@ def _put_metadata(out: WritableBytes, p: int, arena: Bytes, batch: BatchRow, row
         p = _flag(out, p, _RECORD_VALID, stored == computed)
         return _field(out, p, _RECORD_CRC, stored)
     p = _field(out, p, _SEQUENCE, int(row["sequence"]))
-    p = put_word(_CELLS, _SIZES, _HEADER_KEYS, out, p)
+    return put_word(_CELLS, _SIZES, _HEADER_KEYS, out, p)
+
+
+@kernel
+def _put_metadata(out: WritableBytes, p: int, arena: Bytes, batch: BatchRow, row: RecordRow) -> int:
+    p = _put_numbers(out, p, arena, batch, row)
+    if batch["magic"] < 2:
+        return p
     if row["header_count"] > 0:
         p = _put_header_keys(out, p, arena, row)
     return put_word(_CELLS, _SIZES, _BRACKET, out, p)
@@ -161,6 +175,142 @@ def _put_contents(out: WritableBytes, p: int, arena: Bytes, row: RecordRow, skip
         start = int(row["value_position"])
         p = put_java_text(out, p, arena, start, start + int(row["value_size"]))
     return p
+
+
+# --- a record in pieces -----------------------------------------------------------------------------------------------
+
+_HEAD_PART = 0
+_HEADERS_PART = 1
+_CONTENTS_PART = 2
+_KEY_PART = 3
+_PAYLOAD_PART = 4
+_TAIL_PART = 5
+
+
+@kernel
+def _continue_text(
+    out: WritableBytes, p: int, word: int, arena: Bytes, start: int, size: int, state: WritableInt64s
+) -> tuple[int, bool]:
+    """Goes on with a text, a word (none: -1) before it; (index behind it, whether it is done and a word fits then)."""
+    if state[STATE_AT] == 0:
+        if len(out) - p < 2 * SLACK:
+            return p, False
+        if word >= 0:
+            p = put_word(_CELLS, _SIZES, word, out, p)
+        state[STATE_AT] = 1
+    at = state[STATE_AT] - 1
+    while at < size:
+        most = (len(out) - SLACK - p) // MOST_JAVA_EXPANSION
+        if most < _LEAST_PIECE:
+            break
+        stop = text_cut(arena, start + at, start + size, most)
+        p = put_java_text(out, p, arena, start + at, stop)
+        at = stop - start
+    if at < size or len(out) - p < SLACK:
+        state[STATE_AT] = at + 1
+        return p, False
+    state[STATE_AT] = 0
+    return p, True
+
+
+@kernel
+def _continue_header_keys(
+    out: WritableBytes, p: int, arena: Bytes, row: RecordRow, state: WritableInt64s
+) -> tuple[int, bool]:
+    """Goes on with what `_put_header_keys` writes at once, and the bracket behind it."""
+    end = int(row["position"]) + int(row["size"])
+    while state[STATE_HEADER] < row["header_count"]:
+        size, at = read_varint(arena, state[STATE_PLACE], end)
+        comma = -1 if state[STATE_HEADER] == 0 else _COMMA
+        p, done = _continue_text(out, p, comma, arena, at, size, state)
+        if not done:
+            return p, False
+        size, at = read_varint(arena, at + size, end)
+        state[STATE_PLACE] = at + max(size, 0)
+        state[STATE_HEADER] += 1
+    if len(out) - p < SLACK:
+        return p, False
+    return put_word(_CELLS, _SIZES, _BRACKET, out, p), True
+
+
+@kernel
+def _continue_contents(
+    out: WritableBytes, p: int, arena: Bytes, row: RecordRow, skip: bool, state: WritableInt64s
+) -> tuple[int, bool]:
+    """Goes on with what `_put_contents` writes at once."""
+    has_key = row["key_size"] >= 0
+    if state[STATE_PART] == _CONTENTS_PART:
+        state[STATE_PART] = _KEY_PART if has_key else _PAYLOAD_PART
+    if state[STATE_PART] == _KEY_PART:
+        word = _FIRST_KEY if skip else _KEY
+        p, done = _continue_text(out, p, word, arena, int(row["key_position"]), int(row["key_size"]), state)
+        if not done:
+            return p, False
+        state[STATE_PART] = _PAYLOAD_PART
+    if row["value_size"] < 0:
+        return p, True
+    word = _FIRST_PAYLOAD if skip and not has_key else _PAYLOAD
+    return _continue_text(out, p, word, arena, int(row["value_position"]), int(row["value_size"]), state)
+
+
+@kernel
+def _continue_ending(
+    out: WritableBytes, p: int, endings: Bytes, start: int, end: int, state: WritableInt64s
+) -> tuple[int, bool]:
+    """Goes on with copying a ready text."""
+    at = start + max(state[STATE_AT] - 1, 0)
+    size = max(0, min(end - at, len(out) - SLACK - p))
+    copy_bytes(endings, at, out, p, size)
+    state[STATE_AT] = at + size - start + 1
+    if at + size < end:
+        return p + size, False
+    state[STATE_AT] = 0
+    return p + size, True
+
+
+@kernel
+def _continue_record(
+    flags_of_run: int,
+    out: WritableBytes,
+    p: int,
+    arena: Bytes,
+    batch: BatchRow,
+    row: RecordRow,
+    endings: Bytes,
+    start: int,
+    end: int,
+    state: WritableInt64s,
+) -> tuple[int, bool]:
+    """Goes on with a record's line; `endings[start:end]` takes the place of its contents unless `start` is -1."""
+    skip, contents = flags_of_run & SKIP_METADATA != 0, flags_of_run & PRINT_DATA != 0
+    done = True
+    if state[STATE_PART] == _HEAD_PART:
+        if len(out) - p < LINE_BYTES + SLACK:
+            return p, False
+        state[STATE_PART] = _CONTENTS_PART
+        if not skip:
+            p = _put_numbers(out, p, arena, batch, row)
+            if batch["magic"] >= 2:
+                state[STATE_HEADER], state[STATE_PLACE] = 0, int(row["headers_position"])
+                state[STATE_PART] = _HEADERS_PART
+    if state[STATE_PART] == _HEADERS_PART:
+        p, done = _continue_header_keys(out, p, arena, row, state)
+        if not done:
+            return p, False
+        state[STATE_PART] = _CONTENTS_PART
+    if state[STATE_PART] != _TAIL_PART:
+        if start >= 0:
+            p, done = _continue_ending(out, p, endings, start, end, state)
+        elif contents:
+            p, done = _continue_contents(out, p, arena, row, skip, state)
+        if not done:
+            return p, False
+        state[STATE_PART] = _TAIL_PART
+    if len(out) - p < 1:
+        return p, False
+    state[STATE_PART] = _HEAD_PART
+    store_byte(out, p, _LINE_FEED)
+    return p + 1, True
 
 
 @kernel
@@ -199,19 +349,27 @@ def render_dump_log(
                 ending = ending_bounds[r + 1] - ending_bounds[r] if has_ending[r] else 0
                 needed = LINE_BYTES + SLACK + int(rows[r]["header_count"]) * HEADER_BYTES + ending
                 needed += MOST_JAVA_EXPANSION * int(rows[r]["size"])
-                if needed > len(out) - p:
-                    state[STATE_NEEDED] = needed
+                if needed > len(out):
+                    start = ending_bounds[r] if has_ending[r] else -1
+                    p, done = _continue_record(
+                        flags_of_run, out, p, arena, batches[b], rows[r], endings, start, start + ending, state
+                    )
+                    full = not done
+                elif needed > len(out) - p:
                     full = True
+                else:
+                    if not skip:
+                        p = _put_metadata(out, p, arena, batches[b], rows[r])
+                    if has_ending[r]:
+                        copy_bytes(endings, ending_bounds[r], out, p, ending)
+                        p += ending
+                    elif contents:
+                        p = _put_contents(out, p, arena, rows[r], skip)
+                    store_byte(out, p, _LINE_FEED)
+                    p += 1
+                if full:
+                    state[STATE_NEEDED] = LINE_BYTES + SLACK
                     break
-                if not skip:
-                    p = _put_metadata(out, p, arena, batches[b], rows[r])
-                if has_ending[r]:
-                    copy_bytes(endings, ending_bounds[r], out, p, ending)
-                    p += ending
-                elif contents:
-                    p = _put_contents(out, p, arena, rows[r], skip)
-                store_byte(out, p, _LINE_FEED)
-                p += 1
                 state[STATE_RECORDS] += 1
             r += 1
         if full:

@@ -18,7 +18,7 @@ CELL = 32
 # Most bytes written for each byte read, by proof:
 # - JSON: one byte becomes itself (1), a backslash and a letter (2) or \\u00XX (6); a character of two to four bytes is
 #   copied (1 a byte). Eight plain bytes are stored at once, all eight of them counted. What is no UTF-8 adds nothing,
-#   but what stands before it has been written when it is met: the room is the same with or without it.
+#   but what stands before it has been written when it is met: so base64, which then takes its place, changes nothing.
 # - Java: an ASCII byte or a whole character is copied (1 a byte); one to three malformed bytes become U+FFFD (3).
 # - Base64: three bytes begun become four, so one byte alone becomes four. Not more than JSON's six a byte.
 MOST_JSON_EXPANSION = 6
@@ -228,23 +228,35 @@ def _put_unicode_escape(out: WritableBytes, p: int, code: int) -> int:
 
 
 @kernel
-def json_text_size(data: Bytes, start: int, end: int) -> int:
-    """The bytes that `put_json_text` writes, also where it gives up: those before what is no UTF-8."""
-    size = 0
+def is_utf8(data: Bytes, start: int, end: int) -> bool:
+    """Whether `data[start:end]` is well-formed UTF-8: whether `put_json_text` takes it."""
     i = start
     while i < end:
-        byte = load_byte(data, i)
-        if byte >= 0x80:
-            taken = utf8_size(data, i, end)
-            if taken == 0:
-                return size
-            size += 6 if _unsafe_character(data, i, byte) != 0 else taken
-            i += taken
-        else:
-            escape = int(_ESCAPES[byte])
-            size += 1 if escape == 0 else (6 if escape == 1 else 2)
+        if end - i >= 8 and load_int64(data, i) & _HIGH_BITS == 0:
+            i += 8
+        elif load_byte(data, i) < 0x80:
             i += 1
-    return size
+        else:
+            size = utf8_size(data, i, end)
+            if size == 0:
+                return False
+            i += size
+    return True
+
+
+@kernel
+def text_cut(data: Bytes, start: int, end: int, most: int) -> int:
+    """Where `data[start:end]` may be cut behind at most `most` bytes (4 or more), so that no character is torn.
+
+    Before a byte that continues none; or, where four such bytes follow each other, behind what they can belong to.
+    """
+    if end - start <= most:
+        return end
+    stop = start + most
+    for back in range(4):
+        if load_byte(data, stop - back) & 0xC0 != 0x80:
+            return stop - back
+    return stop
 
 
 @kernel
