@@ -17,12 +17,13 @@ from seglog import layout
 from seglog.cleaner.options import CHUNK_BYTES, PACKED_CHUNK_BYTES, CleanerOptions
 from seglog.errors import CorruptRecordError, InvalidRecordError
 from seglog.format.buffers import byte_view
-from seglog.format.columns import STATUS_REASONS, Records
+from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records, joined
 from seglog.format.compression import DecompressionError, decompress, decompress_into
-from seglog.format.decoder import DECOMPRESSED_BATCH_LIMIT, checksums_valid, decode_records
+from seglog.format.decoder import checksums_valid, decode_records
+from seglog.format.windows import WHOLE_LIMIT, too_large_to_rewrite
 from seglog.format.zstd_library import zstd_slots
 from seglog.kernels.decode import payload_spans
-from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED, DECOMPRESSION_TOO_LARGE, RECORDS_VALID
+from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED
 from seglog.kernels.runs import DECOMPRESS, decompress_run
 from seglog.log.scan import Chunk, EndReason, SegmentScan
 from seglog.log.segment import LogSegment
@@ -52,7 +53,7 @@ class Part:
 def read_chunks(segment: LogSegment, start: int, options: CleanerOptions) -> Iterator[Chunk]:
     """The chunks of a segment from byte `start`, valid for `options.chunks_ahead` steps and the one after.
 
-    CorruptRecordError where they break off.
+    CorruptRecordError where they break off, UnsupportedError for a batch too large to be held.
     """
     position = start
     last_offset = None
@@ -63,11 +64,13 @@ def read_chunks(segment: LogSegment, start: int, options: CleanerOptions) -> Ite
             start,
             segment.size,
             chunk_bytes=min(options.chunk_bytes, _most_bytes(file, start, options)),
-            max_batch_bytes=layout.INT32_MAX,
+            held_bytes=WHOLE_LIMIT,
             file=file,
             buffers=1 if options.jobs == 1 else options.chunks_ahead + 2,
         )
         for chunk in scan:
+            if not chunk.complete:
+                raise too_large_to_rewrite(segment.path, chunk.batches[0])
             yield chunk
             position = chunk.position + len(chunk.data)
             last_offset = int(chunk.batches["last_offset"][-1])
@@ -136,10 +139,18 @@ def open_parts(chunk: Chunk, wanted: np.ndarray | None = None) -> Iterator[Part]
 
 def _legacy(chunk: Chunk, first: int, last: int) -> Iterator[Part]:
     rows = chunk.batches[first:last]
-    for records in decode_records(chunk.data, rows, chunk.position):
-        bad = np.flatnonzero(records.status)
+    waiting: list[Records] = []
+    for found in decode_records(chunk.data, rows, chunk.position, limit=WHOLE_LIMIT):
+        bad = np.flatnonzero(found.status)
+        if len(bad) and found.status[bad[0]] in TOO_LARGE:
+            raise too_large_to_rewrite(chunk.path, found.batches[bad[0]])
         if len(bad):
-            raise invalid_records(chunk.path, records.batches[bad[0]], int(records.status[bad[0]]))
+            raise invalid_records(chunk.path, found.batches[bad[0]], int(found.status[bad[0]]))
+        waiting.append(found)
+        if found.rows_behind:
+            continue  # a wrapper in parts is written anew as a whole
+        records = joined(waiting)
+        waiting.clear()
         begin = first + records.first_batch
         nothing = np.zeros(0, dtype=np.int64)
         yield Part(begin, begin + len(records.batches), records.arena, nothing, nothing, records)
@@ -248,12 +259,11 @@ def _put(codec: int, piece: np.ndarray, arena: np.ndarray, used: int) -> int | N
 
 def _alone(chunk: Chunk, row: np.void, codec: int, piece: np.ndarray) -> np.ndarray:
     """The payload of one batch in its own memory."""
-    status = RECORDS_VALID
     try:
-        raw = decompress(codec, byte_view(piece), limit=DECOMPRESSED_BATCH_LIMIT)
+        raw = decompress(codec, byte_view(piece), limit=WHOLE_LIMIT)
     except DecompressionError as error:
-        status = DECOMPRESSION_TOO_LARGE if error.too_large else DECOMPRESSION_FAILED
-        if codec > 4:
-            status = CODEC_UNKNOWN
+        if error.too_large:
+            raise too_large_to_rewrite(chunk.path, row) from error
+        status = DECOMPRESSION_FAILED if codec <= 4 else CODEC_UNKNOWN
         raise invalid_records(chunk.path, row, status) from error
     return np.frombuffer(raw, dtype=np.uint8)

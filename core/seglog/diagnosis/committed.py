@@ -16,7 +16,6 @@ from pathlib import Path
 from seglog import layout
 from seglog.diagnosis.walk import Piece, walk_view
 from seglog.format.coordinator import OFFSETS, SHARE_STATE, decode_coordinator_record
-from seglog.format.decoder import decode_records
 from seglog.format.wire import WireError
 from seglog.log.listing import list_log_directory
 from seglog.log.view import PartitionView
@@ -65,14 +64,14 @@ def _last_values(fs: FileSystem, log_directory: Path, topic: str) -> dict[bytes,
             continue
         with PartitionView(fs, partition.path) as view:
             for _, step in walk_view(view):
-                if isinstance(step, Piece) and step.complete:
+                if isinstance(step, Piece):
                     _take(step, found)
     return found
 
 
 def _take(piece: Piece, found: dict[bytes, bytes]) -> None:
     data = piece.batches[piece.valid & ((piece.batches["attributes"] & layout.CONTROL_MASK) == 0)]
-    for records in decode_records(piece.data, data, piece.position):
+    for records in piece.records(data):
         for i in range(len(records)):
             key, value = records.key(i), records.value(i)
             if key is None:

@@ -30,9 +30,9 @@ from seglog.errors import CorruptRecordError, RefusedError, UnsupportedError
 from seglog.format.builder import BatchOptions, encode_columns
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.compression import DecompressionError, compress, decompress
-from seglog.format.decoder import DECOMPRESSED_BATCH_LIMIT, decode_records
 from seglog.format.message_set import encode_message
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
+from seglog.format.windows import WHOLE_LIMIT, too_large_to_rewrite
 from seglog.log.beside import is_log_directory, new_directory
 from seglog.log.directory import ConfigOf, open_partition
 from seglog.log.listing import PartitionListing, SegmentFiles
@@ -160,25 +160,17 @@ def _refuse_damage(surveyor: SegmentSurveyor, piece: Piece, segment: SegmentFile
         first, last = int(row["base_offset"]), int(row["last_offset"])
         reason = f"{_reason(piece, int(wrong[0]), code)}; `seglog salvage` copies what is good"
         raise CorruptRecordError(segment.log, reason, int(row["position"]), first, last)
-    if not piece.complete:
-        size = int(piece.batches["size"][0])
-        raise UnsupportedError(f"{segment.log}: a batch of {size} bytes is too large to convert")
 
 
 def _reason(piece: Piece, wrong: int, code: str) -> str:
     """What is wrong with a batch, as part of a sentence: what its decoding tells, or what the finding means."""
     if not piece.valid[wrong]:
         return "the checksum is wrong"
-    for records in decode_records(piece.data, piece.batches[wrong : wrong + 1], piece.position):
+    for records in piece.records(piece.batches[wrong : wrong + 1]):
         if records.status.any():
             return STATUS_REASONS[int(records.status[0])]
     meaning = CODES[code].meaning.rstrip(".")
     return f"{code}: {meaning[0].lower()}{meaning[1:]}"
-
-
-def _too_large(path: Path, row: np.void) -> UnsupportedError:
-    where = f"position {int(row['position'])}: offsets {int(row['base_offset'])} to {int(row['last_offset'])}"
-    return UnsupportedError(f"{path}: {where}: the batch expands to too much to convert")
 
 
 def _converted(path: Path, piece: Piece, options: ConvertOptions) -> Iterator[bytes]:
@@ -199,8 +191,14 @@ def _converted(path: Path, piece: Piece, options: ConvertOptions) -> Iterator[by
 
 
 def _bytes(piece: Piece, row: np.void) -> bytes:
-    start = int(row["position"]) - piece.position
-    return piece.data[start : start + int(row["size"])].tobytes()
+    size = int(row["size"])
+    if piece.complete:
+        start = int(row["position"]) - piece.position
+        return piece.data[start : start + size].tobytes()
+    with piece.source() as file:
+        if size > WHOLE_LIMIT:
+            raise too_large_to_rewrite(file.path, row)
+        return file.read_at(int(row["position"]), size)
 
 
 def _recompressed(path: Path, piece: Piece, row: np.void, codec: Compression | None) -> bytes:
@@ -209,9 +207,9 @@ def _recompressed(path: Path, piece: Piece, row: np.void, codec: Compression | N
     payload: bytes | memoryview = memoryview(data)[layout.RECORD_BATCH_OVERHEAD :]
     if header.count:
         try:
-            plain = decompress(header.codec, payload, limit=DECOMPRESSED_BATCH_LIMIT)
+            plain = decompress(header.codec, payload, limit=WHOLE_LIMIT)
         except DecompressionError as error:  # whatever else could be wrong was found before
-            raise _too_large(path, row) from error
+            raise too_large_to_rewrite(path, row) from error
         payload = compress(codec or Compression.NONE, plain)
     attributes = (header.attributes & ~layout.CODEC_MASK) | int(codec or Compression.NONE)
     return encode_batch(replace(header, attributes=attributes), payload)
@@ -235,9 +233,9 @@ def _rebuilt(path: Path, piece: Piece, rows: np.ndarray, options: ConvertOptions
         codec = Compression(int(rows["attributes"][0]) & layout.CODEC_MASK)
     append_time = int(rows["attributes"][0]) & layout.TIMESTAMP_TYPE_MASK and rows["magic"][0] > 0
     stamp = int(rows["max_timestamp"][0]) if append_time else None
-    for records in decode_records(piece.data, rows, piece.position):
+    for records in piece.records(rows):
         if records.status.any():
-            raise _too_large(path, records.batches[int(np.argmax(records.status != 0))])
+            raise too_large_to_rewrite(path, records.batches[int(np.argmax(records.status != 0))])
         if len(records) and options.magic == 2:
             yield from _as_batches(records, codec, stamp, single=bool(int(rows["attributes"][0]) & layout.CODEC_MASK))
         elif len(records):

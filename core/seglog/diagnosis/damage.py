@@ -13,7 +13,7 @@ import numpy as np
 
 from seglog.diagnosis.findings import Finding, finding
 from seglog.diagnosis.walk import Gap, Piece
-from seglog.format.columns import STATUS_REASONS, Records
+from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records
 from seglog.log.read_order import Disorder
 from seglog.log.scan import EndReason
 
@@ -98,15 +98,20 @@ def _checksum_findings(piece: Piece, path: Path, last_offset: int) -> Iterator[F
 
 
 def record_findings(records: Records, valid: np.ndarray, path: Path) -> Iterator[Finding]:
-    """Findings on batches whose checksum is right (`valid`, one a batch of `records`) but whose records are not."""
+    """Findings on batches whose checksum is right (`valid`, one a batch of `records`) but whose records are not.
+
+    On a batch that comes in parts, with its last one.
+    """
+    if records.rows_behind:
+        return
     for i in np.flatnonzero((records.status != 0) & valid).tolist():
-        row = records.batches[i]
-        readable = int(np.count_nonzero(records.rows["batch"] == i))
+        row, status = records.batches[i], int(records.status[i])
+        readable = records.rows_before + int(np.count_nonzero(records.rows["batch"] == i))
         yield finding(
-            "RECORDS_INVALID",
+            "BATCH_TOO_LARGE_TO_DECODE" if status in TOO_LARGE else "RECORDS_INVALID",
             path.parent.resolve().name,
             path.name,
-            f"{STATUS_REASONS[int(records.status[i])]}; {readable} records before that are readable",
+            f"{STATUS_REASONS[status]}; {readable} records before that are readable",
             position=int(row["position"]),
             length=int(row["size"]),
             first_offset=int(row["base_offset"]),

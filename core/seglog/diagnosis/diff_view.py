@@ -22,7 +22,6 @@ from seglog import layout
 from seglog.diagnosis.diff import Difference
 from seglog.diagnosis.transactions import TransactionState, transactions
 from seglog.diagnosis.walk import Gap, LogWalk, Piece
-from seglog.format.decoder import decode_records
 from seglog.kernels import row_hashes
 from seglog.log.listing import PartitionListing
 from seglog.storage.filesystem import FileSystem
@@ -86,7 +85,7 @@ class _Side:
         """Each piece with the batches that count."""
         for segment in self._listing.segments:
             for step in LogWalk(self._fs, segment.log):
-                if not isinstance(step, Gap) and step.complete:
+                if not isinstance(step, Gap):
                     yield step, self._counting(step.batches[step.valid])
 
     def count(self) -> int:
@@ -104,7 +103,7 @@ class _Side:
         """The view of one class of keys (_ROW, sorted by key)."""
         kept, parts, waiting = np.zeros(0, dtype=_ROW), [], 0
         for piece, batches in self.pieces():
-            for records in decode_records(piece.data, batches, piece.position):
+            for records in piece.records(batches):
                 rows = records.rows[(records.rows["key_size"] >= 0) & (records.rows["offset"] < self._end)]
                 found = _hashed(records.arena, rows, number, passes)
                 parts.append(found)
@@ -122,7 +121,7 @@ class _Side:
             behind = np.searchsorted(offsets, batches["last_offset"], side="right")
             legacy = batches["magic"] < 2
             holding = (np.searchsorted(offsets, batches["base_offset"]) < behind) | legacy
-            for records in decode_records(piece.data, batches[holding], piece.position):
+            for records in piece.records(batches[holding]):
                 for i in np.flatnonzero(np.isin(records.rows["offset"], offsets)).tolist():
                     found[int(records.rows["offset"][i])] = records.key(i) or b""
         return found

@@ -21,8 +21,7 @@ from seglog.diagnosis.transactions import TransactionState, transactions
 from seglog.diagnosis.verify_batches import Level
 from seglog.diagnosis.verify_partition import LookOptions, PartitionLook
 from seglog.diagnosis.walk import Gap, LogWalk, Piece
-from seglog.format.columns import STATUS_REASONS
-from seglog.format.decoder import decode_records
+from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.filenames import parse_file_name
 from seglog.log.listing import SegmentFiles
 from seglog.model import NO_TIMESTAMP
@@ -187,22 +186,20 @@ class _Hazards:
             self._batch("CLEANER_FAILS", row, f"the batch's timestamp {int(row['max_timestamp'])} is negative")
 
     def _records(self, piece: Piece) -> None:
-        if not piece.complete:
-            return
-        good = piece.batches[piece.valid]
-        for records in decode_records(piece.data, good, piece.position):
-            for i in np.flatnonzero(records.status).tolist():
+        for records in piece.records(piece.batches[piece.valid]):
+            for i in np.flatnonzero(records.status).tolist() if not records.rows_before else ():
                 self._batch("CLEANER_FAILS", records.batches[i], STATUS_REASONS[int(records.status[i])])
             stamps = records.batches["magic"][records.rows["batch"]] > 0
             for i in np.flatnonzero(stamps & (records.rows["timestamp"] < NO_TIMESTAMP)).tolist():
                 row = records.batches[int(records.rows["batch"][i])]
                 if row["max_timestamp"] >= NO_TIMESTAMP:
                     self._batch("CLEANER_FAILS", row, f"a record's timestamp {int(records.rows['timestamp'][i])}")
-            self._note_end(records.rows, records.batches)
+            self._note_end(records)
 
-    def _note_end(self, rows: np.ndarray, batches: np.ndarray) -> None:
-        if len(batches) == 0:
-            return
+    def _note_end(self, records: Records) -> None:
+        rows, batches = records.rows, records.batches
+        if len(batches) == 0 or (records.rows_before and self._keyless_end is None):
+            return  # nothing, or a part of a batch that has had a key
         last = batches[-1]
         own = rows["key_size"][rows["batch"] == len(batches) - 1]
         legacy = int(last["magic"]) < 2 and not int(last["attributes"]) & layout.CONTROL_MASK

@@ -19,15 +19,15 @@ import numpy as np
 from seglog import layout
 from seglog.diagnosis.damage import record_findings, with_damage
 from seglog.diagnosis.dump_files import dump_file, is_log
-from seglog.diagnosis.findings import Finding, finding
+from seglog.diagnosis.findings import Finding
 from seglog.diagnosis.render_json import text_line
 from seglog.diagnosis.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.diagnosis.selection import EVERYTHING, Chosen, Selection
 from seglog.diagnosis.sources import Source, sources, unreadable
 from seglog.diagnosis.walk import LogWalk, Piece
 from seglog.escaping import json_text
+from seglog.format.budget import Account
 from seglog.format.columns import Records
-from seglog.format.decoder import decode_records
 from seglog.format.filenames import parse_file_name
 from seglog.kernels import render
 from seglog.log.listing import Target
@@ -119,23 +119,30 @@ class _LogDump(LogRenderer):
     def enough(self) -> bool:
         return self.limit is not None and self.shown >= self.limit
 
-    def rendered(self, piece: Piece, first: int, behind: int) -> Generator[Rendered, None, None]:
+    def rendered(
+        self, piece: Piece, first: int, behind: int, account: Account | None = None
+    ) -> Generator[Rendered, None, None]:
         batches, valid = piece.batches[first:behind], piece.valid[first:behind]
-        for records in self._decoded(piece, batches):
+        named, has_line = batches, False
+        for records in self._decoded(piece, batches, account):
             begin = records.first_batch
             trusted = valid[begin : begin + len(records.batches)]
-            chosen = self._limited(self._selection.of(records, self.records), trusted)
+            chosen = self._selection.of(records, self.records)
+            if not records.rows_before:
+                named = _with_inner_offsets(records)
+            elif has_line:  # an earlier part of the batch has it
+                chosen = Chosen(chosen.rows, np.zeros(1, dtype=bool))
+            chosen = self._limited(chosen, trusted)
+            has_line = bool(chosen.batches_shown.any()) or (has_line and records.rows_before > 0)
             rows = chosen.rows if self.records else chosen.rows[:0]
             flags = self._flags(chosen.batches_shown, trusted)
-            yield from self._lines(records.arena, _with_inner_offsets(records), flags, rows)
+            yield from self._lines(records.arena, named, flags, rows)
             yield from record_findings(records, trusted, self.path)
-        if not piece.complete:
-            yield self._too_large(batches[0])
 
-    def _decoded(self, piece: Piece, batches: np.ndarray) -> Iterator[Records]:
+    def _decoded(self, piece: Piece, batches: np.ndarray, account: Account | None) -> Iterator[Records]:
         wrappers = (batches["magic"] < 2) & ((batches["attributes"] & layout.CODEC_MASK) != 0)
-        if piece.complete and (self.records or wrappers.any()):
-            return decode_records(piece.data, batches, piece.position)
+        if self.records or wrappers.any():
+            return piece.records(batches, account)
         status = np.zeros(len(batches), dtype=np.int8)
         return iter((Records(_NOTHING, np.zeros(0, dtype=layout.RECORD), batches, status),))
 
@@ -176,18 +183,6 @@ class _LogDump(LogRenderer):
             else:
                 self.give_back(out)
 
-    def _too_large(self, row: np.void) -> Finding:
-        return finding(
-            "BATCH_TOO_LARGE_TO_DECODE",
-            self.path.parent.resolve().name,
-            self.path.name,
-            f"a batch of {int(row['size'])} bytes is too large to be shown; its checksum is right",
-            position=int(row["position"]),
-            length=int(row["size"]),
-            first_offset=int(row["base_offset"]),
-            last_offset=int(row["last_offset"]),
-        )
-
 
 def _with_inner_offsets(records: Records) -> np.ndarray:
     """The batches, with first offset and count of legacy wrappers as their contents say."""
@@ -196,6 +191,7 @@ def _with_inner_offsets(records: Records) -> np.ndarray:
         return batches
     batches = batches.copy()
     numbers, first, counts = np.unique(records.rows["batch"], return_index=True, return_counts=True)
+    counts[-1:] += records.rows_behind
     legacy = (batches["magic"][numbers] < 2) & (records.status[numbers] == 0)
     batches["base_offset"][numbers[legacy]] = records.rows["offset"][first[legacy]]
     batches["count"][numbers[legacy]] = counts[legacy]

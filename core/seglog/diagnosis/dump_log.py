@@ -30,8 +30,8 @@ from seglog.diagnosis.findings import Finding
 from seglog.diagnosis.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.diagnosis.reports import Report, Reports
 from seglog.diagnosis.walk import LogWalk, Piece
+from seglog.format.budget import Account
 from seglog.format.columns import Records
-from seglog.format.decoder import decode_records
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FileKind, FileState, parse_file_name
 from seglog.kernels import render, render_dump_log
 from seglog.layout import CONTROL_MASK, INT32_MAX, RECORD
@@ -151,8 +151,8 @@ class _LogText(LogRenderer):
         legacy = good["magic"] < 2
         before = self._before(good["base_offset"], good["last_offset"])
         suspect = legacy | (width != good["count"]) | (good["base_offset"] != before + 1)
-        if suspect.any() and piece.complete:
-            for records in decode_records(piece.data, good, piece.position):
+        if suspect.any():
+            for records in piece.records(good):
                 self._compare(records.rows["offset"])
         else:
             self._last_offset = int(good["last_offset"][-1])
@@ -170,19 +170,23 @@ class _LogText(LogRenderer):
             self.reports.non_consecutive(self.path, int(before[i]), int(offsets[i]))
         self._last_offset = int(offsets[-1])
 
-    def rendered(self, piece: Piece, first: int, behind: int) -> Generator[Rendered, None, None]:
+    def rendered(
+        self, piece: Piece, first: int, behind: int, account: Account | None = None
+    ) -> Generator[Rendered, None, None]:
         batches, valid = piece.batches[first:behind], piece.valid[first:behind]
-        if not self.options.is_deep or not piece.complete:
+        if not self.options.is_deep:
             records = Records(_NOTHING, np.zeros(0, dtype=RECORD), batches, np.zeros(len(batches), dtype=np.int8))
             yield from self._lines(records, valid)
             return
-        for records in decode_records(piece.data, batches, piece.position):
+        for records in piece.records(batches, account):
             trusted = valid[records.first_batch : records.first_batch + len(records.batches)]
             yield from self._lines(records, trusted)
             yield from record_findings(records, trusted, self.path)
 
     def _lines(self, records: Records, valid: np.ndarray) -> Iterator[Block]:
-        flags = np.where(valid, render.VALID | render.SHOW_RECORDS, 0) | render.SHOW_BATCH
+        flags = np.where(valid, render.VALID | render.SHOW_RECORDS, 0)
+        if not records.rows_before:
+            flags |= render.SHOW_BATCH
         if self.options.untrusted:
             flags |= render.SHOW_RECORDS
         run = render_dump_log.SKIP_METADATA if self.options.skip_record_metadata else 0

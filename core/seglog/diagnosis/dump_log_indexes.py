@@ -12,13 +12,13 @@ import numpy as np
 
 from seglog.diagnosis.findings import Finding, finding
 from seglog.diagnosis.reports import Reports
-from seglog.diagnosis.resync import entry_row
 from seglog.errors import CorruptSnapshotError
 from seglog.format.decoder import decode_records
 from seglog.format.filenames import FileKind, parse_file_name
 from seglog.format.index_entries import decode_offset_index, decode_time_index, decode_transaction_index
 from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot
 from seglog.layout import INT32_MAX
+from seglog.log.scan import entry_row
 from seglog.storage.filesystem import File, FileSystem
 
 _MOST_INDEX_BYTES = 1 << 30

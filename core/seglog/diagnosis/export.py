@@ -17,7 +17,7 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +34,6 @@ from seglog.diagnosis.sources import Source
 from seglog.diagnosis.walk import Gap, LogWalk, Piece
 from seglog.errors import UnsupportedError
 from seglog.format.columns import Records
-from seglog.format.decoder import decode_records
 from seglog.log.beside import NewFile
 from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
 from seglog.model import NO_TIMESTAMP, TopicPartition
@@ -149,7 +148,6 @@ class _Reader:
         self._selection, self._on_damage = selection, on_damage
         self._seen = SeenOffsets(0, self._earlier)
         self._sources: list[Source] = []  # those before, and the one at work
-        self._position = 0
 
     def records(self, source: Source) -> Iterator[Records]:
         """Those of one log; to be asked for each in order."""
@@ -158,34 +156,34 @@ class _Reader:
         for step in with_damage(LogWalk(source.fs, path), path, 0, growing=source.growing):
             if isinstance(step, Finding):
                 self._on_damage(step)
-            elif step.complete:
+            else:
                 yield from self._of_piece(step, source)
         if path in self._seen.disorders:
             self._on_damage(disorder_finding(self._seen.disorders[path]))
 
     def _of_piece(self, step: Piece, source: Source) -> Iterator[Records]:
-        self._position, path = step.position, source.path
+        path = source.path
         good = _wanted(step, source)
         shown = (good["magic"] < 2) | ((good["attributes"] & layout.CONTROL_MASK) == 0)
-        news = self._seen.take(step.data, good, step.position, path)
+        news = self._seen.take(good, step.records, path)
         if news is not None:
             shown &= news.shown
         numbers = np.flatnonzero(shown)
-        for records in decode_records(step.data, good[shown], step.position):
+        for records in step.records(good[shown]):
             for found in record_findings(records, np.ones(len(records.batches), dtype=bool), path):
                 self._on_damage(found)
             rows = self._selection.of(records, True).rows
             rows = rows if news is None else news.of(rows, numbers[records.first_batch :])
             if len(rows):
-                yield Records(records.arena, rows, records.batches, records.status)
+                yield replace(records, rows=rows)
 
-    def _earlier(self) -> Ranges:
-        """The offsets of all good batches before the piece that is at work."""
+    def _earlier(self, position: int) -> Ranges:
+        """The offsets of all good batches before byte `position` of the log that is at work."""
         for source in self._sources:
-            end = self._position if source is self._sources[-1] else None
+            end = position if source is self._sources[-1] else None
             for step in LogWalk(source.fs, source.path, 0, end):
                 if not isinstance(step, Gap):
-                    yield claimed_ranges(step.data, _wanted(step, source), step.position)
+                    yield claimed_ranges(_wanted(step, source), step.records)
 
 
 def _wanted(piece: Piece, source: Source) -> np.ndarray:

@@ -226,7 +226,7 @@ _REGISTRY = (
     FindingCode(
         "BATCH_TOO_LARGE_TO_DECODE",
         _I,
-        "A batch is larger than the memory given to decode one; its checksum was verified, its records were not.",
+        "A batch has a record of more than 128 MiB, or expands to more than 2 GiB; its records were not all read.",
         "Reads it if its clients may fetch that much.",
         Notice.NEVER,
     ),

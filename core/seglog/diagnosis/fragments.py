@@ -20,8 +20,8 @@ import numpy as np
 
 from seglog import layout
 from seglog.diagnosis.carve import found_rows
-from seglog.diagnosis.resync import entry_row
 from seglog.format.decoder import checksums_valid, scan_batches
+from seglog.log.scan import entry_row
 from seglog.storage.filesystem import File, FileSystem
 
 SECTOR_BYTES = 512  # no file system has smaller blocks

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from seglog.diagnosis.resync import entry_row
 from seglog.errors import NotALogError
 from seglog.format.filenames import PartitionState
 from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
@@ -24,6 +23,7 @@ from seglog.log.listing import (
     list_log_directory,
     list_partition,
 )
+from seglog.log.scan import entry_row
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
 

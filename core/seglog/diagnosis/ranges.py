@@ -24,12 +24,12 @@ import numpy as np
 from seglog import layout
 from seglog.diagnosis.ordering import arrange
 from seglog.diagnosis.resync import OffsetRange, next_entry
+from seglog.diagnosis.row_rules import RowRules
 from seglog.diagnosis.walk import Gap, LogWalk, Piece
 from seglog.errors import InvalidRecordError
-from seglog.format.decoder import decode_records
+from seglog.format.columns import TOO_LARGE
 from seglog.format.message_07 import End07, walk_messages
 from seglog.kernels import validate
-from seglog.kernels.records import DECOMPRESSION_TOO_LARGE
 from seglog.log.markers import read_markers
 from seglog.log.scan import CHUNK_BYTES, EndReason
 from seglog.storage.filesystem import FileSystem
@@ -223,8 +223,8 @@ class SegmentSurveyor:
         judged = Judged(piece, bits, piece.batches["base_offset"].astype(np.int64))
         if piece.complete:
             _judge_markers(path, judged)
-            if self._deep:
-                _judge_records(judged)
+        if self._deep:
+            _judge_records(judged)
         return judged
 
 
@@ -259,19 +259,19 @@ def _judge_markers(path: Path, judged: Judged) -> None:
 
 def _judge_records(judged: Judged) -> None:
     """Marks the batches whose records cannot be read, and notes the first offsets of legacy ones."""
-    piece = judged.piece
-    at = np.flatnonzero(judged.bits == 0)
-    done = 0
-    for records in decode_records(piece.data, piece.batches[at], piece.position):
-        part = at[done : done + len(records.batches)]
-        done += len(part)
-        readable = (records.status == 0) | (records.status == DECOMPRESSION_TOO_LARGE)
-        wrong = np.zeros(len(part), dtype=np.int64)
-        validate.judge_rows(records.rows, records.batches, records.status, _NO_OFFSET, wrong)
-        wrong[records.batches["magic"] < 2] = 0
+    at, rules = np.flatnonzero(judged.bits == 0), RowRules()
+    for records in judged.piece.records(judged.piece.batches[at]):
+        part = at[records.first_batch : records.first_batch + len(records.batches)]
+        readable = (records.status == 0) | np.isin(records.status, TOO_LARGE)
+        wrong = rules.judge(records, _NO_OFFSET)
         legacy = records.batches["magic"][records.rows["batch"]] < 2
-        if legacy.any():
-            _judge_legacy(records.rows[legacy], records.batches, wrong, judged.first, part)
+        if records.rows_before or records.rows_behind:
+            if legacy.any() and not records.rows_before:
+                judged.first[part] = records.rows["offset"][0]
+        else:
+            wrong[records.batches["magic"] < 2] = 0
+            if legacy.any():
+                _judge_legacy(records.rows[legacy], records.batches, wrong, judged.first, part)
         judged.bits[part[~readable | (wrong & _RECORD_BITS != 0)]] = _INVALID_RECORDS
 
 

@@ -1,7 +1,8 @@
 """Turning the pieces of a log into rendered blocks, in order, under threads; `dump` and `dump_log` share it.
 
-A task renders a run of batches. What a hostile task gives is bounded: the first blocks are computed under the
-thread, the others only as they are read. Buffers are recycled: a block is valid until the next step.
+A task renders a run of batches. The first blocks are computed under the thread, the others only as they are read. What
+all tasks hold together is bounded in bytes (`format.budget`), whatever the batches expand to. Buffers are recycled: a
+block is valid until the next step.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -16,12 +18,13 @@ import numpy as np
 from seglog import layout
 from seglog.diagnosis.findings import Finding
 from seglog.diagnosis.walk import Piece
+from seglog.format.budget import Account, MemoryBudget, bytes_in_flight
 
 # A rendered block; larger only for a line that is larger itself.
 BLOCK_BYTES = 1 << 21
 SMALL_FILE_BYTES = 1 << 20
 
-_TASK_OUTPUT_BYTES = 16 << 20
+_TASK_OUTPUT_BYTES = 8 << 20
 _GROUP_BYTES = 128 << 10
 _NO_BUFFER = np.zeros(0, dtype=np.uint8)
 
@@ -36,8 +39,10 @@ class LogRenderer:
         self.jobs = jobs
         self._buffers: deque[np.ndarray] = deque()
 
-    def rendered(self, piece: Piece, first: int, behind: int) -> Generator[Rendered, None, None]:
-        """The lines of batches `first` to `behind` of `piece`."""
+    def rendered(
+        self, piece: Piece, first: int, behind: int, account: Account | None = None
+    ) -> Generator[Rendered, None, None]:
+        """The lines of batches `first` to `behind` of `piece`; what is held for them counts in `account`."""
         raise NotImplementedError
 
     def enough(self) -> bool:
@@ -56,8 +61,8 @@ class LogRenderer:
 
     def under_threads(self, steps: Iterator[Piece | Finding]) -> Iterator[Rendered]:
         """The same, made ahead. Each piece must have a buffer of its own."""
-        waiting: deque[Finding | Future[tuple[list[Rendered], Iterator[Rendered]]]] = deque()
-        jobs = self.jobs
+        waiting: deque[Finding | _Task] = deque()
+        jobs, budget = self.jobs, MemoryBudget(bytes_in_flight(self.jobs))
         with ThreadPoolExecutor(jobs, "seglog-dump") as pool:
             try:
                 for step in steps:
@@ -65,23 +70,28 @@ class LogRenderer:
                         waiting.append(step)
                     else:
                         for first, behind in _groups(step):
-                            waiting.append(pool.submit(_begun, self.rendered(step, first, behind)))
-                    while len(waiting) > 2 * jobs:
+                            account = budget.account()
+                            account.hold(len(step.data) if first == 0 else 0)
+                            blocks = self.rendered(step, first, behind, account)
+                            waiting.append(_Task(account, pool.submit(_begun, blocks, account)))
+                    while len(waiting) > 2 * jobs or (waiting and budget.is_full):
                         yield from self._finished(waiting.popleft())
                 while waiting:
                     yield from self._finished(waiting.popleft())
             finally:
                 for left in waiting:
                     if not isinstance(left, Finding):
-                        left.cancel()
+                        left.begun.cancel()
+                        left.account.close()  # who waits for its turn has it
 
-    def _finished(self, item: Finding | Future[tuple[list[Rendered], Iterator[Rendered]]]) -> Iterator[Rendered]:
+    def _finished(self, item: Finding | _Task) -> Iterator[Rendered]:
         if isinstance(item, Finding):
             yield item
             return
-        begun, rest = item.result()
-        yield from self._recycling(iter(begun))
-        yield from self._recycling(rest)
+        with item.account:
+            begun, rest = item.begun.result()
+            yield from self._recycling(iter(begun))
+            yield from self._recycling(rest)
 
     def _recycling(self, blocks: Iterator[Rendered]) -> Iterator[Rendered]:
         for block in blocks:
@@ -102,14 +112,24 @@ class LogRenderer:
         self._buffers.append(buffer)
 
 
-def _begun(blocks: Iterator[Rendered]) -> tuple[list[Rendered], Iterator[Rendered]]:
-    """The first blocks, up to a bound of bytes, computed now; the others are computed by whoever iterates."""
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A run of batches that is being rendered."""
+
+    account: Account
+    begun: Future[tuple[list[Rendered], Iterator[Rendered]]]
+
+
+def _begun(blocks: Iterator[Rendered], account: Account) -> tuple[list[Rendered], Iterator[Rendered]]:
+    """The first blocks, as far as bytes may be held, computed now; the others are computed by whoever iterates."""
     begun: list[Rendered] = []
     size = 0
     for block in blocks:
         begun.append(block)
-        size += 0 if isinstance(block, Finding) else len(block)
-        if size >= _TASK_OUTPUT_BYTES:
+        if not isinstance(block, Finding):
+            account.hold(BLOCK_BYTES)
+            size += len(block)
+        if size >= _TASK_OUTPUT_BYTES or not account.may_go_on:
             break
     return begun, blocks
 

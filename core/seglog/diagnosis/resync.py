@@ -18,17 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from seglog import layout
-from seglog.format import checksum
 from seglog.format.buffers import byte_view
 from seglog.format.decoder import checksums_valid, scan_batches
 from seglog.kernels.batches import WALK_COMPLETE, WALK_FULL
 from seglog.kernels.crc32c import HARDWARE
 from seglog.kernels.validate import find_entry, find_good_entry
+from seglog.log.scan import checksum_valid, entry_row
 from seglog.storage.filesystem import File
 
 _FIRST_WINDOW_BYTES = 64 << 10
 _WINDOW_BYTES = 1 << 20
-_PIECE_BYTES = 1 << 20
 _INTERIOR_BYTES = 4 << 20  # larger damaged batches are not searched for swallowed ones when the size fits
 _WORK_BYTES = 1 << 28
 _WORK_PER_BYTE = 16
@@ -45,44 +44,6 @@ class OffsetRange:
     def of_segment(cls, base_offset: int) -> OffsetRange:
         """What fits a segment that starts at `base_offset`: relative offsets have 31 bits, offsets 63."""
         return cls(base_offset, min(base_offset + layout.INT32_MAX, layout.INT64_MAX))
-
-
-def entry_row(file: File, position: int, stop: int) -> np.ndarray | None:
-    """The header (layout.BATCH, shape (1,)) of the entry at `position`, however large; None when it is no entry.
-
-    The entry must end by `stop`.
-    """
-    head = np.zeros(layout.RECORD_BATCH_OVERHEAD, dtype=np.uint8)
-    filled = file.read_into(position, byte_view(head[: max(0, min(len(head), stop - position))]))
-    if filled <= layout.HEADER_UP_TO_MAGIC:
-        return None
-    size = int.from_bytes(head[8:12].tobytes(), "big", signed=True) + layout.LOG_OVERHEAD
-    least = layout.LEAST_ENTRY_SIZE + layout.LOG_OVERHEAD
-    if not least <= size <= min(stop - position, layout.INT32_MAX):
-        return None
-    # The kernel wants the entry's bytes: it gets a header whose size says that there are no others.
-    whole = min(size, len(head))
-    head[8:12] = np.frombuffer((whole - layout.LOG_OVERHEAD).to_bytes(4, "big"), dtype=np.uint8)
-    rows = scan_batches(head, 0, whole, position).batches
-    if len(rows) != 1:
-        return None
-    rows["size"] = size
-    return rows
-
-
-def checksum_valid(file: File, row: np.void) -> bool:
-    """Whether the checksum of the entry of `row` (layout.BATCH) is right, read in pieces of bounded size."""
-    legacy = row["magic"] < 2
-    position, end = int(row["position"]), int(row["position"]) + int(row["size"])
-    position += layout.MESSAGE_MAGIC_OFFSET if legacy else layout.ATTRIBUTES_OFFSET
-    value = 0
-    while position < end:
-        piece = file.read_at(position, min(_PIECE_BYTES, end - position))
-        if not piece:
-            return False
-        value = checksum.crc32(piece, value) if legacy else checksum.crc32c(piece, value)
-        position += len(piece)
-    return value == int(row["crc"])
 
 
 def entry_end(file: File, position: int, size: int, stop: int, offsets: OffsetRange) -> int:

@@ -14,7 +14,6 @@ import numpy as np
 
 from seglog import layout
 from seglog.diagnosis.walk import Gap, LogWalk, Piece
-from seglog.format.decoder import decode_records
 from seglog.kernels import sketch
 from seglog.log.listing import PartitionListing
 from seglog.log.view import steadily
@@ -126,15 +125,16 @@ class _Gathering:
         good = step.batches[step.valid]
         self._batches(good)
         plain = good[(good["attributes"] & layout.CONTROL_MASK == 0) | (good["magic"] < 2)]
-        if not step.complete or len(plain) == 0:
-            return
-        for records in decode_records(step.data, plain, step.position):
+        for records in step.records(plain):
             self._records(records.arena, records.rows)
-            counts = np.bincount(records.rows["batch"], minlength=len(records.batches))
-            _add(self.per_batch, counts)
             codecs = records.batches["attributes"] & layout.CODEC_MASK
             sizes = np.bincount(records.rows["batch"], records.rows["size"], len(records.batches))
             np.add.at(self.by_codec[:, 2], codecs, sizes.astype(np.int64))
+            if records.rows_behind:
+                continue  # the batch counts with its last part
+            counts = np.bincount(records.rows["batch"], minlength=len(records.batches))
+            counts[:1] += records.rows_before
+            _add(self.per_batch, counts)
             np.add.at(self.by_codec[:, 0], codecs, 1)
             overhead = np.where(records.batches["magic"] >= 2, layout.RECORD_BATCH_OVERHEAD, 0)
             np.add.at(self.by_codec[:, 1], codecs, records.batches["size"] - overhead)

@@ -25,7 +25,6 @@ from seglog import layout
 from seglog.diagnosis.walk import Gap, LogWalk, Piece, walk_view
 from seglog.errors import CorruptSnapshotError, InvalidRecordError
 from seglog.format.coordinator import TRANSACTIONS, decode_coordinator_record
-from seglog.format.decoder import decode_records
 from seglog.format.producer_snapshot import decode_snapshot
 from seglog.format.wire import WireError
 from seglog.log.listing import PartitionListing, SegmentFiles, list_log_directory
@@ -186,14 +185,14 @@ def read_coordinators(fs: FileSystem, log_directory: Path) -> dict[int, Coordina
     for partition in live:
         with PartitionView(fs, partition.path) as view:
             for _, step in walk_view(view):
-                if isinstance(step, Piece) and step.complete:
+                if isinstance(step, Piece):
                     _take_coordinated(step, found)
     return {one.producer_id: one for one in found.values()} if live else None
 
 
 def _take_coordinated(piece: Piece, found: dict[str, Coordinated]) -> None:
     data = piece.batches[piece.valid & ((piece.batches["attributes"] & layout.CONTROL_MASK) == 0)]
-    for records in decode_records(piece.data, data, piece.position):
+    for records in piece.records(data):
         for i in range(len(records)):
             try:
                 record = decode_coordinator_record(TRANSACTIONS, records.key(i), records.value(i))

@@ -19,19 +19,19 @@ from seglog import layout
 from seglog.diagnosis.damage import record_findings, with_damage
 from seglog.diagnosis.findings import Finding, finding
 from seglog.diagnosis.resync import OffsetRange
+from seglog.diagnosis.row_rules import RowRules
 from seglog.diagnosis.walk import Gap, LogWalk, Piece
+from seglog.format.budget import Account, unlimited
 from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
-from seglog.format.decoder import decode_records
 from seglog.kernels import validate
 from seglog.kernels.crc32c import HARDWARE
-from seglog.kernels.validate import judge_batches, judge_rows, walk_clean
+from seglog.kernels.validate import judge_batches, walk_clean
 from seglog.storage.filesystem import FileSystem
 
 # half of a processor's second-level cache: what was read is checksummed before it leaves
 _CHUNK_BYTES = 1 << 19
 _CHUNK_ROWS = 1024
-_LEAST_INT64 = -(2**63)
 _DAMAGE = {"CRC_MISMATCH", "UNREADABLE_BYTES", "ZERO_BYTES", "TORN_TAIL", "RECORDS_INVALID"}
 
 
@@ -91,14 +91,24 @@ def new_state(last_offset: int = -1, leader_epoch: int = -1) -> np.ndarray:
 
 
 def clean_range(
-    fs: FileSystem, path: Path, start: int, end: int, offsets: OffsetRange, level: Level
+    fs: FileSystem,
+    path: Path,
+    start: int,
+    end: int,
+    offsets: OffsetRange,
+    level: Level,
+    account: Account | None = None,
 ) -> RangeResult | None:
-    """What bytes `start` (an entry's beginning) to `end` of `path` hold, or None when anything is not right."""
-    if level < Level.RECORD and HARDWARE:
-        result = _clean_headers(fs, path, start, end, offsets, level)
-        if result is not None:
-            return result
-    return _clean_pieces(fs, path, start, end, offsets, level)
+    """What bytes `start` (an entry's beginning) to `end` of `path` hold, or None when anything is not right.
+
+    What is held counts in `account`, which is closed at the end.
+    """
+    with account or unlimited() as own:
+        if level < Level.RECORD and HARDWARE:
+            result = _clean_headers(fs, path, start, end, offsets, level)
+            if result is not None:
+                return result
+        return _clean_pieces(fs, path, start, end, offsets, level, own)
 
 
 def _clean_headers(
@@ -121,7 +131,7 @@ def _clean_headers(
 
 
 def _clean_pieces(
-    fs: FileSystem, path: Path, start: int, end: int, offsets: OffsetRange, level: Level
+    fs: FileSystem, path: Path, start: int, end: int, offsets: OffsetRange, level: Level, account: Account
 ) -> RangeResult | None:
     state = new_state()
     totals = Totals()
@@ -133,7 +143,7 @@ def _clean_pieces(
         if judge_batches(step.batches, step.valid, offsets.least, offsets.most, state, bits):
             return None
         if level >= Level.RECORD:
-            records = _clean_records(step)
+            records = _clean_records(step, account)
             if records < 0:
                 return None
             totals.records += records
@@ -149,14 +159,11 @@ def _range_result(state: np.ndarray, totals: Totals) -> RangeResult:
     return RangeResult(totals, first, last, int(state[validate.STATE_LEADER_EPOCH]))
 
 
-def _clean_records(piece: Piece) -> int:
+def _clean_records(piece: Piece, account: Account) -> int:
     """How many records the batches hold, or -1 when any of them is not right."""
-    if not piece.complete:
-        return -1
-    count = 0
-    for records in decode_records(piece.data, piece.batches, piece.position):
-        bits = np.empty(len(records.batches), dtype=np.int64)
-        if records.status.any() or judge_rows(records.rows, records.batches, records.status, _LEAST_INT64, bits):
+    count, rules = 0, RowRules()
+    for records in piece.records(account=account):
+        if records.status.any() or rules.judge(records).any():
             return -1
         count += len(records.rows)
     return count
@@ -221,28 +228,27 @@ class SegmentVerifier:
         good = piece.batches[piece.valid]
         self.totals.batches += len(good)
         self.totals.bytes += int(good["size"].astype(np.int64).sum())
-        if self.level >= Level.RECORD and piece.complete:
+        if self.level >= Level.RECORD:
             yield from self._records(piece, bits, before)
         else:
             self.totals.records += int(self._state[validate.STATE_RECORDS]) - counted
             yield from self._rule_findings(piece.batches, bits)
-            if not piece.complete and self.level >= Level.RECORD:
-                yield self._finding("BATCH_TOO_LARGE_TO_DECODE", piece.batches[0], "its records were not looked at")
 
     def _records(self, piece: Piece, bits: np.ndarray, last_offset: int) -> Iterator[Finding]:
-        for records in decode_records(piece.data, piece.batches, piece.position):
+        rules = RowRules()
+        for records in piece.records() if piece.complete or piece.valid.all() else ():
             part = slice(records.first_batch, records.first_batch + len(records.batches))
             valid = piece.valid[part]
-            found = np.zeros(len(records.batches), dtype=np.int64)
-            judge_rows(records.rows, records.batches, records.status, last_offset, found)
+            found = rules.judge(records, last_offset)
             found[~valid | (records.status != 0)] = 0
-            yield from self._rule_findings(records.batches, bits[part] | found)
+            if not records.rows_behind:
+                yield from self._rule_findings(records.batches, bits[part] | found)
             for broken in record_findings(records, valid, self.path):
                 self._count_damage(broken)
                 yield broken
             self.totals.records += _readable(records, valid)
             good = records.batches[valid]
-            if len(good):
+            if len(good) and not records.rows_behind:
                 last_offset = max(last_offset, int(good["last_offset"].max()))
 
     def _rule_findings(self, batches: np.ndarray, bits: np.ndarray) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from seglog.diagnosis.verify_batches import Level, RangeResult, SegmentVerifier,
 from seglog.diagnosis.verify_files import verify_07, verify_names
 from seglog.diagnosis.verify_indexes import IndexObserver
 from seglog.diagnosis.verify_semantics import SemanticObserver
+from seglog.format.budget import MemoryBudget, bytes_in_flight
 from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT
 from seglog.log.listing import PartitionListing, SegmentFiles
 from seglog.log.view import PartitionView, SingleFile
@@ -167,14 +168,14 @@ class PartitionLook:
     def _in_ranges(self) -> Iterator[Finding]:
         """Ranges of all segments, a few segments ahead; results in order."""
         waiting: deque[tuple[_Work, list[Future[RangeResult | None]]]] = deque()
-        works = self._works()
+        works, budget = self._works(), MemoryBudget(bytes_in_flight(self.options.jobs))
         with ThreadPoolExecutor(max(1, self.options.jobs), "seglog-verify") as pool:
             while True:
                 while sum(len(futures) for _, futures in waiting) < 2 * self.options.jobs:
                     work = next(works, None)
                     if work is None:
                         break
-                    waiting.append((work, self._submitted(pool, work)))
+                    waiting.append((work, self._submitted(pool, work, budget)))
                 if not waiting:
                     return
                 work, futures = waiting.popleft()
@@ -185,16 +186,18 @@ class PartitionLook:
                             future.cancel()
                     return
 
-    def _submitted(self, pool: ThreadPoolExecutor, work: _Work) -> list[Future[RangeResult | None]]:
+    def _submitted(
+        self, pool: ThreadPoolExecutor, work: _Work, budget: MemoryBudget
+    ) -> list[Future[RangeResult | None]]:
         starts = [0]
         size, jobs = work.segment.size, self.options.jobs
         if size > 2 * _RANGE_BYTES or (jobs > 1 and size > _RANGE_BYTES // 2):
             pieces = max(jobs, size // _RANGE_BYTES)
             starts = self._boundaries(work, [i * size // pieces for i in range(pieces)])
         ends = [*starts[1:], size]
-        level = self.options.level
+        place, level = (self.view.fs, work.segment.log), self.options.level
         return [
-            pool.submit(clean_range, self.view.fs, work.segment.log, start, end, work.offsets, level)
+            pool.submit(clean_range, *place, start, end, work.offsets, level, budget.account())
             for start, end in zip(starts, ends, strict=True)
         ]
 

@@ -20,7 +20,6 @@ from seglog.diagnosis.walk import Piece
 from seglog.errors import CorruptCheckpointError, CorruptIndexError, CorruptSnapshotError, InvalidRecordError
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.control import ControlRecordError, parse_control_record
-from seglog.format.decoder import decode_records
 from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot
 from seglog.log.listing import PartitionListing, SegmentFiles
 from seglog.log.producer_state import CompletedTransaction, ProducerState, ProducerStateManager
@@ -74,8 +73,7 @@ class SemanticObserver:
             return
         self._note_offsets(piece.batches[piece.valid])
         self._note_epochs(good)
-        if piece.complete:
-            yield from self._control_records(piece, good)
+        yield from self._control_records(piece, good)
         for offset in sorted(o for o in self._snapshots if int(good["base_offset"][0]) < o):
             if offset > int(good["last_offset"][-1]):
                 break
@@ -156,7 +154,7 @@ class SemanticObserver:
         control = good[(good["attributes"] & layout.CONTROL_MASK) != 0]
         if len(control) == 0 or self._current is None:
             return
-        for records in decode_records(piece.data, control, piece.position):
+        for records in piece.records(control):
             for i in range(len(records)):
                 batch = records.batches[int(records.rows[i]["batch"])]
                 try:

@@ -6,29 +6,34 @@ found by its checksum (`resync`). Steps, a chunk at a time:
 1. Read, walk the headers, compare the checksums.
 2. An entry with a wrong checksum stays in the table, marked, when its size can be believed; else the chunk ends
    before it and a gap begins.
-3. An entry larger than `max_batch_bytes` is checksummed in pieces and given without its bytes.
+3. An entry larger than `held_bytes` is checksummed in pieces and given without its bytes: its records are read from
+   the file, when somebody asks for them.
 4. Where no entry begins, a gap reaches to the next good one or to the end of the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.diagnosis.resync import OffsetRange, checksum_valid, entry_end, entry_row, next_entry
+from seglog.diagnosis.resync import OffsetRange, entry_end, next_entry
+from seglog.format.budget import Account
 from seglog.format.buffers import byte_view
-from seglog.format.decoder import BatchScan, checksums_valid, scan_batches
+from seglog.format.columns import Records
+from seglog.format.decoder import BatchScan, checksums_valid, decode_large, decode_records, scan_batches
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
 from seglog.log.listing import SegmentFiles
-from seglog.log.scan import CHUNK_BYTES, EndReason
+from seglog.log.scan import CHUNK_BYTES, EndReason, checksum_valid, entry_row
 from seglog.log.view import PartitionView
 from seglog.storage.filesystem import File, FileSystem
 
-MAX_BATCH_BYTES = 64 << 20
+# The largest entry whose bytes are held: several threads may have several of them at once.
+HELD_BYTES = 4 << 20
 
 _LEAST_ROWS = 1024
 
@@ -37,15 +42,25 @@ _LEAST_ROWS = 1024
 class Piece:
     """Entries of one file, in order. `valid` (bool, one an entry) says whose checksum is right.
 
-    `data[0]` lies at `position` of the file. `complete` is false for an entry too large to be held: its header
-    is there, its records are not.
+    `data[0]` lies at `position` of the file. `complete` is false for one entry too large to be held: its header is
+    there, its bytes are not. `source` opens the file.
     """
 
     position: int
     data: np.ndarray
     batches: np.ndarray
     valid: np.ndarray
+    source: Callable[[], AbstractContextManager[File]]
     complete: bool = True
+
+    def records(self, batches: np.ndarray | None = None, account: Account | None = None) -> Iterator[Records]:
+        """The decoded records of some of the entries (rows of `batches`; None: of all), as `decoder.decode_records`."""
+        rows = self.batches if batches is None else batches
+        if self.complete:
+            yield from decode_records(self.data, rows, self.position, account=account)
+        elif len(rows):
+            with self.source() as file:
+                yield from decode_large(file, rows, account=account)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +95,14 @@ class LogWalk:
         *,
         offsets: OffsetRange | None = None,
         chunk_bytes: int = CHUNK_BYTES,
-        max_batch_bytes: int = MAX_BATCH_BYTES,
+        held_bytes: int = HELD_BYTES,
         fresh: bool = False,
         check: bool = True,
         file: File | None = None,
     ) -> None:
         self._fs, self._path, self._start, self._end = fs, path, start, end
         self._offsets = OffsetRange() if offsets is None else offsets
-        self._chunk_bytes, self._max_batch_bytes = max(chunk_bytes, 64), max_batch_bytes
+        self._chunk_bytes, self._held_bytes = max(chunk_bytes, 64), held_bytes
         self._fresh, self._check, self._file = fresh, check, file
 
     def __iter__(self) -> Iterator[Piece | Gap]:
@@ -144,8 +159,11 @@ class LogWalk:
         for i in np.flatnonzero(~valid).tolist():
             at, size = int(batches[i]["position"]), int(batches[i]["size"])
             if entry_end(file, at, size, stop, self._offsets) != at + size:
-                return Piece(position, data[: at - position], batches[:i], valid[:i]), at
-        return Piece(position, data[: found.consumed], batches, valid), None
+                return Piece(position, data[: at - position], batches[:i], valid[:i], self._source), at
+        return Piece(position, data[: found.consumed], batches, valid, self._source), None
+
+    def _source(self) -> AbstractContextManager[File]:
+        return self._fs.open(self._path, "r") if self._file is None else nullcontext(self._file)
 
     def _stuck(
         self, file: File, data: np.ndarray, filled: int, status: int, position: int, stop: int
@@ -153,25 +171,35 @@ class LogWalk:
         """What to do where no whole entry begins at the front; returns (position, buffer size to go on with)."""
         size = _declared_size(data, filled)
         framed = status not in (WALK_BAD_SIZE, WALK_BAD_HEADER) and size > 0 and size <= stop - position
-        if framed and size <= self._max_batch_bytes:
-            row = entry_row(file, position, stop)
+        row = entry_row(file, position, stop) if framed else None
+        behind = None
+        if row is not None:
             # A hostile size is not worth its memory: what was read must look like an entry that goes on.
-            if row is not None and (size <= 8 * self._chunk_bytes or checksum_valid(file, row[0])):
+            if size <= min(self._held_bytes, 8 * self._chunk_bytes):
                 return position, size
-        elif framed:
-            row = entry_row(file, position, stop)
-            if row is not None and checksum_valid(file, row[0]):
-                yield Piece(position, data[:0], row, np.ones(1, dtype=bool), complete=False)
-                return position + size, 0
+            right = checksum_valid(file, row[0])
+            if right and size <= self._held_bytes:
+                return position, size
+            behind = position + size if right else entry_end(file, position, size, stop, self._offsets)
+            if behind == position + size:
+                yield Piece(position, data[:0], row, np.array([right]), self._source, complete=False)
+                return behind, 0
         reason = _REASONS.get(status, EndReason.TRAILING)
-        behind, gap = self._gap(file, position, stop, size, reason)
+        behind, gap = self._gap(file, position, stop, size, reason, behind)
         yield gap
         return behind, 0
 
     def _gap(
-        self, file: File, position: int, stop: int, size: int, reason: EndReason = EndReason.TRAILING
+        self,
+        file: File,
+        position: int,
+        stop: int,
+        size: int,
+        reason: EndReason = EndReason.TRAILING,
+        behind: int | None = None,
     ) -> tuple[int, Gap]:
-        behind = next_entry(file, position + 1, stop, self._offsets)
+        if behind is None:
+            behind = next_entry(file, position + 1, stop, self._offsets)
         zeros = _all_zeros(file, position, behind)
         return behind, Gap(position, behind - position, reason, size, zeros, at_end=behind == stop)
 

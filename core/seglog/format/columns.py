@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,10 @@ STATUS_REASONS: dict[int, str] = {
     kernels.DECOMPRESSION_FAILED: "the compressed records cannot be decompressed",
     kernels.DECOMPRESSION_TOO_LARGE: "the compressed records expand beyond the limit",
     kernels.CODEC_UNKNOWN: "the compression codec is unknown",
+    kernels.RECORD_TOO_LARGE: "a record is larger than 128 MiB, and not read",
 }
+# Statuses of batches that may be as they should be, and are more than this library holds.
+TOO_LARGE = (kernels.DECOMPRESSION_TOO_LARGE, kernels.RECORD_TOO_LARGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,9 @@ class Records:
     `rows["batch"]` is a row of `batches` (layout.BATCH). `status` (int8, one a batch) is 0 where everything was
     decoded, else a key of STATUS_REASONS: the rows before the broken record are there, the rest are not.
     `first_batch` is the index of `batches[0]` in the table that was decoded.
+
+    A batch that is too large to be held comes in parts, each with this one batch and the status that it has in the end;
+    `rows_before` of its records came in earlier parts, `rows_behind` come in later ones.
     """
 
     arena: np.ndarray
@@ -43,6 +49,8 @@ class Records:
     batches: np.ndarray
     status: np.ndarray
     first_batch: int = 0
+    rows_before: int = 0
+    rows_behind: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -89,3 +97,26 @@ class Records:
 
     def _span(self, position: int, size: int) -> bytes | None:
         return None if size < 0 else self.arena[position : position + size].tobytes()
+
+
+def joined(parts: Sequence[Records]) -> Records:
+    """The parts of one table of batches as a whole: for those who cannot do with less, where the parts are small."""
+    if len(parts) == 1:
+        return parts[0]
+    batches, status, tables, shift = [], [], [], 0
+    arenas: list[np.ndarray] = []
+    first = parts[0].first_batch
+    for part in parts:
+        if not arenas or part.arena is not arenas[-1]:
+            shift += len(arenas[-1]) if arenas else 0
+            arenas.append(part.arena)
+        rows = part.rows.copy()
+        for name in ("position", "key_position", "value_position", "headers_position"):
+            rows[name] += shift
+        rows["batch"] += part.first_batch - first
+        if not part.rows_before:
+            batches.append(part.batches)
+            status.append(part.status)
+        tables.append(rows)
+    arena = arenas[0] if len(arenas) == 1 else np.concatenate(arenas)
+    return Records(arena, np.concatenate(tables), np.concatenate(batches), np.concatenate(status), first)

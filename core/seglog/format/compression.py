@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 _BIG_INT32 = struct.Struct(">i")
 _LITTLE_UINT32 = struct.Struct("<I")
 
-_XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
-_XERIAL_MAGIC_AS_LENGTH = _BIG_INT32.unpack(_XERIAL_MAGIC[:4])[0]
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+XERIAL_MAGIC_AS_LENGTH = _BIG_INT32.unpack(XERIAL_MAGIC[:4])[0]
 _XERIAL_CHUNK_BYTES = 32 * 1024
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
@@ -45,8 +45,8 @@ _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 0x80000000
 _LZ4_FAST_LEVEL = 9  # Kafka: level 9 names the fast compressor, the others the high-compression one
 
-_GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
-_GZIP_FORMAT = 16 + zlib.MAX_WBITS
+GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
+GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _ZSTD_LEVEL = 3
 _ZSTD_ORDINARY_RATIO = 16
 _ZSTD_ORDINARY_BYTES = 4096
@@ -152,7 +152,7 @@ def _translated(codec: int, error: Exception, room: int) -> DecompressionError:
 def _gzip_member(data: memoryview, level: int) -> bytes:
     compressor = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
     trailer = struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
-    return b"".join((_GZIP_HEADER, compressor.compress(data), compressor.flush(), trailer))
+    return b"".join((GZIP_HEADER, compressor.compress(data), compressor.flush(), trailer))
 
 
 def _gzip_into(data: memoryview, out: memoryview) -> int:
@@ -169,7 +169,7 @@ def _gzip_members_into(data: memoryview, out: memoryview) -> int:
     size = 0
     rest: memoryview | bytes = data
     while True:
-        member = zlib.decompressobj(_GZIP_FORMAT)
+        member = zlib.decompressobj(GZIP_FORMAT)
         try:
             # One byte more than fits tells a member that goes on from one that ends here.
             piece = member.decompress(rest, len(out) - size + 1)
@@ -182,7 +182,7 @@ def _gzip_members_into(data: memoryview, out: memoryview) -> int:
         out[size : size + len(piece)] = piece
         size += len(piece)
         rest = member.unused_data
-        if rest[:3] != _GZIP_HEADER[:3]:
+        if rest[:3] != GZIP_HEADER[:3]:
             return size
 
 
@@ -190,7 +190,7 @@ def _gzip_members_into(data: memoryview, out: memoryview) -> int:
 
 
 def _xerial_stream(data: memoryview) -> bytes:
-    parts = [_XERIAL_HEADER]
+    parts = [XERIAL_HEADER]
     for start in range(0, len(data), _XERIAL_CHUNK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_CHUNK_BYTES]))
         parts += (_BIG_INT32.pack(len(block)), block)
@@ -199,18 +199,18 @@ def _xerial_stream(data: memoryview) -> bytes:
 
 def _snappy_into(data: memoryview, out: memoryview) -> int:
     """A xerial stream, or several in a row; data without its magic is one raw block."""
-    if len(data) < len(_XERIAL_HEADER) or data[:8] != _XERIAL_MAGIC:
+    if len(data) < len(XERIAL_HEADER) or data[:8] != XERIAL_MAGIC:
         return _snappy_block_into(data, out)
-    _check_xerial_version(data)
-    position, size = len(_XERIAL_HEADER), 0
+    check_xerial_version(data)
+    position, size = len(XERIAL_HEADER), 0
     while len(data) - position >= 4:  # SnappyInputStream ends quietly within a length
         length = _BIG_INT32.unpack_from(data, position)[0]
-        if length == _XERIAL_MAGIC_AS_LENGTH:
-            header = data[position : position + len(_XERIAL_HEADER)]
-            if len(header) < len(_XERIAL_HEADER) or header[:8] != _XERIAL_MAGIC:
+        if length == XERIAL_MAGIC_AS_LENGTH:
+            header = data[position : position + len(XERIAL_HEADER)]
+            if len(header) < len(XERIAL_HEADER) or header[:8] != XERIAL_MAGIC:
                 raise DecompressionError("snappy: a second stream starts with an incomplete header")
-            _check_xerial_version(header)
-            position += len(_XERIAL_HEADER)
+            check_xerial_version(header)
+            position += len(XERIAL_HEADER)
             continue
         position += 4
         if length < 0 or length > len(data) - position:
@@ -220,7 +220,7 @@ def _snappy_into(data: memoryview, out: memoryview) -> int:
     return size
 
 
-def _check_xerial_version(header: memoryview) -> None:
+def check_xerial_version(header: memoryview) -> None:
     version = _BIG_INT32.unpack_from(header, 8)[0]
     if version < 1:
         raise DecompressionError(f"snappy: xerial stream of version {version}")

@@ -4,39 +4,42 @@
 2. `checksums` computes every batch's checksum, `checksums_valid` compares.
 3. `decode_records` turns batches into records. Uncompressed batches are decoded where they lie; as soon as one
    is compressed, all payloads go into one arena, so that what follows is the same for every codec and magic.
-   Decompression runs under threads (the codecs release the GIL) and is bounded: a hostile batch that expands
-   without end costs `limit` bytes and gets a status.
+
+Memory is bounded, whatever a batch claims or expands to: by an arena and a table of rows, beyond which a batch comes in
+parts (`windows`).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from itertools import islice, pairwise
 
 import numpy as np
 
 from seglog import layout
 from seglog.format import checksum
+from seglog.format.budget import Account, unlimited
 from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.format.compression import DecompressionError, decompress_into
+from seglog.format.expanding import FilePayload, MemoryPayload, Payload, ReadInto
+from seglog.format.windows import EXPANDED_LIMIT, RECORD_LIMIT, LargeBatch
 from seglog.format.zstd_library import zstd_slots
 from seglog.kernels import crc32c, legacy
 from seglog.kernels import decode as kernels
 from seglog.kernels.batches import walk_batches
-from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED, DECOMPRESSION_TOO_LARGE, RECORDS_VALID
+from seglog.kernels.records import (
+    CODEC_UNKNOWN,
+    DECOMPRESSION_FAILED,
+    ENTRY_INVALID,
+    RECORD_TOO_LARGE,
+    RECORDS_VALID,
+)
 from seglog.kernels.runs import decompress_run
 
-# One batch may expand to this much before it is refused; a run of batches decodes in parts of about ARENA_BYTES.
-DECOMPRESSED_BATCH_LIMIT = 128 << 20
+# What is held at once of records: a run of batches expanded, and a table of rows (56 bytes each).
 ARENA_BYTES = 16 << 20
-
-# A task for a thread: enough that handing it over costs nothing beside it.
-_GROUP_BYTES = 128 << 10
-_GROUPS_AHEAD = 6
+ROWS_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,87 +95,139 @@ def decode_records(
     batches: np.ndarray,
     file_position: int,
     *,
-    pool: Executor | None = None,
-    limit: int = DECOMPRESSED_BATCH_LIMIT,
+    limit: int = EXPANDED_LIMIT,
     arena_bytes: int = ARENA_BYTES,
+    account: Account | None = None,
 ) -> Iterator[Records]:
     """Decodes `batches`, whose bytes are in `data` (first byte at `file_position`), in order.
 
-    Yields one `Records` where nothing is compressed, else one for every run of batches that expands to about
-    `arena_bytes`. `limit` bounds a single batch. With a `pool`, runs are decompressed and decoded ahead under
-    its threads; `data` and `batches` must stay as they are until the iteration ends.
+    Yields `Records` of runs of batches that have at most ROWS_AT_ONCE records and, where they are compressed, expand to
+    at most about `arena_bytes`. A batch that is larger by itself comes in parts (`windows`). A batch that expands to
+    more than `limit` gets a status. What is held until the next step counts in `account`.
     """
-    run = _Run(data, batches, file_position, limit, arena_bytes)
     if len(batches) == 0:
         return
-    if not run.codecs.any():
-        yield run.in_place()
-    elif pool is None:
-        yield from run.between(0, len(batches))
+    run = _Run(data, batches, file_position, limit, arena_bytes, account or unlimited())
+    yield from run.expanded() if run.codecs.any() else run.in_place()
+
+
+def decode_large(
+    file: ReadInto, row: np.ndarray, *, limit: int = EXPANDED_LIMIT, account: Account | None = None
+) -> Iterator[Records]:
+    """Decodes the batch or message of a table of one row, reading it from its file piece by piece."""
+    account = account or unlimited()
+    position, size, magic = (int(row[0][name]) for name in ("position", "size", "magic"))
+    if magic >= 2:
+        position, size = position + layout.RECORD_BATCH_OVERHEAD, size - layout.RECORD_BATCH_OVERHEAD
+    elif not int(row[0]["attributes"]) & layout.CODEC_MASK:
+        yield from _plain_message(file, row, account)
+        return
     else:
-        yield from _ahead(pool, run)
+        span = _wrapped_span(file, row[0])
+        if span is None:
+            yield _without_rows(row, ENTRY_INVALID)
+            return
+        position, size = span
+    yield from LargeBatch(row, lambda: FilePayload(file, position, size), limit=limit, account=account).parts()
 
 
-def _ahead(pool: Executor, run: _Run) -> Iterator[Records]:
-    """The parts of `run` in order, with a few groups of batches decoded ahead of the reader."""
-    groups = iter(run.groups())
-    waiting: deque[tuple[Future[tuple[Records, int]], int]] = deque()
-    for first, last in islice(groups, _GROUPS_AHEAD):
-        waiting.append((pool.submit(run.part, first, last), last))
-    while waiting:
-        future, last = waiting.popleft()
-        records, behind = future.result()
-        for first, end in islice(groups, 1):
-            waiting.append((pool.submit(run.part, first, end), end))
-        yield records
-        yield from run.between(behind, last)
+def _plain_message(file: ReadInto, row: np.ndarray, account: Account) -> Iterator[Records]:
+    """A message of magic 0 or 1, which is one record: whole, or not at all."""
+    size = int(row[0]["size"])
+    if size > RECORD_LIMIT:
+        yield _without_rows(row, RECORD_TOO_LARGE)
+        return
+    account.take(size)
+    data = np.empty(size, dtype=np.uint8)
+    filled = file.read_into(int(row[0]["position"]), byte_view(data))
+    yield from decode_records(data[:filled], row, int(row[0]["position"]))
+    account.give(size)
+
+
+def _wrapped_span(file: ReadInto, row: np.void) -> tuple[int, int] | None:
+    """(position, size) of a wrapper's value in the file, or None when its fields do not lie in it."""
+    position, end = int(row["position"]), int(row["position"]) + int(row["size"])
+    at = position + layout.MESSAGE_ATTRIBUTES_OFFSET + 1 + (0 if row["magic"] == 0 else 8)
+    field = memoryview(bytearray(4))
+    for is_value in (False, True):
+        if end - at < 4 or file.read_into(at, field) < 4:
+            return None
+        size = int.from_bytes(field, "big", signed=True)
+        at += 4
+        if size > end - at or (is_value and size < 0):
+            return None
+        if is_value:
+            return at, size
+        at += max(size, 0)
+    return None
+
+
+def _without_rows(row: np.ndarray, status: int) -> Records:
+    rows = np.zeros(0, dtype=layout.RECORD)
+    return Records(np.zeros(0, dtype=np.uint8), rows, row, np.array([status], dtype=np.int8))
 
 
 class _Run:
-    """Batches to decode: where their payloads lie, and how a part of them becomes `Records`."""
+    """Batches to decode: where their payloads lie, and how runs of them become `Records`."""
 
     def __init__(
-        self, data: np.ndarray, batches: np.ndarray, file_position: int, limit: int, arena_bytes: int
+        self,
+        data: np.ndarray,
+        batches: np.ndarray,
+        file_position: int,
+        limit: int,
+        arena_bytes: int,
+        account: Account,
     ) -> None:
         count = len(batches)
-        self.data, self.batches = data, batches
+        self.data, self.batches, self.account = data, batches, account
         self.limit, self.arena_bytes = limit, arena_bytes
         self.starts, self.ends = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
         self.status = np.empty(count, dtype=np.int8)
         kernels.payload_spans(data, batches, file_position, self.starts, self.ends, self.status)
         self.codecs = batches["attributes"] & layout.CODEC_MASK
+        self._held = 0  # bytes of the arena
 
-    def in_place(self) -> Records:
+    def in_place(self) -> Iterator[Records]:
         """All records, decoded where they lie."""
         return self._decoded(self.data, self.starts, self.ends, 0, len(self.batches))
 
-    def groups(self) -> Iterator[tuple[int, int]]:
-        """Runs of batches worth a task each: (first, behind the last)."""
-        number = np.cumsum(self.ends - self.starts) // _GROUP_BYTES
-        cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
-        return pairwise(cuts)
+    def expanded(self) -> Iterator[Records]:
+        """All records, their payloads laid into one arena after the other."""
+        first = 0
+        while first < len(self.batches):
+            arena, ends = self._arena(first)
+            behind = first + len(ends)
+            if behind == first:
+                yield from self._large(first)
+                behind += 1
+            else:
+                starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
+                yield from self._decoded(arena, starts, ends, first, behind)
+            self.account.give(self._held)
+            first = behind
 
-    def between(self, first: int, last: int) -> Iterator[Records]:
-        """Batches `first` to `last` (exclusive) in parts of about `arena_bytes`."""
-        while first < last:
-            records, first = self.part(first, last)
-            yield records
-
-    def part(self, first: int, last: int) -> tuple[Records, int]:
-        """Decompresses batches from `first` on into one arena until it is full; returns them and where to go on."""
-        arena = np.empty(self._expected_bytes(first, last), dtype=np.uint8)
-        bounds = np.zeros(len(self.batches), dtype=np.int64)  # behind each batch's payload in the arena
+    def _arena(self, first: int) -> tuple[np.ndarray, np.ndarray]:
+        """(arena, where each payload in it ends): batches from `first` on, until it is full or one does not fit."""
+        last = len(self.batches)
+        arena = self._empty(self._expected_bytes(first, last))
+        bounds = np.zeros(last, dtype=np.int64)  # behind each batch's payload in the arena
         behind, end = first, 0
         while behind < last and (behind == first or end < self.arena_bytes):
             reached, end = self._expand_run(behind, last, arena, end, bounds)
             if reached == behind:  # another codec, or no room: one batch by itself
-                arena, end = self._expand(behind, arena, end)
+                fits, arena, end = self._expand(behind, arena, end)
+                if not fits:
+                    break
                 bounds[behind] = end
                 reached += 1
             behind = reached
-        ends = bounds[first:behind]
-        starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
-        return self._decoded(arena[:end], starts, ends, first, behind), behind
+        return arena[:end], bounds[first:behind]
+
+    def _empty(self, size: int) -> np.ndarray:
+        self.account.take(size)
+        self._held = size
+        return np.empty(size, dtype=np.uint8)
 
     def _expand_run(
         self, first: int, last: int, arena: np.ndarray, position: int, bounds: np.ndarray
@@ -190,43 +245,83 @@ class _Run:
             zstd_slots(),
             arena,
             position,
-            self.limit,
+            self.arena_bytes,
             self.arena_bytes,
             bounds,
         )
 
     def _expected_bytes(self, first: int, last: int) -> int:
         compressed = int((self.ends[first:last] - self.starts[first:last]).sum())
-        return max(4096, min(4 * compressed, self.arena_bytes + 4 * (compressed // (last - first))))
+        return min(max(4096, 4 * compressed), self.arena_bytes)
 
-    def _expand(self, i: int, arena: np.ndarray, position: int) -> tuple[np.ndarray, int]:
-        """Puts the payload of batch `i` at `position` of the arena, which grows as needed; sets its status."""
+    def _expand(self, i: int, arena: np.ndarray, position: int) -> tuple[bool, np.ndarray, int]:
+        """Puts the payload of batch `i` at `position` of the arena, which grows for the first one; sets its status.
+
+        False when it does not fit, the first one not even an arena of its own: then nothing is said of it yet.
+        """
         piece = self.data[self.starts[i] : self.ends[i]]
         codec, magic = int(self.codecs[i]), int(self.batches[i]["magic"])
         if self.batches[i]["count"] == 0 or self.status[i] != RECORDS_VALID:
-            return arena, position
+            return True, arena, position
         if codec > 4 or (codec == 4 and magic < 2):
             self.status[i] = CODEC_UNKNOWN
-            return arena, position
+            return True, arena, position
         while True:
             try:
-                room = arena[: position + self.limit]
-                return arena, position + decompress_into(codec, piece, room, position, magic=magic)
+                return True, arena, position + decompress_into(codec, piece, arena, position, magic=magic)
             except DecompressionError as error:
                 if not error.too_large:
                     self.status[i] = DECOMPRESSION_FAILED
-                    return arena, position
-            if len(arena) - position >= self.limit:
-                self.status[i] = DECOMPRESSION_TOO_LARGE
-                return arena, position
-            larger = np.empty(min(2 * len(arena) + 4 * len(piece), position + self.limit), dtype=np.uint8)
-            larger[:position] = arena[:position]
-            arena = larger
+                    return True, arena, position
+            if position > 0 or len(arena) >= self.arena_bytes:
+                return False, arena, position
+            self.account.give(self._held)
+            arena = self._empty(min(2 * len(arena) + 4 * len(piece), self.arena_bytes))
+
+    def _large(self, i: int) -> Iterator[Records]:
+        """A batch that is larger than an arena, in parts."""
+        start, end = int(self.starts[i]), int(self.ends[i])
+        if not self.codecs[i]:
+            yield from self._decoded(self.data, self.starts[i : i + 1], self.ends[i : i + 1], i, i + 1)
+            return
+        row = self.batches[i : i + 1]
+        payload = self.data[start:end]
+        batch = LargeBatch(row, lambda: MemoryPayload(payload), number=i, limit=self.limit, account=self.account)
+        yield from batch.parts()
 
     def _decoded(
         self, arena: np.ndarray, starts: np.ndarray, ends: np.ndarray, first: int, behind: int
-    ) -> Records:
-        batches, status = self.batches[first:behind], self.status[first:behind]
-        rows = np.empty(kernels.rows_needed(batches, starts, ends), dtype=layout.RECORD)
-        filled = kernels.decode_batches(arena, starts, ends, batches, rows, status)
-        return Records(arena, rows[:filled], batches, status, first)
+    ) -> Iterator[Records]:
+        """Batches `first` to `behind`, whose payloads lie in `arena`, at most ROWS_AT_ONCE records a part."""
+        for begin, stop in self._cuts(starts, ends, first, behind):
+            batches, status = self.batches[begin:stop], self.status[begin:stop]
+            own = starts[begin - first : stop - first], ends[begin - first : stop - first]
+            needed = kernels.rows_needed(batches, *own)
+            if needed > ROWS_AT_ONCE and batches[0]["magic"] >= 2:
+                lying = arena, int(own[0][0]), int(own[1][0])
+                yield from LargeBatch(batches, _no_payload, lying=lying, number=begin, account=self.account).parts()
+                continue
+            self.account.take(needed * layout.RECORD.itemsize)
+            rows = np.empty(needed, dtype=layout.RECORD)
+            filled = kernels.decode_batches(arena, *own, batches, rows, status)
+            yield Records(arena, rows[:filled], batches, status, begin)
+            self.account.give(needed * layout.RECORD.itemsize)
+
+    def _cuts(self, starts: np.ndarray, ends: np.ndarray, first: int, behind: int) -> Iterator[tuple[int, int]]:
+        """Runs of batches with few enough records, by what their bytes can hold; one with more is a run by itself."""
+        if kernels.rows_needed(self.batches[first:behind], starts, ends) <= ROWS_AT_ONCE:
+            yield first, behind
+            return
+        begin, total = first, 0
+        for i in range(first, behind):
+            at = i - first
+            rows = kernels.rows_needed(self.batches[i : i + 1], starts[at : at + 1], ends[at : at + 1])
+            if i > begin and total + rows > ROWS_AT_ONCE:
+                yield begin, i
+                begin, total = i, 0
+            total += rows
+        yield begin, behind
+
+
+def _no_payload() -> Payload:
+    raise AssertionError("the payload lies in memory")

@@ -151,6 +151,25 @@ def _decode_inner(
 
 
 @kernel
+def whole_entries(data: Bytes, start: int, end: int, most: int) -> tuple[int, int, int]:
+    """At most `most` messages that lie whole in `data[start:end]`; as `records.whole_records`.
+
+    What is shorter than any message counts as nothing: Kafka drops a truncated last one in silence.
+    """
+    p = start
+    for n in range(most):
+        if end - p < LEAST_ENTRY:
+            return p, n, 0
+        length = load_int32(data, p + 8)
+        if length < layout.LEAST_ENTRY_SIZE:
+            return p, n, -1
+        if length > end - p - _LOG_OVERHEAD:
+            return p, n, _LOG_OVERHEAD + length
+        p += _LOG_OVERHEAD + length
+    return p, most, 0
+
+
+@kernel
 def decode_entry(
     data: Bytes, start: int, end: int, batch: BatchRow, number: int, out: WritableRecords, n: int
 ) -> tuple[int, int]:
@@ -174,7 +193,7 @@ def decode_entry(
     first = n
     n, status = _decode_inner(data, start, end, append_time, number, out, n)
     if status != RECORDS_VALID:
-        return n, status
+        return first if magic == 1 else n, status  # the last message's offset would tell those of the others
     if n == first:
         return n, ENTRY_INVALID
     if magic == 1:

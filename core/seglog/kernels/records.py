@@ -31,10 +31,12 @@ COMPRESSED_INSIDE = 9  # legacy: a compressed message inside a compressed one
 DECOMPRESSION_FAILED = 10
 DECOMPRESSION_TOO_LARGE = 11
 CODEC_UNKNOWN = 12
+RECORD_TOO_LARGE = 13
 
 LEAST_RECORD_SIZE = 7
 
 _TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
+MAX_VARINT_BYTES = layout.MAX_VARINT_BYTES
 
 
 @kernel
@@ -87,6 +89,28 @@ def _decode_record(data: Bytes, p: int, end: int, row: WritableRecordRow) -> tup
         if p < 0:
             return HEADERS_INVALID, 0, 0
     return (RECORDS_VALID if p == end else BODY_INVALID), timestamp_delta, offset_delta
+
+
+@kernel
+def whole_records(data: Bytes, start: int, end: int, most: int) -> tuple[int, int, int]:
+    """At most `most` records that lie whole in `data[start:end]`, by their lengths alone.
+
+    Returns (index behind the last one, how many, bytes of the next one as far as they are known: 0 when nothing of it
+    is there, -1 when its length is none that a record can have).
+    """
+    p = start
+    for n in range(most):
+        if p == end:
+            return p, n, 0
+        length, body = read_varint(data, p, end)
+        if body < 0:
+            return p, n, -1 if end - p >= MAX_VARINT_BYTES else end - p + 1
+        if length < LEAST_RECORD_SIZE - 1:
+            return p, n, -1
+        if length > end - body:
+            return p, n, body + length - p
+        p = body + length
+    return p, most, 0
 
 
 @kernel

@@ -25,7 +25,6 @@ import numpy as np
 from seglog import layout
 from seglog.format.columns import Records
 from seglog.format.coordinator import METADATA_FRAME_VERSION, decode_metadata_record
-from seglog.format.decoder import checksums_valid, decode_records
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.format.uuids import format_uuid
 from seglog.format.wire import WireError
@@ -207,7 +206,7 @@ class _Replay:
         """
         scan = SegmentScan(fs, path)
         for chunk in scan:
-            valid = checksums_valid(chunk.data, chunk.batches, chunk.position)
+            valid = chunk.checksums_valid()
             for record in self._records(chunk, valid, start):
                 self._take(record)
             if not self._whole(chunk, valid):
@@ -240,8 +239,8 @@ class _Replay:
         if good:
             self.metadata.end_offset = max(self.metadata.end_offset, int(batches["last_offset"][-1]) + 1)
         data_batches = batches[(batches["attributes"] & layout.CONTROL_MASK) == 0]
-        for records in decode_records(chunk.data, data_batches, chunk.position):
-            if records.status.any():
+        for records in chunk.records(data_batches):
+            if records.status.any() and not records.rows_before:
                 position = int(records.batches["position"][np.argmax(records.status != 0)])
                 self._problem(chunk.path, position, "the records of the batch cannot be decoded")
             yield from _of_interest(records, chunk.path, start, self._kinds)

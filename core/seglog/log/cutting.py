@@ -66,7 +66,7 @@ def plan_cut(log: Log, offset: int | None, timestamp: int | None) -> Cut:
     first = gone[0].base_offset if place is None and gone else end_offset
     if place is not None:
         for chunk in last.scan(place.position, place.position + place.size):
-            first = int(claimed_ranges(chunk.data, chunk.batches, chunk.position)[0][0])
+            first = int(claimed_ranges(chunk.batches, chunk.records)[0][0])
     return Cut(log.topic_partition, offset, end, end_offset, first, tuple(s.base_offset for s in gone), size)
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from seglog.errors import InvalidRecordError
 from seglog.format.columns import STATUS_REASONS
-from seglog.format.decoder import decode_records
 from seglog.log.reader import LogView
+from seglog.log.scan import Chunk
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 LATEST = -1
@@ -85,22 +85,20 @@ def _search(
         # a wrapper of magic 1 has its largest inner timestamp; magic 0 has none and is never found
         for row in np.flatnonzero(stamps == timestamp if exact else stamps >= timestamp).tolist():
             batch = chunk.batches[row : row + 1]
-            found = _first_in(chunk.data, batch, chunk.position, timestamp, least_offset, str(segment.path))
+            found = _first_in(chunk, batch, timestamp, least_offset)
             if found is not None:
                 return found
     return None
 
 
-def _first_in(
-    data: np.ndarray, batch: np.ndarray, file_position: int, timestamp: int, least_offset: int, path: str
-) -> TimestampOffset | None:
-    for records in decode_records(data, batch, file_position):
+def _first_in(chunk: Chunk, batch: np.ndarray, timestamp: int, least_offset: int) -> TimestampOffset | None:
+    for records in chunk.records(batch):
         rows = records.rows
         hits = np.flatnonzero((rows["timestamp"] >= timestamp) & (rows["offset"] >= least_offset))
         if len(hits):
             row = rows[hits[0]]
             return TimestampOffset(int(row["timestamp"]), int(row["offset"]), int(batch["leader_epoch"][0]))
-        if records.status.any():
+        if records.status.any() and not records.rows_behind:
             reason = STATUS_REASONS[int(records.status[0])]
-            raise InvalidRecordError(path, reason, int(batch["position"][0]))
+            raise InvalidRecordError(chunk.path, reason, int(batch["position"][0]))
     return None

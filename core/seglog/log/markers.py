@@ -39,6 +39,8 @@ def read_markers(
     that cannot be read.
     """
     for records in decode_records(data, batches, file_position):
+        if records.rows_before:
+            continue  # a later part of a batch that has been looked at
         first_rows = np.searchsorted(records.rows["batch"], np.arange(len(records.batches)))
         for i, row in enumerate(first_rows.tolist()):
             batch = records.batches[i]

@@ -22,9 +22,11 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
-from seglog.format.decoder import decode_records
+from seglog.format.columns import Records
 
 Ranges = Iterator[tuple[np.ndarray, np.ndarray]]
+# The decoded records of some batches: `Chunk.records`, or that of a piece.
+Decode = Callable[[np.ndarray], Iterator[Records]]
 
 
 @dataclass(slots=True)
@@ -77,20 +79,21 @@ class News:
 
 
 class SeenOffsets:
-    """The offsets that batches have claimed. `earlier` gives the (first, last) columns of all that were taken before.
+    """The offsets that batches have claimed. `earlier` gives the (first, last) columns of all that were taken before,
+    up to a byte position of the file that is being read.
 
     Nothing below `start` is news.
     """
 
-    def __init__(self, start: int, earlier: Callable[[], Ranges] | None = None) -> None:
+    def __init__(self, start: int, earlier: Callable[[int], Ranges] | None = None) -> None:
         self.end = start - 1  # the highest offset claimed
         self.disorders: dict[Path, Disorder] = {}
         self._start, self._earlier = start, earlier
         self._starts: array[int] | None = None  # of the ranges, when they must be known
         self._ends: array[int] = array("q")
 
-    def take(self, data: np.ndarray, batches: np.ndarray, file_position: int, path: Path) -> News | None:
-        """Lets `batches` (layout.BATCH, bytes in `data`) claim their offsets; None when all of them are news."""
+    def take(self, batches: np.ndarray, decode: Decode, path: Path) -> News | None:
+        """Lets `batches` (layout.BATCH) claim their offsets; None when all of them are news."""
         if not len(batches):
             return None
         last = batches["last_offset"]
@@ -98,21 +101,21 @@ class SeenOffsets:
         # the first batch of a read may begin below the offset that was asked for
         begins = int(batches["base_offset"][0]) > self.end or self.end < self._start
         if ascending and begins:
-            self._claim_all(batches, data, file_position)
+            self._claim_all(batches, decode)
             self.end = max(self.end, int(last[-1]))
             return None
-        return self._sort_out(batches, _first_offsets(data, batches, file_position), path)
+        return self._sort_out(batches, _first_offsets(batches, decode), path)
 
-    def _claim_all(self, batches: np.ndarray, data: np.ndarray, file_position: int) -> None:
+    def _claim_all(self, batches: np.ndarray, decode: Decode) -> None:
         if self._starts is not None:
-            first = _first_offsets(data, batches, file_position)
+            first = _first_offsets(batches, decode)
             for low, high in zip(first.tolist(), batches["last_offset"].tolist(), strict=True):
                 self._claim(low, high)
 
     def _sort_out(self, batches: np.ndarray, first: np.ndarray, path: Path) -> News:
         """Rules 1 to 3, batch by batch."""
         if self._starts is None:
-            self._recollect()
+            self._recollect(int(batches["position"][0]))
         whole, parts = np.zeros(len(batches), dtype=bool), {}
         for i, (low, high) in enumerate(zip(first.tolist(), batches["last_offset"].tolist(), strict=True)):
             if low <= self.end and self.end >= self._start:
@@ -129,9 +132,9 @@ class SeenOffsets:
             self.end = max(self.end, high)
         return News(whole, parts)
 
-    def _recollect(self) -> None:
+    def _recollect(self, position: int) -> None:
         self._starts, self._ends = array("q"), array("q")
-        for first, last in self._earlier() if self._earlier is not None else ():
+        for first, last in self._earlier(position) if self._earlier is not None else ():
             for low, high in zip(first.tolist(), last.tolist(), strict=True):
                 self._claim(low, high)
 
@@ -158,16 +161,16 @@ class SeenOffsets:
         return [*left, (low, high)] if low <= high else left
 
 
-def claimed_ranges(data: np.ndarray, batches: np.ndarray, file_position: int) -> tuple[np.ndarray, np.ndarray]:
+def claimed_ranges(batches: np.ndarray, decode: Decode) -> tuple[np.ndarray, np.ndarray]:
     """(first, last) offset of each batch, for `SeenOffsets`."""
-    return _first_offsets(data, batches, file_position), batches["last_offset"].copy()
+    return _first_offsets(batches, decode), batches["last_offset"].copy()
 
 
-def _first_offsets(data: np.ndarray, batches: np.ndarray, file_position: int) -> np.ndarray:
+def _first_offsets(batches: np.ndarray, decode: Decode) -> np.ndarray:
     """The first offset of each batch; only its contents tell that of a compressed wrapper of magic 0 and 1."""
     first: np.ndarray = batches["base_offset"].copy()
     for i in np.flatnonzero((batches["magic"] < 2) & (batches["attributes"] & layout.CODEC_MASK != 0)).tolist():
-        for records in decode_records(data, batches[i : i + 1], file_position):
-            if len(records):
-                first[i] = records.rows["offset"].min()
+        offsets = [int(part.rows["offset"].min()) for part in decode(batches[i : i + 1]) if len(part)]
+        if offsets:
+            first[i] = min(offsets)
     return first

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
@@ -27,10 +26,10 @@ from seglog import layout
 from seglog.errors import CorruptRecordError, InvalidRecordError, OffsetOutOfRangeError
 from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, Records
-from seglog.format.decoder import checksums_valid, decode_records, scan_batches
+from seglog.format.decoder import scan_batches
 from seglog.log.batch_search import find_batch
 from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
-from seglog.log.scan import EndReason
+from seglog.log.scan import HELD_BYTES, Chunk, EndReason, SegmentScan
 from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import ControlType, Isolation, Record
@@ -103,8 +102,21 @@ class FetchResult:
 
     @cached_property
     def batches(self) -> np.ndarray:
-        """The whole batches in `data` (layout.BATCH), with their positions in the file."""
-        return scan_batches(self.data, 0, len(self.data), self.position).batches
+        """The whole batches of the span (layout.BATCH), with their positions in the file."""
+        found = [chunk.batches.copy() for chunk in self._chunks()]
+        return np.concatenate(found) if found else np.zeros(0, dtype=layout.BATCH)
+
+    def _chunks(self) -> Iterator[Chunk]:
+        """The span in chunks: all of it at once, unless it is too large to be held."""
+        if self.file is None or self.size == 0:
+            return
+        if self.size > HELD_BYTES:
+            yield from SegmentScan.of_file(self.file, self.position, self.position + self.size)
+            return
+        data = self.data
+        batches = scan_batches(data, 0, len(data), self.position).batches
+        if len(batches):
+            yield Chunk(self.file.path, self.position, data, batches, self.file)
 
     def columns(self, seen: SeenOffsets | None = None) -> Iterator[Records]:
         """The records that this reader is to see, as columns: from `offset` on, without control records.
@@ -112,23 +124,35 @@ class FetchResult:
         Each offset comes once, in the order of the file; with `seen` none that it has seen. Raises CorruptRecordError
         for a wrong checksum and InvalidRecordError for a batch that cannot be decoded.
         """
-        data, batches = self.data, self.batches
-        self._check(data, batches)
-        visible = self._visible(data, batches)
-        news = (SeenOffsets(self.offset) if seen is None else seen).take(data, batches, self.position, Path(self._path))
-        if news is not None:
-            visible &= news.shown
-        numbers = np.flatnonzero(visible)
-        for part in decode_records(data, batches[visible], self.position):
-            for i in np.flatnonzero(part.status):
-                row = part.batches[i]
-                raise InvalidRecordError(self._path, STATUS_REASONS[int(part.status[i])], int(row["position"]))
-            rows = part.rows
+        seen = SeenOffsets(self.offset, self.ranges_before) if seen is None else seen
+        aborted = _AbortedBatches(self.aborted_transactions)
+        for chunk in self._chunks():
+            for row in chunk.batches[~chunk.checksums_valid()]:
+                first, last = int(row["base_offset"]), int(row["last_offset"])
+                raise CorruptRecordError(chunk.path, "the checksum is wrong", int(row["position"]), first, last)
+            visible = self._visible(chunk, aborted)
+            news = seen.take(chunk.batches, chunk.records, chunk.path)
             if news is not None:
-                rows = news.of(rows, numbers[part.first_batch :])
-            elif len(rows) and int(rows["offset"][0]) < self.offset:
-                rows = rows[rows["offset"] >= self.offset]
-            yield Records(part.arena, rows, part.batches, part.status, part.first_batch)
+                visible &= news.shown
+            numbers = np.flatnonzero(visible)
+            for part in chunk.records(chunk.batches[visible]):
+                for i in np.flatnonzero(part.status):
+                    row = part.batches[i]
+                    raise InvalidRecordError(chunk.path, STATUS_REASONS[int(part.status[i])], int(row["position"]))
+                rows = part.rows
+                if news is not None:
+                    rows = news.of(rows, numbers[part.first_batch :])
+                elif len(rows) and int(rows["offset"][0]) < self.offset:
+                    rows = rows[rows["offset"] >= self.offset]
+                yield replace(part, rows=rows)
+
+    def ranges_before(self, position: int) -> Ranges:
+        """The offsets of the span's batches before byte `position`, for `SeenOffsets`."""
+        for chunk in self._chunks():
+            before = chunk.batches[chunk.batches["position"] < position]
+            if not len(before):
+                return
+            yield claimed_ranges(before, chunk.records)
 
     def records(self) -> Iterator[Record]:
         """The same one by one."""
@@ -151,56 +175,48 @@ class FetchResult:
         """Byte position after the last whole batch."""
         return int(self.batches["position"][-1] + self.batches["size"][-1]) if len(self.batches) else self.position
 
-    @property
-    def _path(self) -> str:
-        return "" if self.file is None else str(self.file.path)
-
-    def _check(self, data: np.ndarray, batches: np.ndarray) -> None:
-        for row in batches[~checksums_valid(data, batches, self.position)]:
-            first, last = int(row["base_offset"]), int(row["last_offset"])
-            raise CorruptRecordError(self._path, "the checksum is wrong", int(row["position"]), first, last)
-
-    def _visible(self, data: np.ndarray, batches: np.ndarray) -> np.ndarray:
+    def _visible(self, chunk: Chunk, aborted: _AbortedBatches) -> np.ndarray:
         """Which batches hold records for this reader (bool): no control batches, none of an aborted
         transaction.
         """
+        batches = chunk.batches
         v2 = batches["magic"] >= 2
         control = v2 & ((batches["attributes"] & layout.CONTROL_MASK) != 0)
         visible: np.ndarray = ~control & (batches["last_offset"] >= self.offset)
         if self.aborted_transactions:
-            visible &= ~_aborted(data, batches, control, self.position, self.aborted_transactions)
+            visible &= ~aborted.among(chunk, control)
         return visible
 
 
-def _aborted(
-    data: np.ndarray,
-    batches: np.ndarray,
-    control: np.ndarray,
-    file_position: int,
-    transactions: Sequence[AbortedTransaction],
-) -> np.ndarray:
-    """Which batches belong to an aborted transaction (bool), as a consumer finds out (specification §9.2)."""
-    dropped = np.zeros(len(batches), dtype=bool)
-    waiting = sorted(transactions, key=lambda entry: entry.first_offset, reverse=True)
-    producers: set[int] = set()
-    for i in np.flatnonzero((batches["magic"] >= 2) & (batches["producer_id"] >= 0)).tolist():
-        row = batches[i]
-        while waiting and waiting[-1].first_offset <= row["last_offset"]:
-            producers.add(waiting.pop().producer_id)
-        producer = int(row["producer_id"])
-        if control[i]:
-            if _control_type(data, batches[i : i + 1], file_position) == _ABORT:
-                producers.discard(producer)
-        elif producer in producers and int(row["attributes"]) & layout.TRANSACTIONAL_MASK:
-            dropped[i] = True
-    return dropped
+class _AbortedBatches:
+    """Finds out which batches belong to aborted transactions, as a consumer does (specification §9.2)."""
+
+    def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
+        self._waiting = sorted(transactions, key=lambda entry: entry.first_offset, reverse=True)
+        self._producers: set[int] = set()
+
+    def among(self, chunk: Chunk, control: np.ndarray) -> np.ndarray:
+        """Which of the next batches do (bool); `control` says which are control batches."""
+        batches, waiting, producers = chunk.batches, self._waiting, self._producers
+        dropped = np.zeros(len(batches), dtype=bool)
+        for i in np.flatnonzero((batches["magic"] >= 2) & (batches["producer_id"] >= 0)).tolist():
+            row = batches[i]
+            while waiting and waiting[-1].first_offset <= row["last_offset"]:
+                producers.add(waiting.pop().producer_id)
+            producer = int(row["producer_id"])
+            if control[i]:
+                if _control_type(chunk, batches[i : i + 1]) == _ABORT:
+                    producers.discard(producer)
+            elif producer in producers and int(row["attributes"]) & layout.TRANSACTIONAL_MASK:
+                dropped[i] = True
+        return dropped
 
 
-def _control_type(data: np.ndarray, batch: np.ndarray, file_position: int) -> int:
+def _control_type(chunk: Chunk, batch: np.ndarray) -> int:
     """Type of a control batch's record, or -1 where it has none (emptied by the cleaner) or cannot be
     read.
     """
-    for part in decode_records(data, batch, file_position):
+    for part in chunk.records(batch):
         if len(part):
             key = part.key(0)
             return int.from_bytes(key[2:4], "big", signed=True) if key is not None and len(key) >= 4 else -1
@@ -281,14 +297,14 @@ def _no_batch(segment: LogSegment, position: int, end: int) -> CorruptRecordErro
     return CorruptRecordError(segment.path, reason.value, position)
 
 
-def ranges_before(view: LogView, start: FetchResult, end: FetchResult) -> Ranges:
-    """The offsets of all batches from where `start` begins to where `end` begins, for `SeenOffsets`."""
+def ranges_before(view: LogView, start: FetchResult, end: FetchResult, position: int) -> Ranges:
+    """The offsets of all batches from where `start` begins to byte `position` of `end`, for `SeenOffsets`."""
     first, last = view.floor(start.segment_base_offset), view.floor(end.segment_base_offset)
     for index in range(max(first, 0), last + 1):
         begin = start.position if index == first else 0
-        stop = end.position if index == last else view.size_of(index)
+        stop = position if index == last else view.size_of(index)
         for chunk in view.segments[index].scan(begin, stop):
-            yield claimed_ranges(chunk.data, chunk.batches, chunk.position)
+            yield claimed_ranges(chunk.batches, chunk.records)
 
 
 def _find_batch(view: LogView, index: int, offset: int) -> tuple[int, int] | None:

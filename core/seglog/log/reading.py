@@ -57,7 +57,7 @@ class LogReader:
         view = self._log.view
         limit = view.limit(isolation)
         first = fetched = self.read(offset, max_bytes, isolation)
-        seen = SeenOffsets(offset, lambda: reader.ranges_before(view, first, fetched))
+        seen = SeenOffsets(offset, lambda position: reader.ranges_before(view, first, fetched, position))
         while fetched.size:
             yield from fetched.columns(seen)
             self._note(seen)

@@ -1,9 +1,10 @@
 """Reading a `.log` file as a stream of chunks of whole batches, in bounded memory (Kafka: FileLogInputStream).
 
 A chunk is one fill of a reused buffer, cut behind its last whole batch. A batch larger than the buffer makes it
-grow to that batch, up to `max_batch_bytes`; the next chunk shrinks back. Reading is by `pread`, never by a
-mapping: a broker that truncates under us must not kill the process. The scan itself never judges: it stops
-where Kafka's iterator would, and `end` says where and why.
+grow to that batch, up to `held_bytes`; the next chunk shrinks back. A batch above that comes as a chunk by itself,
+without its bytes: checksum and records are read from the file piece by piece. Reading is by `pread`, never by a
+mapping: a broker that truncates under us must not kill the process. The scan itself never judges: it stops where
+Kafka's iterator would, and `end` says where and why.
 """
 
 from __future__ import annotations
@@ -17,15 +18,22 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
+from seglog.errors import CorruptRecordError
+from seglog.format import checksum
 from seglog.format.buffers import byte_view
-from seglog.format.decoder import scan_batches
+from seglog.format.columns import Records
+from seglog.format.decoder import checksums_valid, decode_large, decode_records, scan_batches
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE, WALK_COMPLETE, WALK_FULL
 from seglog.storage.filesystem import File, FileSystem
 
 CHUNK_BYTES = 1 << 20
-MAX_BATCH_BYTES = 128 << 20
+# The largest batch whose bytes are held. Of control batches, which are read as a whole, more.
+HELD_BYTES = 4 << 20
+HELD_CONTROL_BYTES = 128 << 20
 
 _LEAST_ROWS = 1024
+_PIECE_BYTES = 1 << 20
+_NOTHING = np.zeros(0, dtype=np.uint8)
 
 
 class EndReason(Enum):
@@ -35,7 +43,6 @@ class EndReason(Enum):
     TRAILING = "the bytes that remain are no whole batch"
     BAD_SIZE = "the size field is smaller than any batch"
     BAD_HEADER = "the batch is smaller than its header, or its offsets are too large"
-    TOO_LARGE = "the batch is larger than the limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +60,45 @@ class ScanEnd:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Whole batches of one file. `data[0]` lies at `position`; `data` and `batches` are valid until the next step."""
+    """Whole batches of one file. `data[0]` lies at `position`; `data` and `batches` are valid until the next step.
+
+    `complete` is false for one batch that is too large to be held: its header is there, its bytes are in `file`.
+    """
 
     path: Path
     position: int
     data: np.ndarray
     batches: np.ndarray
+    file: File
+    complete: bool = True
+
+    @property
+    def size(self) -> int:
+        """Bytes of its batches in the file."""
+        return len(self.data) if self.complete else int(self.batches["size"][0])
+
+    def checksums_valid(self) -> np.ndarray:
+        """Which batches' stored checksum equals the computed one (bool, one a batch)."""
+        if self.complete:
+            return checksums_valid(self.data, self.batches, self.position)
+        return np.array([checksum_valid(self.file, self.batches[0])])
+
+    def records(self, batches: np.ndarray | None = None) -> Iterator[Records]:
+        """The decoded records of some of the batches (rows of `batches`; None: of all), as `decoder.decode_records`."""
+        rows = self.batches if batches is None else batches
+        if self.complete:
+            return decode_records(self.data, rows, self.position)
+        return decode_large(self.file, rows) if len(rows) else iter(())
+
+    def pieces(self) -> Iterator[memoryview]:
+        """The bytes of its batches one after the other, as they are in the file. CorruptRecordError where it ends."""
+        position, end = self.position, self.position + self.size
+        while position < end:
+            piece = memoryview(self.file.read_at(position, min(_PIECE_BYTES, end - position)))
+            if not piece:
+                raise CorruptRecordError(self.path, "the file was cut while it was read", position)
+            yield piece
+            position += len(piece)
 
 
 class SegmentScan:
@@ -70,26 +110,32 @@ class SegmentScan:
 
     def __init__(
         self,
-        fs: FileSystem,
+        fs: FileSystem | None,
         path: Path,
         start: int = 0,
         end: int | None = None,
         *,
         chunk_bytes: int = CHUNK_BYTES,
-        max_batch_bytes: int = MAX_BATCH_BYTES,
+        held_bytes: int = HELD_BYTES,
         file: File | None = None,
         buffers: int = 1,
     ) -> None:
         self._buffers = max(buffers, 1)
         self._fs, self._path, self._start, self._stop = fs, path, start, end
-        self._chunk_bytes, self._max_batch_bytes = max(chunk_bytes, layout.HEADER_UP_TO_MAGIC + 1), max_batch_bytes
+        self._chunk_bytes, self._held_bytes = max(chunk_bytes, layout.HEADER_UP_TO_MAGIC + 1), held_bytes
         self._file = file
         self.end: ScanEnd | None = None
+
+    @classmethod
+    def of_file(cls, file: File, start: int, end: int) -> SegmentScan:
+        """A scan of a part of a file that is open, and stays so."""
+        return cls(None, file.path, start, end, file=file)
 
     def __iter__(self) -> Iterator[Chunk]:
         if self._file is not None:
             yield from self._chunks(self._file)
             return
+        assert self._fs is not None
         with self._fs.open(self._path, "r") as file:
             yield from self._chunks(file)
 
@@ -112,7 +158,7 @@ class SegmentScan:
                 break
             found = scan_batches(target, 0, filled, position, rows)
             if len(found.batches):
-                yield Chunk(self._path, position, target[: found.consumed], found.batches)
+                yield Chunk(self._path, position, target[: found.consumed], found.batches, file)
                 ring.rotate(-1)
                 rows, buffer = ring[0]
             position += found.consumed
@@ -120,10 +166,18 @@ class SegmentScan:
             if found.status not in (WALK_COMPLETE, WALK_FULL) and found.consumed < filled:
                 size = _declared_size(target, found.consumed, filled)
                 reason = self._stopped(found.status, size, stop - position, position - found.consumed + filled == stop)
+                large = None
+                if reason is None and size > self._held_bytes:
+                    large = entry_row(file, position, stop)
+                    reason = EndReason.BAD_HEADER if large is None else None
                 if reason is not None:
                     self.end = ScanEnd(position, reason, stop - position, size)
                     return
-                wanted = max(size, wanted)
+                if large is None or _is_held_control(large):
+                    wanted = max(size, wanted)
+                else:
+                    yield Chunk(self._path, position, _NOTHING, large, file, complete=False)
+                    position += size
         self.end = ScanEnd(position, EndReason.COMPLETE, 0)
 
     def _stopped(self, status: int, size: int, remaining: int, at_stop: bool) -> EndReason | None:
@@ -134,7 +188,52 @@ class SegmentScan:
             return EndReason.BAD_HEADER
         if remaining <= layout.HEADER_UP_TO_MAGIC or size > remaining or (at_stop and size == 0):
             return EndReason.TRAILING
-        return EndReason.TOO_LARGE if size > self._max_batch_bytes else None
+        # Kafka counts a batch's bytes, size field included, in an int
+        return EndReason.BAD_SIZE if size > layout.INT32_MAX else None
+
+
+def _is_held_control(row: np.ndarray) -> bool:
+    """Whether this is a control batch that is read as a whole all the same."""
+    control = row["magic"][0] >= 2 and row["attributes"][0] & layout.CONTROL_MASK
+    return bool(control) and int(row["size"][0]) <= HELD_CONTROL_BYTES
+
+
+def entry_row(file: File, position: int, stop: int) -> np.ndarray | None:
+    """The header (layout.BATCH, shape (1,)) of the entry at `position`, however large; None when it is no entry.
+
+    The entry must end by `stop`.
+    """
+    head = np.zeros(layout.RECORD_BATCH_OVERHEAD, dtype=np.uint8)
+    filled = file.read_into(position, byte_view(head[: max(0, min(len(head), stop - position))]))
+    if filled <= layout.HEADER_UP_TO_MAGIC:
+        return None
+    size = int.from_bytes(head[8:12].tobytes(), "big", signed=True) + layout.LOG_OVERHEAD
+    least = layout.LEAST_ENTRY_SIZE + layout.LOG_OVERHEAD
+    if not least <= size <= min(stop - position, layout.INT32_MAX):
+        return None
+    # The kernel wants the entry's bytes: it gets a header whose size says that there are no others.
+    whole = min(size, len(head))
+    head[8:12] = np.frombuffer((whole - layout.LOG_OVERHEAD).to_bytes(4, "big"), dtype=np.uint8)
+    rows = scan_batches(head, 0, whole, position).batches
+    if len(rows) != 1:
+        return None
+    rows["size"] = size
+    return rows
+
+
+def checksum_valid(file: File, row: np.void) -> bool:
+    """Whether the checksum of the entry of `row` (layout.BATCH) is right, read in pieces of bounded size."""
+    legacy = row["magic"] < 2
+    position, end = int(row["position"]), int(row["position"]) + int(row["size"])
+    position += layout.MESSAGE_MAGIC_OFFSET if legacy else layout.ATTRIBUTES_OFFSET
+    value = 0
+    while position < end:
+        piece = file.read_at(position, min(_PIECE_BYTES, end - position))
+        if not piece:
+            return False
+        value = checksum.crc32(piece, value) if legacy else checksum.crc32c(piece, value)
+        position += len(piece)
+    return value == int(row["crc"])
 
 
 def _declared_size(data: np.ndarray, position: int, end: int) -> int:

@@ -25,7 +25,6 @@ import numpy as np
 from seglog import layout
 from seglog.errors import CorruptRecordError, InvalidRecordError, SegmentOffsetOverflowError
 from seglog.format.buffers import byte_view
-from seglog.format.decoder import checksums_valid
 from seglog.format.filenames import FileKind, FileState, segment_file_name
 from seglog.kernels import indexing
 from seglog.log.batch_search import BatchPosition, find_batch
@@ -151,11 +150,10 @@ class LogSegment:
         end: int | None = None,
         *,
         chunk_bytes: int = 1 << 20,
-        max_batch_bytes: int = 1 << 31,
     ) -> SegmentScan:
         """The batches from byte `start` (a batch boundary) to `end`, at most to `size`."""
         stop = self.size if end is None else min(end, self.size)
-        return SegmentScan(self.fs, self.path, start, stop, chunk_bytes=chunk_bytes, max_batch_bytes=max_batch_bytes)
+        return SegmentScan(self.fs, self.path, start, stop, chunk_bytes=chunk_bytes)
 
     def translate_offset(self, offset: int, start: int = 0) -> BatchPosition | None:
         """The batch that holds `offset`, or the next one; None when there is neither (Kafka: translateOffset).
@@ -200,8 +198,8 @@ class LogSegment:
 
     # --- appending --------------------------------------------------------------------------------------
 
-    def append(self, batches: np.ndarray, data: ByteSource) -> None:
-        """Writes whole batches: `data` is their bytes, `batches` their rows (layout.BATCH) in the same order.
+    def append(self, batches: np.ndarray, data: ByteSource | Iterator[memoryview]) -> None:
+        """Writes whole batches: `data` is their bytes, or gives them piece by piece; `batches` are their rows.
 
         Index entries are added by the rule of `kernels.indexing`. SegmentOffsetOverflowError, before anything
         is written, when an offset does not fit; OffsetNotAscendingError when offsets go backwards.
@@ -216,9 +214,12 @@ class LogSegment:
         if self.trailing_bytes:
             file.truncate(self.size)
             self.trailing_bytes = 0
-        file.write_at(self.size, byte_view(data))
+        end = self.size
+        for piece in data if isinstance(data, Iterator) else (byte_view(data),):
+            file.write_at(end, piece)
+            end += len(piece)
         self._index(batches)
-        self.size += int(batches["size"].sum())
+        self.size = end
 
     def _check_offsets(self, batches: np.ndarray) -> None:
         relative = batches["last_offset"] - self.base_offset
@@ -318,7 +319,7 @@ class LogSegment:
         self, chunk: Chunk, producers: ProducerStateManager, epochs: LeaderEpochCache | None
     ) -> tuple[int, str]:
         """(batches of the chunk that are good, why the next one is not or "")."""
-        bad = np.flatnonzero(~checksums_valid(chunk.data, chunk.batches, chunk.position))
+        bad = np.flatnonzero(~chunk.checksums_valid())
         good = int(bad[0]) if len(bad) else len(chunk.batches)
         reason = "the checksum of the batch is wrong" if len(bad) else ""
         rows = chunk.batches[:good]
@@ -403,9 +404,7 @@ class LogSegment:
         return None
 
     def _read_largest_timestamp(self) -> None:
-        """Looks for timestamps above the last time entry's in the batches behind it (Kafka:
-        readLargestTimestamp).
-        """
+        """Looks for timestamps above the last time entry's in the batches after it (Kafka: readLargestTimestamp)."""
         state = self.index_state()
         _, offset = self.time_index.last_entry
         for chunk in self.scan(self.indexed_position(offset)):

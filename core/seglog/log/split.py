@@ -14,7 +14,6 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import SegmentOffsetOverflowError
-from seglog.format.decoder import decode_records
 from seglog.format.filenames import FileState
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.scan import Chunk
@@ -65,7 +64,8 @@ def _copied(segment: LogSegment) -> list[LogSegment]:
                 )
             rows = chunk.batches[first:last]
             begin = int(rows["position"][0]) - chunk.position
-            new[-1].append(rows, chunk.data[begin : begin + int(rows["size"].sum())])
+            bytes_ = chunk.data[begin : begin + int(rows["size"].sum())] if chunk.complete else chunk.pieces()
+            new[-1].append(rows, bytes_)
             first = last
     return new
 
@@ -85,7 +85,7 @@ def _first_offset(chunk: Chunk, i: int) -> int:
     """The offset of batch `i`'s first record; only decompression tells it of a magic 0 or 1 wrapper."""
     row = chunk.batches[i]
     if row["magic"] < 2:
-        for records in decode_records(chunk.data, chunk.batches[i : i + 1], chunk.position):
+        for records in chunk.records(chunk.batches[i : i + 1]):
             if len(records):
                 return int(records.rows["offset"][0])
     return int(row["base_offset"])

@@ -84,7 +84,7 @@ def _staged_chunks(fs: FileSystem, path: Path, file: StagedFile, start: int, chu
 
     No checksum covers offsets, and where a file ends no batch says: both are compared with what the task said.
     """
-    scan = SegmentScan(fs, path, start, chunk_bytes=chunk_bytes, max_batch_bytes=layout.INT32_MAX)
+    scan = SegmentScan(fs, path, start, chunk_bytes=chunk_bytes, held_bytes=layout.INT32_MAX)
     reached, records = (file.first_offset or 0) - 1, 0
     for chunk in scan:
         bases, lasts = chunk.batches["base_offset"], chunk.batches["last_offset"]

@@ -32,9 +32,10 @@ from seglog.errors import (
 from seglog.format.buffers import byte_view
 from seglog.format.builder import BatchOptions, columns, encode_columns
 from seglog.format.checksum import crc32c
-from seglog.format.columns import STATUS_REASONS, Records
+from seglog.format.columns import STATUS_REASONS, Records, joined
 from seglog.format.decoder import BatchScan, checksums_valid, decode_records, scan_batches
 from seglog.format.record_batch import RecordBatchHeader
+from seglog.format.windows import WHOLE_LIMIT
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Compression, TimestampType
 
@@ -193,20 +194,12 @@ def _check_client_batch(header: RecordBatchHeader) -> None:
 
 def _decoded(analyzed: AnalyzedBatches) -> Records:
     """All records of the append in one table; InvalidRecordError when a batch cannot be decoded."""
-    parts = list(decode_records(analyzed.data, analyzed.batches, 0))
+    parts = list(decode_records(analyzed.data, analyzed.batches, 0, limit=WHOLE_LIMIT))
     for part in parts:
         for i in np.flatnonzero(part.status):
             row = part.batches[i]
             raise InvalidRecordError(_WHERE, STATUS_REASONS[int(part.status[i])], int(row["position"]))
-    if len(parts) == 1:
-        return parts[0]
-    lengths = np.array([len(part.arena) for part in parts])
-    rows = [part.rows.copy() for part in parts]
-    for shift, table in zip((np.cumsum(lengths) - lengths).tolist(), rows, strict=True):
-        for name in ("position", "key_position", "value_position", "headers_position"):
-            table[name] += shift
-    arena = np.concatenate([part.arena for part in parts])
-    return Records(arena, np.concatenate(rows), analyzed.batches, np.zeros(len(analyzed), dtype=np.int8))
+    return joined(parts)
 
 
 def _check_records(records: Records, header: RecordBatchHeader, rules: AppendRules, now_ms: int) -> None:

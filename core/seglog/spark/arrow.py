@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from seglog import layout
 from seglog.format.columns import STATUS_REASONS, Records
-from seglog.format.decoder import decode_records
 from seglog.kernels import gather
 from seglog.layout import INT64_MAX
 from seglog.spark.options import ReadOptions
@@ -80,9 +79,9 @@ def decoded(step: Batches) -> Iterator[Records | Damage]:
     """The shown records of good batches, cut to the wanted offsets, and the batches that do not decode."""
     piece = step.piece
     batches = step.batches[~not_shown(step.batches, piece.aborted)]
-    for records in decode_records(step.data, batches, step.position):
+    for records in step.walked.records(batches):
         rows = records.rows
-        for i in np.flatnonzero(records.status).tolist():
+        for i in np.flatnonzero(records.status).tolist() if not records.rows_before else ():
             yield damage_at(piece, records.batches[i], CONTENTS, STATUS_REASONS[int(records.status[i])])
         if records.status.any():
             rows = rows[records.status[rows["batch"]] == 0]

@@ -16,7 +16,6 @@ import numpy as np
 
 from seglog.errors import ConfigError, InvalidRecordError, OffsetOutOfRangeError
 from seglog.format.columns import STATUS_REASONS
-from seglog.format.decoder import decode_records
 from seglog.layout import INT64_MAX
 from seglog.log.listing import SegmentFiles
 from seglog.log.offset_index import OffsetIndex
@@ -149,12 +148,12 @@ def _first_at(fs: FileSystem, segment: SegmentFiles, offset: int, timestamp: int
     for chunk in SegmentScan(fs, segment.log, indexed_position(fs, segment, offset), segment.size):
         for row in np.flatnonzero(chunk.batches["max_timestamp"] >= timestamp).tolist():
             batch = chunk.batches[row : row + 1]
-            for records in decode_records(chunk.data, batch, chunk.position):
+            for records in chunk.records(batch):
                 rows = records.rows
                 hits = np.flatnonzero((rows["timestamp"] >= timestamp) & (rows["offset"] >= least_offset))
                 if len(hits):
                     return int(rows["offset"][hits[0]])
-                if records.status.any():
+                if records.status.any() and not records.rows_behind:
                     reason = STATUS_REASONS[int(records.status[0])]
                     raise InvalidRecordError(segment.log, reason, int(batch["position"][0]))
     return None

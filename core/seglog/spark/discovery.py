@@ -20,19 +20,18 @@ from typing import TypeVar
 import numpy as np
 
 from seglog import layout
-from seglog.diagnosis.resync import OffsetRange, checksum_valid, entry_row
+from seglog.diagnosis.resync import OffsetRange
 from seglog.diagnosis.walk import Gap, LogWalk
 from seglog.errors import ConfigError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_offset_checkpoint
-from seglog.format.decoder import decode_records
 from seglog.layout import INT64_MAX
 from seglog.locations import parse_location
 from seglog.log.listing import SegmentFiles, TargetKind, resolve_path
 from seglog.log.offset_index import OffsetIndex
 from seglog.log.producer_replay import rebuild_producer_state
 from seglog.log.producer_state import ProducerStateManager
-from seglog.log.scan import SegmentScan
+from seglog.log.scan import SegmentScan, checksum_valid, entry_row
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
@@ -342,7 +341,7 @@ def first_offset_at(fs: FileSystem, path: Path, position: int, size: int) -> int
         return int(row["base_offset"])
     with contextlib.suppress(FileNotFoundError):
         for chunk in SegmentScan(fs, path, position, position + int(row["size"])):
-            for records in decode_records(chunk.data, chunk.batches, chunk.position):
+            for records in chunk.records():
                 if len(records) and not records.status.any():
                     return int(records.rows["offset"][0])
     return None

@@ -34,8 +34,6 @@ from seglog.storage.filesystem import File, FileSystem
 _logger = logging.getLogger(__name__)
 
 CHUNK_BYTES = 2 << 20
-# A batch above this is reported as damage: one record of it would not fit an Arrow array.
-MAX_BATCH_BYTES = 1 << 30
 
 _TRIES = 8  # without progress
 
@@ -67,14 +65,13 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Good batches (layout.BATCH) that touch the wanted offsets; `data[0]` lies at `position` of the file `piece.path`.
+    """Good batches (layout.BATCH) that touch the wanted offsets, of what a walk through `piece.path` has met.
 
     Of their records those from `piece.first_offset` to `piece.behind_offset` are wanted.
     """
 
     piece: Piece
-    data: np.ndarray
-    position: int
+    walked: Entries
     batches: np.ndarray
 
 
@@ -87,7 +84,7 @@ class ReplacedError(Exception):
 
 
 def walk_piece(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Batches | Damage]:
-    """The batches and the damage of a piece in order; `data` is valid until the next step.
+    """The batches and the damage of a piece in order; what they hold is valid until the next step.
 
     Where the file is another one than was planned, what replaced it is read, by the piece's share of the offsets.
     Raises IncompleteError when offsets are gone (unless `failOnDataLoss` is false), RefusedError when a file may not be
@@ -145,7 +142,6 @@ def _walk_opened(fs: FileSystem, file: File, piece: Piece, options: ReadOptions)
         piece.end,
         offsets=OffsetRange(least=piece.base_offset),
         chunk_bytes=CHUNK_BYTES,
-        max_batch_bytes=MAX_BATCH_BYTES,
         check=options.verify_crc,
         file=file,
     )
@@ -165,7 +161,7 @@ def _walk_opened(fs: FileSystem, file: File, piece: Piece, options: ReadOptions)
             reached = int(good["last_offset"][-1]) + 1
             if reached > piece.next_offset:
                 yield damage_at(piece, good[-1], ORDER, f"what follows begins at offset {piece.next_offset}")
-            yield Batches(piece, step.data, step.position, good[_wanted(good, piece)])
+            yield Batches(piece, step, good[_wanted(good, piece)])
         last = step.batches[-1]
         position = int(last["position"]) + int(last["size"])
     if position < piece.end and reached < piece.behind_offset:  # cut off in place while it was read
@@ -177,7 +173,7 @@ def _judged(piece: Piece, step: Entries | Gap) -> tuple[list[Damage], np.ndarray
     if isinstance(step, Gap):
         return [_damage_of(piece, step)], np.empty(0, dtype=layout.BATCH)
     found = list(_damaged(piece, step))
-    good = step.batches[step.valid] if step.complete else step.batches[:0]
+    good = step.batches[step.valid]
     inside = _inside(good, piece)
     found += [damage_at(piece, row, OFFSETS, "its offsets cannot be in this segment") for row in good[~inside]]
     return found, good[inside]
@@ -371,8 +367,6 @@ def _wanted(batches: np.ndarray, piece: Piece) -> np.ndarray:
 def _damaged(piece: Piece, step: Entries) -> Iterator[Damage]:
     for row in step.batches[~step.valid]:
         yield damage_at(piece, row, CHECKSUM, "the checksum is wrong")
-    if not step.complete:
-        yield damage_at(piece, step.batches[0], CONTENTS, f"a batch of more than {MAX_BATCH_BYTES} bytes is not read")
 
 
 def damage_at(piece: Piece, row: np.void, kind: str, reason: str) -> Damage:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from seglog.cleaner import chunks
+from seglog.format import windows
 from seglog.format.compression import compress
-from seglog.format.decoder import scan_batches
+from seglog.format.decoder import decode_records, scan_batches
 from seglog.log.log import Log
 from seglog.model import Compression
 from tests.support.cleaning import clean, compacted_log, contents
@@ -55,6 +58,23 @@ def test_several_passes_see_a_wrapper_that_begins_in_front_of_the_dirty_section(
         found.append(contents(log))
     assert found[0] == found[1]
     assert [offset for offset, _, _ in found[0]] == list(range(13, 20))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_wrapper_that_is_decoded_in_parts_becomes_one_batch(
+    tmp_path: Path, magic: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = [message(i, magic, b"k%d" % (i % 7), b"%d" % i) for i in range(20)]
+    wrapper = message(19, magic, None, compress(Compression.GZIP, b"".join(inner)), attributes=Compression.GZIP)
+    found = []
+    for name in ("whole", "parts"):
+        log = log_of(tmp_path / name, wrapper, message(20, magic, b"k20", b"last"))
+        clean(log)
+        found.append(log.segments.first.path.read_bytes())
+        monkeypatch.setattr(windows, "WINDOW_BYTES", 60)
+        monkeypatch.setattr(windows, "WINDOW_ROWS", 3)
+        monkeypatch.setattr(chunks, "decode_records", partial(decode_records, arena_bytes=1))
+    assert found[0] == found[1]
 
 
 def test_negative_timestamps_stay_as_they_are(tmp_path: Path) -> None:

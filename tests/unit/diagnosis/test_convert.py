@@ -159,10 +159,10 @@ def test_a_batch_whose_header_contradicts_its_records_is_refused_as_verify_finds
 def test_a_batch_that_expands_beyond_the_limit_is_refused_by_name(
     tmp_path: Path, codec: Compression, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seglog.diagnosis.convert.DECOMPRESSED_BATCH_LIMIT", 1000)
+    monkeypatch.setattr("seglog.diagnosis.convert.WHOLE_LIMIT", 1000)
     records = [NaiveRecord(i, i, b"k", bytes(500)) for i in range(4)]
     body = compress(Compression.GZIP, b"".join(record.encode() for record in records))
     good = batch_v2(0, records, attributes=int(Compression.GZIP), payload=body)
     write_segment(tmp_path / "t-0", 0, good)
-    with pytest.raises(UnsupportedError, match="offsets 0 to 3: the batch expands to too much"):
+    with pytest.raises(UnsupportedError, match="offsets 0 to 3 is, or expands to, more than"):
         converted(tmp_path / "t-0", tmp_path / "new" / "t-0", ConvertOptions(2, codec))

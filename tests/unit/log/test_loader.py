@@ -12,6 +12,8 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.errors import CorruptionError, NotALogError
 from seglog.log.loader import LoadedLog, LoadOptions, load_log, plan_recovery
+from seglog.log.scan import SegmentScan
+from seglog.log.segment import LogSegment
 from tests.support.log_files import FS, batch, files_of, transactional, write_segment
 
 CLOCK = FixedClock(5000)
@@ -148,7 +150,15 @@ def test_an_unfinished_swap_is_undone(log: Path) -> None:
     assert loaded.segments.base_offsets == [0, 20, 40]
 
 
-def test_an_overflowed_segment_is_split(tmp_path: Path) -> None:
+@pytest.mark.parametrize("held_bytes", [1 << 20, 100])
+def test_an_overflowed_segment_is_split(tmp_path: Path, held_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its batches are too large to be held."""
+
+    def scan(self: LogSegment, start: int = 0, end: int | None = None, chunk_bytes: int = 64) -> SegmentScan:
+        stop = self.size if end is None else end
+        return SegmentScan(self.fs, self.path, start, stop, chunk_bytes=chunk_bytes, held_bytes=held_bytes)
+
+    monkeypatch.setattr(LogSegment, "scan", scan)
     directory = tmp_path / "t-0"
     write_segment(directory, 0, batch(0, 10))
     path = directory / f"{0:020d}.log"

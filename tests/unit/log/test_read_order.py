@@ -14,8 +14,11 @@ from seglog.diagnosis.export import ExportFormat, ExportOptions, export
 from seglog.diagnosis.sources import Source
 from seglog.errors import CorruptRecordError
 from seglog.format.message_set import encode_message_set
+from seglog.log import reader
 from seglog.log.log import Log
+from seglog.log.scan import SegmentScan
 from seglog.model import Compression, Isolation, Record, TopicPartition
+from seglog.storage.filesystem import File
 from tests.support.log_files import FS, batch, marker, transactional
 from tests.support.open_logs import opened_log
 
@@ -65,6 +68,28 @@ def test_each_offset_comes_once_in_the_order_of_the_files(tmp_path: Path, name: 
     directory = laid_out(tmp_path / "t-0", *segments)
     assert read(directory, max_bytes=max_bytes) == expected
     assert exported(directory)[0] == expected
+
+
+@pytest.mark.parametrize("chunk_bytes", [100, 200])
+@pytest.mark.parametrize("name", list(LAYOUTS))
+def test_so_it_is_in_a_span_too_large_to_be_held(
+    tmp_path: Path, name: str, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read in chunks, and those before the one at work are known."""
+
+    def of_file(file: File, start: int, end: int) -> SegmentScan:
+        return SegmentScan(None, file.path, start, end, chunk_bytes=chunk_bytes, file=file)
+
+    monkeypatch.setattr(reader, "HELD_BYTES", 0)
+    monkeypatch.setattr(SegmentScan, "of_file", of_file)
+    segments, expected = LAYOUTS[name]
+    directory = laid_out(tmp_path / "t-0", *segments)
+    assert read(directory, max_bytes=1 << 20) == expected
+    with opened_log(directory, writable=False) as log:
+        first = sorted({*expected} & {*range(segments[0][0], 1 << 20)})[0]
+        found = log.read(first, max_bytes=1 << 20, isolation=Isolation.READ_UNCOMMITTED).records()
+        offsets = [record.offset for record in found]
+    assert offsets == expected[: len(offsets)] and offsets
 
 
 @pytest.mark.parametrize("name", list(LAYOUTS))

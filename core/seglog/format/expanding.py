@@ -1,0 +1,350 @@
+"""Compressed payloads expanded piece by piece, for batches too large to be held: `compression` as a stream.
+
+The same framings and the same refusals as `compression.decompress_into`, in the memory of a piece: what a frame or a
+block says of its size is believed up to `BLOCK_LIMIT`. A payload comes as a `Payload`, from memory or from a file.
+
+What each codec holds besides: gzip 32 KiB; LZ4 a block (at most 4 MiB) and what it expands to; snappy a block, which
+writers make of 32 KiB, and a payload without framing whole; zstd its window, at most 128 MiB and no more than it has
+written.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, Protocol
+
+import cramjam
+import numpy as np
+import zstandard
+
+from seglog.format.buffers import byte_view
+from seglog.format.compression import (
+    GZIP_FORMAT,
+    GZIP_HEADER,
+    XERIAL_HEADER,
+    XERIAL_MAGIC,
+    XERIAL_MAGIC_AS_LENGTH,
+    DecompressionError,
+    check_xerial_version,
+)
+from seglog.kernels import lz4
+from seglog.model import Compression
+
+if TYPE_CHECKING:
+    from seglog.format.buffers import ByteSource
+
+# The most that a single block may expand to, and that a payload which must be read whole may take.
+BLOCK_LIMIT = 128 << 20
+
+_READ_BYTES = 256 << 10
+_LITTLE_UINT32 = struct.Struct("<I")
+_BIG_INT32 = struct.Struct(">i")
+_LZ4_RUN_BYTES = 1 << 20
+_MOST_ZSTD_WINDOW = 128 << 20  # the most that Kafka's reader accepts
+_ZSTD_SKIPPABLE = 0x184D2A50
+
+
+class Payload(Protocol):
+    """The bytes of a payload, from first to last."""
+
+    def read(self, size: int) -> memoryview:
+        """The next `size` bytes; fewer only at the end."""
+        ...
+
+
+class ReadInto(Protocol):
+    """A file, as `storage.filesystem.File` is one."""
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fills a buffer from `position`; returns the bytes read, fewer only at the end."""
+        ...
+
+
+class MemoryPayload:
+    """A payload that lies in memory."""
+
+    def __init__(self, data: ByteSource) -> None:
+        self._rest = byte_view(data)
+
+    def read(self, size: int) -> memoryview:
+        """The next `size` bytes, uncopied."""
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        return piece
+
+
+class FilePayload:
+    """A payload of `size` bytes at `position` of a file."""
+
+    def __init__(self, file: ReadInto, position: int, size: int) -> None:
+        self._file, self._position, self._left = file, position, size
+
+    def read(self, size: int) -> memoryview:
+        """The next `size` bytes, in memory of their own."""
+        piece = memoryview(bytearray(min(size, self._left)))
+        piece = piece[: self._file.read_into(self._position, piece)]
+        self._position += len(piece)
+        self._left -= len(piece)
+        return piece
+
+
+class Expansion(Protocol):
+    """What a payload expands to, from first to last."""
+
+    def read_into(self, out: memoryview) -> int:
+        """Fills `out`; returns how many bytes, fewer than asked for only at the end. Raises `DecompressionError`."""
+        ...
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds by now beside a piece."""
+        ...
+
+
+def expanded(codec: int, payload: Payload, magic: int) -> Expansion:
+    """The expansion of a payload of `codec`. Raises `DecompressionError` for one that is unknown."""
+    if codec == Compression.NONE:
+        return _Pieces(_stored(payload))
+    if codec == Compression.GZIP:
+        return _Pieces(_gzip(payload))
+    if codec == Compression.SNAPPY:
+        return _Pieces(_snappy(payload))
+    if codec == Compression.LZ4:
+        return _Pieces(_lz4(payload, magic))
+    if codec == Compression.ZSTD:
+        return _ZstdFrames(payload)
+    raise DecompressionError(f"unknown compression codec {codec}")
+
+
+class _Pieces:
+    """An expansion out of pieces of any size."""
+
+    def __init__(self, pieces: Iterator[memoryview]) -> None:
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def read_into(self, out: memoryview) -> int:
+        filled = 0
+        while filled < len(out):
+            if not len(self._rest):
+                piece = next(self._pieces, None)
+                if piece is None:
+                    break
+                self._rest = piece
+            size = min(len(self._rest), len(out) - filled)
+            out[filled : filled + size] = self._rest[:size]
+            self._rest = self._rest[size:]
+            filled += size
+        return filled
+
+    @property
+    def held_bytes(self) -> int:
+        return self._rest.nbytes
+
+
+def _stored(payload: Payload) -> Iterator[memoryview]:
+    while len(piece := payload.read(_READ_BYTES)):
+        yield piece
+
+
+def _gzip(payload: Payload) -> Iterator[memoryview]:
+    """Member by member; bytes behind a member that start no other one are ignored, as in GZIPInputStream."""
+    rest = bytes(payload.read(_READ_BYTES))
+    while True:
+        member = zlib.decompressobj(GZIP_FORMAT)
+        while not member.eof:
+            try:
+                piece = member.decompress(rest, _READ_BYTES)
+            except zlib.error as error:
+                raise DecompressionError(f"gzip: {error}") from error
+            rest = member.unconsumed_tail
+            if len(piece):
+                yield memoryview(piece)
+            elif not member.eof and not rest:
+                rest = bytes(payload.read(_READ_BYTES))
+                if not rest:
+                    raise DecompressionError("gzip: the stream ends too soon")
+        rest = member.unused_data
+        if len(rest) < len(GZIP_HEADER):
+            rest += bytes(payload.read(_READ_BYTES))
+        if rest[:3] != GZIP_HEADER[:3]:
+            return
+
+
+def _snappy(payload: Payload) -> Iterator[memoryview]:
+    """A xerial stream, or several in a row; a payload without its magic is one raw block."""
+    header = payload.read(len(XERIAL_HEADER))
+    if len(header) < len(XERIAL_HEADER) or header[:8] != XERIAL_MAGIC:
+        yield _snappy_block(memoryview(bytes(header) + bytes(payload.read(BLOCK_LIMIT))))
+        if len(payload.read(1)):
+            raise _too_large()
+        return
+    check_xerial_version(header)
+    while len(field := payload.read(4)) == 4:  # SnappyInputStream ends quietly within a length
+        length = _BIG_INT32.unpack(field)[0]
+        if length == XERIAL_MAGIC_AS_LENGTH:
+            header = memoryview(bytes(field) + bytes(payload.read(len(XERIAL_HEADER) - 4)))
+            if len(header) < len(XERIAL_HEADER) or header[:8] != XERIAL_MAGIC:
+                raise DecompressionError("snappy: a second stream starts with an incomplete header")
+            check_xerial_version(header)
+            continue
+        block = payload.read(max(0, min(length, BLOCK_LIMIT)))
+        if length < 0 or len(block) < min(length, BLOCK_LIMIT):
+            raise DecompressionError(f"snappy: a chunk of {length} bytes with {len(block)} left")
+        if length > BLOCK_LIMIT:
+            raise _too_large()
+        yield _snappy_block(block)
+
+
+def _snappy_block(block: memoryview) -> memoryview:
+    try:
+        if cramjam.snappy.decompress_raw_len(block) > BLOCK_LIMIT:
+            raise _too_large()
+        return memoryview(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise DecompressionError(f"snappy: {error}") from error
+
+
+def _lz4(payload: Payload, magic: int) -> Iterator[memoryview]:
+    """Runs of blocks, each run given to the kernel as a frame of its own."""
+    header = bytes(payload.read(7))
+    if len(header) == 7 and header[4] & 0x08:  # the content's size
+        header += bytes(payload.read(8))
+    largest = 1 << (2 * (header[5] >> 4 & 7) + 8) if len(header) >= 7 else 0
+    checked = 4 if len(header) >= 7 and header[4] & 0x10 else 0
+    at_end = False
+    while not at_end:
+        run: list[bytes | memoryview] = [header]
+        blocks = 0
+        while blocks * largest < _LZ4_RUN_BYTES and not at_end:
+            field = payload.read(4)
+            size = (_LITTLE_UINT32.unpack(field)[0] & 0x7FFFFFFF) if len(field) == 4 else 0
+            at_end = size == 0 or size > largest
+            run.append(field)
+            if not at_end:
+                run.append(payload.read(size + checked))
+                blocks += 1
+        if not at_end:
+            run.append(bytes(4))  # the end mark, which is still to come
+        source, out = np.frombuffer(b"".join(run), dtype=np.uint8), np.empty((blocks + 1) * largest, dtype=np.uint8)
+        size = lz4.decompress_frame(source, 0, len(source), magic > 0, out, 0, len(out))
+        if size < 0:
+            raise DecompressionError(f"lz4: {lz4.REASONS.get(size, lz4.REASONS[lz4.BLOCK_SIZE_WRONG])}")
+        yield byte_view(out)[:size]
+
+
+def _too_large() -> DecompressionError:
+    return DecompressionError(f"a block expands to more than {BLOCK_LIMIT} bytes", too_large=True)
+
+
+# --- zstd -------------------------------------------------------------------------------------------------------------
+
+
+class _ZstdFrames:
+    """Frame after frame. The library does not tell that a payload ends within one, so what it reads is walked too."""
+
+    def __init__(self, payload: Payload) -> None:
+        self._walk = _FrameWalk(payload)
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_MOST_ZSTD_WINDOW)
+        source: IO[bytes] = self._walk  # type: ignore[assignment]  # all that it asks for is `read`
+        self._reader = decompressor.stream_reader(source, read_size=_READ_BYTES, read_across_frames=True)
+        self._written = 0
+
+    def read_into(self, out: memoryview) -> int:
+        filled = 0
+        try:
+            while filled < len(out):
+                size = self._reader.readinto(out[filled:])
+                if size == 0:
+                    if not self._walk.complete:
+                        raise DecompressionError("zstd: the stream ends within a frame")
+                    break
+                filled += size
+        except zstandard.ZstdError as error:
+            raise DecompressionError(f"zstd: {error}") from error
+        self._written += filled
+        return filled
+
+    @property
+    def held_bytes(self) -> int:
+        return min(self._walk.largest_window, self._written)
+
+
+class _FrameWalk:
+    """Passes a payload on and follows its frames by their headers (RFC 8878): `complete` when it ended with one."""
+
+    def __init__(self, payload: Payload) -> None:
+        self._payload = payload
+        self._field: Callable[[int], None] = self._magic  # what takes the next field
+        self._wanted, self._skip = 4, 0  # bytes of that field, and bytes before it
+        self._fields = 0, 0  # of a frame header: bytes of its next fields
+        self._head = b""
+        self._has_checksum = False
+        self._frames = 0
+        self.largest_window = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether what was read ends behind a frame."""
+        return self._frames > 0 and self._field == self._magic and not self._head and not self._skip
+
+    def read(self, size: int) -> memoryview:
+        """The next bytes, for the library."""
+        piece = self._payload.read(size)
+        at = 0
+        while at < len(piece):
+            if self._skip:
+                step = min(self._skip, len(piece) - at)
+                self._skip -= step
+            else:
+                step = min(self._wanted - len(self._head), len(piece) - at)
+                self._head += piece[at : at + step]
+                if len(self._head) == self._wanted:
+                    head, self._head = int.from_bytes(self._head, "little"), b""
+                    self._field(head)
+            at += step
+        return piece
+
+    def _next(self, field: Callable[[int], None], wanted: int, skip: int = 0) -> None:
+        self._field, self._wanted, self._skip = field, wanted, skip
+
+    def _magic(self, head: int) -> None:
+        if head & 0xFFFFFFF0 == _ZSTD_SKIPPABLE:
+            self._next(self._skippable, 4)
+        else:
+            self._next(self._descriptor, 1)  # of anything else the library says that it is no frame
+
+    def _skippable(self, head: int) -> None:
+        self._next(self._magic, 4, head)
+
+    def _descriptor(self, head: int) -> None:
+        single = head & 0x20 != 0
+        size_bytes = 1 << (head >> 6) if head >> 6 or single else 0
+        dictionary_bytes = (0, 1, 2, 4)[head & 3]
+        self._has_checksum = head & 4 != 0
+        if single:
+            self._fields = dictionary_bytes, size_bytes
+            self._next(self._content_size, dictionary_bytes + size_bytes)
+        else:
+            self._fields = 1, dictionary_bytes + size_bytes
+            self._next(self._window, 1)
+
+    def _window(self, head: int) -> None:
+        base = 1 << (10 + (head >> 3))
+        self.largest_window = max(self.largest_window, base + (base >> 3) * (head & 7))
+        self._next(self._block, 3, self._fields[1])
+
+    def _content_size(self, head: int) -> None:
+        dictionary_bytes, size_bytes = self._fields
+        size = (head >> 8 * dictionary_bytes) + (256 if size_bytes == 2 else 0)
+        self.largest_window = max(self.largest_window, size)  # one segment: all of it is the window
+        self._next(self._block, 3)
+
+    def _block(self, head: int) -> None:
+        size = 1 if head >> 1 & 3 == 1 else head >> 3  # 1: one byte, repeated
+        if head & 1:
+            self._frames += 1
+            self._next(self._magic, 4, size + (4 if self._has_checksum else 0))
+        else:
+            self._next(self._block, 3, size)
