@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError
 from seglog_cli.options import command, flag, size_option
 from seglog_cli.session import Session
 
@@ -67,6 +68,9 @@ def run(
     from seglog_cli.views.findings import finding_text
 
     del max_message_size
+    names = [name for name in files.split(",") if name]
+    if not names:
+        raise UsageError("--files: name at least one file")
     asked = {
         "offsets": offsets_decoder,
         "transaction-log": transaction_log_decoder,
@@ -86,7 +90,7 @@ def run(
         jobs=session.threads,
     )
     wrong = False
-    for item in dump_log(session.fs, [parse_location(name) for name in files.split(",") if name], options):
+    for item in dump_log(session.fs, [parse_location(name) for name in names], options):
         if isinstance(item, Finding):
             session.console.message(finding_text(session.console, item))
             wrong = wrong or item.severity is not Severity.INFO

@@ -118,3 +118,16 @@ def test_dump_log_exits_with_1_where_kafkas_tool_hides_damage(logs: Path) -> Non
     assert done.exit_code == 1
     assert "isvalid: false" in done.stdout
     assert "CRC_MISMATCH" in done.stderr
+
+
+@pytest.mark.parametrize(("files", "code", "said"), [
+    ("{logs}/{name},{logs}/gone/{name}", 10, "gone/{name}: no such file or directory"),
+    (",", 2, "--files: name at least one file"),
+    ("", 2, "--files: name at least one file"),
+])  # fmt: skip
+def test_dump_log_without_its_files_is_wrong_usage_or_no_log(files: str, code: int, said: str, tmp_path: Path) -> None:
+    logs, name = clean_logs(tmp_path) / "both-0", f"{0:020d}.log"
+    result = run("dump-log", "--files", files.format(logs=logs, name=name))
+    assert (result.exit_code, result.stderr.count("error: ")) == (code, 1)
+    assert said.format(name=name) in result.stderr
+    assert ("Log starting offset: 0" in result.stdout) == (code == 10)

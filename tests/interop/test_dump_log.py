@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from seglog.format import message_tables
+from seglog.format.checksum import crc32c
+from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
 from seglog.format.wire import Field, Message, encode_message
 from tests.support.command_line import Ended, ended
 from tests.support.fixtures import fixture_copy, manifest
@@ -73,7 +75,7 @@ def check_same(theirs: DumpOutput | None, ours: Ended, what: Sequence[str | Path
         said = UNWRITTEN.sub("", said)
     assert ours.stdout.decode() == theirs.stdout, what
     assert ours.stderr.decode() == said, what
-    wrong = re.search(r"(?m)^(Mismatches|Found|The following)", said)
+    wrong = re.search(r"(?m)^(Mismatches|Found|The following|Snapshot)", said)
     assert ours.code == (1 if wrong else 0), what
 
 
@@ -97,6 +99,29 @@ def test_several_files_are_dumped_in_order(kafka: KafkaHarness, tmp_path: Path) 
     files = [*sorted(path for path in directory.iterdir() if path.suffix in KINDS), stranger, tmp_path / "nodot"]
     asked = ["--files", ",".join(map(str, files)), "--print-data-log"]
     check_same(kafkas(kafka, *asked), ended("dump-log", *asked), asked)
+
+
+@pytest.mark.parametrize("name", ["0.log", "-1.log", "+7.log", "12.5.log", "bootstrap.checkpoint", "5-1.checkpoint"])
+def test_a_log_of_any_name_has_the_same_title(name: str, kafka: KafkaHarness, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(batch_v2(0, [NaiveRecord(0, 0, b"k", b"v")]))
+    for options in ([], ["--print-data-log"], ["--max-bytes", "0"]):
+        asked = ["--files", tmp_path / name, *options]
+        check_same(kafkas(kafka, *asked), ended("dump-log", *asked), asked)
+
+
+def test_damaged_snapshots_and_odd_versions_have_the_same_text(kafka: KafkaHarness, tmp_path: Path) -> None:
+    good = encode_snapshot([ProducerEntry(5), ProducerEntry(6, 1, 2, 3, 4, 5, 6, 7)])
+    maker = Maker(f"snapshots {SEED}")
+    counted = [struct.pack(">i", count) + good[10:] for count in (0, 1, 3, 92, 93, -1, 2**31 - 1)]
+    contents = [good[:size] for size in (0, 1, 2, 5, 9, 10, 20, len(good) - 1)]
+    contents += [good + b"x", b"\0\2", *(struct.pack(">hI", 1, crc32c(body)) + body for body in counted)]
+    contents += [maker.damaged(good) for _ in range(20)]
+    versions = [struct.pack(">h", version) + bytes(32) for version in (0, 1, 255, 256, -1, -256)]
+    for suffix, data in [("snapshot", each) for each in contents] + [("txnindex", each) for each in versions]:
+        path = tmp_path / f"{5:020d}.{suffix}"
+        path.write_bytes(data)
+        asked = ["--files", path]
+        check_same(kafkas(kafka, *asked), ended("dump-log", *asked), [*asked, data.hex()])
 
 
 def test_a_file_of_another_kind_is_ignored_as_there(kafka: KafkaHarness, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ Where Kafka's tool works, stdout is the same byte for byte. Where it does not, t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from seglog.diagnosis.findings import Finding
 from seglog.diagnosis.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.diagnosis.reports import Report, Reports
 from seglog.diagnosis.walk import LogWalk, Piece
+from seglog.errors import NotALogError
 from seglog.format.budget import Account
 from seglog.format.columns import Records
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FileKind, FileState, parse_file_name
@@ -69,11 +71,13 @@ class DumpLogOptions:
 def dump_log(fs: FileSystem, files: Sequence[Path], options: DumpLogOptions) -> Iterator[Block | Finding | Report]:
     """Dumps `files` in order: blocks for stdout (valid until the next step), findings, and at the end the reports.
 
-    Raises OSError where a file cannot be read.
+    Raises NotALogError for a file that is not there, OSError where one cannot be read.
     """
     reports = Reports()
     for path in files:
         yield _text(f"Dumping {path}\n")
+        if (is_log(path) or is_known(path)) and fs.status(path) is None:
+            raise NotALogError(path, "no such file or directory")
         name = parse_file_name(path.name)
         kind = name.kind if name is not None and name.state is FileState.LIVE else None
         if is_log(path):
@@ -130,11 +134,10 @@ class _LogText(LogRenderer):
         name = parse_file_name(self.path.name)
         if self.path.name == BOOTSTRAP_CHECKPOINT:
             return "KRaft bootstrap snapshot\n"
-        if name is None:
-            return ""
-        if name.kind is FileKind.METADATA_SNAPSHOT:
+        if name is not None and name.kind is FileKind.METADATA_SNAPSHOT:
             return f"Snapshot end offset: {name.offset}, epoch: {name.epoch}\n"
-        return f"Log starting offset: {name.offset}\n"
+        number = re.match(r"([+-]?[0-9]+)\.", self.path.name)  # all that Kafka asks of a name that ends in .log
+        return "" if number is None else f"Log starting offset: {int(number[1])}\n"
 
     def _following(self, steps: Iterator[Piece | Finding]) -> Iterator[Piece | Finding]:
         """Notes where offsets are not consecutive, by the batches' own offsets and counts."""

@@ -5,19 +5,21 @@ Kafka: DumpLogSegments.dumpIndex, dumpTimeIndex, dumpTxnIndex, dumpProducerIdSna
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from seglog.diagnosis.findings import Finding, finding
-from seglog.diagnosis.reports import Reports
+from seglog.diagnosis.reports import Report, Reports
 from seglog.errors import CorruptSnapshotError
+from seglog.format.checksum import crc32c
 from seglog.format.decoder import decode_records
 from seglog.format.filenames import FileKind, parse_file_name
 from seglog.format.index_entries import decode_offset_index, decode_time_index, decode_transaction_index
 from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot
-from seglog.layout import INT32_MAX
+from seglog.layout import INT32_MAX, SNAPSHOT_COUNT_OFFSET, SNAPSHOT_ENTRY, SNAPSHOT_HEADER, SNAPSHOT_VERSION
 from seglog.log.scan import entry_row
 from seglog.storage.filesystem import File, FileSystem
 
@@ -44,11 +46,14 @@ class IndexDump:
         self.base_offset = 0 if name is None else name.offset
         self.log_path = path.with_suffix(FileKind.LOG.value)
 
-    def blocks(self) -> Iterator[memoryview | Finding]:
-        """The file's lines, and a finding where it is corrupt."""
+    def blocks(self) -> Iterator[memoryview | Finding | Report]:
+        """The file's lines, and a finding or Kafka's sentence where it is corrupt."""
         lines: list[str] = []
         for line in self._lines():
-            if isinstance(line, Finding):
+            if not isinstance(line, str):
+                if lines:
+                    yield _block(lines)
+                    lines = []
                 yield line
                 continue
             lines.append(line)
@@ -58,7 +63,7 @@ class IndexDump:
         if lines:
             yield _block(lines)
 
-    def _lines(self) -> Iterator[str | Finding]:
+    def _lines(self) -> Iterator[str | Finding | Report]:
         if self.kind is FileKind.OFFSET_INDEX:
             return self._offset_index()
         if self.kind is FileKind.TIME_INDEX:
@@ -181,22 +186,47 @@ class IndexDump:
         code = "OFFSET_INDEX_INVALID" if entry_bytes == 8 else "TIME_INDEX_INVALID"
         yield finding(code, self.path.parent.resolve().name, self.path.name, problem)
 
-    def _transaction_index(self) -> Iterator[str | Finding]:
-        for producer, first, last, stable, version in decode_transaction_index(self._read()).tolist():
+    def _transaction_index(self) -> Iterator[str | Report]:
+        for producer, first, last, stable, stored in decode_transaction_index(self._read()).tolist():
+            version = stored >> 8  # Kafka looks at the first of two bytes
+            if version > 0:
+                yield Report(
+                    f"Unexpected aborted transaction version {version} in transaction index {self.path},"
+                    " current version is 0"
+                )
+                return
             yield (
                 f"version: {version} producerId: {producer} firstOffset: {first} lastOffset: {last}"
                 f" lastStableOffset: {stable}"
             )
 
-    def _snapshot(self) -> Iterator[str | Finding]:
+    def _snapshot(self) -> Iterator[str | Report]:
+        data = self._read()
         try:
-            entries = decode_snapshot(self._read(), self.path)
-        except CorruptSnapshotError as error:
-            place = self.path.parent.resolve().name, self.path.name
-            yield finding("SNAPSHOT_CORRUPT", *place, error.reason, position=error.position)
+            entries = decode_snapshot(data, self.path)
+        except CorruptSnapshotError:
+            yield Report(_snapshot_problem(data))
             return
         for entry in entries:
             yield _snapshot_line(entry)
+
+
+def _snapshot_problem(data: bytes) -> str:
+    """What Kafka says of a snapshot that it does not take (ProducerStateManager.readSnapshot)."""
+    problem = "null"  # the message of Java's BufferUnderflowException
+    body = data[SNAPSHOT_HEADER:]
+    version = struct.unpack_from(">h", data)[0] if len(data) >= 2 else SNAPSHOT_VERSION
+    stored, count = struct.unpack_from(">Ii", data, 2) if len(data) >= SNAPSHOT_HEADER else (0, 1)
+    if version != SNAPSHOT_VERSION:
+        problem = f"Snapshot contained an unknown file version {version}"
+    elif count < 0:
+        problem = "non-nullable field producerEntries was serialized as null"
+    elif count > len(body) and len(data) >= SNAPSHOT_HEADER:
+        problem = f"Tried to allocate a collection of size {count}, but there are only {len(body)} bytes remaining."
+    elif count * SNAPSHOT_ENTRY.itemsize <= len(body):
+        computed = crc32c(data[SNAPSHOT_COUNT_OFFSET:])
+        return f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {stored}. Computed crc: {computed}"
+    return f"Snapshot failed schema validation: {problem}"
 
 
 def _snapshot_line(entry: ProducerEntry) -> str:

@@ -63,8 +63,8 @@ def decode_snapshot(data: ByteSource, path: Path | str) -> tuple[ProducerEntry, 
     """The entries in the file's order.
 
     Raises `CorruptSnapshotError` (with `path` and the byte position) for an unknown version, a wrong
-    checksum, or a number of entries that is not the one the size allows. The checksum covers the whole file,
-    so that a file with bytes behind its entries is corrupt too.
+    checksum, or more entries than the size allows. The checksum covers the whole file; bytes after the entries
+    that are within it mean nothing, as in Kafka.
     """
     view = byte_view(data)
     if len(view) >= _VERSION.size and _VERSION.unpack_from(view)[0] != layout.SNAPSHOT_VERSION:
@@ -77,7 +77,7 @@ def decode_snapshot(data: ByteSource, path: Path | str) -> tuple[ProducerEntry, 
         reason = f"the checksum is {stored}, the contents give {computed}"
         raise CorruptSnapshotError(path, reason, layout.SNAPSHOT_CRC_OFFSET)
     body = view[layout.SNAPSHOT_HEADER :]
-    if count < 0 or count * layout.SNAPSHOT_ENTRY.itemsize != len(body):
+    if count < 0 or count * layout.SNAPSHOT_ENTRY.itemsize > len(body):
         reason = f"{count} entries are announced, {len(body)} bytes follow"
         raise CorruptSnapshotError(path, reason, layout.SNAPSHOT_COUNT_OFFSET)
-    return tuple(ProducerEntry(*row) for row in np.frombuffer(body, dtype=layout.SNAPSHOT_ENTRY).tolist())
+    return tuple(ProducerEntry(*row) for row in np.frombuffer(body, layout.SNAPSHOT_ENTRY, count).tolist())
