@@ -33,7 +33,8 @@ def named_run(session: Session, name: str, quarantine: Path | None) -> RunRecord
 
     known = places(quarantine, Path.cwd())
     note = _notes() / Path(name).name
-    if quarantine is None and session.fs.status(note) is not None:
+    found = session.fs.status(note) if quarantine is None else None
+    if found is not None and not (found.is_directory or found.is_special):  # as `.` would be
         known.append(Path(os.fsdecode(session.fs.read_bytes(note)).removesuffix("\n")).parent)
     return find_run(session.fs, name, known)
 

@@ -180,3 +180,13 @@ def test_an_image_of_several_logs_becomes_a_log_directory_with_one_each(logs: Pa
     assert done.exit_code == 1 and "contradict others in their offsets" in done.stderr
     done = run("salvage", logs / "orders-lz4-0", logs / "payments-0", "-o", tmp_path / "two")
     assert done.exit_code == 12 and "--into-one" in done.stderr and not (tmp_path / "two").exists()
+
+
+@pytest.mark.parametrize("name", [".", "..", "/", "", "no-such-run", "a/b"])
+def test_what_is_the_name_of_no_run_is_not_found(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state" / "seglog" / "runs").mkdir(parents=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    for command in (["undo", name], ["quarantine", "purge", name]):
+        result = run(*command)
+        assert (result.exit_code, result.stderr.count("error: ")) == (10, 1), result.output
