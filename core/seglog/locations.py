@@ -8,27 +8,41 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from seglog.errors import UnsupportedError
+from seglog.errors import ConfigError, UnsupportedError
 
 # `hdfs:/x`, `s3a://bucket/x`: a path of this machine that begins so is written `./hdfs:/x`.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_FILE = "file:"
 _FILE_HOSTS = ("", "localhost")
 
 
 def parse_location(location: str | Path) -> Path:
-    """The path that `location` means. UnsupportedError for one on another file system, also where it became a Path."""
+    """The path that `location` means. ConfigError for text that can be none: it is empty, or has a NUL in it;
+    UnsupportedError for one on another file system, also where it became a Path.
+    """
     text = str(location)
-    found = _SCHEME.match(text)
-    scheme = "file" if text.lower().startswith("file:") else found[1].lower() if found else None
-    if scheme is None:
-        return Path(text)
-    if scheme != "file":
+    path = _path_of_uri(text) if text.lower().startswith(_FILE) else text
+    if not path:  # not the working directory: a variable was not set
+        raise ConfigError(f"'{text}' is an empty path: name a log or a log directory")
+    if "\0" in path:
+        raise ConfigError(f"{path!r}: no path has a NUL in it")
+    found = None if path is not text else _SCHEME.match(text)
+    if found is not None:
+        scheme = found[1].lower()
         raise UnsupportedError(
             f"{text}: seglog reads mounted file systems and not {scheme}: itself; mount it and give the mounted path"
         )
-    parts = urlsplit(text)
-    if parts.netloc.lower() not in _FILE_HOSTS:
-        raise UnsupportedError(f"{text}: it names the machine {parts.netloc}; give the path on this one")
-    return Path(unquote(parts.path))
+    return Path(path)
+
+
+def _path_of_uri(text: str) -> str:
+    """The path in a `file:` URI. `#` and `?` are part of it: a file system has no queries, and names with them."""
+    rest = text[len(_FILE) :]
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        if host.lower() not in _FILE_HOSTS:
+            raise UnsupportedError(f"{text}: it names the machine {host}; give the path on this one")
+        rest = slash + path
+    return unquote(rest)

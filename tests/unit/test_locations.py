@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.errors import UnsupportedError
+from seglog.errors import ConfigError, UnsupportedError
 from seglog.locations import parse_location
 from seglog_cli.app import run
 
@@ -21,6 +21,7 @@ from seglog_cli.app import run
         ("file:/a/b%20c", "/a/b c"),
         ("file:///a/b", "/a/b"),
         ("FILE://localhost/a", "/a"),
+        ("file:/logs#old/t-0?x", "/logs#old/t-0?x"),  # and not /logs, which is another directory
     ],
 )
 def test_paths_and_file_uris_are_paths(text: str, path: str) -> None:
@@ -42,6 +43,16 @@ def test_another_file_system_is_named_and_what_to_do(text: str) -> None:
 def test_another_machine_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="it names the machine host; give the path on this one"):
         parse_location("file://host/a")
+
+
+@pytest.mark.parametrize("text", ["", "file:", "file://", "file://localhost", "/a\0b", "file:/a%00b"])
+def test_what_can_be_no_path_is_refused_and_is_not_the_working_directory(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigError, match=r"an empty path|no path has a NUL in it"):
+        parse_location(text)
+    assert run(["retain", text]) == 2
+    assert "path" in capsys.readouterr().err
 
 
 COMMANDS = ("ls", "read", "verify", "append", "stats", "dump-log --files", "spark verify", "config show")
