@@ -42,6 +42,7 @@ COMMANDS = (
     "salvage",
     "undo",
     "quarantine",
+    "serve",
     "spark",
     "dump-log",
     "config",

@@ -1,0 +1,189 @@
+"""Which partitions are served, and out of which directories: opened once, as readers open them.
+
+A path is a partition directory or a log directory. Of partitions that lie in several directories (replicas, backups)
+the one whose leader epoch is highest, and of those the longest, is served: the one that Kafka would let lead. What
+deletion, a move or a stray topic left (`-delete`, `-future`, `-stray`) is served where it is named itself.
+
+The high watermark of a partition is its log end. The checkpointed one lags by up to five seconds, and what lies above
+it may have been acknowledged; a broker that leads this log alone raises it to the log end, too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from seglog.clock import Clock
+from seglog.config import LogConfig
+from seglog.errors import CorruptionError, NotALogError, UnsupportedError
+from seglog.format import filenames
+from seglog.format.checkpoint import parse_partition_metadata
+from seglog.log.directory import LogDirectory
+from seglog.log.listing import TargetKind, list_partition, log_directory_of, partition_directories, resolve_paths
+from seglog.log.log import Log
+from seglog.log.metadata_location import identity_of
+from seglog.model import TopicPartition
+from seglog.storage import links
+from seglog.storage.filesystem import FileSystem
+
+MOST_PARTITION_NUMBER = 1 << 16  # clients want to hear of every number below the highest one, too
+
+_logger = logging.getLogger(__name__)
+
+ConfigOf = Callable[[Path], Callable[[str], LogConfig]]  # log directory, topic → configuration
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPartition:
+    """An open partition. `topic_id` is None where the directory does not say it."""
+
+    topic: str
+    number: int
+    log: Log
+    topic_id: UUID | None
+    leader_epoch: int
+
+    @property
+    def directory(self) -> Path:
+        return self.log.directory
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A partition directory that is not served, and why."""
+
+    directory: Path
+    reason: str
+
+
+class Catalog:
+    """The served partitions by topic and number; close it when done.
+
+    `left_out` are directories that could not be opened (with `skip_damage`), and copies with a better one served.
+    """
+
+    def __init__(self, owners: Sequence[LogDirectory], cluster_id: str | None) -> None:
+        self._owners, self.cluster_id = list(owners), cluster_id
+        self._topics: dict[str, dict[int, ServedPartition]] = {}
+        self.left_out: list[LeftOut] = []
+
+    @classmethod
+    def open(
+        cls, paths: Sequence[Path], *, fs: FileSystem, clock: Clock, config_of: ConfigOf, skip_damage: bool = False
+    ) -> Self:
+        """Opens everything at `paths`.
+
+        Raises NotALogError where nothing can be served, UnsupportedError for a 0.7 log; without `skip_damage` also
+        CorruptionError and OSError for the first partition that cannot be opened.
+        """
+        found = _directories(fs, paths)
+        identities = (identity_of(fs, log_directory) for log_directory in found)
+        catalog = cls([], next((known for each in identities if (known := each.get("cluster.id"))), None))
+        try:
+            for log_directory, directories in found.items():
+                owner = LogDirectory.open(
+                    log_directory, fs=fs, clock=clock, config_of=config_of(log_directory), writable=False
+                )
+                catalog._owners.append(owner)
+                for directory in directories:
+                    catalog._open(fs, owner, directory, skip_damage=skip_damage)
+            if not catalog._topics:
+                raise NotALogError(paths[0], "no partition there that could be served")
+        except BaseException:
+            catalog.close()
+            raise
+        return catalog
+
+    @property
+    def topics(self) -> Mapping[str, Mapping[int, ServedPartition]]:
+        """The partitions of each topic by number."""
+        return self._topics
+
+    def find(self, topic: str, number: int) -> ServedPartition | None:
+        """The partition, or None."""
+        return self._topics.get(topic, {}).get(number)
+
+    def __iter__(self) -> Iterator[ServedPartition]:
+        return (partition for topic in self._topics.values() for partition in topic.values())
+
+    def close(self) -> None:
+        """Gives all files back."""
+        for owner in self._owners:
+            owner.close(clean=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self, fs: FileSystem, owner: LogDirectory, directory: Path, *, skip_damage: bool) -> None:
+        listing = list_partition(fs, directory)
+        if listing.format == "0.7":
+            raise UnsupportedError(f"{directory}: no client reads the 0.7 log; seglog convert makes a newer one of it")
+        topic, number = _name_of(directory)
+        try:
+            log = owner.log_in(directory)
+            partition = ServedPartition(topic, number, log, _topic_id(fs, directory), log.leader_epoch)
+        except (CorruptionError, OSError) as error:
+            if not skip_damage:
+                raise
+            self._leave_out(directory, str(error))
+            return
+        known = self.find(topic, number)
+        if known is None:
+            self._topics.setdefault(topic, {})[number] = partition
+            return
+        worse, better = sorted((known, partition), key=lambda each: (each.leader_epoch, each.log.log_end_offset))
+        self._topics[topic][number] = better
+        self._leave_out(worse.directory, f"{better.directory} is served instead, a copy that is as good or better")
+
+    def _leave_out(self, directory: Path, reason: str) -> None:
+        _logger.warning("%s: not served: %s", directory, reason)
+        self.left_out.append(LeftOut(directory, reason))
+
+
+def _directories(fs: FileSystem, paths: Sequence[Path]) -> dict[Path, list[Path]]:
+    """Log directory → the partition directories in it that are served, each once."""
+    found: dict[Path, list[Path]] = {}
+    for target in resolve_paths(fs, paths):
+        if target.kind is TargetKind.FILE:
+            raise NotALogError(target.path, f"a file; name the partition it lies in, {target.directory}")
+        directories = found.setdefault(log_directory_of(target), [])
+        for each in partition_directories(fs, target):
+            directory = links.resolve(each)
+            if directory not in directories:
+                directories.append(directory)
+    return found
+
+
+def _name_of(directory: Path) -> tuple[str, int]:
+    """Topic and number by the directory's name; any other name is a topic with partition 0."""
+    name = filenames.parse_partition_directory(directory.name)
+    known = TopicPartition(directory.name, 0) if name is None else name.topic_partition
+    topic, number = known.topic, known.partition
+    problem = filenames.topic_name_problem(topic)
+    if problem is not None:
+        raise NotALogError(directory, f"its name can be no topic's: {problem}")
+    if number > MOST_PARTITION_NUMBER:
+        raise NotALogError(directory, f"partition numbers above {MOST_PARTITION_NUMBER} are not served")
+    return topic, number
+
+
+def _topic_id(fs: FileSystem, directory: Path) -> UUID | None:
+    path = directory / filenames.PARTITION_METADATA
+    status = fs.status(path)
+    if status is None or status.is_directory:
+        return None
+    try:
+        return parse_partition_metadata(fs.read_bytes(path), path).topic_id
+    except CorruptionError as error:
+        _logger.warning("%s: no topic id: %s", path, error)
+        return None

@@ -1,0 +1,191 @@
+"""One client's connection: frames in, answers out, in order, until either side ends it (Kafka: SocketServer, Selector).
+
+1. A frame's size is checked before anything is kept for it, and the bytes of all requests together stay within a bound:
+   a connection waits for its turn.
+2. What cannot be decoded, or comes too slowly, ends the connection; nothing is answered.
+3. Records go from the segment file to the socket by `sendfile`; over TLS, or where a file has no descriptor, by reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from seglog.serve.dispatch import Dispatcher, Peer
+from seglog.serve.endpoint import ConnectionEnd, Endpoint
+from seglog.serve.protocol import Answer, HostileRequestError, Request, read_request
+from seglog.serve.spans import FileSpan
+
+_logger = logging.getLogger(__name__)
+
+_SIZE = struct.Struct(">i")
+_COPY_BYTES = 256 << 10
+
+
+class RequestBudget:
+    """How many bytes of requests may be held at a time, over all connections."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._most, self._metrics = endpoint.limits.requests_bytes, endpoint.metrics
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @asynccontextmanager
+    async def hold(self, size: int) -> AsyncIterator[None]:
+        """Waits until `size` bytes fit, or nothing else is held."""
+        while self._metrics.requests_bytes and self._metrics.requests_bytes + size > self._most:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            await turn
+        self._metrics.requests_bytes += size
+        try:
+            yield
+        finally:
+            self._metrics.requests_bytes -= size
+            while self._waiting:
+                turn = self._waiting.popleft()
+                if not turn.done():
+                    turn.set_result(None)
+
+
+class Connection:
+    """Serves one client; `run` returns when the connection is closed."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        dispatcher: Dispatcher,
+        budget: RequestBudget,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._endpoint, self._dispatcher, self._budget = endpoint, dispatcher, budget
+        self._reader, self._writer = reader, writer
+        self._peer = _peer_of(writer)
+        self._requests = self._sent = 0
+        self._busy = self._stopped = False
+
+    async def run(self) -> None:
+        """Reads requests and answers them. Errors end the connection and are told to the observer, never raised."""
+        begun = self._endpoint.clock.monotonic()
+        hostile, reason = False, "closed by the client"
+        try:
+            await self._serve()
+            if self._stopped:
+                reason = "the endpoint stops"
+        except HostileRequestError as error:
+            hostile, reason = True, str(error)
+        except TimeoutError:
+            reason = "timed out"
+        except asyncio.IncompleteReadError as error:
+            reason = "closed by the client" if not error.partial else "closed by the client within a request"
+        except (ConnectionResetError, BrokenPipeError):
+            reason = "closed by the client"
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+        except Exception as error:
+            reason = f"internal error: {type(error).__name__}: {error}"
+            _logger.exception("internal error")
+        finally:
+            self._writer.transport.abort()
+            self._endpoint.metrics.hostile_total += hostile
+            seconds = self._endpoint.clock.monotonic() - begun
+            end = ConnectionEnd(
+                str(self._peer), self._peer.client_id, self._requests, self._sent, seconds, reason, hostile
+            )
+            self._endpoint.observer.connection_ended(end)
+
+    def stop(self) -> None:
+        """Ends the connection after the answer that is under way, at once when there is none."""
+        self._stopped = True
+        if not self._busy:
+            self._reader.feed_eof()
+
+    async def _serve(self) -> None:
+        limits = self._endpoint.limits
+        while not self._stopped:
+            async with asyncio.timeout(limits.idle_s):
+                front = await self._reader.read(_SIZE.size)
+            if not front:
+                return
+            self._busy = True
+            async with asyncio.timeout(limits.frame_s):
+                front += await self._reader.readexactly(_SIZE.size - len(front))
+            (size,) = _SIZE.unpack(front)
+            if not 0 < size <= limits.request_bytes:
+                raise HostileRequestError(f"a request of {size} bytes; at most {limits.request_bytes} are read")
+            async with self._budget.hold(size):
+                await self._one(size)
+            self._busy = False
+
+    async def _one(self, size: int) -> None:
+        limits = self._endpoint.limits
+        async with asyncio.timeout(limits.frame_s):
+            frame = await self._reader.readexactly(size)
+        request = read_request(frame)
+        del frame
+        self._note(request)
+        answer = await self._dispatcher.answer(request, self._peer)
+        self._requests += 1
+        self._endpoint.metrics.requests_total += 1
+        if answer is None:
+            return
+        try:
+            async with asyncio.timeout(limits.idle_s):
+                await self._send(answer)
+        finally:
+            answer.close()
+
+    def _note(self, request: Request) -> None:
+        if request.client_id:
+            self._peer.client_id = request.client_id
+
+    async def _send(self, answer: Answer) -> None:
+        for part in answer.parts:
+            if isinstance(part, FileSpan):
+                await self._send_file(part)
+            elif part:
+                self._writer.write(part)
+            self._sent += len(part)
+            self._endpoint.metrics.sent_bytes_total += len(part)
+        await self._writer.drain()
+
+    async def _send_file(self, span: FileSpan) -> None:
+        loop = asyncio.get_running_loop()
+        sent = await self._by_sendfile(span)
+        position, end = span.position + sent, span.position + span.size
+        while position < end:
+            piece = await loop.run_in_executor(None, span.file.read_at, position, min(_COPY_BYTES, end - position))
+            if not piece:
+                raise ConnectionAbortedError(0, "a segment became shorter while it was sent")
+            self._writer.write(piece)
+            await self._writer.drain()
+            position += len(piece)
+
+    async def _by_sendfile(self, span: FileSpan) -> int:
+        """Bytes that sendfile has sent: none over TLS, or where it does not work for this file or socket."""
+        if self._writer.get_extra_info("sslcontext") is not None or not _has_descriptor(span):
+            return 0
+        transport, file = self._writer.transport, cast(Any, span.file)
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.sendfile(transport, file, span.position, span.size, fallback=False)
+        except asyncio.SendfileNotAvailableError:
+            return 0
+
+
+def _has_descriptor(span: FileSpan) -> bool:
+    try:
+        span.file.fileno()
+    except OSError:  # what a dry run would have changed has none
+        return False
+    return True
+
+
+def _peer_of(writer: asyncio.StreamWriter) -> Peer:
+    found = writer.get_extra_info("peername")
+    return Peer(str(found[0]), int(found[1])) if isinstance(found, tuple) and len(found) >= 2 else Peer("unknown", 0)

@@ -1,0 +1,119 @@
+"""All groups of the endpoint: made when somebody joins, forgotten when nobody is left (Kafka: GroupCoordinator).
+
+Who joins or syncs gets a future; a ticker gives the groups the time. Everything runs on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+
+from seglog.serve.endpoint import Endpoint
+from seglog.serve.groups import Group, Joined, JoinRequest, Outcome, Reply, Synced
+
+_TICK_S = 0.05
+_MOST_MEMBERS = 10_000  # of all groups
+
+
+class Coordinator:
+    """Groups by name. `close` answers everybody who waits."""
+
+    def __init__(self, endpoint: Endpoint, new_id: Callable[[str], str] | None = None) -> None:
+        self._endpoint = endpoint
+        self._new_id = new_id or (lambda client: f"{client}-{uuid.uuid4()}")
+        self.groups: dict[str, Group] = {}
+        self._members = 0
+        self._ticker: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def join(self, group_id: str, request: JoinRequest) -> Joined:
+        """Waits for the rebalance that the member takes part in."""
+        group = self.groups.get(group_id)
+        full = group is None and len(self.groups) >= self._endpoint.limits.groups
+        if full or (self._members >= _MOST_MEMBERS and not request.member_id):
+            return Joined(Outcome.GROUP_MAX_SIZE_REACHED, request.member_id)
+        if self._closed:
+            return Joined(Outcome.NOT_COORDINATOR, request.member_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self._endpoint.limits, self._new_id)
+        waiting: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
+        self._settle(group, group.join(request, waiting, self._now()))
+        if self._ticker is None and self.groups:
+            self._ticker = asyncio.create_task(self._tick())
+        return await waiting
+
+    async def sync(
+        self,
+        group_id: str,
+        member_id: str,
+        generation: int,
+        assignments: Mapping[str, bytes],
+        *,
+        instance_id: str | None,
+        protocol: tuple[str | None, str | None],
+    ) -> Synced:
+        """Waits for what the leader assigns."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return Synced(Outcome.UNKNOWN_MEMBER_ID)
+        waiting: asyncio.Future[Synced] = asyncio.get_running_loop().create_future()
+        replies = group.sync(
+            member_id, generation, assignments, waiting, self._now(), instance_id=instance_id, protocol=protocol
+        )
+        self._settle(group, replies)
+        return await waiting
+
+    def heartbeat(self, group_id: str, member_id: str, generation: int, instance_id: str | None) -> Outcome:
+        """What a member that lives must do."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return Outcome.UNKNOWN_MEMBER_ID
+        return group.heartbeat(member_id, generation, self._now(), instance_id)
+
+    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> Outcome:
+        """A member goes."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return Outcome.UNKNOWN_MEMBER_ID
+        outcome, replies = group.leave(member_id, self._now(), instance_id)
+        self._settle(group, replies)
+        return outcome
+
+    def commit_problem(self, group_id: str, member_id: str, generation: int, instance_id: str | None) -> Outcome:
+        """Whether that member may commit offsets."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return Outcome.NONE if generation < 0 else Outcome.ILLEGAL_GENERATION
+        return group.commit_problem(member_id, generation, self._now(), instance_id)
+
+    def close(self) -> None:
+        """No group is coordinated any more."""
+        self._closed = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for group in list(self.groups.values()):
+            self._settle(group, group.close())
+
+    async def _tick(self) -> None:
+        while self.groups:
+            await asyncio.sleep(_TICK_S)
+            now = self._now()
+            for group in list(self.groups.values()):
+                self._settle(group, group.tick(now))
+        self._ticker = None
+
+    def _settle(self, group: Group, replies: Iterable[Reply]) -> None:
+        for token, answer in replies:
+            if isinstance(token, asyncio.Future) and not token.done():
+                token.set_result(answer)
+        if not group.members and not group.pending:
+            self.groups.pop(group.group_id, None)
+        metrics = self._endpoint.metrics
+        self._members = sum(len(each.members) + len(each.pending) for each in self.groups.values())
+        metrics.groups, metrics.members = len(self.groups), self._members
+        metrics.rebalances_total += group.rebalances
+        group.rebalances = 0
+
+    def _now(self) -> int:
+        return int(self._endpoint.clock.monotonic() * 1000)

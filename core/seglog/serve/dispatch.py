@@ -1,0 +1,97 @@
+"""From a request to its answer: who answers which API, and where the work is done.
+
+What reads files is done by threads, so that a slow disk stops nobody else; the rest on the event loop. A produce
+request that wants no acknowledgement (acks 0) gets none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from seglog.serve import protocol, topics
+from seglog.serve.endpoint import Address, Endpoint
+from seglog.serve.fetches import Fetched, fetch
+from seglog.serve.group_requests import GROUP_APIS, GroupRequests
+from seglog.serve.protocol import NO_THROTTLE, VERSIONS, Answer, ErrorCode, Request, write_answer
+from seglog.serve.refusals import REFUSALS
+
+Values = Mapping[str, Any]
+T = TypeVar("T")
+
+_READERS: Mapping[int, Callable[[Endpoint, Any, int], Values]] = {
+    protocol.LIST_OFFSETS: topics.list_offsets,
+    protocol.OFFSET_FOR_LEADER_EPOCH: topics.offsets_for_leader_epochs,
+}
+_IMMEDIATE: Mapping[int, Callable[[Endpoint, Any, int], Values]] = {
+    protocol.METADATA: topics.metadata,
+    protocol.DESCRIBE_CONFIGS: topics.describe_configs,
+}
+
+
+@dataclass(slots=True)
+class Peer:
+    """Who asks: the address, and the name that a client gives itself."""
+
+    host: str
+    port: int
+    client_id: str = ""
+
+    def __str__(self) -> str:
+        return str(Address(self.host, self.port))
+
+
+class Dispatcher:
+    """Answers the requests of all connections. `stopping` ends fetches that wait."""
+
+    def __init__(
+        self, endpoint: Endpoint, groups: GroupRequests, threads: Executor, stopping: asyncio.Event
+    ) -> None:
+        self._endpoint, self._groups, self._threads, self._stopping = endpoint, groups, threads, stopping
+
+    async def answer(self, request: Request, peer: Peer) -> Answer | None:
+        """The answer, or None where the client wants none."""
+        if request.body is None:
+            values: Values = {"error_code": ErrorCode.unsupported_version, "api_keys": _versions()}
+            return write_answer(request, values, version=0)
+        if request.api_key == protocol.FETCH:
+            return write_answer(request, (await self._fetch(request)).values)
+        values = await self._values(request, peer)
+        if request.api_key == protocol.PRODUCE and int(request.body.acks) == 0:
+            return None
+        return write_answer(request, values)
+
+    async def _values(self, request: Request, peer: Peer) -> Values:
+        endpoint, key = self._endpoint, request.api_key
+        if key == protocol.API_VERSIONS:
+            return {"error_code": ErrorCode.none, "api_keys": _versions(), "throttle_time": NO_THROTTLE}
+        if key in _READERS:
+            return await self._in_thread(_READERS[key], request)
+        if key in _IMMEDIATE:
+            return _IMMEDIATE[key](endpoint, request.body, request.version)
+        if key in GROUP_APIS:
+            return await self._groups.answer(request, peer.host)
+        endpoint.metrics.refused_writes_total += 1
+        return REFUSALS[key](request.body)
+
+    async def _fetch(self, request: Request) -> Fetched:
+        fetched = await self._in_thread(fetch, request)
+        self._endpoint.metrics.fetched_bytes_total += fetched.file_bytes
+        if not fetched.settled:
+            wait_s = min(request.body.max_wait.total_seconds(), self._endpoint.limits.wait_ms / 1000)
+            try:
+                await asyncio.wait_for(self._stopping.wait(), max(0.0, wait_s))
+            except TimeoutError:
+                return fetched
+        return fetched
+
+    async def _in_thread(self, work: Callable[[Endpoint, Any, int], T], request: Request) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, work, self._endpoint, request.body, request.version)
+
+
+def _versions() -> list[Mapping[str, int]]:
+    return [{"api_key": key, "min_version": least, "max_version": most} for key, (least, most) in VERSIONS.items()]

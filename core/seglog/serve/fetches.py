@@ -1,0 +1,143 @@
+"""Answers to fetches: the span of each partition, within the request's limits (Kafka: ReplicaManager.readFromLog).
+
+The first partition that has something gives at least its first batch, whatever its size; the others keep to what is
+left of the request's limit. Nothing is ever added to a log here, so that waiting for more bytes is waiting in vain: any
+byte, and any error, is answered at once. Fetch sessions are not kept (session id 0: the client sends all partitions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seglog.errors import CorruptionError, OffsetOutOfRangeError
+from seglog.model import Isolation
+from seglog.serve.catalog import ServedPartition
+from seglog.serve.endpoint import Endpoint
+from seglog.serve.protocol import NO_THROTTLE, ErrorCode
+from seglog.serve.spans import FileSpan, Found, find_span
+from seglog.serve.topics import NO_OFFSET, epoch_problem
+
+_NO_SESSION = 0
+_NO_PREFERENCE = -1
+
+
+@dataclass(slots=True)
+class Fetched:
+    """The fields of an answer. `settled` says that it holds something, or that waiting would change nothing."""
+
+    values: Mapping[str, Any]
+    settled: bool = False
+    file_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many bytes an answer may still take, and whether it holds any."""
+
+    left: int
+    empty: bool = True
+
+
+def fetch(endpoint: Endpoint, body: Any, _version: int) -> Fetched:
+    """What a fetch gets. The files of the spans are open; whoever sends the answer closes them."""
+    answer = Fetched({}, settled=int(body.min_bytes) <= 0)
+    if getattr(body, "session_id", _NO_SESSION) != _NO_SESSION:
+        return Fetched(_refused(ErrorCode.fetch_session_id_not_found), settled=True)
+    if sum(len(topic.partitions) for topic in body.topics) > endpoint.limits.fetch_partitions:
+        return Fetched(_refused(ErrorCode.invalid_request), settled=True)
+    isolation = Isolation.READ_COMMITTED if int(body.isolation_level) == 1 else Isolation.READ_UNCOMMITTED
+    room = _Room(max(0, min(int(body.max_bytes), endpoint.limits.fetch_bytes)))
+    topics: list[dict[str, Any]] = []
+    try:
+        for topic in body.topics:
+            entries: list[dict[str, Any]] = []
+            topics.append({"topic": topic.topic, "partitions": entries})
+            for asked in topic.partitions:
+                partition = endpoint.catalog.find(topic.topic, int(asked.partition))
+                entry = _partition(endpoint, partition, asked, isolation, room)
+                entries.append(entry)
+                answer.settled |= entry["error_code"] is not ErrorCode.none or len(entry["records"]) > 0
+                if isinstance(entry["records"], FileSpan):
+                    answer.file_bytes += len(entry["records"])
+    except BaseException:
+        _close(topics)
+        raise
+    answer.values = {
+        "throttle_time": NO_THROTTLE,
+        "error_code": ErrorCode.none,
+        "session_id": _NO_SESSION,
+        "responses": topics,
+    }
+    return answer
+
+
+def _refused(error: ErrorCode) -> Mapping[str, Any]:
+    return {"throttle_time": NO_THROTTLE, "error_code": error, "session_id": _NO_SESSION, "responses": ()}
+
+
+def _close(topics: list[dict[str, Any]]) -> None:
+    for topic in topics:
+        for entry in topic["partitions"]:
+            if isinstance(entry["records"], FileSpan):
+                entry["records"].file.close()
+
+
+def _partition(
+    endpoint: Endpoint, partition: ServedPartition | None, asked: Any, isolation: Isolation, room: _Room
+) -> dict[str, Any]:
+    entry = {
+        "partition_index": asked.partition,
+        "error_code": ErrorCode.none,
+        "high_watermark": NO_OFFSET,
+        "last_stable_offset": NO_OFFSET,
+        "log_start_offset": NO_OFFSET,
+        "aborted_transactions": None,
+        "preferred_read_replica": _NO_PREFERENCE,
+        "records": b"",
+    }
+    if partition is None:
+        return entry | {"error_code": ErrorCode.unknown_topic_or_partition}
+    problem = epoch_problem(partition, int(getattr(asked, "current_leader_epoch", -1)))
+    if problem is not ErrorCode.none:
+        return entry | {"error_code": problem}
+    view = partition.log.view
+    entry |= {
+        "high_watermark": view.high_watermark,
+        "last_stable_offset": view.last_stable_offset,
+        "log_start_offset": view.log_start_offset,
+    }
+    try:
+        found = _read(endpoint, partition, asked, isolation, room)
+    except OffsetOutOfRangeError:
+        return entry | {"error_code": ErrorCode.offset_out_of_range}
+    except CorruptionError:
+        return entry | {"error_code": ErrorCode.corrupt_message}  # it has been reported
+    except OSError as error:
+        endpoint.report(CorruptionError(partition.directory, f"cannot be read: {error.strerror or error}"))
+        return entry | {"error_code": ErrorCode.kafka_storage_error}
+    entry["records"] = found.data
+    if isolation == Isolation.READ_COMMITTED:
+        entry["aborted_transactions"] = [
+            {"producer_id": each.producer_id, "first_offset": each.first_offset} for each in found.aborted
+        ]
+    return entry
+
+
+def _read(endpoint: Endpoint, partition: ServedPartition, asked: Any, isolation: Isolation, room: _Room) -> Found:
+    offset = int(asked.fetch_offset)
+    most = min(max(0, int(asked.partition_max_bytes)), room.left)
+    if most <= 0 and not room.empty:
+        return Found(b"")
+    view, skip = partition.log.view, endpoint.skip_damage
+    found = find_span(view, offset, most, isolation, skip_damage=skip, report=endpoint.report)
+    size = len(found.data)
+    if size > room.left and not room.empty:
+        if isinstance(found.data, FileSpan):
+            found.data.file.close()
+        return Found(b"")
+    if size:
+        room.empty = False
+    room.left -= size
+    return found

@@ -1,0 +1,290 @@
+"""Answers about groups: finding the coordinator, joining, syncing, heartbeats, leaving, committed offsets.
+
+Each coroutine takes kio's request and gives the fields of the answer, for all versions that are spoken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from seglog.model import NO_LEADER_EPOCH, TopicPartition
+from seglog.serve import protocol
+from seglog.serve.committed import Commit, CommittedOffsets, OffsetsFile
+from seglog.serve.coordinator import Coordinator
+from seglog.serve.endpoint import NODE_ID, Endpoint
+from seglog.serve.groups import Group, JoinRequest
+from seglog.serve.protocol import NO_THROTTLE, ErrorCode
+
+Values = Mapping[str, Any]
+Answerer = Callable[["GroupRequests", Any, int, str, str], Awaitable[Values]]
+
+NO_OFFSET = -1
+_NO_NODE = -1
+_GROUP_KEY = 0
+_CONSUMER = "consumer"
+_NAMED_FIRST_FROM = 4  # JoinGroup: KIP-394
+
+
+class GroupRequests:
+    """Answers the requests about groups. Commits are checked, kept in `offsets`, and in `file` if there is one."""
+
+    def __init__(
+        self, endpoint: Endpoint, coordinator: Coordinator, offsets: CommittedOffsets, file: OffsetsFile | None = None
+    ) -> None:
+        self._endpoint, self._coordinator, self._offsets, self._file = endpoint, coordinator, offsets, file
+        self._writing = asyncio.Lock()
+
+    async def answer(self, request: protocol.Request, host: str) -> Values:
+        """The fields of the answer."""
+        return await _ANSWERS[request.api_key](self, request.body, request.version, request.client_id or "", host)
+
+    async def find_coordinator(self, body: Any, version: int, _client: str, _host: str) -> Values:
+        """This node, for groups; there are no transactions here."""
+        is_group = int(getattr(body, "key_type", _GROUP_KEY)) == _GROUP_KEY
+        address = self._endpoint.advertised
+        found = {
+            "node_id": NODE_ID if is_group else _NO_NODE,
+            "host": address.host if is_group else "",
+            "port": address.port if is_group else -1,
+            "error_code": ErrorCode.none if is_group else ErrorCode.transactional_id_authorization_failed,
+            "error_message": None,
+        }
+        if version < 4:
+            return {"throttle_time": NO_THROTTLE, **found}
+        return {"throttle_time": NO_THROTTLE, "coordinators": [{"key": key, **found} for key in body.coordinator_keys]}
+
+    async def join(self, body: Any, version: int, client: str, host: str) -> Values:
+        """Waits for the rebalance."""
+        session_ms = _ms(body.session_timeout)
+        rebalance_ms = _ms(body.rebalance_timeout) if version >= 1 else session_ms
+        request = JoinRequest(
+            body.member_id,
+            body.protocol_type,
+            tuple((each.name, bytes(each.metadata)) for each in body.protocols),
+            session_ms,
+            min(max(rebalance_ms, 0), self._endpoint.limits.session_most_ms),
+            getattr(body, "group_instance_id", None),
+            client,
+            host,
+            named_first=version >= _NAMED_FIRST_FROM,
+        )
+        if not body.group_id:
+            return _not_joined(ErrorCode.invalid_group_id, body.member_id)
+        joined = await self._coordinator.join(body.group_id, request)
+        members = [{"member_id": name, "group_instance_id": at, "metadata": said} for name, at, said in joined.members]
+        return {
+            "throttle_time": NO_THROTTLE,
+            "error_code": ErrorCode(joined.outcome),
+            "generation_id": joined.generation,
+            "protocol_type": joined.protocol_type,
+            "protocol_name": joined.protocol if joined.protocol is not None or version >= 7 else "",
+            "leader": joined.leader,
+            "member_id": joined.member_id,
+            "members": members,
+        }
+
+    async def sync(self, body: Any, _version: int, _client: str, _host: str) -> Values:
+        """Waits for the leader's assignments."""
+        synced = await self._coordinator.sync(
+            body.group_id,
+            body.member_id,
+            int(body.generation_id),
+            {each.member_id: bytes(each.assignment) for each in body.assignments},
+            instance_id=getattr(body, "group_instance_id", None),
+            protocol=(getattr(body, "protocol_type", None), getattr(body, "protocol_name", None)),
+        )
+        return {
+            "throttle_time": NO_THROTTLE,
+            "error_code": ErrorCode(synced.outcome),
+            "protocol_type": synced.protocol_type,
+            "protocol_name": synced.protocol,
+            "assignment": synced.assignment,
+        }
+
+    async def heartbeat(self, body: Any, _version: int, _client: str, _host: str) -> Values:
+        """A member lives."""
+        instance = getattr(body, "group_instance_id", None)
+        outcome = self._coordinator.heartbeat(body.group_id, body.member_id, int(body.generation_id), instance)
+        return {"throttle_time": NO_THROTTLE, "error_code": ErrorCode(outcome)}
+
+    async def leave(self, body: Any, version: int, _client: str, _host: str) -> Values:
+        """One member goes, or several from version 3 on."""
+        if version < 3:
+            outcome = self._coordinator.leave(body.group_id, body.member_id, None)
+            return {"throttle_time": NO_THROTTLE, "error_code": ErrorCode(outcome)}
+        gone = []
+        for each in body.members:
+            outcome = self._coordinator.leave(body.group_id, each.member_id, each.group_instance_id)
+            names = {"member_id": each.member_id, "group_instance_id": each.group_instance_id}
+            gone.append({**names, "error_code": ErrorCode(outcome)})
+        return {"throttle_time": NO_THROTTLE, "error_code": ErrorCode.none, "members": gone}
+
+    # --- offsets ------------------------------------------------------------------------------------------
+
+    async def fetch_offsets(self, body: Any, version: int, _client: str, _host: str) -> Values:
+        """What groups have committed: of the partitions asked for, or of all."""
+        if version < 8:
+            topics = self._committed(body.group_id, body.topics)
+            return {"throttle_time": NO_THROTTLE, "topics": topics, "error_code": ErrorCode.none}
+        groups = [
+            {"group_id": each.group_id, "topics": self._committed(each.group_id, each.topics)} for each in body.groups
+        ]
+        return {"throttle_time": NO_THROTTLE, "groups": groups}
+
+    def _committed(self, group: str, asked: Any) -> list[Values]:
+        commits = self._offsets.of(group)
+        wanted: dict[str, list[int]] = {}
+        if asked is None:
+            for partition in sorted(commits):
+                wanted.setdefault(partition.topic, []).append(partition.partition)
+        else:
+            wanted = {topic.name: [int(number) for number in topic.partition_indexes] for topic in asked}
+        return [
+            {"name": topic, "partitions": [_entry(each, commits.get(TopicPartition(topic, each))) for each in numbers]}
+            for topic, numbers in wanted.items()
+        ]
+
+    async def commit_offsets(self, body: Any, _version: int, _client: str, _host: str) -> Values:
+        """Keeps what a member, or a consumer without a group's assignment, has read."""
+        generation, instance = int(body.generation_id_or_member_epoch), getattr(body, "group_instance_id", None)
+        refusal = ErrorCode(self._coordinator.commit_problem(body.group_id, body.member_id, generation, instance))
+        taken: list[tuple[str, TopicPartition, Commit]] = []
+        topics: list[dict[str, Any]] = []
+        for topic in body.topics:
+            entries = []
+            for each in topic.partitions:
+                partition = TopicPartition(topic.name, int(each.partition_index))
+                commit = Commit(
+                    int(each.committed_offset),
+                    int(getattr(each, "committed_leader_epoch", NO_LEADER_EPOCH)),
+                    each.committed_metadata or "",
+                )
+                problem = refusal or self._commit_problem(body.group_id, partition, commit)
+                if problem is ErrorCode.none:
+                    taken.append((body.group_id, partition, commit))
+                entries.append({"partition_index": partition.partition, "error_code": problem})
+            topics.append({"name": topic.name, "partitions": entries})
+        if taken and not await self._kept(taken):
+            for entry in (each for topic in topics for each in topic["partitions"] if not each["error_code"]):
+                entry["error_code"] = ErrorCode.coordinator_not_available
+        return {"throttle_time": NO_THROTTLE, "topics": topics}
+
+    def _commit_problem(self, group: str, partition: TopicPartition, commit: Commit) -> ErrorCode:
+        limits = self._endpoint.limits
+        if len(commit.metadata.encode()) > limits.commit_metadata_bytes:
+            return ErrorCode.offset_metadata_too_large
+        if self._endpoint.catalog.find(partition.topic, partition.partition) is None:
+            return ErrorCode.unknown_topic_or_partition
+        if commit.offset < 0:
+            return ErrorCode.invalid_commit_offset_size
+        if partition not in self._offsets.of(group) and self._offsets.count >= limits.commits:
+            return ErrorCode.group_max_size_reached
+        return ErrorCode.none
+
+    async def _kept(self, taken: list[tuple[str, TopicPartition, Commit]]) -> bool:
+        """Writes commits to the file, if there is one, and to memory; False when the file takes none."""
+        if self._file is not None:
+            async with self._writing:
+                try:
+                    await asyncio.get_running_loop().run_in_executor(None, self._file.append, taken)
+                except OSError as error:
+                    self._endpoint.observer.offsets_not_kept(self._file.path, error)
+                    return False
+        for entry in taken:
+            self._offsets.put(*entry)
+        self._endpoint.metrics.commits_total += len(taken)
+        return True
+
+    # --- looking ------------------------------------------------------------------------------------------
+
+    async def list_groups(self, body: Any, _version: int, _client: str, _host: str) -> Values:
+        """Groups with members here, and those that have committed offsets."""
+        living = self._coordinator.groups
+        states = {name: _state(living.get(name)) for name in sorted({*living, *self._offsets.groups})}
+        wanted = getattr(body, "states_filter", ())
+        return {
+            "throttle_time": NO_THROTTLE,
+            "error_code": ErrorCode.none,
+            "groups": [
+                {"group_id": name, "protocol_type": _CONSUMER, "group_state": state}
+                for name, state in states.items()
+                if not wanted or state in wanted
+            ],
+        }
+
+    async def describe_groups(self, body: Any, _version: int, _client: str, _host: str) -> Values:
+        """The members of groups."""
+        return {"throttle_time": NO_THROTTLE, "groups": [self._described(name) for name in body.groups]}
+
+    def _described(self, name: str) -> Values:
+        group = self._coordinator.groups.get(name)
+        members = [] if group is None else group.members.values()
+        known = group is not None or name in self._offsets.groups
+        return {
+            "error_code": ErrorCode.none,
+            "group_id": name,
+            "group_state": _state(group) if known else "Dead",
+            "protocol_type": (group.protocol_type or "") if group is not None else _CONSUMER if known else "",
+            "protocol_data": (group.protocol or "") if group is not None else "",
+            "members": [
+                {
+                    "member_id": each.member_id,
+                    "group_instance_id": each.request.instance_id,
+                    "client_id": each.request.client_id,
+                    "client_host": f"/{each.request.client_host}",
+                    "member_metadata": each.metadata(group.protocol if group is not None else None),
+                    "member_assignment": each.assignment,
+                }
+                for each in members
+            ],
+        }
+
+
+_ANSWERS: Mapping[int, Answerer] = MappingProxyType(
+    {
+        protocol.FIND_COORDINATOR: GroupRequests.find_coordinator,
+        protocol.JOIN_GROUP: GroupRequests.join,
+        protocol.SYNC_GROUP: GroupRequests.sync,
+        protocol.HEARTBEAT: GroupRequests.heartbeat,
+        protocol.LEAVE_GROUP: GroupRequests.leave,
+        protocol.OFFSET_FETCH: GroupRequests.fetch_offsets,
+        protocol.OFFSET_COMMIT: GroupRequests.commit_offsets,
+        protocol.LIST_GROUPS: GroupRequests.list_groups,
+        protocol.DESCRIBE_GROUPS: GroupRequests.describe_groups,
+    }
+)
+GROUP_APIS = frozenset(_ANSWERS)
+
+
+def _ms(duration: Any) -> int:
+    milliseconds: int = round(duration.total_seconds() * 1000)
+    return milliseconds
+
+
+def _state(group: Group | None) -> str:
+    return "Empty" if group is None else group.state.value
+
+
+def _entry(number: int, commit: Commit | None) -> Values:
+    found = Commit(NO_OFFSET) if commit is None else commit
+    return {
+        "partition_index": number,
+        "committed_offset": found.offset,
+        "committed_leader_epoch": found.leader_epoch,
+        "metadata": found.metadata,
+        "error_code": ErrorCode.none,
+    }
+
+
+def _not_joined(error: ErrorCode, member_id: str) -> Values:
+    return {
+        "throttle_time": NO_THROTTLE,
+        "error_code": error,
+        "protocol_name": "",
+        "leader": "",
+        "member_id": member_id,
+        "members": (),
+    }

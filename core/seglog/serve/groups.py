@@ -1,0 +1,398 @@
+"""One consumer group of the classic protocol, as a state machine without sockets or time (Kafka: ClassicGroup).
+
+    EMPTY → PREPARING (members join) → COMPLETING (they wait for the leader's assignments) → STABLE → PREPARING → …
+
+Requests that must wait carry a token; each call returns the replies that became due, a token each. Times are
+milliseconds of a clock that the caller has; `tick` does what time alone brings about: sessions that end, rebalances
+that wait no longer. A group without members forgets everything: committed offsets are kept elsewhere (`committed`).
+
+Unlike Kafka, a static member that comes back under a new id always causes a rebalance, and one that misses a rebalance
+is removed as any other is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+from seglog.serve.limits import Limits
+
+Token = Hashable
+NO_GENERATION = -1
+
+
+class Outcome(IntEnum):
+    """How a request of a group ends, by Kafka's error codes."""
+
+    NONE = 0
+    NOT_COORDINATOR = 16
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+
+
+class State(Enum):
+    """Where a group is, by the names that Kafka shows."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """Who wants to join: with which protocols, best first, and how patient. `named_first` asks a client without an id
+    to come again with the one it gets (KIP-394).
+    """
+
+    member_id: str
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    named_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The answer to a join; `members` (id, instance id, metadata) only for the leader."""
+
+    outcome: Outcome
+    member_id: str
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """The answer to a sync: what the leader assigned to this member."""
+
+    outcome: Outcome
+    assignment: bytes = b""
+    protocol_type: str | None = None
+    protocol: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member; `joining` and `syncing` are the tokens of its requests that wait."""
+
+    request: JoinRequest
+    member_id: str
+    deadline: int
+    joining: Token | None = None
+    syncing: Token | None = None
+    assignment: bytes = b""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.request.protocols)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What the member said for a protocol."""
+        return dict(self.request.protocols).get(protocol or "", b"")
+
+
+Reply = tuple[Token, Joined | Synced]
+
+
+@dataclass(slots=True)
+class Group:
+    """One group; `rebalances` counts those completed. `new_id` makes a member's id of its client's."""
+
+    group_id: str
+    limits: Limits
+    new_id: Callable[[str], str]
+    state: State = State.EMPTY
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    rebalances: int = 0
+    members: dict[str, Member] = field(default_factory=dict)
+    pending: dict[str, int] = field(default_factory=dict)  # ids that were given out, until when
+    _least: int = 0  # a rebalance is not completed before, and not later than `_most`
+    _most: int = 0
+
+    # --- joining ------------------------------------------------------------------------------------------
+
+    def join(self, request: JoinRequest, token: Token, now: int) -> list[Reply]:
+        """A member, old or new, wants to be in the next generation."""
+        refusal = self._refusal(request)
+        if refusal is not Outcome.NONE:
+            return [(token, Joined(refusal, request.member_id))]
+        if request.member_id:
+            return self._join_known(request, token, now)
+        same = self._instance(request.instance_id)
+        member_id = self.new_id(request.instance_id or request.client_id)
+        if same is not None:
+            replies = self._replaced(same, Member(request, member_id, now))
+            return replies + self._rejoin(self.members[member_id], token, now)
+        if request.named_first and request.instance_id is None:
+            self.pending[member_id] = now + request.session_timeout_ms
+            return [(token, Joined(Outcome.MEMBER_ID_REQUIRED, member_id))]
+        return self._admit(request, member_id, token, now)
+
+    def _refusal(self, request: JoinRequest) -> Outcome:
+        limits = self.limits
+        if not limits.session_least_ms <= request.session_timeout_ms <= limits.session_most_ms:
+            return Outcome.INVALID_SESSION_TIMEOUT
+        same = self._instance(request.instance_id)
+        others = [m for m in self.members.values() if m is not same and m.member_id != request.member_id]
+        is_new = request.member_id not in self.members and same is None
+        if is_new and len(self.members) + len(self.pending.keys() - {request.member_id}) >= limits.group_members:
+            return Outcome.GROUP_MAX_SIZE_REACHED
+        names = {name for name, _ in request.protocols}
+        for member in others:
+            names &= set(member.names)
+        matches = not others or request.protocol_type == self.protocol_type
+        if not (names and request.protocol_type and matches):
+            return Outcome.INCONSISTENT_GROUP_PROTOCOL
+        return Outcome.NONE
+
+    def _join_known(self, request: JoinRequest, token: Token, now: int) -> list[Reply]:
+        member_id = request.member_id
+        if member_id in self.pending:
+            del self.pending[member_id]
+            return self._admit(request, member_id, token, now)
+        problem = self._problem(member_id, request.instance_id)
+        if problem is not Outcome.NONE:
+            return [(token, Joined(problem, member_id))]
+        member = self.members[member_id]
+        same = member.request.protocols == request.protocols
+        member.request = request
+        unchanged = same and member_id != self.leader and self.state is State.STABLE
+        if unchanged or (same and self.state is State.COMPLETING):
+            member.deadline = now + request.session_timeout_ms
+            return [(token, self._joined(member))]
+        return self._rejoin(member, token, now)
+
+    def _admit(self, request: JoinRequest, member_id: str, token: Token, now: int) -> list[Reply]:
+        self.members[member_id] = member = Member(request, member_id, now)
+        self.protocol_type = request.protocol_type
+        if self.state is State.PREPARING and self._least > now:
+            self._least = min(now + self.limits.first_join_ms, self._most)  # others may be on their way, too
+        return self._rejoin(member, token, now)
+
+    def _rejoin(self, member: Member, token: Token, now: int) -> list[Reply]:
+        replies: list[Reply] = []
+        if member.joining is not None:
+            replies.append((member.joining, Joined(Outcome.REBALANCE_IN_PROGRESS, member.member_id)))
+        member.joining, member.deadline = token, now + member.request.session_timeout_ms
+        return replies + self._prepare(now) + self._complete_if_ready(now)
+
+    def _replaced(self, old: Member, new: Member) -> list[Reply]:
+        """A static member comes under a new id, in the place of the old one."""
+        replies = self._dismissed(old, Outcome.FENCED_INSTANCE_ID)
+        self.members = {m.member_id: m for m in (new if each is old else each for each in self.members.values())}
+        if self.leader == old.member_id:
+            self.leader = new.member_id
+        return replies
+
+    # --- rebalancing --------------------------------------------------------------------------------------
+
+    def _prepare(self, now: int) -> list[Reply]:
+        if self.state is State.PREPARING:
+            return []
+        first = self.state is State.EMPTY
+        self.state = State.PREPARING
+        self._most = now + max(member.request.rebalance_timeout_ms for member in self.members.values())
+        self._least = min(now + self.limits.first_join_ms, self._most) if first else now
+        replies: list[Reply] = []
+        for member in self.members.values():
+            if member.syncing is not None:
+                replies.append((member.syncing, Synced(Outcome.REBALANCE_IN_PROGRESS)))
+                member.syncing = None
+        return replies
+
+    def _complete_if_ready(self, now: int) -> list[Reply]:
+        everybody = not self.pending and all(member.joining is not None for member in self.members.values())
+        if self.state is State.PREPARING and now >= self._least and (everybody or now >= self._most):
+            return self._complete(now)
+        return []
+
+    def _complete(self, now: int) -> list[Reply]:
+        self.members = {name: member for name, member in self.members.items() if member.joining is not None}
+        self.generation += 1
+        self.rebalances += 1
+        if not self.members:
+            self.state, self.protocol_type, self.protocol, self.leader = State.EMPTY, None, None, None
+            return []
+        self.state = State.COMPLETING
+        self.protocol = self._chosen()
+        if self.leader not in self.members:
+            self.leader = next(iter(self.members))
+        self._most = now + max(member.request.rebalance_timeout_ms for member in self.members.values())
+        replies: list[Reply] = []
+        for member in self.members.values():
+            replies.append((member.joining, self._joined(member)))
+            member.joining, member.assignment = None, b""
+            member.deadline = now + member.request.session_timeout_ms
+        return replies
+
+    def _chosen(self) -> str:
+        """The protocol that all know and most want (Kafka: selectProtocol)."""
+        members = list(self.members.values())
+        known = set(members[0].names).intersection(*(member.names for member in members))
+        votes = Counter(next(name for name in member.names if name in known) for member in members)
+        return votes.most_common(1)[0][0]
+
+    def _joined(self, member: Member) -> Joined:
+        everyone = self.members.values() if member.member_id == self.leader else ()
+        listed = tuple((each.member_id, each.request.instance_id, each.metadata(self.protocol)) for each in everyone)
+        return Joined(
+            Outcome.NONE,
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            self.leader or "",
+            listed,
+        )
+
+    # --- in a generation ----------------------------------------------------------------------------------
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: Mapping[str, bytes],
+        token: Token,
+        now: int,
+        *,
+        instance_id: str | None = None,
+        protocol: tuple[str | None, str | None] = (None, None),
+    ) -> list[Reply]:
+        """A member wants its assignment; the leader brings everybody's. `protocol` is type and name, where said."""
+        problem = self._problem(member_id, instance_id, generation)
+        expected = (self.protocol_type, self.protocol)
+        said = zip(protocol, expected, strict=True)
+        if problem is Outcome.NONE and any(each not in (None, own) for each, own in said):
+            problem = Outcome.INCONSISTENT_GROUP_PROTOCOL
+        if problem is Outcome.NONE and self.state is State.PREPARING:
+            problem = Outcome.REBALANCE_IN_PROGRESS
+        if problem is not Outcome.NONE:
+            return [(token, Synced(problem))]
+        member = self.members[member_id]
+        member.deadline = now + member.request.session_timeout_ms
+        if self.state is State.STABLE:
+            return [(token, self._synced(member))]
+        replies: list[Reply] = []
+        if member.syncing is not None:
+            replies.append((member.syncing, Synced(Outcome.REBALANCE_IN_PROGRESS)))
+        member.syncing = token
+        if member_id == self.leader:
+            self.state = State.STABLE
+            for each in self.members.values():
+                each.assignment = assignments.get(each.member_id, b"")
+                if each.syncing is not None:
+                    replies.append((each.syncing, self._synced(each)))
+                    each.syncing = None
+        return replies
+
+    def _synced(self, member: Member) -> Synced:
+        return Synced(Outcome.NONE, member.assignment, self.protocol_type, self.protocol)
+
+    def heartbeat(self, member_id: str, generation: int, now: int, instance_id: str | None = None) -> Outcome:
+        """A member lives; it hears when it must join again."""
+        problem = self._problem(member_id, instance_id, generation)
+        if problem is not Outcome.NONE:
+            return problem
+        member = self.members[member_id]
+        member.deadline = now + member.request.session_timeout_ms
+        return Outcome.REBALANCE_IN_PROGRESS if self.state is State.PREPARING else Outcome.NONE
+
+    def commit_problem(self, member_id: str, generation: int, now: int, instance_id: str | None = None) -> Outcome:
+        """Whether a member may commit offsets now; who never joined may while the group is empty."""
+        if not self.members and generation < 0:
+            return Outcome.NONE
+        problem = self._problem(member_id, instance_id, generation)
+        if problem is Outcome.NONE:
+            member = self.members[member_id]
+            member.deadline = now + member.request.session_timeout_ms
+            return Outcome.REBALANCE_IN_PROGRESS if self.state is State.COMPLETING else Outcome.NONE
+        return problem
+
+    def leave(self, member_id: str, now: int, instance_id: str | None = None) -> tuple[Outcome, list[Reply]]:
+        """A member goes, named by its id or, a static one, by its instance."""
+        if self.pending.pop(member_id, None) is not None:
+            return Outcome.NONE, self._complete_if_ready(now)
+        if not member_id:
+            found = self._instance(instance_id)
+            member_id = "" if found is None else found.member_id
+        problem = self._problem(member_id, instance_id)
+        if problem is not Outcome.NONE:
+            return problem, []
+        return Outcome.NONE, self._removed([self.members[member_id]], now)
+
+    # --- time ---------------------------------------------------------------------------------------------
+
+    def tick(self, now: int) -> list[Reply]:
+        """What has become due by `now`."""
+        self.pending = {name: deadline for name, deadline in self.pending.items() if deadline > now}
+        replies: list[Reply] = []
+        gone = [m for m in self.members.values() if m.joining is None and m.deadline <= now]
+        if self.state is State.COMPLETING and now >= self._most:
+            gone += [m for m in self.members.values() if m.syncing is None and m not in gone]
+            replies += self._prepare(now) if len(gone) < len(self.members) else []
+        if gone:
+            replies += self._removed(gone, now)
+        return replies + self._complete_if_ready(now)
+
+    def close(self) -> list[Reply]:
+        """Everybody who waits hears that there is no coordinator here any more."""
+        replies = [reply for each in self.members.values() for reply in self._dismissed(each, Outcome.NOT_COORDINATOR)]
+        self.members, self.pending, self.state = {}, {}, State.EMPTY
+        return replies
+
+    def _removed(self, gone: list[Member], now: int) -> list[Reply]:
+        replies: list[Reply] = []
+        for member in gone:
+            del self.members[member.member_id]
+            replies += self._dismissed(member, Outcome.UNKNOWN_MEMBER_ID)
+        if self.leader not in self.members:
+            self.leader = None
+        if not self.members:
+            self.generation += 1
+            self.state, self.protocol_type, self.protocol = State.EMPTY, None, None
+            return replies
+        return replies + self._prepare(now) + self._complete_if_ready(now)
+
+    def _dismissed(self, member: Member, outcome: Outcome) -> list[Reply]:
+        replies: list[Reply] = []
+        if member.joining is not None:
+            replies.append((member.joining, Joined(outcome, member.member_id)))
+        if member.syncing is not None:
+            replies.append((member.syncing, Synced(outcome)))
+        member.joining = member.syncing = None
+        return replies
+
+    def _instance(self, instance_id: str | None) -> Member | None:
+        if instance_id is None:
+            return None
+        return next((each for each in self.members.values() if each.request.instance_id == instance_id), None)
+
+    def _problem(self, member_id: str, instance_id: str | None, generation: int | None = None) -> Outcome:
+        """Whether a request speaks of a member that is there, and of this generation."""
+        static = self._instance(instance_id)
+        if static is not None and static.member_id != member_id:
+            return Outcome.FENCED_INSTANCE_ID
+        if member_id not in self.members:
+            return Outcome.UNKNOWN_MEMBER_ID
+        if generation is not None and generation != self.generation:
+            return Outcome.ILLEGAL_GENERATION
+        return Outcome.NONE

@@ -1,0 +1,174 @@
+"""Kafka's wire protocol: which requests are spoken in which versions, reading them, writing the answers.
+
+The messages' types are `kio`'s, generated from Kafka's own schema. An answer is written as bytes with spans of files
+between them: the records of a fetch are never copied through Python.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any, cast, get_args
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+
+from seglog.serve.spans import FileSpan
+
+__all__ = ["ErrorCode"]
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
+OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
+JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
+DESCRIBE_GROUPS, LIST_GROUPS, API_VERSIONS = 15, 16, 18
+CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 19, 20, 21
+INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = 22, 23
+DESCRIBE_CONFIGS, CREATE_PARTITIONS = 32, 37
+
+# Fetch below 13 needs no topic ids, of which a directory may know none. Without Produce librdkafka takes the endpoint
+# for a broker too old to fetch from. The newer group protocols (KIP-848, share groups) are not spoken.
+VERSIONS: Mapping[int, tuple[int, int]] = MappingProxyType(
+    {
+        PRODUCE: (3, 9),
+        FETCH: (4, 12),
+        LIST_OFFSETS: (1, 7),
+        METADATA: (0, 12),
+        OFFSET_COMMIT: (2, 9),
+        OFFSET_FETCH: (1, 9),
+        FIND_COORDINATOR: (0, 6),
+        JOIN_GROUP: (0, 9),
+        HEARTBEAT: (0, 4),
+        LEAVE_GROUP: (0, 5),
+        SYNC_GROUP: (0, 5),
+        DESCRIBE_GROUPS: (0, 5),
+        LIST_GROUPS: (0, 4),
+        API_VERSIONS: (0, 4),
+        CREATE_TOPICS: (2, 7),
+        DELETE_TOPICS: (1, 5),
+        DELETE_RECORDS: (0, 2),
+        INIT_PRODUCER_ID: (0, 4),
+        OFFSET_FOR_LEADER_EPOCH: (2, 4),
+        DESCRIBE_CONFIGS: (1, 4),
+        CREATE_PARTITIONS: (0, 3),
+    }
+)
+
+NO_THROTTLE = datetime.timedelta(0)
+
+_FRONT = struct.Struct(">hhi")  # api key, version, correlation id: the same in all request headers
+_SIZE = struct.Struct(">i")
+
+
+class HostileRequestError(Exception):
+    """Bytes that are no request of an API and version that is spoken here: the connection is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it came. `body` is kio's message, None for a version of ApiVersions that is not spoken."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: Any
+
+
+class Answer:
+    """An answer on its way out: bytes and file spans, in order; `size` counts all of them."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytearray | FileSpan] = [bytearray(_SIZE.size)]
+        self.size = 0
+
+    def write(self, part: bytes | FileSpan) -> None:
+        """Appends (what kio's writers call)."""
+        self.size += len(part)
+        if isinstance(part, FileSpan):
+            self.parts += [part, bytearray()]
+        else:
+            last = self.parts[-1]
+            assert isinstance(last, bytearray)
+            last += part
+
+    def finish(self) -> None:
+        """Writes the size in front."""
+        first = self.parts[0]
+        assert isinstance(first, bytearray)
+        first[: _SIZE.size] = _SIZE.pack(self.size)
+
+    def close(self) -> None:
+        """Gives the files of the spans back."""
+        for part in self.parts:
+            if isinstance(part, FileSpan):
+                part.file.close()
+
+
+def read_request(frame: bytes) -> Request:
+    """Decodes a request from its frame (without the size). HostileRequestError for anything else."""
+    if len(frame) < _FRONT.size:
+        raise HostileRequestError(f"a request of {len(frame)} bytes")
+    api_key, version, correlation_id = _FRONT.unpack_from(frame)
+    least, most = VERSIONS.get(api_key, (0, -1))
+    if not least <= version <= most:
+        if api_key == API_VERSIONS:
+            return Request(api_key, version, correlation_id, None, None)
+        raise HostileRequestError(f"API {api_key} in version {version} is not spoken here")
+    kind = load_request_schema(api_key, version)
+    try:
+        header, size = entity_reader(kind.__header_schema__)(frame, 0)
+        body, _ = entity_reader(kind)(frame, size)  # what follows is ignored, as brokers do: librdkafka appends to some
+    except (SerialError, LookupError, ValueError, TypeError, OverflowError, MemoryError, struct.error) as error:
+        reason = f"API {api_key} in version {version} cannot be decoded: {type(error).__name__}"
+        raise HostileRequestError(reason) from error
+    return Request(api_key, version, correlation_id, getattr(header, "client_id", None), body)
+
+
+def write_answer(request: Request, values: Mapping[str, Any], version: int | None = None) -> Answer:
+    """The answer to a request; `values` are fields by kio's names, nested ones as mappings.
+
+    Fields that the version does not have are left out, so that one mapping serves all versions.
+    """
+    kind = load_response_schema(request.api_key, request.version if version is None else version)
+    header = {"correlation_id": request.correlation_id}
+    answer = Answer()
+    for each, fields in ((kind.__header_schema__, header), (kind, values)):
+        write: Callable[[Answer, Any], None] = cast(Any, entity_writer(each))  # all it asks of a buffer is `write`
+        write(answer, message(each, fields))
+    answer.finish()
+    return answer
+
+
+def message(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    """An entity of `kind` with those of the values that it has fields for."""
+    given = {}
+    fields: tuple[tuple[str, type[Any] | None], ...] = cast(Any, _fields)(kind)
+    for name, nested in fields:
+        if name not in values:
+            continue
+        value = values[name]
+        if nested is not None and isinstance(value, Mapping):
+            value = message(nested, value)
+        elif nested is not None and value is not None:
+            value = tuple(message(nested, each) for each in value)
+        given[name] = value
+    return kind(**given)
+
+
+@cache
+def _fields(kind: Any) -> tuple[tuple[str, type[Any] | None], ...]:
+    """Names of the fields, and the entity that a field holds, or holds a tuple of."""
+    return tuple((field.name, _entity_in(field.type)) for field in dataclasses.fields(kind))
+
+
+def _entity_in(annotation: object) -> type[Any] | None:
+    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _entity_in(each)) is not None), None)

@@ -1,0 +1,85 @@
+"""Answers to whatever would write: the topic's or the cluster's authorization has failed.
+
+These codes end a producer or an administrator's command at once, in every client, where others are tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from seglog.serve import protocol
+from seglog.serve.protocol import NO_THROTTLE, ErrorCode
+
+REASON = "seglog serves these files for reading only"
+
+_NO_OFFSET = -1
+
+
+def _produce(body: Any) -> Mapping[str, Any]:
+    return {
+        "throttle_time": NO_THROTTLE,
+        "responses": [
+            {
+                "name": topic.name,
+                "partition_responses": [
+                    {
+                        "index": each.index,
+                        "error_code": ErrorCode.topic_authorization_failed,
+                        "base_offset": _NO_OFFSET,
+                        "record_errors": (),
+                        "error_message": REASON,
+                    }
+                    for each in topic.partition_data
+                ],
+            }
+            for topic in body.topic_data
+        ],
+    }
+
+
+def _init_producer_id(body: Any) -> Mapping[str, Any]:
+    failed = ErrorCode.cluster_authorization_failed
+    if body.transactional_id is not None:
+        failed = ErrorCode.transactional_id_authorization_failed
+    return {"throttle_time": NO_THROTTLE, "error_code": failed, "producer_epoch": -1}
+
+
+def _topic(name: str, **more: object) -> Mapping[str, Any]:
+    failed = ErrorCode.topic_authorization_failed
+    return {"name": name, "error_code": failed, "error_message": REASON, **more}
+
+
+def _create_topics(body: Any) -> Mapping[str, Any]:
+    topics = [_topic(each.name, topic_id=None, configs=None) for each in body.topics]
+    return {"throttle_time": NO_THROTTLE, "topics": topics}
+
+
+def _delete_topics(body: Any) -> Mapping[str, Any]:
+    return {"throttle_time": NO_THROTTLE, "responses": [_topic(name) for name in body.topic_names]}
+
+
+def _create_partitions(body: Any) -> Mapping[str, Any]:
+    return {"throttle_time": NO_THROTTLE, "results": [_topic(each.name) for each in body.topics]}
+
+
+def _delete_records(body: Any) -> Mapping[str, Any]:
+    failed = {"low_watermark": _NO_OFFSET, "error_code": ErrorCode.topic_authorization_failed}
+    topics = [
+        {"name": topic.name, "partitions": [{"partition_index": p.partition_index, **failed} for p in topic.partitions]}
+        for topic in body.topics
+    ]
+    return {"throttle_time": NO_THROTTLE, "topics": topics}
+
+
+REFUSALS: Mapping[int, Callable[[Any], Mapping[str, Any]]] = MappingProxyType(
+    {
+        protocol.PRODUCE: _produce,
+        protocol.INIT_PRODUCER_ID: _init_producer_id,
+        protocol.CREATE_TOPICS: _create_topics,
+        protocol.DELETE_TOPICS: _delete_topics,
+        protocol.CREATE_PARTITIONS: _create_partitions,
+        protocol.DELETE_RECORDS: _delete_records,
+    }
+)

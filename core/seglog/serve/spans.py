@@ -1,0 +1,218 @@
+"""From an offset to the bytes that a fetch sends: whole, checked batches of one segment (Kafka: LocalLog.read).
+
+1. The segment's index names a place at or before the offset; from there the log is walked past any damage, a piece at a
+   time, and every batch's checksum is compared: what goes out is good.
+2. The span begins with the first batch that reaches the offset, and ends before the size limit (but not before its
+   first batch does), the offset limit, or damage, whichever comes first.
+3. Damage where the offset should be is raised; or skipped, and the span begins after it. Where nothing good follows,
+   an empty batch stands for the lost offsets, as the cleaner leaves one, so that consumers get past them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.diagnosis.resync import OffsetRange
+from seglog.diagnosis.walk import Gap, LogWalk, Piece
+from seglog.errors import CorruptRecordError, OffsetOutOfRangeError
+from seglog.format.checksum import crc32c
+from seglog.log.reader import LogView
+from seglog.log.transaction_index import AbortedTransaction
+from seglog.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Isolation
+from seglog.storage.filesystem import File
+
+_LEAST_WALK_BYTES = 64 << 10
+_MOST_WALK_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileSpan:
+    """`size` bytes at `position` of an open file, which whoever sends them closes."""
+
+    file: File
+    position: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a fetch gets: a span, or bytes made up for lost offsets, or neither at the end of the log.
+
+    `aborted` are the transactions that a read_committed reader drops.
+    """
+
+    data: FileSpan | bytes
+    aborted: tuple[AbortedTransaction, ...] = ()
+
+
+Report = Callable[[CorruptRecordError], None]
+
+
+def find_span(
+    view: LogView, offset: int, max_bytes: int, isolation: Isolation, *, skip_damage: bool, report: Report
+) -> Found:
+    """What a fetch from `offset` on gets. Every damage on the way is reported, every time it is met.
+
+    Raises OffsetOutOfRangeError outside [log start, log end], and without `skip_damage` CorruptRecordError where the
+    offset cannot be read.
+    """
+    index = view.floor(offset)
+    if not view.log_start_offset <= offset <= view.log_end_offset or index < 0:
+        raise OffsetOutOfRangeError(offset, view.log_start_offset, view.log_end_offset)
+    limit = view.limit(isolation)
+    if offset >= limit:
+        return Found(b"")
+    wanted = _Wanted(offset, max_bytes, limit if limit < view.log_end_offset else layout.INT64_MAX)
+    damage: CorruptRecordError | None = None
+    taken = _take(view, index, wanted, indexed=True)
+    while not taken.size and not taken.limit_reached and index + 1 < len(view.segments):
+        damage, index = taken.damage or damage, index + 1
+        taken = _take(view, index, wanted, indexed=False)
+    damage = taken.damage or damage
+    if damage is not None and (not taken.size or taken.base_offset > offset):
+        report(damage)
+        if not skip_damage:
+            raise damage
+    if taken.size:
+        return _found(view, index, offset, taken, isolation)
+    return Found(b"" if damage is None else empty_batch(offset, limit - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is asked for; no batch that reaches `limit` is."""
+
+    offset: int
+    max_bytes: int
+    limit: int
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What one segment gives: contiguous good batches, and the damage just before them (or before its end)."""
+
+    position: int = 0
+    size: int = 0
+    base_offset: int = -1
+    last_offset: int = -1
+    damage: CorruptRecordError | None = None
+    limit_reached: bool = False
+
+
+def _take(view: LogView, index: int, wanted: _Wanted, *, indexed: bool) -> _Taken:
+    start = view.segments[index].offset_index.lookup(wanted.offset)[1] if indexed else 0
+    if 0 < start < view.size_of(index):
+        steps = _steps(view, index, start, wanted.max_bytes)
+        first = next(steps, None)
+        if first is not None and _leads_on(first, start, wanted.offset):
+            return _walk(chain((first,), steps), wanted)
+    return _walk(_steps(view, index, 0, wanted.max_bytes), wanted)
+
+
+def _leads_on(first: np.ndarray | CorruptRecordError, start: int, offset: int) -> bool:
+    """Whether the index was right: a batch begins there (if only by its header), and not above the offset."""
+    if isinstance(first, CorruptRecordError):
+        return first.first_offset is not None
+    return int(first["position"][0]) == start and int(first["base_offset"][0]) <= offset
+
+
+def _walk(steps: Iterator[np.ndarray | CorruptRecordError], wanted: _Wanted) -> _Taken:
+    taken = _Taken()
+    for step in steps:
+        if isinstance(step, CorruptRecordError):
+            if taken.size:
+                break
+            taken.damage = step
+        elif not _extend(taken, step, wanted):
+            break
+    return taken
+
+
+def _extend(taken: _Taken, batches: np.ndarray, wanted: _Wanted) -> bool:
+    """Adds good batches that follow each other; False when no more are wanted."""
+    last = batches["last_offset"]
+    begin = 0
+    if not taken.size:
+        reached = last >= wanted.offset
+        begin = int(np.argmax(reached)) if reached.any() else len(batches)
+        if begin:
+            taken.damage = None  # it lies before a batch that lies before the offset
+        if begin == len(batches):
+            return True
+        if int(last[begin]) >= wanted.limit:
+            taken.limit_reached = True
+            return False
+        taken.position, taken.base_offset = int(batches["position"][begin]), int(batches["base_offset"][begin])
+    ends = batches["position"][begin:] + batches["size"][begin:]
+    fits = (ends <= taken.position + wanted.max_bytes) & (last[begin:] < wanted.limit)
+    if not taken.size:
+        fits[0] = True
+    count = len(fits) if fits.all() else int(np.argmin(fits))
+    if count:
+        taken.size = int(ends[count - 1]) - taken.position
+        taken.last_offset = max(taken.last_offset, int(last[begin : begin + count].max()))
+    return count == len(fits) and taken.size < wanted.max_bytes
+
+
+def _steps(view: LogView, index: int, start: int, max_bytes: int) -> Iterator[np.ndarray | CorruptRecordError]:
+    """Runs of good batches, and damage, from byte `start` of a segment on."""
+    segment = view.segments[index]
+    chunk = min(max(max_bytes, _LEAST_WALK_BYTES), _MOST_WALK_BYTES)
+    offsets = OffsetRange.of_segment(segment.base_offset)
+    walk = LogWalk(segment.fs, segment.path, start, view.size_of(index), offsets=offsets, chunk_bytes=chunk)
+    for step in walk:
+        if isinstance(step, Gap):
+            reason = "zeros where a batch must begin" if step.zeros else step.reason.value
+            yield CorruptRecordError(segment.path, reason, step.position)
+        else:
+            yield from _good_runs(segment.path, step)
+
+
+def _good_runs(path: Path, piece: Piece) -> Iterator[np.ndarray | CorruptRecordError]:
+    begin = 0
+    for bad in np.flatnonzero(~piece.valid).tolist():
+        if bad > begin:
+            yield piece.batches[begin:bad]
+        row = piece.batches[bad]
+        yield CorruptRecordError(
+            path, "the checksum is wrong", int(row["position"]), int(row["base_offset"]), int(row["last_offset"])
+        )
+        begin = bad + 1
+    if begin < len(piece.batches):
+        yield piece.batches[begin:]
+
+
+def _found(view: LogView, index: int, offset: int, taken: _Taken, isolation: Isolation) -> Found:
+    segment = view.segments[index]
+    aborted: list[AbortedTransaction] = []
+    if isolation == Isolation.READ_COMMITTED:
+        for each in view.segments[index:]:  # the entry of a transaction lies where its marker does
+            entries, complete = each.transaction_index.collect(offset, taken.last_offset + 1)
+            aborted += entries
+            if complete:
+                break
+    span = FileSpan(segment.fs.open(segment.path, "r"), taken.position, taken.size)
+    return Found(span, tuple(aborted))
+
+
+def empty_batch(first_offset: int, last_offset: int) -> bytes:
+    """A batch without records that takes the place of offsets (Kafka: DefaultRecordBatch.writeEmptyHeader).
+
+    At most 2^31 of them: a reader that gets past those asks for the next.
+    """
+    delta = min(last_offset - first_offset, layout.INT32_MAX)
+    checked = struct.pack(
+        ">hiqqqhii", 0, delta, NO_TIMESTAMP, NO_TIMESTAMP, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, 0
+    )
+    front = struct.pack(">qiibI", first_offset, 9 + len(checked), 0, 2, crc32c(checked))
+    return front + checked

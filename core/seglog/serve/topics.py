@@ -1,0 +1,199 @@
+"""Answers about topics: metadata, offsets by time, leader epochs, configuration (Kafka: KafkaApis, ReplicaManager).
+
+Each function takes kio's request and gives the fields of the answer, for all versions that are spoken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from seglog.config import LogConfig
+from seglog.errors import CorruptionError
+from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Isolation
+from seglog.serve.catalog import ServedPartition
+from seglog.serve.endpoint import NODE_ID, Endpoint
+from seglog.serve.protocol import NO_THROTTLE, ErrorCode
+
+Values = Mapping[str, Any]
+
+NO_OFFSET = -1
+NO_NODE = -1
+
+_LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
+_TOPIC_RESOURCE = 2
+_TOPIC_CONFIG = 1
+_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")  # Kafka: Topic.INTERNAL_TOPICS
+
+
+def metadata(endpoint: Endpoint, body: Any, version: int) -> Values:
+    """All topics, or those asked for. One node leads everything."""
+    topics = endpoint.catalog.topics
+    asked = body.topics
+    if asked is None or (version == 0 and not asked):
+        found = [_topic(endpoint, name, None) for name in sorted(topics)]
+    else:
+        found = [_topic(endpoint, each.name, getattr(each, "topic_id", None)) for each in asked]
+    address = endpoint.advertised
+    return {
+        "throttle_time": NO_THROTTLE,
+        "brokers": [{"node_id": NODE_ID, "host": address.host, "port": address.port}],
+        "cluster_id": endpoint.cluster_id,
+        "controller_id": NODE_ID,
+        "topics": found,
+    }
+
+
+def _topic(endpoint: Endpoint, name: str | None, topic_id: object) -> Values:
+    topics = endpoint.catalog.topics
+    if name is None:
+        with_id = (each for each in endpoint.catalog if each.topic_id == topic_id and topic_id is not None)
+        name = next((each.topic for each in with_id), None)
+    if name is None or name not in topics:
+        unknown = ErrorCode.unknown_topic_or_partition if name is not None else ErrorCode.unknown_topic_id
+        return {"error_code": unknown, "name": name, "topic_id": topic_id, "partitions": ()}
+    partitions = topics[name]
+    return {
+        "error_code": ErrorCode.none,
+        "name": name,
+        "topic_id": next((each.topic_id for each in partitions.values() if each.topic_id is not None), None),
+        "is_internal": name in _INTERNAL_TOPICS,
+        "partitions": [_partition(partitions.get(number), number) for number in range(max(partitions) + 1)],
+    }
+
+
+def _partition(partition: ServedPartition | None, number: int) -> Values:
+    """A partition that is not there has no leader: clients count on all numbers below the highest."""
+    if partition is None:
+        return {
+            "error_code": ErrorCode.leader_not_available,
+            "partition_index": number,
+            "leader_id": NO_NODE,
+            "replica_nodes": (NODE_ID,),
+            "offline_replicas": (NODE_ID,),
+        }
+    return {
+        "error_code": ErrorCode.none,
+        "partition_index": number,
+        "leader_id": NODE_ID,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": (NODE_ID,),
+        "isr_nodes": (NODE_ID,),
+    }
+
+
+def list_offsets(endpoint: Endpoint, body: Any, version: int) -> Values:
+    """The offset at a time (Kafka: UnifiedLog.fetchOffsetByTimestamp, ReplicaManager.fetchOffset)."""
+    level = getattr(body, "isolation_level", 0)
+    isolation = Isolation.READ_COMMITTED if level == 1 else Isolation.READ_UNCOMMITTED
+
+    def find(partition: ServedPartition, asked: Any) -> Values:
+        stamp = int(asked.timestamp)
+        if stamp < _MAX_TIMESTAMP or (stamp == _MAX_TIMESTAMP and version < 7):
+            return {"error_code": ErrorCode.unsupported_version}
+        return _offset_at(endpoint, partition, stamp, isolation)
+
+    return _by_partition(endpoint, body.topics, "name", "partition_index", find)
+
+
+def _offset_at(endpoint: Endpoint, partition: ServedPartition, stamp: int, isolation: Isolation) -> Values:
+    log = partition.log
+    limit = log.view.limit(isolation)
+    if stamp == _LATEST:
+        return {"timestamp": NO_TIMESTAMP, "offset": limit, "leader_epoch": partition.leader_epoch}
+    try:
+        found = log.offset_for_timestamp(stamp)
+    except CorruptionError as error:
+        endpoint.report(error)
+        return {"error_code": ErrorCode.corrupt_message}
+    if found is None or (stamp != _EARLIEST and found.offset >= limit):
+        return {"timestamp": NO_TIMESTAMP, "offset": NO_OFFSET}
+    return {"timestamp": found.timestamp, "offset": found.offset, "leader_epoch": found.leader_epoch}
+
+
+def offsets_for_leader_epochs(endpoint: Endpoint, body: Any, _version: int) -> Values:
+    """Where the leader epochs that clients ask for ended (KIP-101, KIP-320)."""
+
+    def find(partition: ServedPartition, asked: Any) -> Values:
+        end = partition.log.log_end_offset
+        epoch, offset = partition.log.leader_epochs.end_offset_for(int(asked.leader_epoch), end)
+        return {"leader_epoch": epoch, "end_offset": offset}
+
+    return _by_partition(endpoint, body.topics, "topic", "partition", find)
+
+
+def _by_partition(
+    endpoint: Endpoint,
+    topics: Any,
+    topic_field: str,
+    number_field: str,
+    find: Callable[[ServedPartition, Any], Values],
+) -> Values:
+    """An answer that has one entry for each partition of the request."""
+    answers = []
+    for topic in topics:
+        name = getattr(topic, topic_field)
+        entries = []
+        for asked in topic.partitions:
+            number = int(getattr(asked, number_field))
+            partition = endpoint.catalog.find(name, number)
+            entry: dict[str, Any] = {number_field: number, "error_code": ErrorCode.none}
+            if partition is None:
+                entry["error_code"] = ErrorCode.unknown_topic_or_partition
+            else:
+                entry["error_code"] = epoch_problem(partition, int(getattr(asked, "current_leader_epoch", -1)))
+                if entry["error_code"] is ErrorCode.none:
+                    entry |= find(partition, asked)
+            entries.append(entry)
+        answers.append({topic_field: name, "partitions": entries})
+    return {"throttle_time": NO_THROTTLE, "topics": answers}
+
+
+def epoch_problem(partition: ServedPartition, current_epoch: int) -> ErrorCode:
+    """Whether the leader epoch that a client knows is this one's (Kafka: Partition.checkCurrentLeaderEpoch)."""
+    if current_epoch in (NO_LEADER_EPOCH, partition.leader_epoch):
+        return ErrorCode.none
+    lower = current_epoch < partition.leader_epoch
+    return ErrorCode.fenced_leader_epoch if lower else ErrorCode.unknown_leader_epoch
+
+
+def describe_configs(endpoint: Endpoint, body: Any, _version: int) -> Values:
+    """The configuration of topics, as far as it is known here; all of it read-only."""
+    return {
+        "throttle_time": NO_THROTTLE,
+        "results": [_resource(endpoint, each) for each in body.resources],
+    }
+
+
+def _resource(endpoint: Endpoint, asked: Any) -> Values:
+    answer: dict[str, Any] = {
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "resource_type": asked.resource_type,
+        "resource_name": asked.resource_name,
+        "configs": (),
+    }
+    if int(asked.resource_type) != _TOPIC_RESOURCE:
+        return answer
+    partition = next(iter(endpoint.catalog.topics.get(asked.resource_name, {}).values()), None)
+    if partition is None:
+        return answer | {"error_code": ErrorCode.unknown_topic_or_partition}
+    wanted = asked.configuration_keys
+    values = {each.name.replace("_", "."): getattr(partition.log.config, each.name) for each in fields(LogConfig)}
+    answer["configs"] = [_config(key, value) for key, value in values.items() if not wanted or key in wanted]
+    return answer
+
+
+def _config(key: str, value: object) -> Values:
+    text = ",".join(sorted(value)) if isinstance(value, frozenset) else str(value)
+    return {
+        "name": key,
+        "value": text.lower() if isinstance(value, bool) else text,
+        "read_only": True,
+        "config_source": _TOPIC_CONFIG,
+        "is_default": False,
+        "is_sensitive": False,
+        "synonyms": (),
+        "documentation": None,
+    }

@@ -1,0 +1,131 @@
+"""`seglog serve`: a read-only Kafka endpoint over directories."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError
+from seglog_cli.options import command, one_of, parsed
+from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from seglog.serve.endpoint import Address
+
+_EXITS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}
+_ANY_ADDRESS = ("0.0.0.0", "::")
+_MOST_PORT = 65535
+
+
+@command
+def run(
+    session: Session,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH", help="Partition directories, log directories.", show_default=False),
+    ],
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 lets the system choose one.")
+    ] = "127.0.0.1:9092",
+    advertise: Annotated[
+        str | None,
+        typer.Option("--advertise", metavar="HOST:PORT", help="Where clients are sent (default: --listen)."),
+    ] = None,
+    on_corrupt: Annotated[
+        str,
+        typer.Option("--on-corrupt", metavar="fail|skip", help="Whether damage ends a read, or is left out."),
+    ] = "fail",
+    offsets: Annotated[
+        Path | None,
+        typer.Option("--offsets", metavar="FILE", help="Keep what groups commit in this file, and begin with it."),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Speak TLS, with this certificate chain (PEM).")
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option("--tls-key", metavar="FILE", help="Its private key (default: in the certificate's file)."),
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option("--tls-client-ca", metavar="FILE", help="Let in only clients with their certificates."),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--metrics", metavar="HOST:PORT", help="Serve counters for Prometheus there, at /metrics."),
+    ] = None,
+) -> int:
+    """Serves the partitions in directories to Kafka clients, for reading only.
+
+    Consumers list topics, seek by offset and by time, read with both isolations and all codecs, as from a broker;
+    what writes is refused with an authorization error. The directories are opened as `read` opens them: nothing is
+    created, locked or changed, also beside a running broker, and what is served is what was there at the start.
+    Replicas of a partition may lie in several directories: the one with the highest leader epoch, and of those the
+    longest, is served. Old messages (magic 0 and 1) are sent as they lie, which clients understand.
+
+    Groups (the classic protocol) begin at the offsets that the directories' own __consumer_offsets hold. What they
+    commit is kept in memory, or with --offsets in a file that the next run begins with.
+
+    Each batch's checksum is compared before it is sent. A fetch that meets damage gets CORRUPT_MESSAGE, or with
+    --on-corrupt skip the next good batch; each damaged place is reported once. With skip, partitions that cannot be
+    opened are left out. There is no authentication: whoever reaches the address reads everything. SIGTERM and SIGINT
+    end it in order.
+
+    Examples:
+      seglog serve /var/lib/kafka/data
+      seglog serve --listen 0.0.0.0:9092 --advertise rescue.example:9092 /mnt/broker1/data /mnt/broker2/data
+      seglog serve --on-corrupt skip --metrics 127.0.0.1:9308 backup/orders-0
+    """
+    from seglog.serve.catalog import Catalog
+    from seglog.serve.endpoint import Endpoint
+    from seglog.serve.running import committed_offsets
+    from seglog.serve.running import run as run_endpoint
+    from seglog.serve.server import TlsFiles
+    from seglog_cli.views.serving import Reporter
+
+    skip = one_of("--on-corrupt", on_corrupt, ("fail", "skip")) == "skip"
+    place = parsed("--listen", _address, listen)
+    given = place if advertise is None else parsed("--advertise", _address, advertise)
+    if given.host in _ANY_ADDRESS:
+        raise UsageError(f"--advertise must say how clients reach {place}: they cannot connect to {given.host}")
+    page = None if metrics is None else parsed("--metrics", _address, metrics)
+    if tls_cert is None and (tls_key is not None or tls_client_ca is not None):
+        raise UsageError("--tls-key and --tls-client-ca need --tls-cert")
+    tls = None if tls_cert is None else TlsFiles(tls_cert, tls_key, tls_client_ca).context()
+    reporter = Reporter(session.console)
+    with Catalog.open(
+        paths, fs=session.fs, clock=session.clock, config_of=session.config_of, skip_damage=skip
+    ) as catalog:
+        reporter.opened(catalog)
+        commits, kept = committed_offsets(catalog, session.fs, None if offsets is None else session.resolved(offsets))
+        endpoint = Endpoint(catalog, given, session.clock, reporter, skip_damage=skip)
+        received = asyncio.run(
+            run_endpoint(
+                endpoint,
+                place,
+                threads=session.threads,
+                tls=tls,
+                offsets=commits,
+                offsets_file=kept,
+                metrics=page,
+                ready=lambda listening, shown: reporter.ready(endpoint, listening, shown),
+            )
+        )
+    session.console.message("stopped")
+    return _EXITS[received]
+
+
+def _address(text: str) -> Address:
+    """HOST:PORT, an IPv6 address in brackets."""
+    from seglog.serve.endpoint import Address
+
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) <= _MOST_PORT):
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return Address(host, int(port))

@@ -1,0 +1,256 @@
+"""The endpoint over sockets: every version is answered, writes are refused, hostile clients are closed."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seglog.model import Isolation, Record
+from seglog.serve import protocol
+from seglog.serve.limits import Limits
+from seglog.serve.protocol import VERSIONS, ErrorCode
+from tests.support.consumers import librdkafka_rows
+from tests.support.open_logs import opened_log
+from tests.support.raw_client import RawClient, request_frame
+from tests.support.serving import Serving, local_rows
+
+RECORDS = 500
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("served")
+    for name in ("t-0", "t-2", "u-0"):
+        with opened_log(path / name, segment_bytes=20_000) as log:
+            for i in range(RECORDS // 10):
+                log.append([Record(b"value %d" % i, b"key", 1000 + i) for _ in range(10)])
+    return path
+
+
+@pytest.fixture(scope="module")
+def serving(directory: Path) -> Iterator[Serving]:
+    with Serving(directory) as running:
+        yield running
+
+
+EVERY_VERSION = [(key, version) for key, (least, most) in VERSIONS.items() for version in range(least, most + 1)]
+
+
+@pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+def test_every_version_that_is_advertised_is_answered(serving: Serving, api_key: int, version: int) -> None:
+    with RawClient(serving.address) as client:
+        client.ask(api_key, version, {"acks": 1} if api_key == protocol.PRODUCE else {})
+        assert client.ask(protocol.API_VERSIONS, 0).error_code == ErrorCode.none
+
+
+def test_a_version_of_api_versions_from_the_future_is_told_what_there_is(serving: Serving) -> None:
+    with RawClient(serving.address) as client:
+        client.send(struct.pack(">hhih", protocol.API_VERSIONS, 99, 5, -1) + b"\0")
+        number, error, count = struct.unpack_from(">ihi", client.receive())
+        assert (number, error, count) == (5, ErrorCode.unsupported_version, len(VERSIONS))
+
+
+def test_a_missing_partition_below_the_highest_has_no_leader(serving: Serving) -> None:
+    with RawClient(serving.address) as client:
+        topics = {each.name: each for each in client.ask(protocol.METADATA, 12, {"topics": None}).topics}
+    assert sorted(topics) == ["t", "u"]
+    assert [each.leader_id for each in topics["t"].partitions] == [1, -1, 1]
+
+
+def test_writes_are_refused_for_good(serving: Serving) -> None:
+    from confluent_kafka import KafkaError, KafkaException, Producer
+    from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+
+    errors: list[int] = []
+    producer = Producer({"bootstrap.servers": serving.bootstrap, "message.timeout.ms": 20_000})
+    producer.produce("t", b"value", partition=0, on_delivery=lambda error, _: errors.append(error.code()))
+    assert producer.flush(30) == 0
+    assert errors == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    admin = AdminClient({"bootstrap.servers": serving.bootstrap})
+    for futures in (
+        admin.create_topics([NewTopic("new", 1, 1)]),
+        admin.delete_topics(["t"]),
+        admin.create_partitions([NewPartitions("t", 9)]),
+    ):
+        for future in futures.values():
+            with pytest.raises(KafkaException) as raised:
+                future.result(30)
+            assert raised.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    with RawClient(serving.address) as client:
+        failed = client.ask(protocol.INIT_PRODUCER_ID, 4, {"transactional_id": None})
+        assert failed.error_code == ErrorCode.cluster_authorization_failed
+    assert serving.endpoint.metrics.refused_writes_total >= 5
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 0),
+        struct.pack(">i", 2**31 - 1) + b"x" * 100,
+        struct.pack(">i", 3) + b"abc",
+        struct.pack(">ihhi", 8, 77, 0, 1),
+        struct.pack(">ihhi", 8, protocol.FETCH, 18, 1),
+        struct.pack(">ihhih", 10, protocol.METADATA, 1, 1, 9),
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+    ids=["negative", "empty", "too large", "too short", "unknown API", "unknown version", "cut short", "HTTP"],
+)
+def test_who_sends_no_request_is_closed_and_nothing_is_kept(serving: Serving, sent: bytes) -> None:
+    before = serving.endpoint.metrics.hostile_total
+    with RawClient(serving.address) as client:
+        port = client.socket.getsockname()[1]
+        client.socket.sendall(sent)
+        assert client.is_closed()
+    end = serving.observer.wait_for(lambda each: each.peer.endswith(f":{port}"))
+    assert end.hostile and end.requests == 0
+    assert serving.endpoint.metrics.hostile_total == before + 1
+    assert serving.endpoint.metrics.requests_bytes == 0
+
+
+def test_an_array_that_promises_more_than_the_frame_holds_takes_no_memory(serving: Serving) -> None:
+    with RawClient(serving.address) as client:
+        client.send(struct.pack(">hhih", protocol.METADATA, 1, 1, -1) + struct.pack(">i", 2**31 - 1) + b"\0" * 20)
+        assert client.is_closed()
+
+
+def test_connections_above_the_limit_are_closed_at_once(directory: Path) -> None:
+    with Serving(directory, limits=Limits(connections=2)) as serving:
+        first, second = RawClient(serving.address), RawClient(serving.address)
+        for client in (first, second):
+            client.ask(protocol.API_VERSIONS, 3)
+        with RawClient(serving.address) as third:
+            assert third.is_closed()
+        first.close()
+        serving.observer.wait_for(lambda end: end.reason == "closed by the client")
+        with RawClient(serving.address) as fourth:
+            fourth.ask(protocol.API_VERSIONS, 3)
+        second.close()
+
+
+def test_who_dawdles_within_a_request_is_closed(directory: Path) -> None:
+    with Serving(directory, limits=Limits(frame_s=0.05)) as serving, RawClient(serving.address) as client:
+        client.socket.sendall(struct.pack(">i", 100) + b"x")
+        assert client.is_closed()
+        assert serving.observer.wait_for(lambda end: True).reason == "timed out"
+
+
+def test_requests_beyond_the_budget_wait_for_their_turn(directory: Path) -> None:
+    limits = Limits(requests_bytes=200, frame_s=30)
+    with Serving(directory, limits=limits) as serving, RawClient(serving.address) as holder:
+        holder.socket.sendall(struct.pack(">i", 190) + b"x")
+        with RawClient(serving.address) as waiting:
+            waiting.send(request_frame(protocol.METADATA, 12, {"topics": None}))
+            waiting.socket.settimeout(0.3)
+            with pytest.raises(TimeoutError):
+                waiting.receive()
+            holder.close()
+            waiting.socket.settimeout(30)
+            assert waiting.receive()
+
+
+def test_two_hundred_connections_are_served_at_once(serving: Serving) -> None:
+    clients = [RawClient(serving.address) for _ in range(200)]
+    asked = {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}], "replica_id": -1}
+    ends: list[int] = []
+
+    def ask(client: RawClient) -> None:
+        (topic,) = client.ask(protocol.LIST_OFFSETS, 5, asked).topics
+        ends.append(topic.partitions[0].offset)
+
+    threads = [threading.Thread(target=ask, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert ends == [RECORDS] * 200
+    for client in clients:
+        client.close()
+
+
+def test_damage_ends_a_read_or_is_left_out(tmp_path: Path) -> None:
+    from confluent_kafka import KafkaException
+
+    with opened_log(tmp_path / "t-0") as log:
+        for i in range(9):
+            log.append([Record(b"value %d" % i, timestamp=1000)])
+        path, position = log.segments.active.path, log.read(4, 1).position
+    data = bytearray(path.read_bytes())
+    data[position + 70] ^= 0xFF
+    path.write_bytes(data)
+    with Serving(tmp_path, skip_damage=True) as serving:
+        rows = librdkafka_rows(serving.bootstrap, [("t", 0)], "read_uncommitted")["t", 0]
+        assert [row[0] for row in rows] == [0, 1, 2, 3, 5, 6, 7, 8]
+        assert [damage.first_offset for damage in serving.observer.damages] == [4]
+    with Serving(tmp_path) as serving, RawClient(serving.address) as client:
+        partition = {"partition": 0, "fetch_offset": 4, "partition_max_bytes": 1 << 20}
+        asked = {"topics": [{"topic": "t", "partitions": [partition]}], "min_bytes": 1, "max_bytes": 1 << 20}
+        (topic,) = client.ask(protocol.FETCH, 4, {**asked, "replica_id": -1}).responses
+        assert topic.partitions[0].error_code == ErrorCode.corrupt_message
+        with pytest.raises((KafkaException, AssertionError)):
+            librdkafka_rows(serving.bootstrap, [("t", 0)], "read_uncommitted")
+
+
+FUZZED = int(os.environ.get("SEGLOG_FUZZ", "1500"))
+
+
+def test_mutated_requests_neither_crash_nor_hang_nor_stay(directory: Path) -> None:
+    """SEGLOG_FUZZ=100000 runs that many."""
+    chance = random.Random(FUZZED)
+    partition = {"partition": 0, "fetch_offset": 4, "partition_max_bytes": 1 << 20}
+    partition |= {"partition_index": 0, "timestamp": 9}
+    topics = [{"topic": "t", "name": "t", "partitions": [partition]}]
+    group = {"group_id": "g", "member_id": "m", "protocol_type": "consumer"}
+    group |= {"protocols": [{"name": "r", "metadata": b"x"}]}
+    values = {**group, "topics": topics, "min_bytes": 1, "max_bytes": 1 << 20, "replica_id": -1}
+    shapes = [_frame(key, version, values) for key, version in EVERY_VERSION]
+    with Serving(directory, limits=Limits(wait_ms=5, frame_s=5)) as serving:
+        sent = 0
+        while sent < FUZZED:
+            client = RawClient(serving.address)
+            for _ in range(20):
+                frame = _mutated(chance, chance.choice(shapes))
+                try:
+                    client.socket.sendall(struct.pack(">i", len(frame)) + frame)
+                except ConnectionError:
+                    break
+                sent += 1
+            client.close()
+        with RawClient(serving.address) as client:
+            assert client.ask(protocol.METADATA, 12, {"topics": None}).topics
+        wrong = [end for end in serving.observer.ends if end.reason.startswith("internal error")]
+        assert wrong == []
+        rows = librdkafka_rows(serving.bootstrap, [("t", 0)], Isolation.READ_COMMITTED.label)["t", 0]
+        found = serving.catalog.find("t", 0)
+        assert found is not None and rows == local_rows(found.log)
+
+
+def _frame(api_key: int, version: int, values: dict[str, object]) -> bytes:
+    try:
+        return request_frame(api_key, version, values)
+    except TypeError:  # these fields mean something else there
+        return request_frame(api_key, version, {})
+
+
+def _mutated(chance: random.Random, frame: bytes) -> bytes:
+    data = bytearray(frame)
+    for _ in range(chance.choice((0, 1, 1, 2, 8))):
+        at = chance.randrange(4, len(data)) if len(data) > 4 and chance.random() < 0.9 else chance.randrange(len(data))
+        how = chance.randrange(4)
+        if how == 0:
+            data[at] ^= 1 << chance.randrange(8)
+        elif how == 1:
+            data[at] = chance.choice((0, 0x7F, 0x80, 0xFF))
+        elif how == 2:
+            del data[at:]
+        else:
+            data[at:at] = chance.randbytes(chance.randrange(1, 9))
+        if not data:
+            data += b"\0"
+    return bytes(data)

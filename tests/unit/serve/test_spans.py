@@ -1,0 +1,156 @@
+"""Which bytes a fetch gets: whole good batches, whatever lies around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seglog.errors import CorruptionError, CorruptRecordError, OffsetOutOfRangeError
+from seglog.format.decoder import checksums_valid, scan_batches
+from seglog.log.log import Log
+from seglog.model import Isolation, Record
+from seglog.serve.spans import FileSpan, Found, empty_batch, find_span
+from tests.support.open_logs import opened_log
+
+EACH = 5  # records a batch
+BATCHES = 60
+VALUE = b"v" * 200  # a batch has more than 1000 bytes, so that the index has entries
+SEGMENT_BYTES = 20_000
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    path = tmp_path / "t-0"
+    with opened_log(path, segment_bytes=SEGMENT_BYTES) as log:
+        for i in range(BATCHES):
+            log.append([Record(VALUE, timestamp=1000 + i) for _ in range(EACH)])
+    return path
+
+
+@pytest.fixture
+def log(directory: Path) -> Iterator[Log]:
+    with opened_log(directory, writable=False) as opened:
+        yield opened
+
+
+def offsets_of(found: Found) -> list[int]:
+    """Base offsets of the batches that were found; every one is whole and good."""
+    if not isinstance(found.data, FileSpan):
+        data = found.data
+    else:
+        with found.data.file as file:
+            data = file.read_at(found.data.position, found.data.size)
+    array = np.frombuffer(data, dtype=np.uint8)
+    scan = scan_batches(array, 0, len(array), 0)
+    assert scan.consumed == len(array)
+    assert checksums_valid(array, scan.batches, 0).all()
+    return [int(each) for each in scan.batches["base_offset"]]
+
+
+def find(
+    log: Log, offset: int, max_bytes: int = 1, *, skip: bool = False, met: list[CorruptionError] | None = None
+) -> Found:
+    noted = [] if met is None else met
+    return find_span(
+        log.view, offset, max_bytes, Isolation.READ_UNCOMMITTED, skip_damage=skip, report=noted.append
+    )
+
+
+def damage(directory: Path, batch: int, at: int = 100, length: int = 1, fill: bytes | None = None) -> None:
+    """Breaks bytes of the batch-th batch of the log."""
+    for path in sorted(directory.glob("*.log")):
+        data = bytearray(path.read_bytes())
+        array = np.frombuffer(bytes(data), dtype=np.uint8)
+        rows = scan_batches(array, 0, len(array), 0).batches
+        first = int(rows["base_offset"][0]) // EACH
+        if first <= batch < first + len(rows):
+            start = int(rows["position"][batch - first]) + at
+            wrong = bytes(each ^ 0xFF for each in data[start : start + length]) if fill is None else fill * length
+            data[start : start + length] = wrong
+            path.write_bytes(data)
+            return
+    raise AssertionError("there is no such batch")
+
+
+@pytest.mark.parametrize("offset", [0, 4, 5, 37, 150, BATCHES * EACH - 1])
+def test_a_span_begins_with_the_batch_that_holds_the_offset(log: Log, offset: int) -> None:
+    assert offsets_of(find(log, offset)) == [offset // EACH * EACH]
+
+
+def test_a_span_holds_as_many_whole_batches_as_fit_and_ends_with_its_segment(log: Log) -> None:
+    size = len(find(log, 0).data)
+    assert offsets_of(find(log, 0, 3 * size + size // 2)) == [0, 5, 10]
+    rest = offsets_of(find(log, 0, 1 << 30))
+    assert rest[-1] + EACH == log.view.segments[1].base_offset
+    assert offsets_of(find(log, rest[-1] + EACH)) == [rest[-1] + EACH]
+
+
+def test_the_end_gives_nothing_and_outside_is_an_error(log: Log) -> None:
+    assert find(log, log.log_end_offset).data == b""
+    for outside in (-1, log.log_end_offset + 1):
+        with pytest.raises(OffsetOutOfRangeError):
+            find(log, outside)
+
+
+@pytest.mark.parametrize("at", [100, 17, 25, 60], ids=["record", "crc", "last offset", "count"])
+@pytest.mark.parametrize("skip", [False, True], ids=["fail", "skip"])
+def test_a_batch_with_a_wrong_checksum_is_never_sent(directory: Path, at: int, skip: bool) -> None:
+    damage(directory, 7, at)
+    with opened_log(directory, writable=False) as log:
+        assert offsets_of(find(log, 0, 1 << 20, skip=skip)) == [i * EACH for i in range(7)]
+        met: list[CorruptionError] = []
+        for offset in range(35, 40):
+            if skip:
+                assert offsets_of(find(log, offset, skip=True, met=met)) == [40]
+                continue
+            with pytest.raises(CorruptRecordError):
+                find(log, offset, met=met)
+        assert len(met) == EACH
+        assert offsets_of(find(log, 40)) == [40]
+
+
+@pytest.mark.parametrize("fill", [b"\0", b"\xff"])
+@pytest.mark.parametrize("skip", [False, True], ids=["fail", "skip"])
+def test_what_follows_bytes_that_are_no_batch_is_found(directory: Path, fill: bytes, skip: bool) -> None:
+    damage(directory, 7, 0, 1500, fill)
+    with opened_log(directory, writable=False) as log:
+        assert offsets_of(find(log, 30, 1 << 20, skip=skip)) == [30]
+        if skip:
+            assert offsets_of(find(log, 36, skip=True)) == [45]
+        else:
+            with pytest.raises(CorruptRecordError):
+                find(log, 36)
+        assert offsets_of(find(log, 46)) == [45]
+
+
+def test_an_index_that_leads_astray_does_not_hide_a_batch(directory: Path) -> None:
+    with opened_log(directory, writable=False) as log:
+        first = log.view.segments[0]
+        entries = bytearray(first.offset_index.path.read_bytes())
+    for i in range(4, len(entries), 8):
+        entries[i : i + 4] = (int.from_bytes(entries[i : i + 4], "big") + 5).to_bytes(4, "big")
+    first.offset_index.path.write_bytes(entries)
+    with opened_log(directory, writable=False) as log:
+        for offset in range(first.offset_index.base_offset + 60):
+            assert offsets_of(find(log, offset)) == [offset // EACH * EACH]
+
+
+def test_offsets_lost_at_the_end_are_passed_by_an_empty_batch(directory: Path) -> None:
+    end = BATCHES * EACH
+    damage(directory, BATCHES - 1)
+    with opened_log(directory, writable=False) as log:
+        assert log.log_end_offset == end
+        found = find(log, end - EACH, skip=True)
+        assert offsets_of(found) == [end - EACH]
+        rows = scan_batches(np.frombuffer(found.data, dtype=np.uint8), 0, len(found.data), 0).batches
+        assert (int(rows["last_offset"][0]), int(rows["count"][0])) == (end - 1, 0)
+
+
+def test_an_empty_batch_takes_at_most_what_its_delta_can_say() -> None:
+    data = np.frombuffer(empty_batch(7, 7 + 2**40), dtype=np.uint8)
+    scan = scan_batches(data, 0, len(data), 0)
+    assert scan.consumed == len(data) and checksums_valid(data, scan.batches, 0).all()
+    assert int(scan.batches["last_offset"][0]) == 7 + 2**31 - 1
