@@ -40,7 +40,10 @@ class Ended:
 
 def ended(*arguments: str | Path, input_bytes: bytes = b"") -> Ended:
     """The command line in this process, with all that turns errors into exit codes, on standard streams of bytes."""
-    streams = [io.TextIOWrapper(io.BytesIO(data), "utf-8") for data in (input_bytes, b"", b"")]
+    streams = [
+        io.TextIOWrapper(io.BytesIO(data), "utf-8", errors)
+        for data, errors in ((input_bytes, "strict"), (b"", "strict"), (b"", "backslashreplace"))
+    ]
     given = sys.stdin, sys.stdout, sys.stderr
     sys.stdin, sys.stdout, sys.stderr = streams
     try:

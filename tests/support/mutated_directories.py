@@ -78,6 +78,7 @@ GARBAGE = (
     *(b"", b"\0", b"\n", b"0", b"0\n", b"0\n1\n", b"-1\n0\n", b"0\n-1\n", b"0\n2147483647\n", b"\xff\xfe\n"),
     b"0\n1\nx\n",
 )
+_NOBODY = 65534
 _FIELDS = {  # position and format of the fields of a v2 batch
     "base offset": (0, ">q"),
     "size": (8, ">i"),
@@ -196,11 +197,15 @@ def index_of_another(root: Path, chance: random.Random) -> str:
 
 
 def link(root: Path, chance: random.Random) -> str:
+    """A link in place of a file; one that leads outside is another user's, as root's own are followed."""
     path = chance.choice(_files(root))
     elsewhere = root.parent / "outside" / "file"
-    target = chance.choice(["/nonexistent", path.name, "..", chance.choice(_files(root)), elsewhere])
+    targets: list[str | Path] = ["/nonexistent", path.name, "..", chance.choice(_files(root))]
+    target = chance.choice([*targets, elsewhere, elsewhere] if os.geteuid() == 0 else targets)
     path.unlink()
     path.symlink_to(target)
+    if target == elsewhere or (os.geteuid() == 0 and chance.random() < 0.3):
+        os.lchown(path, _NOBODY, _NOBODY)
     return f"link {path.name} to {target}"
 
 
@@ -452,6 +457,6 @@ MUTATIONS: tuple[Mutation, ...] = (
 
 
 def mutate(root: Path, chance: random.Random) -> list[str]:
-    """Applies one to four mutations; what they did."""
-    done = (chance.choice(MUTATIONS)(root, chance) for _ in range(chance.choice([1, 1, 1, 2, 3, 4])))
+    """Applies one to eight mutations; what they did."""
+    done = (chance.choice(MUTATIONS)(root, chance) for _ in range(chance.choice([1, 1, 2, 3, 4, 8])))
     return [what for what in done if what]

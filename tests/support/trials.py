@@ -15,15 +15,17 @@ import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
 from seglog_cli.exit_codes import ExitCode
-from tests.support.command_line import run
+from tests.support.command_line import ended, run
 from tests.support.mutated_directories import mutate
+from tests.support.odd_options import odd_environment, odd_lines, odd_options, write_odd_files
 from tests.support.open_logs import START_MS
+from tests.support.tried_commands import changes, looks, others
 from tests.support.varied_directory import base_directory, copy_tree
 
 CPU_SECONDS = 10.0
@@ -40,6 +42,7 @@ ODD = {
     "TIMESTAMP_NEGATIVE",
     "TRANSACTION_STATE_INVALID",
 }
+_CODES = set(ExitCode) - {ExitCode.INTERNAL}
 _PROCESS = Path("/proc/self")
 
 
@@ -60,73 +63,6 @@ class Trial:
     def __str__(self) -> str:
         command = " ".join(self.command)
         return "\n  ".join([f"seed {self.seed}: {self.mutations}", f"{command!r} -> {self.exit_code}", *self.problems])
-
-
-# --- commands -------------------------------------------------------------------------------------------------
-
-
-def _looks(root: Path, partition: Path, file: Path, other: Path, out: Path, chance: random.Random) -> list[list[str]]:
-    """Commands that must not change anything."""
-    place = str(chance.choice([root, partition, partition, file]))
-    offset = str(chance.choice([0, 0, 1, 7, 20, 39, 2**31, 2**63 - 1]))
-    return [
-        ["ls", place],
-        ["read", str(partition), "--offset", offset, *chance.choice([[], ["--isolation", "read_committed"]])],
-        ["read", str(partition), "--timestamp", str(START_MS + 10)],
-        ["dump", place],
-        ["dump", "--records", place, *chance.choice([[], ["--untrusted"], ["-j", "2"]])],
-        ["dump-log", "--files", str(file), *chance.choice([[], ["--print-data-log"], ["--deep-iteration"]])],
-        ["dump-log", "--verify-index-only", "--files", str(file)],
-        ["verify", place, "--level", chance.choice(["header", "crc", "record", "index", "semantic"])],
-        ["verify", "--repair", "--dry-run", str(chance.choice([root, partition]))],
-        ["recover", "--dry-run", str(chance.choice([root, partition]))],
-        ["reindex", "--dry-run", str(partition)],
-        ["truncate", "--dry-run", "--to-offset", offset, str(partition)],
-        ["truncate", "--dry-run", "--at-damage", str(partition)],
-        ["retain", "--dry-run", "--retention-ms", "1", str(chance.choice([root, partition]))],
-        ["retain", "--dry-run", "--free", "+1MB", str(root)],
-        ["clean", "--dry-run", "--policy", "compact", "--override-policy", str(partition)],
-        ["clean", "--dry-run", "--policy", "compact", "--override-policy", "--roll", str(partition)],
-        ["clean", "--dry-run", str(root)],
-        ["stats", place, *chance.choice([[], ["--sizing"]])],
-        ["explain", "--advise", str(partition)],
-        ["txn", str(partition)],
-        ["doctor", str(root)],
-        ["diff", str(partition), str(other)],
-        ["config", "show", str(chance.choice([root, partition]))],
-        ["export", str(partition), "-o", str(out / "export.jsonl")],
-        ["export", str(partition), "--format", "csv", "-o", str(out / "export.csv")],
-    ]
-
-
-def _changes(root: Path, partition: Path, file: Path, out: Path, chance: random.Random) -> list[list[str]]:
-    """Commands that change the directory, or make another one."""
-    place = str(chance.choice([root, partition]))
-    codec = chance.choice(["none", "gzip", "snappy", "lz4", "zstd"])
-    policy = chance.choice(["smallest-loss", "truncate", "excise"])
-    return [
-        ["verify", "--repair", "--policy", policy, place],
-        ["verify", "--repair", place],
-        ["recover", place],
-        ["reindex", str(partition)],
-        ["truncate", "--to-offset", str(chance.choice([0, 1, 7, 20, 39, 2**31])), str(partition)],
-        ["truncate", "--to-time", str(START_MS + 10), str(partition)],
-        ["truncate", "--at-damage", str(partition)],
-        ["retain", "--retention-ms", "1", *chance.choice([[], ["--delay", "0"]]), place],
-        ["retain", "--retention-bytes", "1", place],
-        ["retain", "--free", "+1kB", str(root)],
-        ["clean", "--policy", "compact", "--override-policy", str(partition)],
-        ["clean", "--policy", "compact", "--override-policy", "--roll", "--expire", str(partition)],
-        ["clean", str(root)],
-        ["cleaner", "--once", "--set", "cleanup.policy=compact", "--override-policy", str(root)],
-        ["append", str(partition)],
-        ["salvage", str(partition), "-o", str(out / "salvaged-0")],
-        ["salvage", "--carve", str(chance.choice([partition, file])), "-o", str(out / "carved-9")],
-        ["salvage", "--carve", "--into-one", str(partition), "-o", str(out / "carved-9")],
-        ["convert", str(partition), "-o", str(out / "converted-0"), "--codec", codec],
-        ["convert", str(partition), "-o", str(out / "converted-0"), "--magic", chance.choice("012")],
-        ["convert", str(partition), "-o", str(out / "converted-0")],
-    ]
 
 
 # --- the trial ------------------------------------------------------------------------------------------------
@@ -153,30 +89,55 @@ class Bench:
         for _ in range(commands):
             yield self._trial(Trial(seed, done), mutated, random.Random(chance.random()))
 
-    def _trial(self, trial: Trial, mutated: Path, chance: random.Random) -> Trial:
+    def odd_trials(self, seed: int, commands: int) -> Iterator[Trial]:
+        """Runs some commands with odd options, files, environment and input, each on a fresh copy of the directory."""
+        chance = random.Random(seed)
+        for _ in range(commands):
+            yield self._odd_trial(Trial(seed, []), random.Random(chance.random()))
+
+    def _odd_trial(self, trial: Trial, chance: random.Random) -> Trial:
+        copy = self._copy_of(self._base, "logs")
+        (copy / "cwd").mkdir()
+        os.chdir(copy / "cwd")
+        write_odd_files(Path(), chance)
+        choose = chance.choice([looks, changes, others])
+        command = chance.choice(choose(*_places(copy, None, chance), chance))
+        environment = odd_environment(chance)
+        trial.command = [*command, *odd_options(command[0], chance)]
+        trial.mutations = [f"{name}={value}" for name, value in environment.items()]
+        if command[0] == "cleaner" and "--once" not in command:
+            trial.command.append("--once")
+        given = odd_lines(chance) if command[0] == "append" else b""
+        if chance.random() < 0.5 and command[0] == "append":
+            trial.command += ["--input-format", "jsonl"]
+        with _environment(environment):
+            self._run(trial, [copy, self.work / "home"], given)
+        os.chdir(self.work)
+        return trial
+
+    def _copy_of(self, source: Path, name: str = "") -> Path:
         copy = self.work / "copy"
         _remove(copy)
-        copy_tree(mutated, copy)
-        root, out = copy / "logs", copy / "out"
-        out.mkdir()
-        partitions = [path for path in sorted(root.iterdir()) if path.is_dir() and not path.is_symlink()] or [root]
-        wrong = [path for path in partitions if self._differs(path)] or partitions
-        partition, other = chance.choice(wrong if chance.random() < 0.8 else partitions), chance.choice(partitions)
-        files = sorted(path for path in partition.iterdir() if not path.is_dir()) or [partition / "none"]
-        looks = chance.random() < 0.5
-        if looks:
-            commands = _looks(root, partition, chance.choice(files), other, out, chance)
-        else:
-            commands = _changes(root, partition, chance.choice(files), out, chance)
-        trial.command = [*chance.choice(commands), "--now", NOW, *(["--json"] if chance.random() < 0.4 else [])]
+        copy_tree(source, copy / name)
+        (copy / "out").mkdir()
+        return copy
+
+    def _trial(self, trial: Trial, mutated: Path, chance: random.Random) -> Trial:
+        copy = self._copy_of(mutated)
+        root, partition, file, other, out = _places(copy, self._differs, chance)
+        only_looks = chance.random() < 0.5
+        choose = looks if only_looks else changes
+        command = chance.choice(choose(root, partition, file, other, out, chance))
+        trial.command = [*command, "--now", NOW, *(["--json"] if chance.random() < 0.4 else [])]
         before = _contents(root)
         known = self._findings(partition) if trial.command[0] in ("clean", "salvage", "convert") else set()
-        self._run(trial, [copy, self.work / "home"])
-        if looks and _contents(root) != before:
+        self._run(trial, [copy, self.work / "home"], b"a line\n")
+        if only_looks and _contents(root) != before:
             trial.problems.append("a command that only looks has changed something")
-        if (copy / "outside" / "file").read_text() != "0\n0\n" or len(list((copy / "outside").iterdir())) != 1:
+        outside = mutated / "outside"
+        if (outside / "file").read_text() != "0\n0\n" or len(list(outside.iterdir())) != 1:
             trial.problems.append("something outside has changed")
-        if not looks and not trial.problems:
+        if not only_looks and not trial.problems:
             trial.problems += self._afterwards(trial, partition, out, known)
         return trial
 
@@ -189,14 +150,14 @@ class Bench:
         plain = [path for path in names.values() if path.is_file() and not path.is_symlink()]
         return len(plain) < len(names) or any(p.read_bytes() != (before / p.name).read_bytes() for p in plain)
 
-    def _run(self, trial: Trial, allowed: list[Path]) -> None:
+    def _run(self, trial: Trial, allowed: list[Path], given: bytes) -> None:
         with _bounded(trial), _confined(trial, allowed):
-            done = run(*trial.command, input_text="a line\n" if trial.command[0] == "append" else None)
-            trial.exit_code = done.exit_code
-            if done.exit_code not in set(ExitCode) - {ExitCode.INTERNAL}:
-                trial.problems.append(f"exit code {done.exit_code}: {done.stderr[-300:]}")
-            elif done.exit_code and not done.output.strip() and "doctor" not in trial.command:
-                trial.problems.append(f"exit code {done.exit_code}, and not a word")
+            done = ended(*trial.command, input_bytes=given)
+            trial.exit_code = done.code
+            if done.code not in _CODES:
+                trial.problems.append(f"exit code {done.code}: {done.stderr[-300:].decode()}")
+            elif done.code and not (done.stdout + done.stderr).strip() and "doctor" not in trial.command:
+                trial.problems.append(f"exit code {done.code}, and not a word")
 
     def _findings(self, place: Path) -> set[str]:
         """The codes of what verify finds, without remarks; what follows from them when the log is written, too."""
@@ -227,6 +188,28 @@ class Bench:
                 yield f"a second repair ends with {again.exit_code}: {again.output[-300:]}"
         if command == "clean" and code == 0 and not known and self._findings(partition):
             yield f"verify is not clean any more after clean: {run('verify', partition).output[-400:]}"
+
+
+def _places(copy: Path, wrong: Callable[[Path], bool] | None, chance: random.Random) -> tuple[Path, ...]:
+    """Root, partition, one of its files, another partition, place for output; rather what is `wrong`."""
+    root = copy / "logs"
+    partitions = [path for path in sorted(root.iterdir()) if path.is_dir() and not path.is_symlink()] or [root]
+    preferred = ([path for path in partitions if wrong(path)] if wrong else []) or partitions
+    partition = chance.choice(preferred if chance.random() < 0.8 else partitions)
+    other = chance.choice(partitions)
+    files = sorted(path for path in partition.iterdir() if not path.is_dir()) or [partition / "none"]
+    return root, partition, chance.choice(files), other, copy / "out"
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 # --- bounds ---------------------------------------------------------------------------------------------------

@@ -78,6 +78,8 @@ def copy_tree(source: Path, target: Path) -> None:
         copy = target / path.name
         if path.is_symlink():
             copy.symlink_to(path.readlink())
+            if path.lstat().st_uid != os.geteuid():
+                os.lchown(copy, path.lstat().st_uid, path.lstat().st_gid)
         elif path.is_dir():
             copy_tree(path, copy)
         elif path.is_fifo():
