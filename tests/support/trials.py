@@ -42,6 +42,10 @@ ODD = {
     "TIMESTAMP_NEGATIVE",
     "TRANSACTION_STATE_INVALID",
 }
+_FOLLOWS = {"LEADER_EPOCHS_DIFFER"}
+# Of an active segment no index is checked, and what is missing in it stays missing when the segment is rolled: Kafka's.
+_AS_KAFKA = {"TIME_INDEX_SHORT"}
+_MAKERS = ("salvage", "convert", "verify")
 _CODES = set(ExitCode) - {ExitCode.INTERNAL}
 _PROCESS = Path("/proc/self")
 
@@ -59,6 +63,11 @@ class Trial:
     command: list[str] = field(default_factory=list)
     exit_code: int = -1
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def may_fail_to_open(self) -> bool:
+        """Whether a mutation has put something else where a file should be."""
+        return any(one in what for what in self.mutations for one in ("becomes a ", "link ", "a directory "))
 
     def __str__(self) -> str:
         command = " ".join(self.command)
@@ -130,7 +139,7 @@ class Bench:
         command = chance.choice(choose(root, partition, file, other, out, chance))
         trial.command = [*command, "--now", NOW, *(["--json"] if chance.random() < 0.4 else [])]
         before = _contents(root)
-        known = self._findings(partition) if trial.command[0] in ("clean", "salvage", "convert") else set()
+        known = set() if only_looks or command[0] == "verify" else self._known(partition)
         self._run(trial, [copy, self.work / "home"], b"a line\n")
         if only_looks and _contents(root) != before:
             trial.problems.append("a command that only looks has changed something")
@@ -139,6 +148,8 @@ class Bench:
             trial.problems.append("something outside has changed")
         if not only_looks and not trial.problems:
             trial.problems += self._afterwards(trial, partition, out, known)
+            if command[0] == "verify" and not trial.problems:
+                trial.problems += self._undone(root, before)
         return trial
 
     def _differs(self, partition: Path) -> bool:
@@ -154,17 +165,21 @@ class Bench:
         with _bounded(trial), _confined(trial, allowed):
             done = ended(*trial.command, input_bytes=given)
             trial.exit_code = done.code
-            if done.code not in _CODES:
+            if done.code not in _CODES or (done.code == ExitCode.IO_ERROR and not trial.may_fail_to_open):
                 trial.problems.append(f"exit code {done.code}: {done.stderr[-300:].decode()}")
             elif done.code and not (done.stdout + done.stderr).strip() and "doctor" not in trial.command:
                 trial.problems.append(f"exit code {done.code}, and not a word")
 
     def _findings(self, place: Path) -> set[str]:
-        """The codes of what verify finds, without remarks; what follows from them when the log is written, too."""
+        """The codes of what verify finds, without remarks."""
         rows = [json.loads(line) for line in run("verify", "--json", place).stdout.splitlines()]
-        found = {row["code"] for row in rows if row.get("severity") in ("error", "warning")}
+        return {row["code"] for row in rows if row.get("severity") in ("error", "warning")}
+
+    def _known(self, place: Path) -> set[str]:
+        """What verify finds, and what follows from that when the log is written."""
+        found = self._findings(place)
         if "LEADER_EPOCH_DECREASING" in found or not (place / "leader-epoch-checkpoint").is_file():
-            found.add("LEADER_EPOCHS_DIFFER")  # a lower epoch takes the higher ones out of the cache, as in Kafka
+            found |= _FOLLOWS  # a lower epoch takes the higher ones out of the cache, as in Kafka
         return found
 
     def _afterwards(self, trial: Trial, partition: Path, out: Path, known: set[str]) -> Iterator[str]:
@@ -186,8 +201,22 @@ class Bench:
             again = run(*trial.command)
             if again.exit_code:
                 yield f"a second repair ends with {again.exit_code}: {again.output[-300:]}"
-        if command == "clean" and code == 0 and not known and self._findings(partition):
-            yield f"verify is not clean any more after clean: {run('verify', partition).output[-400:]}"
+        if command not in _MAKERS and code == 0 and not known - _FOLLOWS and self._findings(partition) - known - _AS_KAFKA:
+            yield f"verify is not clean any more: {run('verify', partition).output[-400:]}"
+
+    def _undone(self, root: Path, before: dict[str, object]) -> Iterator[str]:
+        """What repairs did is taken back, the last one first: then everything is as it was."""
+        runs = [json.loads(line) for line in run("quarantine", "ls", "--json", root).stdout.splitlines()]
+        for row in sorted(runs, key=lambda row: str(row["run"]), reverse=True):
+            done = run("undo", row["folder"])
+            if done.exit_code:
+                yield f"undo ends with {done.exit_code}: {done.output[-300:]}"
+                return
+        after = _contents(root)
+        differ = sorted(str(path) for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+        differ = [path for path in differ if not path.endswith("/.lock")]
+        if differ:
+            yield f"undo leaves {differ}"
 
 
 def _places(copy: Path, wrong: Callable[[Path], bool] | None, chance: random.Random) -> tuple[Path, ...]:
