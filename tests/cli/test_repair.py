@@ -123,6 +123,25 @@ def test_the_quarantine_is_listed_shown_restored_and_purged(logs: Path, tmp_path
     assert process("undo", name, variables={"XDG_STATE_HOME": str(tmp_path / "state")}).returncode == 10
 
 
+@pytest.mark.parametrize("policy", ["smallest-loss", "truncate"])
+def test_segments_behind_relative_links_are_links_again_after_undo(logs: Path, tmp_path: Path, policy: str) -> None:
+    log, other_disk = logs / "orders-lz4-0", logs.parent / "other-disk"
+    break_batch(log)
+    other_disk.mkdir()
+    names = sorted(path.name for path in log.iterdir() if path.suffix in (".log", ".index", ".timeindex"))
+    for name in names:
+        (log / name).rename(other_disk / name)
+        (log / name).symlink_to(f"../../other-disk/{name}")
+    before, old = contents(logs), contents(other_disk)
+    summary = json_lines(run("verify", "--json", "--repair", "--policy", policy, log))[-1]
+    assert (summary["exit_code"], run("verify", log).exit_code) == (4, 0)
+    run("quarantine", "restore", summary["run"], "-o", tmp_path / "old")
+    assert (tmp_path / "old" / "orders-lz4-0" / LOG).read_bytes() == old[LOG]
+    assert run("undo", summary["run"]).exit_code == 0
+    assert (contents(logs), contents(other_disk)) == (before, old)
+    assert all((log / name).is_symlink() for name in names)
+
+
 def test_a_repair_that_was_cut_short_is_finished_by_the_next_command_that_writes(logs: Path) -> None:
     """The process is killed in the middle of the changes: the mark of the run stays behind."""
     from seglog.clock import SystemClock

@@ -7,7 +7,7 @@ way from wherever it was cut.
 Going forward, a segment at a time:
 
 1. The old files get a second name in the run's folder (a hard link; moved where the file system has none). Nothing
-   writes to them under either name while the lock is held.
+   writes to them under either name while the lock is held. A symbolic link moves: what it leads to stays where it is.
 2. The staged files become `.swap` files, the `.log` first, and then take the final names: the protocol of
    `log.swap`, so that a broker that starts in between completes what it finds (specification 12.7).
 3. A cut comes behind its segment's new indexes, which fit the shorter file as they fit the longer one.
@@ -36,6 +36,7 @@ from seglog.diagnosis.quarantine import (
 )
 from seglog.errors import RefusedError
 from seglog.log.checkpoints import CleanShutdownMarker
+from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 
 _SWAP = ".swap"
@@ -160,7 +161,7 @@ def _check_unchanged(fs: FileSystem, run: RunRecord) -> None:
             raise ChangedSinceError(f"{path} was changed since {run.name}; undoing would lose that")
         if change.before is None:
             continue
-        saved = facts_of(fs, run.folder / change.saved)
+        saved = facts_of(fs, kept_file(run, change))
         if change.kind == "cut" and saved is not None and change.after is not None:
             whole = crc_of(fs, run.folder / change.saved, value=change.after.crc)
             saved = replace(saved, size=change.after.size + saved.size, crc=whole)
@@ -173,6 +174,13 @@ def _check_restored(fs: FileSystem, run: RunRecord) -> None:
         path = run.log_directory / change.path
         if not same_contents(change.before, facts_of(fs, path)):
             raise RefusedError(f"{path} could not be given back as it was; what is left of it is in {run.folder}")
+
+
+def kept_file(run: RunRecord, change: Change) -> Path:
+    """The file that a run has kept; a link that it kept leads where it led from its old place."""
+    saved = run.folder / change.saved
+    target = links.target_of(saved)
+    return saved if target is None else (run.log_directory / change.path).parent / target
 
 
 # --- forward ----------------------------------------------------------------------------------------------
@@ -212,9 +220,9 @@ def _apply_group(fs: FileSystem, run: RunRecord, changes: Sequence[Change]) -> N
 def _save(fs: FileSystem, run: RunRecord, change: Change) -> None:
     """Puts what the change takes away into the run's folder, once."""
     live, saved = run.log_directory / change.path, run.folder / change.saved
-    if change.before is None or fs.status(saved) is not None:
+    if change.before is None or fs.status(saved, follow=False) is not None:
         return
-    status = fs.status(live)
+    status, name = fs.status(live), fs.status(live, follow=False)
     if status is None or (status.size, status.modified_ns) != (change.before.size, change.before.modified_ns):
         raise RefusedError(f"{live} was changed while {run.name} was unfinished; what it took is in {run.folder}")
     if change.kind == "cut":
@@ -223,6 +231,9 @@ def _save(fs: FileSystem, run: RunRecord, change: Change) -> None:
         copy_bytes(fs, live, temporary, change.after.size, change.before.size)
         fs.copy_attributes(live, temporary)
         fs.rename(temporary, saved)
+        return
+    if name is not None and name.is_link:
+        fs.rename(live, saved)  # a link with two names is nobody's to follow
         return
     try:
         fs.link(live, saved)
@@ -234,7 +245,8 @@ def _save(fs: FileSystem, run: RunRecord, change: Change) -> None:
 
 def _remove_if_saved(fs: FileSystem, run: RunRecord, change: Change) -> None:
     """Removes the old file; a new one may have its name by now, for a moment, as the `.swap` of a segment."""
-    live, saved = fs.status(run.log_directory / change.path), fs.status(run.folder / change.saved)
+    paths = run.log_directory / change.path, run.folder / change.saved
+    live, saved = (fs.status(path, follow=False) for path in paths)
     if live is not None and saved is not None and live.inode == saved.inode:
         fs.remove(run.log_directory / change.path)
 
@@ -289,10 +301,10 @@ def _revert(fs: FileSystem, run: RunRecord, change: Change) -> None:
     if change.before is None:
         if change.kind == "replace" and fs.status(live) is not None:
             fs.remove(live)
-    elif fs.status(saved) is not None:
+    elif fs.status(saved, follow=False) is not None:
         fs.rename(saved, live)
         # two names of one file: renaming one to the other leaves both
-        if fs.status(saved) is not None:
+        if fs.status(saved, follow=False) is not None:
             fs.remove(saved)
 
 

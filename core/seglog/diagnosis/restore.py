@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seglog.diagnosis.apply import copy_bytes
+from seglog.diagnosis.apply import copy_bytes, kept_file
 from seglog.diagnosis.journal import Change, RunRecord
 from seglog.diagnosis.quarantine import crc_of
 from seglog.errors import RefusedError
@@ -25,13 +25,13 @@ def restore_run(fs: FileSystem, run: RunRecord, target: Path) -> list[Path]:
         for change in run.changes:
             if change.before is None or fs.status(run.folder / change.saved, follow=False) is None:
                 continue
-            path = place / change.path
+            path, kept = place / change.path, kept_file(run, change)
             made.make_directory(path.parent, parents=True)
             if change.kind == "cut":
                 _join(fs, run, change, path)
             else:
-                copy_bytes(fs, run.folder / change.saved, path, 0, change.before.size)
-            fs.copy_attributes(run.folder / change.saved, path)
+                copy_bytes(fs, kept, path, 0, change.before.size)
+            fs.copy_attributes(kept, path)
             fs.sync_directory(path.parent)
             restored.append(target / change.path)
     return restored

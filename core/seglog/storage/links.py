@@ -81,6 +81,16 @@ def look_at(path: Path, *, follow: bool = True) -> os.stat_result | None:
         os.close(descriptor)
 
 
+def target_of(path: Path) -> Path | None:
+    """Where a link leads, as it is written; None for what is no link, or not there."""
+    try:
+        with entry_of(path) as entry:
+            target = _read_link(entry.name, entry.descriptor)[1]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return None if target is None else Path(target)
+
+
 def has_access_list(path: Path) -> bool:
     """Whether a file or directory has POSIX access-control entries: its mode then does not say who may open it."""
     if not hasattr(os, "listxattr"):
