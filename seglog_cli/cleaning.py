@@ -16,11 +16,11 @@ from seglog_cli.session import Session, Sources
 
 if TYPE_CHECKING:
     from seglog.cleaner.options import CleanerOptions
-    from seglog.cleaner.requested import Cleaned, Outcome
-    from seglog.log.listing import Target
-    from seglog.log.topic_settings import DirectorySettings
+    from seglog.configuration.precedence import Contradiction
+    from seglog.configuration.topic_settings import DirectorySettings
     from seglog.model import TopicPartition
-    from seglog.precedence import Contradiction
+    from seglog.operations.clean import Cleaned, Outcome
+    from seglog.scan.listing import Target
     from seglog_cli.progress import Progress
 
 # Headers and indexes that are looked at besides.
@@ -49,9 +49,7 @@ StrategyName = Annotated[
     ),
 ]
 Roll = Annotated[bool, flag("--roll", "Roll the active segment first, so that it is cleaned too.")]
-Expire = Annotated[
-    bool, flag("--expire", "Remove tombstones and markers now that are older than delete.retention.ms.")
-]
+Expire = Annotated[bool, flag("--expire", "Remove tombstones and markers now that are older than delete.retention.ms.")]
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ def cleaning_request(
     """The request that a command's options make; UsageError where they do not go together."""
     from seglog.cleaner.options import CleanerOptions
     from seglog.cleaner.strategy import Strategy
-    from seglog.log.listing import TargetKind, log_directory_of, resolve_paths
+    from seglog.scan.listing import TargetKind, log_directory_of, resolve_paths
 
     targets = resolve_paths(session.fs, paths)
     if policy is not None:
@@ -136,8 +134,8 @@ class RoundProgress:
 
 def show_outcomes(session: Session, request: CleaningRequest, outcomes: Iterable[Outcome]) -> list[Cleaned]:
     """Shows outcomes as they come and keeps the rounds' history; the rounds. Raises the last failure's error."""
-    from seglog.cleaner.requested import Cleaned, CleaningFailure
-    from seglog.config import COMPACT
+    from seglog.configuration.keys import COMPACT
+    from seglog.operations.clean import Cleaned, CleaningFailure
     from seglog_cli.views.cleaning import keep_history, show_outcome
     from seglog_cli.views.recovery import tell_obstacles
 

@@ -15,7 +15,7 @@ from seglog_cli.failures import UsageError
 from seglog_cli.options import one_of
 
 if TYPE_CHECKING:
-    from seglog.log.input_lines import Format
+    from seglog.operations.input_lines import Format
 
 CHUNK_BYTES = 1 << 20
 _LEAST_WAIT_MS = 1
@@ -24,7 +24,7 @@ _LONGEST_WAIT_MS = 200  # after such a pause, what is there is appended without 
 
 def record_format(file: str, input_format: str | None, key_separator: str | None) -> Format:
     """The input's format: what `--input-format` says, else by the file's extension."""
-    from seglog.log.input_lines import JsonLineFormat, LineFormat
+    from seglog.operations.input_lines import JsonLineFormat, LineFormat
 
     by_name = "jsonl" if file.endswith(".jsonl") else "lines"
     kind = by_name if input_format is None else one_of("--input-format", input_format, ("lines", "jsonl"))

@@ -132,8 +132,8 @@ def _format_page(markdown: str) -> str:
 
 
 def _findings_page() -> str:
-    from seglog.diagnosis.doctor_cases import CASES
-    from seglog.diagnosis.findings import CODES
+    from seglog.evidence.findings import CODES
+    from seglog.prognosis.cases import CASES
 
     lines = [roff.title("seglog-findings", 7, VERSION)]
     lines += roff.section("NAME", "seglog\\-findings \\- what seglog verify and seglog doctor can find")

@@ -14,10 +14,10 @@ from seglog_cli.session import Session
 
 if TYPE_CHECKING:
     from seglog.cleaner.history import Round
-    from seglog.cleaner.sizing import Sizing, SizingRequest
-    from seglog.diagnosis.statistics import LogStatistics
-    from seglog.log.listing import PartitionListing, Target
-    from seglog.log.topic_settings import DirectorySettings
+    from seglog.configuration.topic_settings import DirectorySettings
+    from seglog.inspect.sizing import Sizing, SizingRequest
+    from seglog.inspect.statistics import LogStatistics
+    from seglog.scan.listing import PartitionListing, Target
     from seglog_cli.unreadable import Unreadable
 
 WithSizing = Annotated[bool, flag("--sizing", "What the cleaner needs for this log, and whether it keeps up.")]
@@ -39,10 +39,10 @@ class MeasuredPartition:
     rounds: tuple[Round, ...]
 
     def sizing_request(self, now_ms: int, write_rate: int | None) -> SizingRequest:
-        """What `cleaner.sizing` must know of it beside the log."""
-        from seglog.cleaner.sizing import SizingRequest
-        from seglog.log.listing import Target, TargetKind
-        from seglog.log.topic_settings import topic_of
+        """What `inspect.sizing` must know of it beside the log."""
+        from seglog.configuration.topic_settings import topic_of
+        from seglog.inspect.sizing import SizingRequest
+        from seglog.scan.listing import Target, TargetKind
 
         resolved = self.settings.resolve(topic_of(Target(self.listing.directory, TargetKind.PARTITION)))
         return SizingRequest(resolved.log, resolved.cleaner, now_ms, self.rounds, write_rate)
@@ -55,7 +55,7 @@ def measured_partitions(
 
     `shown` collects the log directories and their settings.
     """
-    from seglog.log.listing import list_partition, log_directory_of, partition_directories
+    from seglog.scan.listing import list_partition, log_directory_of, partition_directories
 
     for target in targets:
         log_directory = log_directory_of(target)

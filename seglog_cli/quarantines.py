@@ -11,7 +11,7 @@ import typer
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.diagnosis.journal import RunRecord
+    from seglog.runs.journal import RunRecord
 
 QuarantineOption = Annotated[
     Path | None,
@@ -29,7 +29,7 @@ def named_run(session: Session, name: str, quarantine: Path | None) -> RunRecord
 
     Without a quarantine it is looked for around the working directory, and where this user made it.
     """
-    from seglog.diagnosis.quarantine import find_run
+    from seglog.runs.quarantine import find_run
 
     known = places(quarantine, Path.cwd())
     note = _notes() / Path(name).name
@@ -63,8 +63,8 @@ def _notes() -> Path:
 
 def places(quarantine: Path | None, *paths: Path) -> list[Path]:
     """Where runs may be: the chosen quarantine, or those that belong to log directories at or around `paths`."""
-    from seglog.diagnosis.quarantine import QUARANTINE
     from seglog.format.filenames import QUARANTINE_WITHIN
+    from seglog.runs.quarantine import QUARANTINE
     from seglog.storage import links
 
     if quarantine is not None:

@@ -14,10 +14,10 @@ from seglog_cli.quarantines import remember_run
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.diagnosis.examine import Examination
-    from seglog.diagnosis.repair import RepairOutcome
-    from seglog.diagnosis.repair_plan import RepairOptions
-    from seglog.log.listing import Target
+    from seglog.repairs.findings_by_directory import Examination
+    from seglog.repairs.plan import RepairOptions
+    from seglog.repairs.repair import RepairOutcome
+    from seglog.scan.listing import Target
 
 PARTS = ("log", "index", "snapshot", "epochs", "checkpoint")
 POLICIES = ("smallest-loss", "truncate", "excise")
@@ -34,7 +34,7 @@ class Job:
 
 def repair_options(policy: str, only: str | None, quarantine: Path | None) -> RepairOptions:
     """The options as the engine takes them; wrong usage for names that are none."""
-    from seglog.diagnosis.repair_plan import Part, Policy, RepairOptions
+    from seglog.repairs.plan import Part, Policy, RepairOptions
     from seglog_cli.options import one_of
 
     chosen = Policy(one_of("--policy", policy, POLICIES))
@@ -52,7 +52,7 @@ def repair_paths(session: Session, paths: Sequence[Path], options: RepairOptions
 
 def jobs_of(session: Session, paths: Sequence[Path]) -> list[Job]:
     """One job a log directory, in the order in which they were named."""
-    from seglog.log.listing import resolve_paths
+    from seglog.scan.listing import resolve_paths
 
     jobs: dict[Path, Job] = {}
     for target in resolve_paths(session.fs, [session.resolved(path) for path in paths]):
@@ -65,7 +65,7 @@ def jobs_of(session: Session, paths: Sequence[Path]) -> list[Job]:
 
 def _job_of(session: Session, target: Target) -> Job:
     from seglog.format.filenames import PartitionState
-    from seglog.log.listing import TargetKind, list_log_directory
+    from seglog.scan.listing import TargetKind, list_log_directory
 
     if target.kind is TargetKind.LOG_DIRECTORY:
         found = list_log_directory(session.fs, target.path).partitions
@@ -80,9 +80,9 @@ def _job_of(session: Session, target: Target) -> Job:
 def _repaired(session: Session, job: Job, options: RepairOptions, dry_run: bool) -> ExitCode:
     from dataclasses import replace
 
-    from seglog.diagnosis.repair import plan_repair, repair
-    from seglog.log.listing import Target, TargetKind
-    from seglog.log.topic_settings import topic_of
+    from seglog.configuration.topic_settings import topic_of
+    from seglog.repairs.repair import plan_repair, repair
+    from seglog.scan.listing import Target, TargetKind
     from seglog.storage.lock import DirectoryLock
     from seglog_cli.views.repair import show_outcome, show_plan
 
@@ -119,7 +119,7 @@ def _repaired(session: Session, job: Job, options: RepairOptions, dry_run: bool)
 
 def settle(session: Session, log_directory: Path) -> None:
     """Finishes or undoes the repair that was cut short in a log directory; the caller holds its lock."""
-    from seglog.diagnosis.apply import settle_pending
+    from seglog.runs.apply import settle_pending
 
     settled = settle_pending(session.fs, log_directory)
     if settled is not None:
@@ -129,7 +129,7 @@ def settle(session: Session, log_directory: Path) -> None:
 
 def settle_unfinished(session: Session, log_directory: Path) -> None:
     """The same for commands that write and do not hold the lock yet; does nothing when no repair was cut short."""
-    from seglog.diagnosis.quarantine import pending_run
+    from seglog.runs.quarantine import pending_run
     from seglog.storage.lock import DirectoryLock
 
     if pending_run(session.fs, log_directory) is not None:
@@ -146,8 +146,8 @@ def _exit_code(before: Examination, after: Examination, outcome: RepairOutcome) 
 
 
 def _examined(session: Session, job: Job, *, tell: bool) -> Examination:
-    from seglog.diagnosis.examine import examination
-    from seglog.diagnosis.findings import Finding
+    from seglog.evidence.findings import Finding
+    from seglog.repairs.findings_by_directory import examination
     from seglog_cli.views.findings import show_finding
 
     with session.progress("verify" if tell else "verify again") as progress:

@@ -17,9 +17,9 @@ from seglog_cli.console import ColorChoice, Console
 
 if TYPE_CHECKING:
     from seglog.clock import Clock
-    from seglog.log.listing import Target
+    from seglog.configuration.topic_settings import DirectorySettings
     from seglog.log.log import Log
-    from seglog.log.topic_settings import DirectorySettings
+    from seglog.scan.listing import Target
     from seglog.storage.filesystem import FileSystem
     from seglog_cli.progress import Progress, ProgressChoice
 
@@ -96,7 +96,7 @@ class Session:
 
         config_of = self.config_of(self.resolved(partition).parent, Sources(settings or {}))
         if writable:
-            from seglog.diagnosis.keeping import Keeper
+            from seglog.operations.keeping import Keeper
             from seglog_cli.repairing import settle_unfinished
 
             settle_unfinished(self, self.resolved(partition).parent)
@@ -111,12 +111,10 @@ class Session:
             tell_recovery(self, report)
             yield log
 
-    def config_of(
-        self, log_directory: Path, sources: Sources | None = None, *, tell: bool = True
-    ) -> DirectorySettings:
+    def config_of(self, log_directory: Path, sources: Sources | None = None, *, tell: bool = True) -> DirectorySettings:
         """The configuration of each topic in a log directory; what is odd about it is told, unless not `tell`."""
-        from seglog.log.topic_settings import DirectorySettings
-        from seglog.settings import load_settings
+        from seglog.configuration.sources import load_settings
+        from seglog.configuration.topic_settings import DirectorySettings
 
         given = load_settings(
             self.fs,
@@ -136,7 +134,7 @@ class Session:
 
     def config_of_target(self, target: Target, sources: Sources | None = None) -> DirectorySettings:
         """The same for whatever log directory a typed path lies in."""
-        from seglog.log.listing import log_directory_of
+        from seglog.scan.listing import log_directory_of
 
         return self.config_of(log_directory_of(target), sources)
 

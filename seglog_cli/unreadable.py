@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from seglog_cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from seglog.log.listing import Target
+    from seglog.scan.listing import Target
     from seglog_cli.session import Session
 
 
@@ -24,7 +24,7 @@ class Unreadable:
     @classmethod
     def among(cls, session: Session, targets: Sequence[Target]) -> Unreadable:
         """For a command that goes through these targets."""
-        from seglog.log.listing import TargetKind
+        from seglog.scan.listing import TargetKind
 
         return cls(session, alone=len(targets) == 1 and targets[0].kind is not TargetKind.LOG_DIRECTORY)
 

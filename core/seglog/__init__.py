@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seglog.api import open_log as open_log
     from seglog.api import verify as verify
-    from seglog.config import LogConfig as LogConfig
+    from seglog.configuration.keys import LogConfig as LogConfig
     from seglog.errors import AppendError as AppendError
     from seglog.errors import CorruptionError as CorruptionError
     from seglog.errors import OffsetOutOfRangeError as OffsetOutOfRangeError
@@ -59,7 +59,7 @@ _HOMES = {
     "Header": "seglog.model",
     "Isolation": "seglog.model",
     "Log": "seglog.log.log",
-    "LogConfig": "seglog.config",
+    "LogConfig": "seglog.configuration.keys",
     "LogDirectory": "seglog.log.directory",
     "MessageSetSend": "seglog.log.transfer",
     "MultiMessageSetSend": "seglog.log.transfer",

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.clock import Clock, SystemClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.locations import parse_location
 
 if TYPE_CHECKING:
-    from seglog.diagnosis.findings import Finding
+    from seglog.evidence.findings import Finding
     from seglog.log.log import Log
 
 
@@ -94,10 +94,10 @@ def verify(*paths: str | Path, level: str = "record", clock: Clock | None = None
     []
     ['CRC_MISMATCH']
     """
-    from seglog.diagnosis.verify import Verification, VerifyOptions
-    from seglog.diagnosis.verify_batches import Level
-    from seglog.log.listing import resolve_paths
+    from seglog.scan.listing import resolve_paths
     from seglog.storage.filesystem import LocalFileSystem
+    from seglog.verification.batches import Level
+    from seglog.verification.verify import Verification, VerifyOptions
 
     if level.upper() not in Level.__members__:
         names = ", ".join(known.lower() for known in Level.__members__)

@@ -28,7 +28,7 @@
         ├── ProducerFencedError       an epoch older than the producer's current one
         └── InvalidTransactionStateError  a batch that contradicts the producer's open transaction
 
-Corruption *found by looking* is data (`seglog.diagnosis.findings.Finding`), not an exception.
+Corruption *found by looking* is data (`seglog.evidence.findings.Finding`), not an exception.
 """
 
 from __future__ import annotations

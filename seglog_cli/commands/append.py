@@ -63,9 +63,9 @@ def run(
       printf 'k1:v1\\nk2:v2\\n' | seglog append /tmp/logs/orders-0 --key-separator : --codec zstd
       seglog append /tmp/logs/orders-0 --flush-messages 1000 --flush-ms 1s < lines.txt
     """
-    from seglog.log.ingest import Ingest
-    from seglog.log.input_lines import read_records
     from seglog.model import Compression
+    from seglog.operations.append import Ingest
+    from seglog.operations.input_lines import read_records
     from seglog_cli.input import open_chunks, record_format
     from seglog_cli.views.appended import show_appended
 

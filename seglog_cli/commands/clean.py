@@ -55,8 +55,8 @@ def run(
       seglog clean --policy compact --roll customers-0
       seglog clean /var/lib/kafka/data
     """
-    from seglog.cleaner.gate import GatedFileSystem, ReadMeter
-    from seglog.cleaner.requested import clean
+    from seglog.operations.clean import clean
+    from seglog.storage.metered_files import GatedFileSystem, ReadMeter
 
     request = cleaning_request(
         session,

@@ -24,7 +24,7 @@ from seglog_cli.options import (
 from seglog_cli.session import Session, Sources
 
 if TYPE_CHECKING:
-    from seglog.cleaner.service import CleanerService
+    from seglog.operations.cleaner import CleanerService
 
 _SIGNALS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}
 
@@ -70,9 +70,9 @@ def run(
     """
     from dataclasses import replace
 
-    from seglog.cleaner.service import CleanerService
     from seglog.cleaner.strategy import Strategy
-    from seglog.log.listing import list_log_directory
+    from seglog.operations.cleaner import CleanerService
+    from seglog.scan.listing import list_log_directory
     from seglog_cli.memory import share_freed_memory
     from seglog_cli.views.service import Reporter
 

@@ -45,8 +45,8 @@ def show(
       seglog config show customers-0 --set min.compaction.lag.ms=1h
       seglog config show --all --json /var/lib/kafka/data
     """
-    from seglog.log.listing import resolve_path
-    from seglog.log.topic_settings import topic_of
+    from seglog.configuration.topic_settings import topic_of
+    from seglog.scan.listing import resolve_path
     from seglog_cli.views.settings import show_settings
 
     target = resolve_path(session.fs, path)

@@ -43,11 +43,11 @@ def run(
       seglog convert orders-none-0 -o converted --codec zstd
       seglog convert v0-none-0 -o new/v2-none-0 --magic 2 --codec lz4
     """
-    from seglog.diagnosis.convert import ConvertOptions, convert_to
     from seglog.errors import NotALogError, UnsupportedError
     from seglog.format.filenames import parse_topic_partition
-    from seglog.log.listing import list_partition, require_partition
     from seglog.model import Compression
+    from seglog.operations.convert import ConvertOptions, convert_to
+    from seglog.scan.listing import list_partition, require_partition
 
     wanted = None if codec is None else Compression[one_of("--codec", codec, CODECS).upper()]
     options = ConvertOptions(magic, wanted)
@@ -72,4 +72,3 @@ def run(
     else:
         counts = f"{done.batches_read} batches became {done.batches_written}, {done.bytes_read} bytes"
         session.console.line(f"{directory}: {counts} became {done.bytes_written}; the log ends at offset {end}")
-

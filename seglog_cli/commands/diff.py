@@ -15,7 +15,7 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from seglog.diagnosis.diff import Difference
+    from seglog.inspect.diff import Difference
 
 LEVELS = ("bytes", "batches", "view")
 MOST_ROWS = 10_000
@@ -80,10 +80,10 @@ def _differences(
     limit: int,
     memory_bytes: int,
 ) -> Iterator[Difference]:
-    from seglog.diagnosis.diff import Difference, diff_batches, diff_bytes
-    from seglog.diagnosis.diff_view import ViewOptions, diff_view
     from seglog.errors import UnsupportedError
-    from seglog.log.viewing import viewed_copies
+    from seglog.inspect.diff import Difference, diff_batches, diff_bytes
+    from seglog.inspect.diff_view import ViewOptions, diff_view
+    from seglog.log.viewed_directory import viewed_copies
 
     with viewed_copies(session.fs, directories) as (fs, listings):
         has = tuple(fs.status(listing.directory) is not None for listing in listings)
@@ -101,7 +101,7 @@ def _differences(
 
 def _partitions(session: Session, copies: Sequence[Path]) -> list[tuple[str, list[Path]]]:
     """The copies of each partition, by its name; they need not all be there."""
-    from seglog.log.listing import TargetKind, list_log_directory, resolve_paths
+    from seglog.scan.listing import TargetKind, list_log_directory, resolve_paths
 
     targets = resolve_paths(session.fs, copies)
     kinds = {target.kind for target in targets}

@@ -39,7 +39,7 @@ def run(
       seglog doctor /var/lib/kafka/data
       seglog doctor --json --quick /disk1/kafka /disk2/kafka
     """
-    from seglog.diagnosis.doctor import Doctor
+    from seglog.prognosis.doctor import Doctor
     from seglog_cli.views.doctor import show_diagnosis, show_doctor_summary
 
     with session.progress("doctor") as progress:

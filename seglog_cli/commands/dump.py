@@ -46,10 +46,10 @@ def run(
       seglog dump --records --key k1 --from-offset 100 customers-0
       seglog dump orders-lz4-0/00000000000000000000.timeindex cleaner-offset-checkpoint
     """
-    from seglog.diagnosis.dump import DumpOptions, dump
-    from seglog.diagnosis.findings import UNREADABLE, Finding, Severity
-    from seglog.diagnosis.selection import Selection
-    from seglog.log.listing import resolve_paths
+    from seglog.dump.dump import DumpOptions, dump
+    from seglog.dump.selection import Selection
+    from seglog.evidence.findings import UNREADABLE, Finding, Severity
+    from seglog.scan.listing import resolve_paths
     from seglog_cli.options import one_of
     from seglog_cli.views.findings import show_finding
 

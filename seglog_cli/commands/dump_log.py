@@ -60,10 +60,10 @@ def run(
       seglog dump-log --files customers-0/00000000000000000000.index --verify-index-only
       seglog dump-log --files __consumer_offsets-0/00000000000000000000.log --offsets-decoder
     """
-    from seglog.diagnosis.dump_log import DumpLogOptions, dump_log
-    from seglog.diagnosis.dump_log_options import choose_decoder
-    from seglog.diagnosis.findings import Finding, Severity
-    from seglog.diagnosis.reports import Report
+    from seglog.evidence.findings import Finding, Severity
+    from seglog.kafka_dump_log.dump_log import DumpLogOptions, dump_log
+    from seglog.kafka_dump_log.options import choose_decoder
+    from seglog.kafka_dump_log.reports import Report
     from seglog.locations import parse_location
     from seglog_cli.views.findings import finding_text
 

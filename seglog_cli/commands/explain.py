@@ -11,8 +11,8 @@ from seglog_cli.options import MetadataDirectory, Partition, command, flag
 from seglog_cli.session import Session, Sources
 
 if TYPE_CHECKING:
-    from seglog.cleaner.requested import Outcome
-    from seglog.log.retaining import TopicConfigs
+    from seglog.operations.clean import Outcome
+    from seglog.operations.retain import TopicConfigs
 
 
 @command
@@ -35,9 +35,9 @@ def run(
       seglog explain customers-0
       seglog explain --advise --json payments-0
     """
-    from seglog.cleaner.explain import explain
     from seglog.log.directory import open_partition
-    from seglog.log.retaining import retention_config
+    from seglog.operations.explain import explain
+    from seglog.operations.retain import retention_config
     from seglog_cli.views.explanation import show_explanation
 
     sources = Sources(metadata_directory=metadata_dir)
@@ -73,9 +73,9 @@ class Trial:
         self, *, roll: bool = False, expire: bool = False, chosen: Mapping[str, object] | None = None
     ) -> Outcome:
         from seglog.cleaner.options import CleanerOptions
-        from seglog.cleaner.requested import CleaningFailure, clean
         from seglog.errors import SeglogError
-        from seglog.log.listing import Target, TargetKind
+        from seglog.operations.clean import CleaningFailure, clean
+        from seglog.scan.listing import Target, TargetKind
 
         session = self._session
         sources = replace(self._sources, chosen={**self._sources.chosen, **(chosen or {})})

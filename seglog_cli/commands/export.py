@@ -17,8 +17,8 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from seglog.diagnosis.findings import Finding
-    from seglog.diagnosis.sources import Source
+    from seglog.evidence.findings import Finding
+    from seglog.evidence.readable_files import Source
     from seglog.model import TopicPartition
 
 FORMATS = ("jsonl", "csv", "parquet")
@@ -71,8 +71,8 @@ def run(
       seglog export customers-0 -o customers.csv --since 2026-01-01T00:00:00Z --bytes base64
       seglog export orders-none-0 -o - --format csv
     """
-    from seglog.diagnosis.export import ExportFormat, ExportOptions, FileSink, export
-    from seglog.diagnosis.selection import Selection
+    from seglog.dump.selection import Selection
+    from seglog.export.export import ExportFormat, ExportOptions, FileSink, export
     from seglog_cli.views.findings import finding_text
 
     to_stdout = _is_standard_output(output)
@@ -116,11 +116,11 @@ class _StandardOutput:
 
 
 def _logs(session: Session, path: Path) -> tuple[Iterator[Source], TopicPartition]:
-    from seglog.diagnosis.sources import Source, sources
     from seglog.errors import UnsupportedError
+    from seglog.evidence.readable_files import Source, sources
     from seglog.format.filenames import parse_partition_directory
-    from seglog.log.listing import TargetKind, list_partition, resolve_path
     from seglog.model import TopicPartition
+    from seglog.scan.listing import TargetKind, list_partition, resolve_path
 
     target = resolve_path(session.fs, path)
     if target.kind is TargetKind.LOG_DIRECTORY:

@@ -10,7 +10,7 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from seglog.diagnosis.overview import PartitionOverview
+    from seglog.inspect.overview import PartitionOverview
 
 
 @command
@@ -30,8 +30,8 @@ def run(
       seglog ls --json orders-none-0
       seglog ls --long customers-0 payments-0
     """
-    from seglog.diagnosis.overview import Unlisted, overview
-    from seglog.log.listing import TargetKind, resolve_paths
+    from seglog.inspect.overview import Unlisted, overview
+    from seglog.scan.listing import TargetKind, resolve_paths
     from seglog_cli.unreadable import Unreadable
     from seglog_cli.views.overview import show_overviews
 

@@ -40,8 +40,8 @@ def ls(
     Examples:
       seglog quarantine ls /var/lib/kafka/data
     """
-    from seglog.diagnosis.journal import RunRecord
-    from seglog.diagnosis.quarantine import runs_in, saved_bytes
+    from seglog.runs.journal import RunRecord
+    from seglog.runs.quarantine import runs_in, saved_bytes
     from seglog_cli.views.repair import show_runs
 
     runs: list[tuple[RunRecord, int]] = []
@@ -62,7 +62,7 @@ def show(session: Session, name: Run, quarantine: QuarantineOption = None) -> No
     Examples:
       seglog quarantine show 20261121T015349Z-7f3a --quarantine /var/lib/kafka/.seglog-quarantine
     """
-    from seglog.diagnosis.quarantine import saved_bytes
+    from seglog.runs.quarantine import saved_bytes
     from seglog_cli.views.repair import show_run
 
     found = named_run(session, name, quarantine)
@@ -86,7 +86,7 @@ def restore(
     Examples:
       seglog quarantine restore 20261121T015349Z-7f3a -o /tmp/before
     """
-    from seglog.diagnosis.restore import restore_run
+    from seglog.runs.restore import restore_run
 
     found = named_run(session, name, quarantine)
     for path in restore_run(session.fs, found, target):
@@ -106,7 +106,7 @@ def purge(
     Examples:
       seglog quarantine purge 20261121T015349Z-7f3a --yes
     """
-    from seglog.diagnosis.quarantine import purge_run
+    from seglog.runs.quarantine import purge_run
     from seglog_cli.failures import UsageError
     from seglog_cli.progress import bytes_text
 

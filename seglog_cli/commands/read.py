@@ -45,9 +45,9 @@ def run(
       seglog read --json payments-0 --isolation read_committed --limit 3
       seglog read clicks-0 --timestamp 2026-11-21T00:00:00Z --limit 1
     """
-    from seglog.diagnosis.render_records import render_records
-    from seglog.log.fetching import fetch_records
+    from seglog.dump.render_records import render_records
     from seglog.model import Isolation
+    from seglog.operations.read import fetch_records
 
     if offset is not None and timestamp is not None:
         raise UsageError("--offset and --timestamp do not go together")

@@ -63,10 +63,10 @@ def recover_path(
 ) -> tuple[bool, bool]:
     """Recovers and shows each partition: (whether anything but indexes and snapshots changed, whether something else
     stops a broker)."""
-    from seglog.diagnosis.keeping import Keeper
-    from seglog.log.listing import log_directory_of, resolve_path
     from seglog.log.obstacles import directory_obstacles
-    from seglog.log.recovering import RecoveryOptions, recover
+    from seglog.operations.keeping import Keeper
+    from seglog.operations.recover import RecoveryOptions, recover
+    from seglog.scan.listing import log_directory_of, resolve_path
     from seglog_cli.repairing import settle_unfinished
     from seglog_cli.views.recovery import show_recovery, warn_of_obstacles
 

@@ -17,8 +17,8 @@ def run(session: Session, path: OnePath, dry_run: DryRun = False) -> None:
       seglog reindex --dry-run customers-0
       seglog reindex /var/lib/kafka/data
     """
-    from seglog.log.listing import log_directory_of, resolve_path
-    from seglog.log.recovering import RecoveryOptions, recover
+    from seglog.operations.recover import RecoveryOptions, recover
+    from seglog.scan.listing import log_directory_of, resolve_path
     from seglog_cli.repairing import settle_unfinished
     from seglog_cli.views.recovery import show_recovery
 

@@ -23,7 +23,7 @@ from seglog_cli.options import (
 from seglog_cli.session import Session, Sources
 
 if TYPE_CHECKING:
-    from seglog.log.retaining import FreeSpace
+    from seglog.operations.retain import FreeSpace
 
 POLICIES = ("delete", "compact,delete", "delete,compact")
 
@@ -85,8 +85,8 @@ def run(
       seglog retain --free 50GB /var/lib/kafka/data
     """
     from seglog.cleaner.manager import check_checkpoints
-    from seglog.log.listing import TargetKind, log_directory_of, resolve_paths
-    from seglog.log.retaining import Freed, RetentionFailure, RetentionRequest, retain
+    from seglog.operations.retain import Freed, RetentionFailure, RetentionRequest, retain
+    from seglog.scan.listing import TargetKind, log_directory_of, resolve_paths
     from seglog_cli.views.recovery import tell_obstacles
     from seglog_cli.views.retention import show_freed, show_retained
 
@@ -125,7 +125,7 @@ def run(
 
 def _space(text: str) -> FreeSpace:
     """What --free asks for."""
-    from seglog.log.retaining import FreeSpace
+    from seglog.operations.retain import FreeSpace
     from seglog.units import parse_size
 
     size = parsed("--free", parse_size, text.removeprefix("+"))

@@ -46,7 +46,7 @@ def run(
       seglog salvage --carve /tmp/disk.img -o /tmp/rescued/logs
       seglog salvage --into-one /tmp/rescued/logs/carved-0 /tmp/rescued/logs/carved-3 -o /tmp/rescued/orders-0
     """
-    from seglog.diagnosis.salvage import DEFAULT_SEGMENT_BYTES, SalvageOptions, salvage
+    from seglog.salvage.salvage import DEFAULT_SEGMENT_BYTES, SalvageOptions, salvage
     from seglog_cli.views.repair import show_salvage
 
     options = SalvageOptions(

@@ -32,8 +32,8 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from seglog.cleaner.sizing import SizingRequest
-    from seglog.log.listing import PartitionListing
+    from seglog.inspect.sizing import SizingRequest
+    from seglog.scan.listing import PartitionListing
 
 SUMMARY = "Verify, measure, clean, export and compare logs with Spark."
 
@@ -83,8 +83,8 @@ def verify(
     Examples:
       seglog spark verify --level crc /var/lib/kafka/data
     """
-    from seglog.diagnosis.verify import Level, VerifyOptions
-    from seglog.log.listing import resolve_paths
+    from seglog.scan.listing import resolve_paths
+    from seglog.verification.verify import Level, VerifyOptions
     from seglog_cli.views.findings import show_finding, show_summary
 
     chosen = VerifyOptions(level=Level[one_of("--level", level, LEVELS).upper()], live=live, jobs=1)
@@ -121,7 +121,7 @@ def stats(
       seglog spark stats --json /var/lib/kafka/data
       seglog spark stats --sizing --master yarn /mnt/broker*/data
     """
-    from seglog.log.listing import resolve_paths
+    from seglog.scan.listing import resolve_paths
     from seglog_cli.unreadable import Unreadable
 
     targets = resolve_paths(session.fs, paths)

@@ -20,7 +20,7 @@ from seglog_cli.options import Paths, command
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.log.topic_settings import DirectorySettings
+    from seglog.configuration.topic_settings import DirectorySettings
 
 
 @command
@@ -49,8 +49,8 @@ def run(
       seglog stats --sizing --set log.cleaner.dedupe.buffer.size=32MiB customers-0
       seglog stats --prometheus seglog.prom /var/lib/kafka/data
     """
-    from seglog.diagnosis.statistics import view_statistics
-    from seglog.log.listing import resolve_paths
+    from seglog.inspect.statistics import view_statistics
+    from seglog.scan.listing import resolve_paths
     from seglog_cli.unreadable import Unreadable
 
     shown: dict[Path, DirectorySettings] = {}
@@ -61,12 +61,10 @@ def run(
         with unreadable.passing_over(directory):
             found = view_statistics(session.fs, directory)
             if sizing:
-                from seglog.cleaner.sizing import size_partition
+                from seglog.inspect.sizing import size_partition
 
                 request = partition.sizing_request(session.clock.now_ms(), write_rate)
-                needed = size_partition(
-                    session.fs, directory, request, keys=found.distinct_keys, records=found.records
-                )
+                needed = size_partition(session.fs, directory, request, keys=found.distinct_keys, records=found.records)
             show_measured(session, partition, found, needed, plot=plot, rounds=rounds)
     if prometheus is not None:
         _write_gauges(session, prometheus, shown)
@@ -75,7 +73,7 @@ def run(
 
 def _write_gauges(session: Session, path: Path, shown: dict[Path, DirectorySettings]) -> None:
     from seglog.cleaner.metrics import CleanerGauges, write_prometheus
-    from seglog.cleaner.requested import states_of
+    from seglog.operations.clean import states_of
 
     gauges = []
     for log_directory, settings in shown.items():

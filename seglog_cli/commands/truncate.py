@@ -35,7 +35,7 @@ def run(
       seglog truncate orders-none-0 --to-offset 1000 --dry-run
       seglog truncate orders-none-0 --at-damage
     """
-    from seglog.diagnosis.keeping import Keeper
+    from seglog.operations.keeping import Keeper
     from seglog_cli.quarantines import remember_run
     from seglog_cli.repairing import settle_unfinished
     from seglog_cli.views.cut import show_cut
@@ -45,7 +45,7 @@ def run(
     if sum(given) != 1:
         raise UsageError("one of --to-offset, --to-time and --at-damage says where to cut")
     if at_damage:
-        from seglog.log.listing import require_partition
+        from seglog.scan.listing import require_partition
         from seglog_cli.commands.recover import recover_path
 
         require_partition(session.fs, partition)

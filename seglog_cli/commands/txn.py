@@ -14,8 +14,8 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from seglog.diagnosis.transactions import Transaction
-    from seglog.log.view import PartitionView
+    from seglog.evidence.transactions import Transaction
+    from seglog.scan.view import PartitionView
 
 ACTIONS = ("list", "open", "stat", "abort-cmd")
 
@@ -49,9 +49,9 @@ def run(
       seglog txn payments-0 open --json
       seglog txn payments-0 abort-cmd --bootstrap-server broker:9092
     """
-    from seglog.diagnosis.transactions import TransactionState
-    from seglog.log.listing import require_partition
-    from seglog.log.view import PartitionView
+    from seglog.evidence.transactions import TransactionState
+    from seglog.scan.listing import require_partition
+    from seglog.scan.view import PartitionView
     from seglog_cli.views.transactions import Statistics, show_abort, show_statistics, show_transaction
 
     one_of("txn", action, ACTIONS)
@@ -72,7 +72,7 @@ def run(
 
 
 def _transactions(session: Session, view: PartitionView, max_timeout_ms: int | None) -> Iterator[Transaction]:
-    from seglog.diagnosis.transactions import DEFAULT_MAX_TIMEOUT_MS, read_coordinators, view_transactions
+    from seglog.evidence.transactions import DEFAULT_MAX_TIMEOUT_MS, read_coordinators, view_transactions
 
     beside: Path = session.resolved(view.directory).parent
     return view_transactions(

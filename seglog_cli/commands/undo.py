@@ -30,8 +30,8 @@ def run(
       seglog undo 20261121T015349Z-7f3a --quarantine /var/lib/kafka/.seglog-quarantine
       seglog undo /var/lib/kafka/.seglog-quarantine/20261121T015349Z-7f3a
     """
-    from seglog.diagnosis.apply import settle_pending, undo_run
-    from seglog.diagnosis.journal import RunState, read_journal
+    from seglog.runs.apply import settle_pending, undo_run
+    from seglog.runs.journal import RunState, read_journal
     from seglog.storage.lock import DirectoryLock
 
     found = named_run(session, name, quarantine)

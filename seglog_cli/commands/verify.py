@@ -79,9 +79,9 @@ def run(
         return repair_paths(session, paths, repair_options(policy, only, quarantine), dry_run)
     if dry_run or only is not None or quarantine is not None or policy != "smallest-loss":
         raise UsageError("--policy, --only, --dry-run and --quarantine go with --repair")
-    from seglog.diagnosis.verify import Level, Verification, VerifyOptions
-    from seglog.log.listing import resolve_paths
+    from seglog.scan.listing import resolve_paths
     from seglog.units import parse_share
+    from seglog.verification.verify import Level, Verification, VerifyOptions
     from seglog_cli.options import parsed
     from seglog_cli.views.findings import show_finding, show_summary
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from seglog_cli.console import Console
 
 if TYPE_CHECKING:
-    from seglog.log.ingest import Appended
+    from seglog.operations.append import Appended
 
 
 def show_appended(console: Console, appended: Appended) -> None:

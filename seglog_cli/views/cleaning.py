@@ -12,8 +12,8 @@ from seglog_cli.views.settings import contradiction_record
 
 if TYPE_CHECKING:
     from seglog.cleaner.plan import CleaningResult
-    from seglog.cleaner.requested import Cleaned, CleaningFailure, Outcome
-    from seglog.precedence import Contradiction
+    from seglog.configuration.precedence import Contradiction
+    from seglog.operations.clean import Cleaned, CleaningFailure, Outcome
     from seglog_cli.session import Session
 
 _REASONS = {
@@ -34,7 +34,7 @@ _REASONS = {
 
 def show_outcome(console: Console, outcome: Outcome, contradictions: Sequence[Contradiction] = ()) -> None:
     """A partition: its round, with what went against the cluster's configuration, or why there was none."""
-    from seglog.cleaner.requested import Cleaned, CleaningFailure
+    from seglog.operations.clean import Cleaned, CleaningFailure
 
     if isinstance(outcome, Cleaned):
         _show_cleaned(console, outcome, contradictions)

@@ -8,8 +8,8 @@ from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
 
 if TYPE_CHECKING:
-    from seglog.diagnosis.journal import RunRecord
-    from seglog.log.cutting import Cut
+    from seglog.operations.truncate import Cut
+    from seglog.runs.journal import RunRecord
 
 
 def show_cut(console: Console, cut: Cut, dry_run: bool, run: RunRecord | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from seglog_cli.console import Console
 
 if TYPE_CHECKING:
-    from seglog.diagnosis.diff import Difference
+    from seglog.inspect.diff import Difference
 
 
 def show_difference(console: Console, found: Difference, partition: str, copies: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from seglog_cli.console import Console
 
 if TYPE_CHECKING:
-    from seglog.diagnosis.doctor import Diagnosis, DoctorSummary
+    from seglog.prognosis.doctor import Diagnosis, DoctorSummary
 
 _STYLES = {"blocker": "error", "danger": "warning", "note": "dim"}
 

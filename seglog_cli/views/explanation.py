@@ -10,7 +10,7 @@ from seglog_cli.progress import bytes_text
 from seglog_cli.tables import table
 
 if TYPE_CHECKING:
-    from seglog.cleaner.explain import Explanation, SegmentExplanation
+    from seglog.operations.explain import Explanation, SegmentExplanation
 
 _HEADING = ("SEGMENT", "SIZE", "CLEANING", "DELETION")
 

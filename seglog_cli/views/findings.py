@@ -9,8 +9,8 @@ from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
 
 if TYPE_CHECKING:
-    from seglog.diagnosis.findings import Finding
-    from seglog.diagnosis.verify import VerifySummary
+    from seglog.evidence.findings import Finding
+    from seglog.verification.verify import VerifySummary
 
 _STYLES = {"error": "error", "warning": "warning", "info": "dim"}
 

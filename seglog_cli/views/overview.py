@@ -11,7 +11,7 @@ from seglog_cli.progress import bytes_text
 from seglog_cli.tables import table
 
 if TYPE_CHECKING:
-    from seglog.diagnosis.overview import PartitionOverview, SegmentOverview
+    from seglog.inspect.overview import PartitionOverview, SegmentOverview
 
 _PARTITION_HEADING = ("PARTITION", "STATE", "SEGMENTS", "SIZE", "START", "END", "NEWEST")
 _SEGMENT_HEADING = ("SEGMENT", "", "SIZE", "INDEXES", "START", "END", "NEWEST", "MODIFIED")

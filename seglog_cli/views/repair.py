@@ -10,11 +10,11 @@ from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
 
 if TYPE_CHECKING:
-    from seglog.diagnosis.examine import Examination
-    from seglog.diagnosis.journal import RunRecord
-    from seglog.diagnosis.repair import RepairOutcome
-    from seglog.diagnosis.repair_plan import RepairPlan
-    from seglog.diagnosis.salvage import SalvagedLog, SalvageReport
+    from seglog.repairs.findings_by_directory import Examination
+    from seglog.repairs.plan import RepairPlan
+    from seglog.repairs.repair import RepairOutcome
+    from seglog.runs.journal import RunRecord
+    from seglog.salvage.salvage import SalvagedLog, SalvageReport
     from seglog_cli.exit_codes import ExitCode
 
 _MISSING_SHOWN = 20

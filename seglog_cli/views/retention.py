@@ -10,8 +10,8 @@ from seglog_cli.tables import table
 from seglog_cli.views.settings import contradiction_record
 
 if TYPE_CHECKING:
-    from seglog.log.retaining import Freed, Retained
     from seglog.log.retention import RetentionPlan, SegmentVerdict
+    from seglog.operations.retain import Freed, Retained
 
 _HEADING = ("", "SEGMENT", "SIZE", "NEWEST", "WHY")
 

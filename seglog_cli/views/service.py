@@ -13,8 +13,8 @@ from seglog_cli.views.retention import retention_record
 if TYPE_CHECKING:
     from seglog.cleaner.manager import Uncleanable
     from seglog.cleaner.plan import CleaningResult
-    from seglog.cleaner.service import CleanerService, PassOutcome
     from seglog.log.retention import RetentionPlan
+    from seglog.operations.cleaner import CleanerService, PassOutcome
     from seglog_cli.session import Session
 
 
@@ -43,7 +43,7 @@ class Reporter:
             self._console.flush()
 
     def retained(self, plan: RetentionPlan) -> None:
-        from seglog.log.retaining import Retained
+        from seglog.operations.retain import Retained
 
         with self._lock:
             if self._console.as_json:

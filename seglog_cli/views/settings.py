@@ -8,7 +8,7 @@ from seglog_cli.console import Console
 from seglog_cli.tables import table
 
 if TYPE_CHECKING:
-    from seglog.precedence import Contradiction, ResolvedConfig
+    from seglog.configuration.precedence import Contradiction, ResolvedConfig
 
 
 def show_settings(console: Console, topic: str | None, config: ResolvedConfig, every: bool) -> None:

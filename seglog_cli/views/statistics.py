@@ -12,8 +12,8 @@ from seglog_cli.progress import bytes_text
 from seglog_cli.tables import table
 
 if TYPE_CHECKING:
-    from seglog.cleaner.sizing import Sizing
-    from seglog.diagnosis.statistics import FrequentKey, LogStatistics
+    from seglog.inspect.sizing import Sizing
+    from seglog.inspect.statistics import FrequentKey, LogStatistics
 
 _BAR_CELLS = 40
 _HISTOGRAMS = (
@@ -154,9 +154,7 @@ def _sizing_lines(s: Sizing) -> list[str]:
     if s.kafka_rounds == 1:
         rounds = "one, in Kafka as here"
     else:
-        rounds = (
-            f"{_kafka_rounds(s)}, copying about {bytes_text(s.recopied_bytes)} again and again; here one round"
-        )
+        rounds = f"{_kafka_rounds(s)}, copying about {bytes_text(s.recopied_bytes)} again and again; here one round"
         rounds += f" of {s.index_passes} index passes"
     dirty = f"{bytes_text(s.dirty_bytes)} of {bytes_text(s.dirty_bytes + s.clean_bytes)} ({100 * s.dirty_ratio:.1f}%)"
     if not s.dirty_bytes + s.clean_bytes:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from seglog_cli.console import Console
 
 if TYPE_CHECKING:
-    from seglog.diagnosis.transactions import Transaction
-    from seglog.log.listing import PartitionListing
+    from seglog.evidence.transactions import Transaction
+    from seglog.scan.listing import PartitionListing
 
 
 @dataclass
@@ -64,7 +64,7 @@ def show_transaction(console: Console, one: Transaction, partition: str) -> None
 
 def show_abort(console: Console, one: Transaction, listing: PartitionListing, bootstrap_server: str) -> None:
     """The command that ends an open transaction."""
-    from seglog.diagnosis.transactions import abort_command
+    from seglog.evidence.transactions import abort_command
 
     command = abort_command(one, listing, bootstrap_server)
     if one.source == "snapshot":

@@ -28,11 +28,11 @@ import seglog
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.options import CleanerOptions
 from seglog.clock import FixedClock, SystemClock
-from seglog.diagnosis.verify import Level, Verification, VerifyOptions
 from seglog.format.decoder import decode_records
-from seglog.log.listing import list_partition, resolve_paths
-from seglog.log.scan import SegmentScan
+from seglog.scan.listing import list_partition, resolve_paths
+from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.filesystem import LocalFileSystem
+from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.kafka import KafkaHarness
 from tests.support.kafka.jvm import find_java, kafka_classpath
 

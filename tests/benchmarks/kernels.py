@@ -143,7 +143,7 @@ def _work(records: int, work: Path) -> None:
 
 def _logs(records: int, work: Path) -> list[Path]:
     """Keyed logs, uncompressed and lz4, one of them with headers; and a legacy one."""
-    from seglog.config import LogConfig
+    from seglog.configuration.keys import LogConfig
     from seglog.model import Compression, Header, Record, TopicPartition
     from tests.benchmarks.keyed_logs import append_keyed, open_directory
 

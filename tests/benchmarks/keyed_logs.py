@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog.clock import SystemClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.format.builder import columns_of_arrays
 from seglog.format.columns import Records
 from seglog.log.directory import LogDirectory
@@ -59,9 +59,7 @@ def append_keyed(log: Log, count: int, key_space: int, codec: Compression = Comp
 
 def open_directory(path: Path, config: LogConfig) -> LogDirectory:
     """The log directory for writing, every topic with this configuration."""
-    return LogDirectory.open(
-        path, fs=LocalFileSystem(), clock=SystemClock(), config_of=lambda _: config, writable=True
-    )
+    return LogDirectory.open(path, fs=LocalFileSystem(), clock=SystemClock(), config_of=lambda _: config, writable=True)
 
 
 def _values(chance: np.random.Generator) -> np.ndarray:

@@ -33,7 +33,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.model import Compression, TopicPartition
 from tests.benchmarks.keyed_logs import append_keyed, open_directory
 from tests.support.kafka import Broker

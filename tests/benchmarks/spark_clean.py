@@ -30,7 +30,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.model import TopicPartition
 from tests.benchmarks.keyed_logs import RECORD_BYTES, append_keyed, open_directory
 from tests.benchmarks.memory import MemoryMeter, Peaks
@@ -69,7 +69,7 @@ def _link(source: str, target: str) -> None:
 
 class Topics:
     def resolve(self, topic):
-        from seglog.settings import load_settings
+        from seglog.configuration.sources import load_settings
         from seglog.storage.filesystem import LocalFileSystem
 
         settings = load_settings(LocalFileSystem(), environment={}, working_directory=Path("/"))
@@ -78,9 +78,9 @@ class Topics:
 
 def on_spark(spark, path: Path, plan: str, reducers: int = 0) -> float:
     from seglog.cleaner.options import CleanerOptions
-    from seglog.cleaner.requested import Cleaned
     from seglog.clock import SystemClock
-    from seglog.log.listing import resolve_paths
+    from seglog.operations.clean import Cleaned
+    from seglog.scan.listing import resolve_paths
     from seglog.spark.cleaning import Placement, clean
     from seglog.storage.filesystem import LocalFileSystem
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.model import TopicPartition
 from tests.benchmarks.keyed_logs import append_keyed, open_directory
 

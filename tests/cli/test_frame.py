@@ -118,7 +118,7 @@ def test_a_signal_ends_with_its_code_and_what_was_read_is_appended(
 
 def test_an_unexpected_error_is_one_line_and_a_traceback_only_with_v(tmp_path: Path) -> None:
     script = (
-        "import sys, seglog.log.listing as l\n"
+        "import sys, seglog.scan.listing as l\n"
         "def broken(*_): raise ZeroDivisionError('x')\n"
         "l.resolve_paths = broken\n"
         "from seglog_cli.app import main; main(sys.argv[1:])"

@@ -16,9 +16,7 @@ from tests.support.readme_tour import shown_lines
 
 README = (ROOT / "README.md").read_text()
 # Those of `seglog spark` need a session and a cluster's paths; tests/spark/test_jobs.py runs these commands.
-EXAMPLES = [
-    example for one in descriptions() for example in one.examples if not example.startswith("seglog spark")
-]
+EXAMPLES = [example for one in descriptions() for example in one.examples if not example.startswith("seglog spark")]
 EXAMPLE_RUN = "20261121T015349Z-7f3a"
 
 

@@ -145,9 +145,9 @@ def test_segments_behind_relative_links_are_links_again_after_undo(logs: Path, t
 def test_a_repair_that_was_cut_short_is_finished_by_the_next_command_that_writes(logs: Path) -> None:
     """The process is killed in the middle of the changes: the mark of the run stays behind."""
     from seglog.clock import SystemClock
-    from seglog.diagnosis.examine import examine
-    from seglog.diagnosis.quarantine import PENDING_FILE
-    from seglog.diagnosis.repair import repair
+    from seglog.repairs.findings_by_directory import examine
+    from seglog.repairs.repair import repair
+    from seglog.runs.quarantine import PENDING_FILE
     from seglog.storage.filesystem import LocalFileSystem
 
     class Killed(BaseException):

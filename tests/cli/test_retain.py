@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.log.retaining import KAFKAS_OWN
+from seglog.operations.retain import KAFKAS_OWN
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.command_line import clean_logs, json_lines, process, run
 from tests.support.compacted_directories import broker_directory

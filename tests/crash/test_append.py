@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import ManualClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Isolation, Record

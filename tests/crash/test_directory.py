@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.log.directory import LogDirectory
 from seglog.log.loader import LoadOptions, plan_recovery
 from seglog.model import Record, TopicPartition

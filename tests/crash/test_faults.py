@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.requested import clean
 from seglog.clock import ManualClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.errors import SeglogError
 from seglog.log.directory import open_partition
-from seglog.log.listing import list_log_directory, list_partition, resolve_paths
-from seglog.log.retaining import RetentionRequest, retain
+from seglog.operations.clean import clean
+from seglog.operations.retain import RetentionRequest, retain
+from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from tests.support.compacted_directories import Topics, broker_directory
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of

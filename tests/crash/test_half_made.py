@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.config import LogConfig
-from seglog.diagnosis.convert import ConvertOptions, convert_to
-from seglog.diagnosis.examine import examine
-from seglog.diagnosis.export import ExportFormat, ExportOptions, FileSink, export
-from seglog.diagnosis.repair import repair
-from seglog.diagnosis.restore import restore_run
-from seglog.diagnosis.salvage import SalvageOptions, salvage
-from seglog.diagnosis.sources import Source, sources
+from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError, SeglogError
-from seglog.log.listing import Target, TargetKind, list_partition
+from seglog.evidence.readable_files import Source, sources
+from seglog.export.export import ExportFormat, ExportOptions, FileSink, export
 from seglog.model import Compression, TopicPartition
+from seglog.operations.convert import ConvertOptions, convert_to
+from seglog.repairs.findings_by_directory import examine
+from seglog.repairs.repair import repair
+from seglog.runs.restore import restore_run
+from seglog.salvage.salvage import SalvageOptions, salvage
+from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from tests.support.damage import batches_of
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.diagnosis.apply import settle_pending, undo_run
-from seglog.diagnosis.examine import examine
-from seglog.diagnosis.journal import RunState
-from seglog.diagnosis.quarantine import PENDING_FILE, pending_run
-from seglog.diagnosis.repair import RepairOutcome, repair
 from seglog.format.filenames import QUARANTINE_WITHIN
+from seglog.repairs.findings_by_directory import examine
+from seglog.repairs.repair import RepairOutcome, repair
+from seglog.runs.apply import settle_pending, undo_run
+from seglog.runs.journal import RunState
+from seglog.runs.quarantine import PENDING_FILE, pending_run
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.damage import rewrite
 from tests.support.fixtures import KAFKA, fixture_now_ms

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import ManualClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError, SeglogError
 from seglog.log.append_journal import StreamBatch
 from seglog.log.directory import LogDirectory

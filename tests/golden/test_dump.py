@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from seglog.diagnosis.dump import DumpOptions, dump
-from seglog.diagnosis.dump_log import DumpLogOptions, dump_log
-from seglog.diagnosis.findings import Finding
-from seglog.log.listing import Target, TargetKind
+from seglog.dump.dump import DumpOptions, dump
+from seglog.evidence.findings import Finding
+from seglog.kafka_dump_log.dump_log import DumpLogOptions, dump_log
+from seglog.scan.listing import Target, TargetKind
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.fixtures import expected, expected_partitions, fixture_copy, fixture_partitions, manifest
 

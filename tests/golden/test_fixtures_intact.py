@@ -50,9 +50,7 @@ def test_recorded_lists_have_as_many_rows_as_their_digests_say(name: str) -> Non
 
 
 def test_no_fixture_is_without_an_entry() -> None:
-    plain = {
-        path for name in NAMES if "archive" not in manifest()[name] for path in (KAFKA / name).rglob("*")
-    }
+    plain = {path for name in NAMES if "archive" not in manifest()[name] for path in (KAFKA / name).rglob("*")}
     packed = {FIXTURES / entry["archive"] for entry in manifest().values() if "archive" in entry}
     assert {path for path in KAFKA.rglob("*") if path.is_file()} <= plain | packed
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import ManualClock
-from seglog.diagnosis.findings import Severity
-from seglog.diagnosis.verify import Level, Verification, VerifyOptions
-from seglog.log.listing import resolve_paths
+from seglog.evidence.findings import Severity
+from seglog.scan.listing import resolve_paths
 from seglog.storage.filesystem import LocalFileSystem
+from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import expected, expected_partitions, fixture_copy, manifest
 
 FS = LocalFileSystem()

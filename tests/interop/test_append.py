@@ -14,7 +14,7 @@ import pytest
 
 from seglog import layout
 from seglog.clock import ManualClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.errors import OffsetOutOfRangeError
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log.log import Log

@@ -12,7 +12,7 @@ import pytest
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.options import CleanerOptions
 from seglog.clock import FixedClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.log.log import Log
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.kafka import KafkaHarness

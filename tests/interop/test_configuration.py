@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from seglog.config import KEYS
-from seglog.log.topic_settings import DirectorySettings
-from seglog.settings import load_settings
+from seglog.configuration.keys import KEYS
+from seglog.configuration.sources import load_settings
+from seglog.configuration.topic_settings import DirectorySettings
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.kafka import Broker
 

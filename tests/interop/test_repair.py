@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.diagnosis.examine import examine
-from seglog.diagnosis.repair import repair
-from seglog.diagnosis.repair_plan import Policy, RepairOptions
-from seglog.diagnosis.salvage import SalvageOptions, salvage
+from seglog.repairs.findings_by_directory import examine
+from seglog.repairs.plan import Policy, RepairOptions
+from seglog.repairs.repair import repair
+from seglog.salvage.salvage import SalvageOptions, salvage
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.damage import LOG_DAMAGE, damage_derived, damage_log, rewrite

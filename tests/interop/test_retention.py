@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.log.log import Log
 from seglog.log.retention import apply_retention, plan_retention, remove_deleted
 from seglog.storage.filesystem import LocalFileSystem

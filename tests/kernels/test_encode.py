@@ -79,13 +79,9 @@ def test_batches_are_those_written_by_hand(records: list[Record]) -> None:
 
 @given(record_lists, st.integers(1, 4), st.integers(61, 200), st.integers(0, 700))
 @settings(max_examples=60, deadline=None)
-def test_limits_split_and_both_builds_agree(
-    records: list[Record], most: int, most_bytes: int, room: int
-) -> None:
+def test_limits_split_and_both_builds_agree(records: list[Record], most: int, most_bytes: int, room: int) -> None:
     columns = columns_of(records)
-    results = [
-        encode(columns, most_records=most, most_bytes=most_bytes, room=room, plain=p) for p in (False, True)
-    ]
+    results = [encode(columns, most_records=most, most_bytes=most_bytes, room=room, plain=p) for p in (False, True)]
     assert results[0][0] == results[1][0]
     assert results[0][2:] == results[1][2:]
     table = results[0][1]

@@ -10,9 +10,7 @@ from seglog.kernels._jit import kernel
 from seglog.kernels.hashing import SEED_WORDS, hash_key
 from tests.support.interpreted import interpreted
 
-SEEDS = np.array(
-    [0x1B03738712FAD5C9, -0x61C8864680B583EB, 0x3C6EF372FE94F82B, -0x5AB8AC0FD2E3D1A7], dtype=np.int64
-)
+SEEDS = np.array([0x1B03738712FAD5C9, -0x61C8864680B583EB, 0x3C6EF372FE94F82B, -0x5AB8AC0FD2E3D1A7], dtype=np.int64)
 
 
 @kernel

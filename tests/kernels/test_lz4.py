@@ -21,9 +21,7 @@ def frame(data: bytes) -> np.ndarray:
 
 
 @pytest.mark.parametrize("decompress", FRAMES)
-@pytest.mark.parametrize(
-    "data", [b"", b"x", b"a" * 5000, TEXT, bytes(range(256)) * 3, b"ab" * 400, b"abcdefg" * 90]
-)
+@pytest.mark.parametrize("data", [b"", b"x", b"a" * 5000, TEXT, bytes(range(256)) * 3, b"ab" * 400, b"abcdefg" * 90])
 def test_a_frame_comes_back_in_a_buffer_of_its_very_size(decompress, data: bytes) -> None:
     source = frame(data)
     out = np.full(len(data) + 3, 7, dtype=np.uint8)

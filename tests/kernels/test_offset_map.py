@@ -21,7 +21,7 @@ from seglog.format.decoder import scan_batches
 from seglog.kernels import key_tables, offset_map, spans
 from seglog.kernels.bits import get_bit
 from seglog.kernels.records import RECORDS_VALID
-from seglog.log.scan import Chunk
+from seglog.scan.segment_scan import Chunk
 from tests.support.interpreted import both, interpreted
 from tests.support.naive import NaiveRecord, batch_v2
 

@@ -144,9 +144,7 @@ def test_rows_are_packed_side_by_side(pack_run, codec: int, zstd: np.ndarray) ->
     targets["position"] = [0, 0, len(PAYLOADS[1]), len(PAYLOADS[1]) + len(empty)]
     out = np.full(runs.packed_bound(targets) + 2, 7, dtype=np.uint8)
     table = np.empty(lz4.TABLE_SLOTS, dtype=np.uint16)
-    rows, used = pack_run(
-        data, 0, batches, payloads, targets, np.arange(4), actions, 0, zstd, table, out[:-2], 0
-    )
+    rows, used = pack_run(data, 0, batches, payloads, targets, np.arange(4), actions, 0, zstd, table, out[:-2], 0)
     assert out[-2:].tolist() == [7, 7]
     if codec == 4 and not zstd.any():
         assert (rows, used) == (1, batches[0]["size"])

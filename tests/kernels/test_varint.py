@@ -14,6 +14,7 @@ from tests.support.interpreted import both
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 
+
 @given(INT64)
 def test_written_varlong_is_the_naive_one_and_reads_back(value: int) -> None:
     expected = naive.varint(value)

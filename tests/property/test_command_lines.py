@@ -163,9 +163,7 @@ def check_end(done: Ended, what: object, *, text: bool, as_json: bool) -> None:
 
 
 @pytest.mark.parametrize("number", range(max(1, TRIES // 30)))
-def test_no_command_line_ends_with_an_internal_error(
-    number: int, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_command_line_ends_with_an_internal_error(number: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chooser = Chooser(f"{SEED} {number}")
     chosen = chooser.random
     for _ in range(30):

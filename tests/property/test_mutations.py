@@ -20,15 +20,15 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import ManualClock
-from seglog.diagnosis.dump import DumpOptions, dump
-from seglog.diagnosis.dump_log import DumpLogOptions, Report, dump_log
-from seglog.diagnosis.findings import CODES, Finding
-from seglog.diagnosis.overview import overview
-from seglog.diagnosis.statistics import log_statistics
-from seglog.diagnosis.verify import Level, Verification, VerifyOptions
-from seglog.log.listing import Target, TargetKind, list_partition
+from seglog.dump.dump import DumpOptions, dump
+from seglog.evidence.findings import CODES, Finding
+from seglog.inspect.overview import overview
+from seglog.inspect.statistics import log_statistics
+from seglog.kafka_dump_log.dump_log import DumpLogOptions, Report, dump_log
 from seglog.model import Compression
+from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.filesystem import LocalFileSystem
+from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support import logs_on_disk as logs
 
 FS = LocalFileSystem()

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.requested import Cleaned, Outcome, clean
 from seglog.cleaner.strategy import Strategy
 from seglog.clock import ManualClock
-from seglog.log.listing import resolve_paths
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record
+from seglog.operations.clean import Cleaned, Outcome, clean
+from seglog.scan.listing import resolve_paths
 from tests.support.compacted_directories import FS, Topics, opened
 from tests.support.log_files import write_segment
 from tests.support.naive import message

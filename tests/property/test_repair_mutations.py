@@ -12,10 +12,10 @@ from functools import cache
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.diagnosis.apply import undo_run
-from seglog.diagnosis.examine import examine
-from seglog.diagnosis.findings import Severity
-from seglog.diagnosis.repair import repair
+from seglog.evidence.findings import Severity
+from seglog.repairs.findings_by_directory import examine
+from seglog.repairs.repair import repair
+from seglog.runs.apply import undo_run
 from tests.support.crash_filesystem import CrashFileSystem
 from tests.support.damage import batches_of, damage_derived, damage_log
 from tests.support.fixtures import KAFKA, fixture_now_ms

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.requested import Cleaned
 from seglog.clock import SystemClock
-from seglog.log.listing import resolve_paths
+from seglog.operations.clean import Cleaned
+from seglog.scan.listing import resolve_paths
 from seglog.spark.cleaning import Placement, clean
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.compacted_directories import Topics

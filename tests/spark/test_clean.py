@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from seglog.cleaner import requested
 from seglog.cleaner.options import CleanerOptions
 from seglog.clock import ManualClock
 from seglog.errors import CorruptRecordError, UnsupportedError
-from seglog.log.listing import resolve_paths
+from seglog.operations import clean as requested
+from seglog.scan.listing import resolve_paths
 from seglog.spark.cleaning import Placement, clean, shuffled
 from seglog.spark.cleaning_spec import RoundSpec
 from seglog.spark.cleaning_swap import finish_round

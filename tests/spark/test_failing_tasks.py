@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from seglog.cleaner import requested
 from seglog.cleaner.options import CleanerOptions
-from seglog.log.listing import resolve_paths
 from seglog.model import TopicPartition
+from seglog.operations import clean as requested
+from seglog.scan.listing import resolve_paths
 from tests.spark.test_write import findings
 from tests.support.compacted_directories import broker_directory, opened
 from tests.support.failing_tasks import CLOCK, FS, TOPICS
@@ -59,9 +59,7 @@ def told(home: Path) -> dict[str, object]:
         "PYTHONPATH": os.pathsep.join([str(ROOT / "core"), str(ROOT)]),
     }
     command = [sys.executable, "-m", "tests.support.failing_tasks", str(home)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=600, check=False, cwd=home, env=environment
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=home, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
     return found

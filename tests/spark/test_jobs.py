@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from seglog.cleaner.sizing import SizingRequest, size_partition
 from seglog.clock import SystemClock
-from seglog.config import CleanerConfig, LogConfig
-from seglog.diagnosis.statistics import log_statistics
-from seglog.diagnosis.verify import Level, Verification, VerifyOptions
+from seglog.configuration.keys import CleanerConfig, LogConfig
 from seglog.errors import RefusedError
-from seglog.log.listing import list_partition, resolve_paths
+from seglog.inspect.sizing import SizingRequest, size_partition
+from seglog.inspect.statistics import log_statistics
+from seglog.scan.listing import list_partition, resolve_paths
 from seglog.spark import jobs
 from seglog.storage.filesystem import LocalFileSystem
+from seglog.verification.verify import Level, Verification, VerifyOptions
 from seglog_cli.app import run
 from tests.support import fixtures
 

@@ -30,9 +30,7 @@ def finished(
     environment |= {"SPARK_CONF_DIR": conf, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": python}
     environment |= {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": path}
     environment["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=600, check=False, cwd=home, env=environment
-    )
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=home, env=environment)
 
 
 def run(command: list[str], *, path: str, home: Path) -> str:
@@ -89,8 +87,8 @@ def test_connect_reads_writes_and_runs_jobs(logs, tmp_path):
     job = script(
         tmp_path,
         "from pathlib import Path",
-        "from seglog.diagnosis.verify import Level, VerifyOptions",
-        "from seglog.log.listing import resolve_paths",
+        "from seglog.verification.verify import Level, VerifyOptions",
+        "from seglog.scan.listing import resolve_paths",
         "from seglog.spark import jobs",
         "from seglog.spark.source import SeglogDataSource",
         "from seglog.storage.filesystem import LocalFileSystem",
@@ -99,7 +97,7 @@ def test_connect_reads_writes_and_runs_jobs(logs, tmp_path):
         COUNT,
         'rows = spark.read.format("seglog").option("columns", "key,value,offset").load(sys.argv[1])',
         'rows.coalesce(1).write.format("seglog").mode("append").option("topic", "copy").save(sys.argv[2])',
-        'targets = resolve_paths(LocalFileSystem(), [Path(sys.argv[2])])',
+        "targets = resolve_paths(LocalFileSystem(), [Path(sys.argv[2])])",
         'print("verified", jobs.verify(spark, targets, VerifyOptions(level=Level.SEMANTIC, jobs=1)).summary)',
     )
     paths = os.pathsep.join([str(ROOT / "core"), *(entry for entry in sys.path if entry)])

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from seglog.clock import SystemClock
-from seglog.diagnosis.verify import Level, Verification, VerifyOptions
-from seglog.log.listing import resolve_paths
+from seglog.scan.listing import resolve_paths
 from seglog.storage.filesystem import LocalFileSystem
+from seglog.verification.verify import Level, Verification, VerifyOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from seglog.clock import Clock, ManualClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
+from seglog.configuration.precedence import ResolvedConfig
+from seglog.configuration.sources import load_settings
 from seglog.log.directory import LogDirectory
-from seglog.log.listing import list_log_directory
 from seglog.model import Record, TopicPartition
-from seglog.precedence import ResolvedConfig
-from seglog.settings import load_settings
+from seglog.scan.listing import list_log_directory
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.open_logs import START_MS
 

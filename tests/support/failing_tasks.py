@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from seglog.cleaner.options import CleanerOptions
 from seglog.clock import ManualClock
-from seglog.log.listing import resolve_paths
+from seglog.scan.listing import resolve_paths
 from seglog.spark import cleaning, jobs
 from seglog.spark.session import session
 from seglog.spark.source import SeglogDataSource, SeglogReader

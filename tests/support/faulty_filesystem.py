@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from seglog.storage.filesystem import File, FileSystem, LocalFileSystem, OpenMode
+from seglog.storage.forwarding import PassingFile, PassingFileSystem
 from seglog.storage.ownership import Access
-from seglog.storage.passing import PassingFile, PassingFileSystem
 
 FAULTS = ("error", "full", "killed")
 

@@ -27,24 +27,24 @@ from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.round import prepare_round
 from seglog.cleaner.strategy import OFFSET, Strategy, StrategyKind
 from seglog.clock import ManualClock
-from seglog.config import LogConfig
-from seglog.diagnosis import render_records, rendering
-from seglog.diagnosis.convert import ConvertOptions, convert
-from seglog.diagnosis.diff_view import ViewOptions, diff_view
-from seglog.diagnosis.dump import DumpOptions, dump
-from seglog.diagnosis.dump_log import DumpLogOptions, dump_log
-from seglog.diagnosis.selection import Selection
-from seglog.diagnosis.statistics import log_statistics
-from seglog.diagnosis.verify import Level, Verification, VerifyOptions
+from seglog.configuration.keys import LogConfig
+from seglog.dump import render_records, rendering
+from seglog.dump.dump import DumpOptions, dump
+from seglog.dump.selection import Selection
 from seglog.errors import SeglogError
 from seglog.format import compression, decoder
 from seglog.format.columns import Records
-from seglog.log.listing import Target, TargetKind, list_partition
+from seglog.inspect.diff_view import ViewOptions, diff_view
+from seglog.inspect.statistics import log_statistics
+from seglog.kafka_dump_log.dump_log import DumpLogOptions, dump_log
 from seglog.log.log import Log
 from seglog.model import Compression, Record
+from seglog.operations.convert import ConvertOptions, convert
+from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.spark import arrow
 from seglog.storage.filesystem import LocalFileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.guarded_kernels import Guard, guard_kernels
 from tests.support.guarded_memory import Journal, Side
 from tests.support.hostile_logs import hostile_log

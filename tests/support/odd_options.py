@@ -14,7 +14,7 @@ from pathlib import Path
 
 import typer.main
 
-from seglog.config import KEYS
+from seglog.configuration.keys import KEYS
 from seglog_cli.app import build
 
 

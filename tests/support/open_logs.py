@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from seglog.clock import ManualClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.log.log import Log
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 

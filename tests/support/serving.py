@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from seglog.clock import SystemClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptionError
 from seglog.log.log import Log
 from seglog.model import NO_TIMESTAMP, Isolation

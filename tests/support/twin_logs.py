@@ -19,7 +19,7 @@ from typing import Any
 
 from seglog import errors
 from seglog.clock import ManualClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.format.columns import STATUS_REASONS
 from seglog.format.producer_snapshot import decode_snapshot
 from seglog.log.log import Log
@@ -226,7 +226,7 @@ class TwinLogs:
             ours()
         except errors.SeglogError as error:
             refusal = error
-        told = f"{step} {({k: v for k, v in options.items() if k != 'data'})}"
+        told = f"{step} { ({k: v for k, v in options.items() if k != 'data'}) }"
         if theirs.get("error") in BROKEN_TWIN or any(text in theirs.get("message", "") for text in ACCIDENTS):
             raise LostTwin(f"{theirs['error']}: {theirs['message']}")
         undecodable = self._hostile and any(reason in str(refusal) for reason in STATUS_REASONS.values())

@@ -83,8 +83,8 @@ def test_the_version_is_the_packages() -> None:
 
 
 def test_the_findings_page_has_every_code_of_verify_and_doctor() -> None:
-    from seglog.diagnosis.doctor_cases import CASES
-    from seglog.diagnosis.findings import CODES
+    from seglog.evidence.findings import CODES
+    from seglog.prognosis.cases import CASES
 
     page = (ROOT / "man" / "man7" / "seglog-findings.7").read_text()
     assert [code for code in (*CODES, *CASES) if f"\\fB{code}\\fR" not in page] == []

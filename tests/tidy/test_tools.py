@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TOOLS = {
     "layers": ["-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
     "ruff check": ["-m", "ruff", "check", "."],
+    "ruff format": ["-m", "ruff", "format", "--check", "."],
     "mypy --strict": ["-m", "mypy"],
 }
 

@@ -99,3 +99,9 @@ def test_an_error_in_the_block_still_closes_the_log(tmp_path: Path) -> None:
         log.append([seglog.Record(b"v", timestamp=5)])
         raise KeyError("the caller's own")
     assert (tmp_path / "t-0" / "00000000000000000001.snapshot").exists()
+
+
+def test_no_room_has_the_name_of_a_public_function() -> None:
+    """Importing a package below seglog would put it in the function's place."""
+    rooms = {path.parent.name for path in Path(seglog.__file__).parent.glob("*/__init__.py")}
+    assert not rooms & set(seglog.__all__)

@@ -25,9 +25,9 @@ from seglog.format.zstd_library import zstd_slots
 from seglog.kernels.decode import payload_spans
 from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED
 from seglog.kernels.runs import DECOMPRESS, decompress_run
-from seglog.log.scan import Chunk, EndReason, SegmentScan
 from seglog.log.segment import LogSegment
 from seglog.model import Compression
+from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
 from seglog.storage.filesystem import File
 
 ADVICE = "; nothing was changed, see `seglog verify --repair`"
@@ -97,9 +97,7 @@ def _most_bytes(file: File, start: int, options: CleanerOptions) -> int:
 def check_chunk(chunk: Chunk) -> Chunk:
     """The chunk itself. CorruptRecordError for the first batch with a wrong checksum or an unknown magic."""
     magic = chunk.batches["magic"]
-    bad = np.flatnonzero(
-        (magic > 2) | (magic < 0) | ~checksums_valid(chunk.data, chunk.batches, chunk.position)
-    )
+    bad = np.flatnonzero((magic > 2) | (magic < 0) | ~checksums_valid(chunk.data, chunk.batches, chunk.position))
     if len(bad):
         row = chunk.batches[bad[0]]
         known = 0 <= int(row["magic"]) <= 2

@@ -22,7 +22,6 @@ from typing import Generic
 from seglog import layout
 from seglog.cleaner.indexing import OffsetIndexing
 from seglog.cleaner.output import GroupOutput, OutputT, SegmentSummary
-from seglog.cleaner.pipeline import in_order
 from seglog.cleaner.record_filter import FilteredChunk, RecordFilter
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
@@ -31,6 +30,7 @@ from seglog.errors import IncompleteError
 from seglog.kernels import filtering
 from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
+from seglog.ordered_pool import in_order
 
 _EVEN = 1.1  # the longest load of a thread, in shares of the mean, with which groups are copied side by side
 _UNFLUSHED = 8  # groups whose files may wait for the disk, and stay open

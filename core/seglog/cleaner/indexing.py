@@ -21,7 +21,6 @@ from seglog import layout
 from seglog.cleaner.chunks import Part, check_chunk, invalid_records, open_parts, read_chunks
 from seglog.cleaner.key_tables import KeyReader, KeyTable
 from seglog.cleaner.offset_map import OffsetMap
-from seglog.cleaner.pipeline import in_order
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker, collect_aborted
@@ -29,8 +28,9 @@ from seglog.kernels import filtering, superseding
 from seglog.kernels.decode import rows_needed
 from seglog.kernels.records import RECORDS_VALID
 from seglog.log.markers import read_markers
-from seglog.log.scan import Chunk
 from seglog.log.segment import LogSegment
+from seglog.ordered_pool import in_order
+from seglog.scan.segment_scan import Chunk
 
 _KEY_BYTES_AHEAD = 4 << 20  # of a chunk's tables that are filled before its turn: all of most chunks
 
@@ -265,4 +265,3 @@ def track_batches(chunk: Chunk, tracker: TransactionTracker) -> Iterator[tuple[i
             yield i, count == 0
         else:
             yield i, tracker.on_marker(producer_id, last_offset, marker.aborted)
-

@@ -12,7 +12,7 @@ import numpy as np
 from seglog.cleaner.chunks import Part, invalid_records, open_parts
 from seglog.cleaner.strategy import Strategy, StrategyKind
 from seglog.kernels import key_tables as kernels
-from seglog.log.scan import Chunk
+from seglog.scan.segment_scan import Chunk
 
 # Enough rows that a call costs nothing beside them, and few enough that a table stays in a core's cache.
 _ROWS = 8192

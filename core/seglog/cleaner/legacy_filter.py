@@ -85,9 +85,7 @@ def _rebuilt(
     template["base_offset"] = rows[0]["offset"]
     out = np.empty(_OVERHEAD + int(encoded_bound(rows, 0, len(rows))), dtype=np.uint8)
     table = np.empty(1, dtype=layout.BATCH)
-    _, size, count, status = encode_batches(
-        arena, rows, 0, template, _ALL, layout.INT64_MAX, False, False, out, table
-    )
+    _, size, count, status = encode_batches(arena, rows, 0, template, _ALL, layout.INT64_MAX, False, False, out, table)
     if status != ENCODE_COMPLETE or count != 1:
         segment = LogSegments(round_.sources).floor(int(batch["last_offset"])) or round_.sources[0]
         raise InvalidRecordError(

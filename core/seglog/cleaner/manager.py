@@ -20,13 +20,13 @@ from pathlib import Path
 from seglog.cleaner.cleanable import cleanable_offsets, round_down
 from seglog.cleaner.round import rolled_segments
 from seglog.clock import Clock
-from seglog.config import LONG_MAX
+from seglog.configuration.keys import LONG_MAX
 from seglog.errors import CorruptCheckpointError, RefusedError
 from seglog.format.checkpoint import offset_entries
-from seglog.log.listing import OFFSET_CHECKPOINTS
 from seglog.log.log import Log
 from seglog.log.segments import LogSegments
 from seglog.model import TopicPartition
+from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
 
 Fingerprint = tuple[tuple[str, int, int, int], ...]

@@ -36,9 +36,9 @@ from seglog.kernels.filtering import (
     Place,
 )
 from seglog.kernels.records import LEAST_RECORD_SIZE
-from seglog.log.scan import Chunk
 from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
+from seglog.scan.segment_scan import Chunk
 
 _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 _SLACK_BYTES = 64 << 10
@@ -93,9 +93,7 @@ class RecordFilter:
         for i, segment in enumerate(group):
             bound = group[i + 1].base_offset if i + 1 < len(group) else segment.read_next_offset()[0]
             number = round_.segments.index(segment)
-            self._tracker.add_aborted(
-                collect_aborted(round_.segments, number, round_.log_start_offset, bound)
-            )
+            self._tracker.add_aborted(collect_aborted(round_.segments, number, round_.log_start_offset, bound))
             modified_ms = segment.modified_ms
             for chunk in read_chunks(segment, 0, round_.options):
                 yield self._task(chunk, modified_ms)

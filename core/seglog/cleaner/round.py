@@ -14,7 +14,7 @@ from seglog.cleaner.grouping import SegmentBounds, group_segments
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.strategy import StrategyKind
 from seglog.clock import Clock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments

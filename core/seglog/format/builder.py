@@ -234,9 +234,7 @@ def encode_columns(
         yield _finished(out[:size], table[:count], options, pool, sealed)
 
 
-def encode_all(
-    records: Records, base_offset: int, options: BatchOptions, *, keep_offsets: bool = False
-) -> bytes:
+def encode_all(records: Records, base_offset: int, options: BatchOptions, *, keep_offsets: bool = False) -> bytes:
     """The batches of `encode_columns` as one bytes object, for small inputs."""
     pieces = encode_columns(records, base_offset, options, keep_offsets=keep_offsets)
     return b"".join(piece.data.tobytes() for piece in pieces)
@@ -253,13 +251,9 @@ def _refuse(status: int, row: int, rows: np.ndarray, batch: np.void) -> None:
     if status == kernels.TIMESTAMP_INVALID:
         bad = row + int(np.argmax(rows["timestamp"][row:] < NO_TIMESTAMP))
         stamp = int(rows["timestamp"][bad])
-        raise InvalidTimestampError(
-            f"record {bad}: timestamp {stamp} is negative; the cleaner cannot handle it"
-        )
+        raise InvalidTimestampError(f"record {bad}: timestamp {stamp} is negative; the cleaner cannot handle it")
     if status == kernels.OFFSET_INVALID:
-        raise AppendError(
-            f"record {bad}: offset {int(rows['offset'][bad])} does not follow the one before it"
-        )
+        raise AppendError(f"record {bad}: offset {int(rows['offset'][bad])} does not follow the one before it")
     raise AppendError(f"record {bad}: its key, value or headers lie outside the buffer they came with")
 
 
@@ -284,9 +278,7 @@ def _with_checksums(data: np.ndarray, batches: np.ndarray) -> np.ndarray:
     return data
 
 
-def _compressed(
-    data: np.ndarray, batches: np.ndarray, options: BatchOptions, pool: Executor | None
-) -> EncodedBatches:
+def _compressed(data: np.ndarray, batches: np.ndarray, options: BatchOptions, pool: Executor | None) -> EncodedBatches:
     starts = batches["position"] + _HEADER_BYTES
     ends = batches["position"] + batches["size"]
     view = byte_view(data)

@@ -234,6 +234,7 @@ def _snappy_block_into(block: memoryview, out: memoryview) -> int:
 
 # --- zstd -----------------------------------------------------------------------------------------------
 
+
 class _ZstdContexts(threading.local):
     """A thread's own contexts: one serves one thread at a time."""
 
@@ -295,9 +296,7 @@ def _lz4_frame(data: memoryview, magic: int, level: int) -> bytes:
 def _lz4_block(source: memoryview, level: int) -> bytes:
     if level == _LZ4_FAST_LEVEL:
         return bytes(cramjam.lz4.compress_block(source, store_size=False))
-    return bytes(
-        cramjam.lz4.compress_block(source, mode="high_compression", compression=level, store_size=False)
-    )
+    return bytes(cramjam.lz4.compress_block(source, mode="high_compression", compression=level, store_size=False))
 
 
 def _lz4_into(data: memoryview, room: memoryview, magic: int) -> int:

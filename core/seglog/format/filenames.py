@@ -109,9 +109,7 @@ class PartitionDirectoryName:
 _KINDS = "|".join(re.escape(kind.value) for kind in FileKind if kind is not FileKind.METADATA_SNAPSHOT)
 _STATES = "|".join(re.escape(state.value) for state in FileState)
 _SEGMENT_FILE = re.compile(rf"([0-9]{{{OFFSET_DIGITS}}})({_KINDS})({_STATES})")
-_METADATA_SNAPSHOT = re.compile(
-    rf"([0-9]{{{OFFSET_DIGITS}}})-([0-9]{{{EPOCH_DIGITS}}})\.checkpoint({_STATES})"
-)
+_METADATA_SNAPSHOT = re.compile(rf"([0-9]{{{OFFSET_DIGITS}}})-([0-9]{{{EPOCH_DIGITS}}})\.checkpoint({_STATES})")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _TOPIC_PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-([0-9]{1,10})")
 _JAVA_INT = re.compile(r"[+-]?[0-9]{1,40}")
@@ -135,9 +133,7 @@ def format_file_name(name: FileName) -> str:
     return f"{stem}{name.kind.value}{name.state.value}"
 
 
-def segment_file_name(
-    base_offset: int, kind: FileKind = FileKind.LOG, state: FileState = FileState.LIVE
-) -> str:
+def segment_file_name(base_offset: int, kind: FileKind = FileKind.LOG, state: FileState = FileState.LIVE) -> str:
     """The name of one of a segment's files, or of a producer snapshot."""
     return format_file_name(FileName(base_offset, kind, state))
 

@@ -98,13 +98,9 @@ def encode_transaction_index(rows: np.ndarray) -> bytes:
     return entries.tobytes()
 
 
-def aborted_transaction(
-    producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int
-) -> np.ndarray:
+def aborted_transaction(producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int) -> np.ndarray:
     """One ABORTED_TRANSACTION row (shape (1,)) of the version Kafka writes."""
-    return np.array(
-        [(producer_id, first_offset, last_offset, last_stable_offset, 0)], dtype=ABORTED_TRANSACTION
-    )
+    return np.array([(producer_id, first_offset, last_offset, last_stable_offset, 0)], dtype=ABORTED_TRANSACTION)
 
 
 def used_entries(rows: np.ndarray, base_offset: int) -> int:

@@ -63,9 +63,7 @@ def encode_wrapper(
     Inner messages keep their own timestamps; the wrapper has the largest of them, or the append time.
     """
     if not records or codec == Compression.NONE or codec == Compression.ZSTD:
-        raise AppendError(
-            f"magic {magic} cannot wrap {len(records)} records with codec {Compression(codec).label}"
-        )
+        raise AppendError(f"magic {magic} cannot wrap {len(records)} records with codec {Compression(codec).label}")
     first_inner = base_offset if magic == 0 else 0
     inner = b"".join(
         encode_message(record, first_inner + i, magic, append_time_ms=append_time_ms)

@@ -52,9 +52,7 @@ class ProducerEntry:
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """The file's bytes; without entries, the ten of the header. `OverflowError` for a number out of range."""
     fields = layout.SNAPSHOT_ENTRY.names or ()
-    rows = np.array(
-        [tuple(getattr(entry, name) for name in fields) for entry in entries], dtype=layout.SNAPSHOT_ENTRY
-    )
+    rows = np.array([tuple(getattr(entry, name) for name in fields) for entry in entries], dtype=layout.SNAPSHOT_ENTRY)
     body = struct.pack(">i", len(rows)) + rows.tobytes()
     return struct.pack(">hI", layout.SNAPSHOT_VERSION, crc32c(body)) + body
 

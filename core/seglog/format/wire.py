@@ -32,9 +32,7 @@ _FRAME_VERSION_0 = (
 _FRAME_VERSION = (
     "Could not deserialize metadata record due to unknown frame version {}(only frame version 1 is supported)"
 )
-_LONG_VARINT = (
-    "Varint is too long, the most significant bit in the 5th byte is set, converted value: {:x}"
-)
+_LONG_VARINT = "Varint is too long, the most significant bit in the 5th byte is set, converted value: {:x}"
 
 _FIXED = {
     "bool": struct.Struct(">?"),

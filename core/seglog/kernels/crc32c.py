@@ -61,10 +61,7 @@ _BYTES = _byte_table()
 @kernel
 def _advance(zeros: ByteTables, crc: int) -> int:
     return (
-        zeros[0, crc & 0xFF]
-        ^ zeros[1, (crc >> 8) & 0xFF]
-        ^ zeros[2, (crc >> 16) & 0xFF]
-        ^ zeros[3, (crc >> 24) & 0xFF]
+        zeros[0, crc & 0xFF] ^ zeros[1, (crc >> 8) & 0xFF] ^ zeros[2, (crc >> 16) & 0xFF] ^ zeros[3, (crc >> 24) & 0xFF]
     )
 
 

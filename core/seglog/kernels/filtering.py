@@ -150,9 +150,7 @@ def _choose(
             counters[13] += 1
         elif key_size < 0:
             counters[6 if indexed else 5] += 1  # the index has counted those without a key already
-        elif not _is_latest(
-            arena, key_position, key_size, base_offset + offset_delta, flags, ordinals, place
-        ):
+        elif not _is_latest(arena, key_position, key_size, base_offset + offset_delta, flags, ordinals, place):
             counters[6] += 1
         elif value_size < 0 and flags & 32 != 0:
             counters[7] += 1
@@ -273,9 +271,7 @@ def filter_batches(
             )
             ordinals[0] += count
         else:
-            status, n, tombstones = _choose(
-                arena, starts[i], ends[i], row, flag, ordinals, place, kept, counters
-            )
+            status, n, tombstones = _choose(arena, starts[i], ends[i], row, flag, ordinals, place, kept, counters)
         if status != RECORDS_VALID:
             return i, at, rows, status
         if flag & 64 != 0:

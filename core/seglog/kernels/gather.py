@@ -45,9 +45,7 @@ def gather_spans(
 
 
 @kernel
-def measure_headers(
-    arena: Bytes, positions: Int32Column, counts: Int32Column, ends: Int32s
-) -> tuple[int, int, int]:
+def measure_headers(arena: Bytes, positions: Int32Column, counts: Int32Column, ends: Int32s) -> tuple[int, int, int]:
     """(headers, bytes of their keys, bytes of their values) of records that a decoder has passed.
 
     `positions`, `counts` and `ends` are the RECORD columns of a run of records: first header, number of headers,

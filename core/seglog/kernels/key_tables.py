@@ -30,9 +30,7 @@ from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, RECORDS_VAL
 from seglog.kernels.spans import header_as_int64, read_record
 
 # hashes, sizes, ordinals, versions, presence (empty both without a strategy that needs them), keys
-Columns: TypeAlias = tuple[
-    WritableInt64s, WritableInt32s, WritableInt32s, WritableInt64s, WritableInt8s, WritableBytes
-]
+Columns: TypeAlias = tuple[WritableInt64s, WritableInt32s, WritableInt32s, WritableInt64s, WritableInt8s, WritableBytes]
 
 # What `gather_batches` and `gather_rows` return besides a record status.
 GATHER_COMPLETE = 0

@@ -48,10 +48,7 @@ _STORED = 0x80000000
 @inlined
 def _little_uint32(data: Bytes, p: int) -> int:
     return (
-        load_byte(data, p)
-        | load_byte(data, p + 1) << 8
-        | load_byte(data, p + 2) << 16
-        | load_byte(data, p + 3) << 24
+        load_byte(data, p) | load_byte(data, p + 1) << 8 | load_byte(data, p + 2) << 16 | load_byte(data, p + 3) << 24
     )
 
 

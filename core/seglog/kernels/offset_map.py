@@ -123,9 +123,7 @@ def _key_bytes(key_size: int, overhead: int) -> int:
 
 
 @inlined
-def _prefetch_key(
-    slots: Bytes, slot_count: int, store: Bytes, overhead: int, key_hash: int, key_size: int
-) -> None:
+def _prefetch_key(slots: Bytes, slot_count: int, store: Bytes, overhead: int, key_hash: int, key_size: int) -> None:
     word = load_int64(slots, SLOT_BYTES * multiply_high(key_hash, slot_count))
     if word != 0 and word & 0xFFFFFF == key_hash & 0xFFFFFF:
         q = ((word >> 24) - 1) * 4

@@ -111,9 +111,7 @@ def _flag(out: WritableBytes, p: int, word: int, style: int, value: bool) -> int
 
 
 @inlined
-def _bytes(
-    out: WritableBytes, p: int, word: int, style: int, base64: bool, data: Bytes, start: int, size: int
-) -> int:
+def _bytes(out: WritableBytes, p: int, word: int, style: int, base64: bool, data: Bytes, start: int, size: int) -> int:
     """A key, value or header part: as text when it is UTF-8, else in base64, or null for a negative size."""
     if size < 0:
         return put_word(_CELLS, _SIZES, word + 2, out, p)

@@ -1,1 +1,1 @@
-"""One partition, and one log directory."""
+"""One partition and one log directory: Kafka's own classes."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seglog.log.scan import Chunk
+from seglog.scan.segment_scan import Chunk
 
 
 @dataclass(frozen=True, slots=True)

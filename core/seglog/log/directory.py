@@ -28,11 +28,19 @@ from types import TracebackType
 from typing import Self
 
 from seglog.clock import Clock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.errors import NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint
-from seglog.log.listing import (
+from seglog.log.loader import LoadOptions, Progress, RecoveryReport, plan_recovery
+from seglog.log.log import Log
+from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
+from seglog.log.shutdown import shutdown_evidence
+from seglog.log.swap import BeforeLoss
+from seglog.log.unfinished_append import is_unfinished, settle_if_possible
+from seglog.log.viewed_directory import ViewingFileSystem
+from seglog.model import TopicPartition
+from seglog.scan.listing import (
     OFFSET_CHECKPOINTS,
     LogDirectoryListing,
     list_log_directory,
@@ -40,20 +48,12 @@ from seglog.log.listing import (
     require_partition,
     require_room_for_partition,
 )
-from seglog.log.loader import LoadOptions, Progress, RecoveryReport, plan_recovery
-from seglog.log.log import Log
-from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
-from seglog.log.shutdown import shutdown_evidence
-from seglog.log.swap import BeforeLoss
-from seglog.log.unfinished_append import is_unfinished, settle_if_possible
-from seglog.log.viewing import ViewingFileSystem
-from seglog.model import TopicPartition
 from seglog.storage import links
 from seglog.storage.atomic import TEMPORARY_SUFFIX
+from seglog.storage.change_notifying import NoticingFileSystem
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.lock import DirectoryLock
-from seglog.storage.noticing import NoticingFileSystem
 from seglog.storage.ownership import require_trust
 
 ConfigOf = Callable[[str], LogConfig]
@@ -223,9 +223,7 @@ class LogDirectory:
             self.fs.sync_directory(self.path)
         return self.log_in(directory, progress)
 
-    def log_in(
-        self, directory: Path, progress: Progress | None = None, recover_from: int | None = None
-    ) -> Log:
+    def log_in(self, directory: Path, progress: Progress | None = None, recover_from: int | None = None) -> Log:
         """The log in `directory`, a sub-directory of this one; its name need not be a partition's.
 
         With `recover_from` it is recovered from that offset on, whatever marker and checkpoints say.

@@ -24,7 +24,7 @@ from typing import Self
 import numpy as np
 
 from seglog.clock import Clock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.errors import OffsetOutOfRangeError, RefusedError
 from seglog.format.columns import Records
 from seglog.format.filenames import parse_partition_directory

@@ -15,8 +15,8 @@ import numpy as np
 from seglog.errors import InvalidRecordError
 from seglog.format.columns import STATUS_REASONS
 from seglog.log.reader import LogView
-from seglog.log.scan import Chunk
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
+from seglog.scan.segment_scan import Chunk
 
 LATEST = -1
 EARLIEST = -2

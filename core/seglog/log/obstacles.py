@@ -20,7 +20,7 @@ from seglog.format.checkpoint import (
     parse_partition_metadata,
 )
 from seglog.log.leader_epochs import LeaderEpochCache
-from seglog.log.listing import OFFSET_CHECKPOINTS
+from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
 
 NAMED_BY_OFFSET = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".cleaned", ".swap")

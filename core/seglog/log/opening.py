@@ -13,9 +13,9 @@ from pathlib import Path
 from seglog.errors import CorruptRecordError, IncompleteError, SeglogError
 from seglog.format.filenames import segment_file_name
 from seglog.log.directory import LogDirectory
-from seglog.log.listing import list_partition
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.log import Log
+from seglog.scan.listing import list_partition
 
 
 def open_undamaged(directory: LogDirectory, partition: Path) -> Log:

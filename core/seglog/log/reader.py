@@ -29,10 +29,10 @@ from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.decoder import scan_batches
 from seglog.log.batch_search import find_batch
 from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
-from seglog.log.scan import HELD_BYTES, Chunk, EndReason, SegmentScan
 from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import ControlType, Isolation, Record
+from seglog.scan.segment_scan import HELD_BYTES, Chunk, EndReason, SegmentScan
 from seglog.storage.filesystem import File
 
 _LOOK_BYTES = 32 << 10
@@ -267,9 +267,7 @@ def fetch_on(view: LogView, last: FetchResult, limit: int, max_bytes: int) -> Fe
     return _result(view, last.offset, last.isolation, None, len(view.segments) - 1, 0, 0)
 
 
-def _span_at(
-    view: LogView, index: int, position: int, end: int, last: FetchResult, max_bytes: int
-) -> FetchResult:
+def _span_at(view: LogView, index: int, position: int, end: int, last: FetchResult, max_bytes: int) -> FetchResult:
     """The span of segment `index` from the batch at byte `position` on, for the reader of `last`."""
     segment = view.segments[index]
     file = segment.fs.open(segment.path, "r")

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError
 from seglog.log.log import Log
 from seglog.log.segment import LogSegment

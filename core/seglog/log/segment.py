@@ -32,10 +32,10 @@ from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.offset_index import OffsetIndex
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.recovered_segment import OffsetNotAscendingError, RecoveredSegment
-from seglog.log.scan import Chunk, EndReason, SegmentScan
 from seglog.log.time_index import TimeIndex
 from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
+from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
 from seglog.storage.filesystem import File, FileSystem
 
 if TYPE_CHECKING:

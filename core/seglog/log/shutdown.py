@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seglog.log.listing import PartitionListing, SegmentFiles
 from seglog.log.segment import LogSegment
+from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.storage.filesystem import FileSystem
 
 

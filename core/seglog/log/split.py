@@ -16,10 +16,10 @@ from seglog import layout
 from seglog.errors import SegmentOffsetOverflowError
 from seglog.format.filenames import FileState
 from seglog.log.producer_state import ProducerStateManager
-from seglog.log.scan import Chunk
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.swap import replace_segments
+from seglog.scan.segment_scan import Chunk
 
 
 def split_overflowed(

@@ -17,7 +17,7 @@ from seglog import layout
 from seglog.errors import IncompleteError
 from seglog.log.append_journal import Placement, StagedFile
 from seglog.log.log import Log
-from seglog.log.scan import Chunk, SegmentScan
+from seglog.scan.segment_scan import Chunk, SegmentScan
 from seglog.storage.filesystem import FileSystem
 
 _CHUNK_BYTES = 4 << 20

@@ -35,9 +35,9 @@ import numpy as np
 from seglog.format.decoder import checksums_valid
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, parse_file_name
 from seglog.log.producer_state import ProducerStateManager
-from seglog.log.scan import EndReason
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
+from seglog.scan.segment_scan import EndReason
 from seglog.storage.atomic import TEMPORARY_SUFFIX
 from seglog.storage.filesystem import FileSystem
 

@@ -91,9 +91,7 @@ class TransactionIndex(OwnedFile):
 
     def truncate_to(self, offset: int) -> None:
         """Drops the entries from the first one whose marker is at `offset` or behind it."""
-        kept = next(
-            (i for i, entry in enumerate(self.entries) if entry.last_offset >= offset), len(self.entries)
-        )
+        kept = next((i for i, entry in enumerate(self.entries) if entry.last_offset >= offset), len(self.entries))
         if kept < len(self.entries):
             del self.entries[kept:]
             self._writable().truncate(kept * _ENTRY.itemsize)

@@ -51,9 +51,7 @@ class FileRange(Protocol):
 class MessageSetSend:
     """Sends one fetch result; an error is sent as its code and no bytes."""
 
-    def __init__(
-        self, result: FileRange | None, error_code: int = ERROR_NONE, *, use_sendfile: bool = True
-    ) -> None:
+    def __init__(self, result: FileRange | None, error_code: int = ERROR_NONE, *, use_sendfile: bool = True) -> None:
         self._file = None if result is None or error_code else result.file
         self._position = 0 if result is None else result.position
         self._size = 0 if result is None or self._file is None else result.size
@@ -105,9 +103,7 @@ class MessageSetSend:
             piece = self._file.read_at(position, min(remaining, _COPY_BYTES))
             count = target.send(piece) if piece else 0
         if count == 0:
-            raise IncompleteError(
-                f"{self._file.path}: {remaining} bytes promised at position {position} are gone"
-            )
+            raise IncompleteError(f"{self._file.path}: {remaining} bytes promised at position {position} are gone")
         return count
 
     def _by_sendfile(self, target: socket.socket, position: int, remaining: int) -> int:

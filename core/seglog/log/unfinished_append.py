@@ -161,9 +161,7 @@ def _complete(
     for placement in journal.placements:
         log = directory.log(placement.topic_partition, create=True)
         present = found[placement.topic_partition].size if placement.topic_partition in found else 0
-        rest = replace(
-            placement, start=log.log_end_offset, epoch=log.leader_epoch, skipped=placement.skipped + present
-        )
+        rest = replace(placement, start=log.log_end_offset, epoch=log.leader_epoch, skipped=placement.skipped + present)
         _check_rest(directory, log, staging, rest)
         placements.append(rest)
     write_journal(directory.fs, directory.path, replace(journal, placements=tuple(placements), forward=True))
@@ -184,9 +182,7 @@ def _check_rest(directory: LogDirectory, log: Log, staging: Path, rest: Placemen
         raise _unknown(directory, log, rest, f"its rows go on at offset {first.first_offset}, which others have taken")
 
 
-def _someone_wrote(
-    directory: LogDirectory, journal: AppendJournal, found: dict[TopicPartition, Held]
-) -> RefusedError:
+def _someone_wrote(directory: LogDirectory, journal: AppendJournal, found: dict[TopicPartition, Held]) -> RefusedError:
     places = ", ".join(
         f"{placement.topic_partition} from offset {placement.start} on"
         for placement in journal.placements

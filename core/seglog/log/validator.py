@@ -105,9 +105,7 @@ def analyze(
             )
     for row in batches[~checksums_valid(buffer, batches, 0)]:
         reason = "the checksum is wrong"
-        raise CorruptRecordError(
-            _WHERE, reason, int(row["position"]), int(row["base_offset"]), int(row["last_offset"])
-        )
+        raise CorruptRecordError(_WHERE, reason, int(row["position"]), int(row["base_offset"]), int(row["last_offset"]))
     for row in batches[(batches["attributes"] & layout.CODEC_MASK) > max(Compression)]:
         codec = int(row["attributes"]) & layout.CODEC_MASK
         raise InvalidRecordError(_WHERE, f"unknown codec {codec}", int(row["position"]))
@@ -158,9 +156,7 @@ def validate_for_leader(
     batches = analyzed.batches
     codecs = batches["attributes"] & layout.CODEC_MASK
     if len(batches) > 1 and (batches["magic"].max() >= 2 or codecs.any()):
-        raise InvalidRecordError(
-            _WHERE, f"{len(batches)} batches in one append; a v2 or compressed append has one"
-        )
+        raise InvalidRecordError(_WHERE, f"{len(batches)} batches in one append; a v2 or compressed append has one")
     if batches["magic"].min() != batches["magic"].max():
         raise InvalidRecordError(_WHERE, "the batches have different magic values")
     modern = int(batches["magic"][0]) == 2  # a batch's own bytes have all attributes, its row only those with a meaning
@@ -179,9 +175,7 @@ def validate_for_leader(
 
 def _check_client_batch(header: RecordBatchHeader) -> None:
     if header.base_offset != 0:
-        raise InvalidRecordError(
-            _WHERE, f"a client's batch starts at offset 0, this one at {header.base_offset}"
-        )
+        raise InvalidRecordError(_WHERE, f"a client's batch starts at offset 0, this one at {header.base_offset}")
     if header.count <= 0 or header.last_offset_delta + 1 != header.count:
         raise InvalidRecordError(
             _WHERE, f"{header.count} records, but offsets for {header.last_offset_delta + 1} of them"
@@ -236,8 +230,7 @@ def check_timestamps(stamps: np.ndarray, rules: AppendRules, now_ms: int) -> Non
     old = stamps[(stamps != NO_TIMESTAMP) & (stamps < now_ms - rules.timestamp_before_max_ms)]
     if len(old):
         raise InvalidTimestampError(
-            f"timestamp {int(old.min())} is more than {rules.timestamp_before_max_ms} ms before now"
-            f" ({now_ms})"
+            f"timestamp {int(old.min())} is more than {rules.timestamp_before_max_ms} ms before now ({now_ms})"
         )
 
 
@@ -320,13 +313,10 @@ def _rebuilt(
         level=rules.compression_level,
     )
     source = columns(records.arena, records.rows)
-    (built,) = encode_columns(
-        source, base_offset, options, piece_bytes=len(records.arena) + 64 * len(records) + 128
-    )
+    (built,) = encode_columns(source, base_offset, options, piece_bytes=len(records.arena) + 64 * len(records) + 128)
     if len(built.data) > rules.max_message_bytes:
         raise RecordTooLargeError(
-            f"the rebuilt batch of {len(built.data)} bytes is larger than max.message.bytes"
-            f" ({rules.max_message_bytes})"
+            f"the rebuilt batch of {len(built.data)} bytes is larger than max.message.bytes ({rules.max_message_bytes})"
         )
     return AnalyzedBatches(built.data, built.batches)
 

@@ -19,15 +19,15 @@ from typing import Self
 from uuid import UUID
 
 from seglog.clock import Clock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
+from seglog.configuration.metadata_location import identity_of
 from seglog.errors import CorruptionError, NotALogError, UnsupportedError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_partition_metadata
 from seglog.log.directory import LogDirectory
-from seglog.log.listing import TargetKind, list_partition, log_directory_of, partition_directories, resolve_paths
 from seglog.log.log import Log
-from seglog.log.metadata_location import identity_of
 from seglog.model import TopicPartition
+from seglog.scan.listing import TargetKind, list_partition, log_directory_of, partition_directories, resolve_paths
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 

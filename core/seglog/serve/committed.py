@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from seglog import layout
-from seglog.diagnosis.walk import LogWalk, Piece
 from seglog.errors import InputError
 from seglog.escaping import json_text
 from seglog.format.coordinator import OFFSETS, decode_coordinator_record
@@ -29,6 +28,7 @@ from seglog.format.wire import WireError
 from seglog.log.markers import Marker, read_markers
 from seglog.log.reader import LogView
 from seglog.model import NO_LEADER_EPOCH, TopicPartition
+from seglog.scan.log_walk import LogWalk, Piece
 from seglog.storage.atomic import write_atomically
 from seglog.storage.filesystem import FileSystem
 

@@ -47,9 +47,7 @@ class Peer:
 class Dispatcher:
     """Answers the requests of all connections. `stopping` ends fetches that wait."""
 
-    def __init__(
-        self, endpoint: Endpoint, groups: GroupRequests, threads: Executor, stopping: asyncio.Event
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, groups: GroupRequests, threads: Executor, stopping: asyncio.Event) -> None:
         self._endpoint, self._groups, self._threads, self._stopping = endpoint, groups, threads, stopping
 
     async def answer(self, request: Request, peer: Peer) -> Answer | None:

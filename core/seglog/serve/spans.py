@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
-from seglog.diagnosis.resync import OffsetRange
-from seglog.diagnosis.walk import Gap, LogWalk, Piece
 from seglog.errors import CorruptRecordError, OffsetOutOfRangeError
 from seglog.format.checksum import crc32c
 from seglog.log.reader import LogView
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Isolation
+from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.resync import OffsetRange
 from seglog.storage.filesystem import File
 
 _LEAST_WALK_BYTES = 64 << 10

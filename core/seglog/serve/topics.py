@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptionError
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Isolation
 from seglog.serve.catalog import ServedPartition

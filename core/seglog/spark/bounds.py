@@ -17,11 +17,11 @@ import numpy as np
 from seglog.errors import ConfigError, InvalidRecordError, OffsetOutOfRangeError
 from seglog.format.columns import STATUS_REASONS
 from seglog.layout import INT64_MAX
-from seglog.log.listing import SegmentFiles
 from seglog.log.offset_index import OffsetIndex
-from seglog.log.scan import SegmentScan
 from seglog.log.time_index import TimeIndex
 from seglog.model import Isolation
+from seglog.scan.listing import SegmentFiles
+from seglog.scan.segment_scan import SegmentScan
 from seglog.spark.discovery import PartitionLog, batch_at
 from seglog.spark.offsets import EARLIEST, LATEST
 from seglog.spark.options import OffsetRule, ReadOptions

@@ -23,7 +23,13 @@ from typing import TYPE_CHECKING, Literal
 
 from seglog.cleaner.manager import CleanerManager, LogToClean, check_checkpoints
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.requested import (
+from seglog.cleaner.round import prepare_round
+from seglog.cleaner.strategy import StrategyKind
+from seglog.clock import Clock
+from seglog.errors import SeglogError, UnsupportedError
+from seglog.log.directory import LogDirectory
+from seglog.log.log import Log
+from seglog.operations.clean import (
     Cleaned,
     CleaningFailure,
     Outcome,
@@ -35,14 +41,8 @@ from seglog.cleaner.requested import (
     require_cleanable,
     write_end,
 )
-from seglog.cleaner.round import prepare_round
-from seglog.cleaner.strategy import StrategyKind
-from seglog.clock import Clock
-from seglog.errors import SeglogError, UnsupportedError
-from seglog.log.directory import LogDirectory
-from seglog.log.listing import Target
-from seglog.log.log import Log
-from seglog.log.retaining import TopicConfigs
+from seglog.operations.retain import TopicConfigs
+from seglog.scan.listing import Target
 from seglog.spark.cleaning_blobs import object_blob, opened
 from seglog.spark.cleaning_merge import ENTRY_BYTES, MEMORY_BYTES, MergeSpace
 from seglog.spark.cleaning_spec import RoundSpec, TaskOutcome, packed
@@ -147,7 +147,7 @@ def clean(
     fs: FileSystem | None = None,
     watch: Watch | None = None,
 ) -> Iterator[Outcome]:
-    """Cleans what `targets` name, by the rules of `cleaner.requested.clean`, many logs at a time.
+    """Cleans what `targets` name, by the rules of `operations.clean.clean`, many logs at a time.
 
     Raises before anything is changed as that does, and UnsupportedError for a placement that cannot be. An error within
     one partition is its `CleaningFailure`.

@@ -18,7 +18,7 @@ from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.options import CleanerOptions
 from seglog.format.decoder import decode_records
 from seglog.kernels import key_exchange
-from seglog.log.scan import Chunk
+from seglog.scan.segment_scan import Chunk
 from seglog.spark.cleaning_blobs import Keys
 
 _NOTHING = np.zeros(0, dtype=np.int64)

@@ -36,7 +36,7 @@ from seglog.cleaner.transactions import TransactionTracker, collect_aborted
 from seglog.clock import SystemClock
 from seglog.errors import IncompleteError, SeglogError
 from seglog.kernels import filtering
-from seglog.log.scan import Chunk
+from seglog.scan.segment_scan import Chunk
 from seglog.spark.cleaning_blobs import (
     CLEAN,
     ENTRIES,

@@ -20,22 +20,22 @@ from typing import TypeVar
 import numpy as np
 
 from seglog import layout
-from seglog.diagnosis.resync import OffsetRange
-from seglog.diagnosis.walk import Gap, LogWalk
 from seglog.errors import ConfigError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.layout import INT64_MAX
 from seglog.locations import parse_location
-from seglog.log.listing import SegmentFiles, TargetKind, resolve_path
 from seglog.log.offset_index import OffsetIndex
 from seglog.log.producer_replay import rebuild_producer_state
 from seglog.log.producer_state import ProducerStateManager
-from seglog.log.scan import SegmentScan, checksum_valid, entry_row
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
 from seglog.model import TopicPartition
+from seglog.scan.listing import SegmentFiles, TargetKind, resolve_path
+from seglog.scan.log_walk import Gap, LogWalk
+from seglog.scan.resync import OffsetRange
+from seglog.scan.segment_scan import SegmentScan, checksum_valid, entry_row
 from seglog.spark.options import ReadOptions
 from seglog.spark.segment_names import Segment, SegmentName, list_segments, look_at
 from seglog.storage import links

@@ -16,26 +16,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from seglog.cleaner.sizing import Sizing, SizingRequest, size_partition
 from seglog.clock import Clock, FixedClock, SystemClock
-from seglog.diagnosis.diff import Difference, diff_batches, diff_bytes
-from seglog.diagnosis.findings import Finding, Severity
-from seglog.diagnosis.statistics import LogStatistics, view_statistics
-from seglog.diagnosis.surroundings import read_surroundings
-from seglog.diagnosis.verify import Level, Verification, VerifyOptions, VerifySummary
-from seglog.diagnosis.verify_files import verify_log_directory
 from seglog.errors import NotALogError, RefusedError
+from seglog.evidence.findings import Finding, Severity
+from seglog.evidence.surroundings import read_surroundings
 from seglog.format.filenames import PartitionState
+from seglog.inspect.diff import Difference, diff_batches, diff_bytes
+from seglog.inspect.sizing import Sizing, SizingRequest, size_partition
+from seglog.inspect.statistics import LogStatistics, view_statistics
 from seglog.kernels.hashing import SEED_WORDS
-from seglog.log.listing import (
+from seglog.log.viewed_directory import viewed_copies
+from seglog.model import TopicPartition
+from seglog.scan.listing import (
     PartitionListing,
     Target,
     TargetKind,
     list_log_directory,
 )
-from seglog.log.view import PartitionView, is_held
-from seglog.log.viewing import viewed_copies
-from seglog.model import TopicPartition
+from seglog.scan.view import PartitionView, is_held
 from seglog.spark.cleaning_blobs import object_blob, opened
 from seglog.spark.cleaning_merge import MergeSpace
 from seglog.spark.cleaning_swap import remove_tree
@@ -56,6 +54,8 @@ from seglog.spark.tasks import (
     settle,
 )
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.verification.files import verify_log_directory
+from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +81,7 @@ class VerifyReport:
 def verify(
     spark: SparkSession, targets: Sequence[Target], options: VerifyOptions, watch: Watch | None = None
 ) -> VerifyReport:
-    """`diagnosis.verify` of every partition, a task each; checkpoints of log directories on the driver."""
+    """`verification.verify` of every partition, a task each; checkpoints of log directories on the driver."""
     fs = LocalFileSystem()
     directories = [target.path for target in targets if target.kind is TargetKind.LOG_DIRECTORY]
     around = {path: read_surroundings(fs, path) for path in directories}  # before the logs
@@ -162,7 +162,7 @@ def statistics(
     sizing_of: Callable[[PartitionListing], SizingRequest] | None = None,
     watch: Watch | None = None,
 ) -> list[PartitionStatistics]:
-    """`diagnosis.statistics` of every partition, a task each, in their order; with `sizing_of` also `cleaner.sizing`.
+    """`inspect.statistics` of every partition, a task each, in their order; with `sizing_of` also `inspect.sizing`.
 
     The listings are of Kafka 0.8 and later. `sizing_of` is called on the driver.
     """
@@ -200,7 +200,7 @@ def diff(
     clock: Clock | None = None,
     watch: Watch | None = None,
 ) -> list[PartitionDiff]:
-    """`diagnosis.diff` of copies of a partition, or of each partition of log directories; a task a partition."""
+    """`inspect.diff` of copies of a partition, or of each partition of log directories; a task a partition."""
     now_ms = (clock or SystemClock()).now_ms()
     return run_tasks(spark, _matched(LocalFileSystem(), copies), partial(_differences, level, now_ms), watch)
 
@@ -223,7 +223,7 @@ def _matched(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[str, tuple[Pa
 
 
 def _differences(level: DiffLevel, now_ms: int, work: tuple[str, tuple[Path, ...]]) -> PartitionDiff:
-    from seglog.diagnosis.diff_view import ViewOptions, diff_view
+    from seglog.inspect.diff_view import ViewOptions, diff_view
 
     fs, (name, paths) = LocalFileSystem(), work
     has = tuple(fs.status(path) is not None for path in paths)

@@ -3,7 +3,7 @@
 1. The file must be the one that was planned: a sealed segment unchanged, the active one not shorter. Where it is not,
    the partition is listed again and the same offsets are read from what replaced it: a segment that was cleaned, or
    merged with others, or split, or cut. Only offsets that no segment holds any more are data loss.
-2. Walk past any damage (`diagnosis.walk`); a wrong checksum, bytes that are no batch, and offsets that cannot be
+2. Walk past any damage (`scan.log_walk`); a wrong checksum, bytes that are no batch, and offsets that cannot be
    here become `Damage`. Batches out of order, also those that the next segment claims, are damage that `onCorrupt`
    skip keeps: which one is wrong is unknown.
 3. Stop behind the wanted offsets. Bytes at the end of the active segment that are no whole batch are a torn tail:
@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
-from seglog.diagnosis.resync import OffsetRange
-from seglog.diagnosis.walk import Gap, LogWalk
-from seglog.diagnosis.walk import Piece as Entries
 from seglog.errors import CorruptRecordError, IncompleteError, NotALogError, RefusedError
 from seglog.layout import INT64_MAX
+from seglog.scan.log_walk import Gap, LogWalk
+from seglog.scan.log_walk import Piece as Entries
+from seglog.scan.resync import OffsetRange
 from seglog.spark.bounds import indexed_position
 from seglog.spark.options import ReadOptions
 from seglog.spark.segment_names import Segment, SegmentName, list_segments, look_at

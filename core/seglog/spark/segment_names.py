@@ -14,7 +14,7 @@ from pathlib import Path
 
 from seglog.errors import NotALogError, UnsupportedError
 from seglog.format.filenames import FileKind, FileState, parse_file_name
-from seglog.log.listing import SegmentFiles
+from seglog.scan.listing import SegmentFiles
 from seglog.storage.filesystem import FileSystem
 
 _PAUSES_S = (0.0, 0.001, 0.003, 0.01, 0.03)

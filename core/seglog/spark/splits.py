@@ -21,9 +21,9 @@ from functools import partial
 import numpy as np
 
 from seglog.layout import INT64_MAX
-from seglog.log.listing import SegmentFiles
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import Isolation
+from seglog.scan.listing import SegmentFiles
 from seglog.spark.bounds import OffsetRange, batch_range, check_batch_offsets, indexed_position
 from seglog.spark.discovery import PartitionLog, batch_at, find_partitions, first_offset_at, permitted, settled
 from seglog.spark.options import ReadOptions

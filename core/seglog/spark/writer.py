@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seglog.clock import Clock, SystemClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.errors import AppendError, NotALogError
 from seglog.format.buffers import byte_view
 from seglog.format.builder import BatchOptions, encode_columns

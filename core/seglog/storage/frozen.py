@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Self
 
 from seglog.errors import RefusedError
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
+from seglog.storage.forwarding import PassingFile, PassingFileSystem
 from seglog.storage.overlay import Contents, OverlayFile
-from seglog.storage.passing import PassingFile, PassingFileSystem
 
 if TYPE_CHECKING:
     from types import TracebackType

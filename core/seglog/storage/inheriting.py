@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seglog.storage.forwarding import PassingFileSystem
 from seglog.storage.ownership import Access
-from seglog.storage.passing import PassingFileSystem
 
 if TYPE_CHECKING:
     from seglog.storage.filesystem import File, FileSystem, OpenMode

@@ -35,9 +35,7 @@ DEPENDENCY = (
     "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
     "<version>{version}</version>{exclusions}</dependency>"
 )
-WITHOUT_DEPENDENCIES = (
-    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
-)
+WITHOUT_DEPENDENCIES = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 
 
 class JavaMissing(Exception):
@@ -67,9 +65,7 @@ def find_java(program: str = "java") -> Path:
     return Path(found)
 
 
-def kafka_jars(
-    version: str = KAFKA_VERSION, artifacts: tuple[str, ...] = ("kafka_2.13", "kafka-tools")
-) -> Path:
+def kafka_jars(version: str = KAFKA_VERSION, artifacts: tuple[str, ...] = ("kafka_2.13", "kafka-tools")) -> Path:
     """Directory with all jars of a Kafka version; fetched through Maven when not there yet."""
     return maven_jars(f"kafka-{version}", [("org.apache.kafka", name, version) for name in artifacts])
 

@@ -19,7 +19,7 @@ from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Header, Record
 from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
-from seglog.storage.passing import PassingFile, PassingFileSystem
+from seglog.storage.forwarding import PassingFile, PassingFileSystem
 from tests.support.cleaning import append, clean, compacted_log, contents, keyed
 from tests.support.crash_filesystem import CrashFileSystem
 from tests.support.log_files import files_of

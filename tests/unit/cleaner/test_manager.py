@@ -12,9 +12,9 @@ from seglog.cleaner.options import CleanerOptions
 from seglog.clock import ManualClock
 from seglog.errors import CorruptCheckpointError, CorruptRecordError, RefusedError
 from seglog.log.directory import LogDirectory
-from seglog.log.listing import list_log_directory
 from seglog.log.log import Log
 from seglog.model import Record, TopicPartition
+from seglog.scan.listing import list_log_directory
 from tests.support.compacted_directories import FS, broker_directory, fill, opened
 from tests.support.open_logs import START_MS
 

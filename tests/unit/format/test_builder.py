@@ -47,9 +47,7 @@ def stripped(records: list[Record]) -> list[tuple[object, ...]]:
 def test_every_codec_gives_the_records_back(codec: Compression, threads: bool) -> None:
     options = BatchOptions(codec=codec, batch_records=40, leader_epoch=2)
     with ThreadPoolExecutor(2) as pool:
-        pieces = encode_columns(
-            columns_of(RECORDS), 50, options, pool=pool if threads else None, piece_bytes=4096
-        )
+        pieces = encode_columns(columns_of(RECORDS), 50, options, pool=pool if threads else None, piece_bytes=4096)
         data = b"".join(piece.data.tobytes() for piece in pieces)
     records, batches = read_back(data)
     assert stripped(records) == stripped(RECORDS)
@@ -61,9 +59,7 @@ def test_every_codec_gives_the_records_back(codec: Compression, threads: bool) -
 def test_pieces_join_to_the_same_batches_as_one_piece() -> None:
     options = BatchOptions(batch_records=7, producer_id=5, producer_epoch=0, base_sequence=0)
     whole = encode_all(columns_of(RECORDS), 0, options)
-    small = b"".join(
-        p.data.tobytes() for p in encode_columns(columns_of(RECORDS), 0, options, piece_bytes=2048)
-    )
+    small = b"".join(p.data.tobytes() for p in encode_columns(columns_of(RECORDS), 0, options, piece_bytes=2048))
     # a piece ends with a whole batch: where it ends early the batches are cut anew, but no record is lost
     assert stripped(read_back(small)[0]) == stripped(read_back(whole)[0])
     assert [r.sequence for r in read_back(small)[0]] == list(range(300))

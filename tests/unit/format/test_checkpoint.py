@@ -31,9 +31,7 @@ from seglog.model import TopicPartition
 
 PATH = "dir/checkpoint"
 OFFSETS = st.dictionaries(
-    st.builds(
-        TopicPartition, st.from_regex(r"[a-zA-Z0-9._-]{1,30}", fullmatch=True), st.integers(0, 2**31 - 1)
-    ),
+    st.builds(TopicPartition, st.from_regex(r"[a-zA-Z0-9._-]{1,30}", fullmatch=True), st.integers(0, 2**31 - 1)),
     st.integers(-(2**63), 2**63 - 1),
 )
 EPOCHS = st.lists(st.builds(EpochEntry, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)))
@@ -113,9 +111,7 @@ def test_malformed_checkpoints_name_the_line(data: bytes, line: int) -> None:
     assert not isinstance(caught.value, CheckpointNumberError)
 
 
-@pytest.mark.parametrize(
-    "entry", [b"a x 5", b"a 0 y", b"a 2147483648 5", b"a 0 9223372036854775808", b"a 0 1.5"]
-)
+@pytest.mark.parametrize("entry", [b"a x 5", b"a 0 y", b"a 2147483648 5", b"a 0 9223372036854775808", b"a 0 1.5"])
 def test_fields_that_are_no_numbers_are_told_apart_as_kafka_does(entry: bytes) -> None:
     with pytest.raises(CheckpointNumberError, match=f"{PATH}: line 3:"):
         parse_offset_checkpoint(b"0\n1\n" + entry + b"\n", PATH)
@@ -208,9 +204,7 @@ class TestMetaProperties:
 
     @given(
         st.builds(MetaProperties, st.just(1), st.text(), st.integers(0, 2**31 - 1), st.none() | st.uuids())
-        | st.builds(
-            MetaProperties, st.just(0), st.none() | st.text(), st.none() | st.integers(0, 9), st.none()
-        )
+        | st.builds(MetaProperties, st.just(0), st.none() | st.text(), st.none() | st.integers(0, 9), st.none())
     )
     def test_round_trip(self, meta: MetaProperties) -> None:
         assert parse_meta_properties(format_meta_properties(meta, 0), PATH) == meta

@@ -72,9 +72,7 @@ def lz4_frame(
 
 
 def stored_block(data: bytes, with_checksum: bool = False) -> bytes:
-    checksum = (
-        struct.pack("<I", xxh32(np.frombuffer(data, dtype=np.uint8), 0, len(data))) if with_checksum else b""
-    )
+    checksum = struct.pack("<I", xxh32(np.frombuffer(data, dtype=np.uint8), 0, len(data))) if with_checksum else b""
     return struct.pack("<I", len(data) | 0x80000000) + data + checksum
 
 
@@ -130,9 +128,7 @@ def test_round_trip(codec: int, data: bytes) -> None:
     assert unpack(codec, compress(codec, data)) == data
 
 
-@pytest.mark.parametrize(
-    ("codec", "level"), [(GZIP, 1), (GZIP, 9), (LZ4, 1), (LZ4, 17), (ZSTD, -7), (ZSTD, 19)]
-)
+@pytest.mark.parametrize(("codec", "level"), [(GZIP, 1), (GZIP, 9), (LZ4, 1), (LZ4, 17), (ZSTD, -7), (ZSTD, 19)])
 def test_levels_are_taken(codec: int, level: int) -> None:
     assert unpack(codec, compress(codec, text(100_000), level=level)) == text(100_000)
 
@@ -312,9 +308,7 @@ class TestLz4:
         with pytest.raises(DecompressionError, match="lz4"):
             unpack(LZ4, lz4_frame([stored_block(b"abc")], flags, descriptor))
 
-    @pytest.mark.parametrize(
-        ("code", "size"), [(0x40, 1 << 16), (0x50, 1 << 18), (0x60, 1 << 20), (0x70, 1 << 22)]
-    )
+    @pytest.mark.parametrize(("code", "size"), [(0x40, 1 << 16), (0x50, 1 << 18), (0x60, 1 << 20), (0x70, 1 << 22)])
     def test_blocks_up_to_their_declared_size_are_read(self, code: int, size: int) -> None:
         data = os.urandom(size)
         assert unpack(LZ4, lz4_frame([stored_block(data)], descriptor=code), limit=size) == data

@@ -45,9 +45,7 @@ VOTERS = st.fixed_dictionaries(
                     "voterId": INT32,
                     "voterDirectoryId": UUID_TEXT,
                     "endpoints": st.lists(
-                        st.fixed_dictionaries(
-                            {"name": st.text(), "host": st.text(), "port": st.integers(0, 65535)}
-                        ),
+                        st.fixed_dictionaries({"name": st.text(), "host": st.text(), "port": st.integers(0, 65535)}),
                         max_size=3,
                     ),
                     "kRaftVersionFeature": st.fixed_dictionaries(
@@ -107,9 +105,7 @@ def test_kraft_records_round_trip(case: tuple[ControlType, dict[str, object]]) -
 
 
 @given(KRAFT, st.data())
-def test_truncated_kraft_records_are_errors(
-    case: tuple[ControlType, dict[str, object]], data: st.DataObject
-) -> None:
+def test_truncated_kraft_records_are_errors(case: tuple[ControlType, dict[str, object]], data: st.DataObject) -> None:
     control_type, content = case
     value = encode_control_value(control_type, content)
     cut = data.draw(st.integers(0, len(value) - 1))

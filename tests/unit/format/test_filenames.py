@@ -186,9 +186,7 @@ def test_the_topic_of_a_deleted_or_stray_directory_is_cut_to_255_characters() ->
 
 
 @given(
-    topic=st.from_regex(r"[a-zA-Z0-9._-]{1,200}", fullmatch=True).filter(
-        lambda topic: topic not in (".", "..")
-    ),
+    topic=st.from_regex(r"[a-zA-Z0-9._-]{1,200}", fullmatch=True).filter(lambda topic: topic not in (".", "..")),
     partition=st.integers(0, 2**31 - 1),
     state=st.sampled_from(PartitionState),
 )

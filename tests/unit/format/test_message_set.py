@@ -23,9 +23,7 @@ def test_messages_come_back(magic: int, codec: Compression) -> None:
     assert len(batches) == (1 if codec else 9)
     assert batches["last_offset"][-1] == 28
     found = [record for part in decode_records(data, batches, 0) for record in part]
-    assert [(r.offset, r.key, r.value) for r in found] == [
-        (20 + i, r.key, r.value) for i, r in enumerate(RECORDS)
-    ]
+    assert [(r.offset, r.key, r.value) for r in found] == [(20 + i, r.key, r.value) for i, r in enumerate(RECORDS)]
     assert [r.timestamp for r in found] == ([-1] * 9 if magic == 0 else [100 + i for i in range(9)])
 
 

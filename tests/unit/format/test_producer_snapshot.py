@@ -13,8 +13,7 @@ from seglog.format.checksum import crc32c
 from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot, encode_snapshot
 
 KAFKA_SNAPSHOT = bytes.fromhex(
-    "0001e03b11a500000001000000000000000700030000000600000000000000650000000100000000000003edffffffff00000000"
-    "00000064"
+    "0001e03b11a500000001000000000000000700030000000600000000000000650000000100000000000003edffffffff0000000000000064"
 )
 KAFKA_ENTRY = ProducerEntry(7, 3, 6, 101, 1, 1005, -1, 100)
 INT16, INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (16, 32, 64))

@@ -19,9 +19,7 @@ SNAPSHOT = (
     "03000000070000000000000080000000000500000000000000640000001000000300"
 )
 
-SEGMENT_TEXT = (
-    "RemoteLogSegmentId{topicIdPartition=AAECAwQFBgcICQoLDA0ODw:t-3, id=EBESExQVFhcYGRobHB0eHw}"
-)
+SEGMENT_TEXT = "RemoteLogSegmentId{topicIdPartition=AAECAwQFBgcICQoLDA0ODw:t-3, id=EBESExQVFhcYGRobHB0eHw}"
 TEXTS = {
     ADDED: f"RemoteLogSegmentMetadata{{remoteLogSegmentId={SEGMENT_TEXT}, startOffset=100, endOffset=199, brokerId=1,"
     " maxTimestampMs=1700000000000, eventTimestampMs=1700000001000, segmentLeaderEpochs={5=100},"

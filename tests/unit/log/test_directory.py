@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptCheckpointError, LockedError, NotALogError, RefusedError
 from seglog.log.checkpoints import OffsetCheckpoint
 from seglog.log.directory import LogDirectory, open_partition
-from seglog.log.listing import list_partition
 from seglog.log.shutdown import shutdown_evidence
 from seglog.model import Record, TopicPartition
+from seglog.scan.listing import list_partition
 from tests.support.log_files import FS, batch, files_of, write_segment
 
 CLOCK = FixedClock(5000)

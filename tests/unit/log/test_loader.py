@@ -12,8 +12,8 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.errors import CorruptionError, NotALogError
 from seglog.log.loader import LoadedLog, LoadOptions, load_log, plan_recovery
-from seglog.log.scan import SegmentScan
 from seglog.log.segment import LogSegment
+from seglog.scan.segment_scan import SegmentScan
 from tests.support.log_files import FS, batch, files_of, transactional, write_segment
 
 CLOCK = FixedClock(5000)

@@ -22,9 +22,7 @@ STATE = SegmentState(base_offset=100, size=0, first_timestamp=-1, created_ms=100
 LIMITS = RollLimits(segment_bytes=1000, age_ms=50)
 
 
-def reason(
-    state: SegmentState, size: int = 10, last: int = 100, timestamp: int = 1, now: int = 1000
-) -> object:
+def reason(state: SegmentState, size: int = 10, last: int = 100, timestamp: int = 1, now: int = 1000) -> object:
     return roll_reason(state, LIMITS, size, last, timestamp, now)
 
 
@@ -68,9 +66,7 @@ def test_a_run_stops_where_asking_batch_by_batch_stops(
     state = replace(STATE, size=size, first_timestamp=first_timestamp if size else -1, index_room=room)
     expected = 0
     for row in batches:
-        if roll_reason(
-            state, LIMITS, int(row["size"]), int(row["last_offset"]), int(row["max_timestamp"]), now
-        ):
+        if roll_reason(state, LIMITS, int(row["size"]), int(row["last_offset"]), int(row["max_timestamp"]), now):
             break
         first = int(row["max_timestamp"]) if state.size == 0 else state.first_timestamp
         # as if every batch took an index entry, which is the most a run may count on

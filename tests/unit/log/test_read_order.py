@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seglog.diagnosis.export import ExportFormat, ExportOptions, export
-from seglog.diagnosis.sources import Source
 from seglog.errors import CorruptRecordError
+from seglog.evidence.readable_files import Source
+from seglog.export.export import ExportFormat, ExportOptions, export
 from seglog.format.message_set import encode_message_set
 from seglog.log import reader
 from seglog.log.log import Log
-from seglog.log.scan import SegmentScan
 from seglog.model import Compression, Isolation, Record, TopicPartition
+from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.filesystem import File
 from tests.support.log_files import FS, batch, marker, transactional
 from tests.support.open_logs import opened_log

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import ManualClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError
 from seglog.log import staged_append
 from seglog.log.append_journal import StreamBatch

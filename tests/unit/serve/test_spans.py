@@ -54,9 +54,7 @@ def find(
     log: Log, offset: int, max_bytes: int = 1, *, skip: bool = False, met: list[CorruptionError] | None = None
 ) -> Found:
     noted = [] if met is None else met
-    return find_span(
-        log.view, offset, max_bytes, Isolation.READ_UNCOMMITTED, skip_damage=skip, report=noted.append
-    )
+    return find_span(log.view, offset, max_bytes, Isolation.READ_UNCOMMITTED, skip_damage=skip, report=noted.append)
 
 
 def damage(directory: Path, batch: int, at: int = 100, length: int = 1, fill: bytes | None = None) -> None:

@@ -16,7 +16,7 @@ import pytest
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.options import CleanerOptions
 from seglog.clock import ManualClock
-from seglog.config import LogConfig
+from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log

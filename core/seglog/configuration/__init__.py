@@ -1,0 +1,1 @@
+"""Configuration: Kafka's keys, where a value comes from, and which of several values counts."""

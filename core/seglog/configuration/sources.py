@@ -1,0 +1,294 @@
+"""Where a configuration value comes from: `--set`, the environment, a YAML file, the cluster's metadata, the default.
+
+1. Each source becomes layers: key → value, checked on its own, so that an impossible value is an error that names its
+   file and line even where a stronger source overrides it.
+2. Within a source, what is said of a topic (`retention.ms`, or anything below `topics`) is kept apart from what is said
+   of every topic by default (`log.retention.hours`, or anything at the file's top level).
+3. `precedence` stacks the layers; the first that knows a key decides. Its origin is kept for `seglog config show`.
+
+Kafka has no such file: its keys and their meaning are `config.KEYS`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from seglog.configuration.keys import KEYS, key_named, text_of
+from seglog.configuration.precedence import DEFAULT, Layers, ResolvedConfig, Setting, resolve_layers
+from seglog.errors import ConfigError, RefusedError
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.ownership import ROOT, reason_for_doubt
+
+CONFIG_VARIABLE = "SEGLOG_CONFIG"
+FILE_NAME = "seglog.yaml"
+TOPICS = "topics"
+
+_PREFIX = "SEGLOG_"
+# Variables that mean something else than a configuration key.
+_OTHER_VARIABLES = frozenset(
+    {
+        CONFIG_VARIABLE,
+        "SEGLOG_KERNELS",
+        "SEGLOG_JIT",
+        "SEGLOG_BUILD_TARGET",
+        "SEGLOG_TEST_CACHE",
+        "SEGLOG_REQUIRE_JAVA",
+    }
+)
+_FILE_LIMIT = 1 << 20
+_KEYS_BY_NAME = {name: key for key in KEYS for name in key.names}
+
+Layer = dict[str, Setting]
+Written = tuple[str, str, str]  # name, text, origin
+Stored = Mapping[str, tuple[str, str]]  # key → (value, where)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The layers that hold for every topic. Made by `load_settings`.
+
+    `options` and `environment` name a topic's keys, `option_defaults` and `environment_defaults` a broker's.
+    """
+
+    options: Layer = field(default_factory=dict)
+    environment: Layer = field(default_factory=dict)
+    top_level: Layer = field(default_factory=dict)
+    topics: Mapping[str, Layer] = field(default_factory=dict)
+    path: Path | None = None
+    warnings: tuple[str, ...] = ()
+    option_defaults: Layer = field(default_factory=dict)
+    environment_defaults: Layer = field(default_factory=dict)
+
+    def resolve(
+        self,
+        topic: str | None,
+        *,
+        chosen: Mapping[str, object] | None = None,
+        stored: Stored | None = None,
+        stored_brokers: Stored | None = None,
+        stored_node: Stored | None = None,
+        listed: str = "",
+        override_policy: bool = False,
+    ) -> ResolvedConfig:
+        """The configuration of `topic` (None: of no topic in particular).
+
+        `chosen` are values that options of a command give, by Kafka's key. `stored`, `stored_node` and `stored_brokers`
+        are the values of the topic, of the broker at hand and of all brokers in the cluster's metadata: key → (value,
+        where). `listed` says where the metadata lists the topic. Keys there that seglog does not know are passed over:
+        they are the cluster's, not a typing error; a value there that cannot be is passed over with a warning.
+        ConfigError for any other impossible value.
+        """
+        warnings = [*self.warnings]
+        layers = Layers(
+            given=(
+                _layer((name, text_of(value), "option") for name, value in (chosen or {}).items()),
+                self.options,
+                self.environment,
+                *self._matching(topic),
+            ),
+            given_defaults=(self.option_defaults, self.environment_defaults, self.top_level),
+            topic=_stored_layer(stored, warnings),
+            node=_stored_layer(stored_node, warnings),
+            cluster=_stored_layer(stored_brokers, warnings),
+            listed=listed,
+        )
+        return resolve_layers(topic, layers, warnings, override_policy=override_policy)
+
+    def _matching(self, topic: str | None) -> list[Layer]:
+        if topic is None:
+            return []
+        patterns = [name for name in self.topics if fnmatch.fnmatchcase(topic, name)]
+        patterns.reverse()
+        patterns.sort(key=lambda name: name != topic)  # the exact name, then the patterns from the last one on
+        return [self.topics[name] for name in patterns]
+
+
+def load_settings(
+    fs: FileSystem,
+    *,
+    overrides: Sequence[str] = (),
+    environment: Mapping[str, str],
+    config: Path | None = None,
+    working_directory: Path,
+) -> Settings:
+    """Reads the sources that hold for all topics.
+
+    `overrides` are `KEY=VALUE` (`--set`); `config` is `--config`, else `SEGLOG_CONFIG`, `seglog.yaml` in
+    the working directory or `$XDG_CONFIG_HOME/seglog/config.yaml` is read, the first that is there.
+    ConfigError names file and line; a named file that is missing is an error. RefusedError when root finds a file that
+    others may write, and that `config` does not name.
+    """
+    path = _config_path(fs, environment, config, working_directory)
+    top_level, topics = _read_file(fs, path) if path else ({}, {})
+    variables, unknown = _environment(environment)
+    options, option_defaults = _by_level(map(_override, overrides))
+    own, defaults = _by_level(iter(variables))
+    return Settings(options, own, top_level, topics, path, unknown, option_defaults, defaults)
+
+
+def _by_level(values: Iterator[Written]) -> tuple[Layer, Layer]:
+    """What was said by a topic's key (or a key that only brokers have), and by a broker's name for a topic's key."""
+    own: list[Written] = []
+    defaults: list[Written] = []
+    for written in values:
+        (defaults if key_named(written[0]).is_default(written[0]) else own).append(written)
+    return _layer(own), _layer(defaults)
+
+
+def _layer(values: Iterable[Written]) -> Layer:
+    """A layer of (name, text, origin); of several names of one key the strongest counts."""
+    written: dict[str, tuple[str, str]] = {name: (text, origin) for name, text, origin in values}
+    layer: Layer = {}
+    for name in written:
+        key = key_named(name)
+        strongest = next(other for other in key.names if other in written)
+        text, origin = written[strongest]
+        try:
+            layer[key.name] = Setting(key, key.parse(text, strongest), text, origin)
+        except ValueError as error:
+            raise ConfigError(f"{error} ({origin})") from error
+    return layer
+
+
+def _stored_layer(stored: Stored | None, warnings: list[str]) -> Layer:
+    """A layer out of the cluster's metadata. Of a value that cannot be nobody knows what it meant: a warning says so,
+    and the key counts as not stated, whatever weaker layers say."""
+    usable: list[Written] = []
+    unusable: Layer = {}
+    for name, (text, origin) in (stored or {}).items():
+        key = _KEYS_BY_NAME.get(name)
+        if key is None:
+            continue
+        try:
+            key.parse(text, name)
+        except ValueError as error:
+            warnings.append(f"{error} ({origin}): passed over")
+            unusable[key.name] = Setting(key, key.default, text_of(key.default), DEFAULT)
+        else:
+            usable.append((name, text, origin))
+    return {**_layer(usable), **unusable}
+
+
+def _override(text: str) -> Written:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--set takes KEY=VALUE, not {text[:64]!r}")
+    key_named(name.strip())
+    return name.strip(), value, "--set"
+
+
+def _environment(environment: Mapping[str, str]) -> tuple[list[Written], tuple[str, ...]]:
+    names = {_PREFIX + name.upper().replace(".", "_"): name for key in KEYS for name in key.names}
+    written = [(names[name], value, name) for name, value in environment.items() if name in names]
+    unknown = sorted(
+        name for name in environment if name.startswith(_PREFIX) and name not in names and name not in _OTHER_VARIABLES
+    )
+    return written, tuple(f"{name} is set, but names no configuration key: ignored" for name in unknown)
+
+
+def _config_path(
+    fs: FileSystem, environment: Mapping[str, str], config: Path | None, working_directory: Path
+) -> Path | None:
+    named = config or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
+    if named is not None:
+        path = working_directory / named
+        if fs.status(path) is None:
+            raise ConfigError("the configuration file does not exist", path)
+        if config is None:
+            _refuse_others(fs, path)
+        return path
+    home = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "/")) / ".config")
+    for path in (working_directory / FILE_NAME, Path(home) / "seglog" / "config.yaml"):
+        if fs.status(path) is not None:
+            _refuse_others(fs, path)
+            return path
+    return None
+
+
+def _refuse_others(fs: FileSystem, path: Path) -> None:
+    """Root takes no configuration that somebody else may have written, unless it is named: it says what to delete."""
+    if os.geteuid() != ROOT:
+        return
+    for each in (path, path.parent):
+        found = fs.status(each)
+        reason = "" if found is None else reason_for_doubt(found)
+        if reason:
+            raise RefusedError(
+                f"{each} {reason}, and root would take the configuration {path} from there, which decides what is"
+                f" deleted: use it with --config {path} if it is to count, or let only root write it"
+            )
+
+
+def _read_file(fs: FileSystem, path: Path) -> tuple[Layer, dict[str, Layer]]:
+    """The top level of a YAML file and its `topics`, in the order written."""
+    try:
+        text = fs.read_bytes(path, _FILE_LIMIT).decode()
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        raise ConfigError(error.problem or "not YAML", path, mark.line + 1 if mark else None) from error
+    except yaml.reader.ReaderError as error:
+        raise ConfigError(f"not YAML: a character at position {error.position} is not allowed", path) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8: the byte at position {error.start} is wrong", path) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not YAML: {' '.join(str(error).split())}", path) from error
+    except RecursionError as error:
+        raise ConfigError("nested too deeply", path) from error
+    if root is None:
+        return {}, {}
+    topics: dict[str, Layer] = {}
+    values: list[tuple[yaml.Node, yaml.Node]] = []
+    for name, value in _entries(path, root, "a mapping of Kafka's keys"):
+        if name.value == TOPICS:
+            for pattern, settings in _entries(path, value, "a mapping of topic names or patterns"):
+                topics[pattern.value] = _file_layer(path, _entries(path, settings, "a mapping of keys"), topic=True)
+        else:
+            values.append((name, value))
+    return _file_layer(path, iter(values), topic=False), topics
+
+
+def _entries(path: Path, node: yaml.Node, expected: str) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    if not isinstance(node, yaml.MappingNode):
+        raise ConfigError(f"{expected} is expected here", path, node.start_mark.line + 1)
+    seen: dict[str, int] = {}
+    for name, value in node.value:
+        line = name.start_mark.line + 1
+        if not isinstance(name, yaml.ScalarNode):
+            raise ConfigError("a key must be plain text", path, line)
+        if name.value in seen:
+            raise ConfigError(f"{name.value} stands here a second time (first in line {seen[name.value]})", path, line)
+        seen[name.value] = line
+        yield name, value
+
+
+def _file_layer(path: Path, entries: Iterator[tuple[yaml.Node, yaml.Node]], *, topic: bool) -> Layer:
+    written: list[Written] = []
+    for name, value in entries:
+        line = name.start_mark.line + 1
+        try:
+            key = key_named(name.value)
+            if topic and not key.topic_level:
+                raise ConfigError(f"{name.value} is a broker's key: a topic cannot have its own")
+            text = _text(value)
+            key.parse(text, name.value)
+        except (ConfigError, ValueError) as error:
+            raise ConfigError(str(error), path, line) from error
+        written.append((name.value, text, f"{path}:{line}"))
+    return _layer(written)
+
+
+def _text(value: yaml.Node) -> str:
+    if isinstance(value, yaml.ScalarNode):
+        if value.tag == "tag:yaml.org,2002:null":
+            raise ConfigError("a value is missing")
+        return str(value.value)
+    if isinstance(value, yaml.SequenceNode) and all(isinstance(item, yaml.ScalarNode) for item in value.value):
+        return ",".join(str(item.value) for item in value.value)
+    raise ConfigError("a value must be text, a number or a list of these")

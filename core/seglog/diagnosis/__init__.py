@@ -1,1 +1,0 @@
-"""Looking without owning: dump, verify, repair, statistics."""

@@ -1,0 +1,1 @@
+"""Everything that a log directory holds, as rows and rendered lines."""

@@ -1,0 +1,198 @@
+"""Dumping logs as lines of text or JSON: batches and records of every magic, past damage, as fast as pipes take it.
+
+Steps, for each `.log`:
+
+1. Walk it past any damage (`log_walk`); findings go between the lines where they belong.
+2. Decode the records and drop those that the filters do not want.
+3. Render a whole chunk in one kernel call (`kernels.render`), under threads; the order stays that of the log.
+
+Other files go through `dump.files`. Records of a batch whose checksum is wrong appear only when asked for, marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seglog import layout
+from seglog.dump.files import dump_file, is_log
+from seglog.dump.render_json import text_line
+from seglog.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
+from seglog.dump.selection import EVERYTHING, Chosen, Selection
+from seglog.escaping import json_text
+from seglog.evidence.damage import record_findings, with_damage
+from seglog.evidence.findings import Finding
+from seglog.evidence.readable_files import Source, sources, unreadable
+from seglog.format.budget import Account
+from seglog.format.columns import Records
+from seglog.format.filenames import parse_file_name
+from seglog.kernels import render
+from seglog.scan.listing import Target
+from seglog.scan.log_walk import LogWalk, Piece
+from seglog.storage.filesystem import FileSystem
+
+_NOTHING = np.zeros(0, dtype=np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """What `dump` shows.
+
+    `json` gives JSON lines, else text. `records` adds records to batches; `untrusted` also those of batches
+    whose checksum is wrong; `base64` renders all keys and values so. `every_file` takes the indexes, snapshots and
+    checkpoints of directories too. `limit` is the most records shown, or batches without `records`.
+    `jobs` is the number of threads.
+    """
+
+    json: bool = False
+    records: bool = False
+    untrusted: bool = False
+    base64: bool = False
+    every_file: bool = False
+    selection: Selection = EVERYTHING
+    limit: int | None = None
+    jobs: int = 2
+
+
+def dump(fs: FileSystem, targets: Sequence[Target], options: DumpOptions) -> Iterator[Block | Finding]:
+    """Yields rendered lines in blocks (valid until the next step) and findings, in the order of the files.
+
+    What cannot be read is a finding, and the others are dumped. Beside a broker each partition is dumped as it was when
+    its turn came.
+    """
+    remaining = options.limit
+    for target in targets:
+        for source in sources(fs, target, options.every_file):
+            if remaining is not None and remaining <= 0:
+                return
+            if isinstance(source, Finding):
+                yield source
+                continue
+            try:
+                if not is_log(source.path):
+                    yield from dump_file(source.fs, source.path, options.json)
+                    continue
+                dumped = _LogDump(source, options, remaining)
+                yield from dumped.blocks()
+            except OSError as error:
+                yield unreadable(source.path.parent, error)
+                continue
+            if remaining is not None:
+                remaining -= dumped.shown
+
+
+class _LogDump(LogRenderer):
+    """One `.log` file (or leftover of one, or KRaft snapshot) rendered."""
+
+    def __init__(self, source: Source, options: DumpOptions, limit: int | None) -> None:
+        name = parse_file_name(source.path.name)
+        self.fs, self.path, self.options, self.limit = source.fs, source.path, options, limit
+        self._growing, self._selection = source.growing, options.selection.starting_at(source.least_offset)
+        self.base_offset = 0 if name is None else name.offset
+        self.shown = 0
+        super().__init__(options.jobs)
+        self.records = options.records or self._selection.by_record
+        self._style = render.JSON if options.json else render.TEXT
+        self._prefix = np.frombuffer(self._batch_prefix(), dtype=np.uint8)
+
+    def blocks(self) -> Iterator[Rendered]:
+        """The file's lines. Under threads unless it is small or limited."""
+        status = self.fs.status(self.path)
+        size = 0 if status is None else status.size
+        if not self.options.json:
+            yield memoryview(text_line("file", {"path": str(self.path), "size": size}))
+        walk = LogWalk(self.fs, self.path, fresh=True)
+        steps = with_damage(walk, self.path, self.base_offset, growing=self._growing)
+        if self.limit is not None or self.options.jobs < 2 or size <= SMALL_FILE_BYTES:
+            yield from self.in_sequence(steps)
+        else:
+            yield from self.under_threads(steps)
+
+    def _batch_prefix(self) -> bytes:
+        if not self.options.json:
+            return b"batch position="
+        names = {"type": "batch", "partition": self.path.parent.resolve().name, "file": self.path.name}
+        return f'{json_text(names)[:-1]},"position":'.encode()
+
+    def enough(self) -> bool:
+        return self.limit is not None and self.shown >= self.limit
+
+    def rendered(
+        self, piece: Piece, first: int, behind: int, account: Account | None = None
+    ) -> Generator[Rendered, None, None]:
+        batches, valid = piece.batches[first:behind], piece.valid[first:behind]
+        named, has_line = batches, False
+        for records in self._decoded(piece, batches, account):
+            begin = records.first_batch
+            trusted = valid[begin : begin + len(records.batches)]
+            chosen = self._selection.of(records, self.records)
+            if not records.rows_before:
+                named = _with_inner_offsets(records)
+            elif has_line:  # an earlier part of the batch has it
+                chosen = Chosen(chosen.rows, np.zeros(1, dtype=bool))
+            chosen = self._limited(chosen, trusted)
+            has_line = bool(chosen.batches_shown.any()) or (has_line and records.rows_before > 0)
+            rows = chosen.rows if self.records else chosen.rows[:0]
+            flags = self._flags(chosen.batches_shown, trusted)
+            yield from self._lines(records.arena, named, flags, rows)
+            yield from record_findings(records, trusted, self.path)
+
+    def _decoded(self, piece: Piece, batches: np.ndarray, account: Account | None) -> Iterator[Records]:
+        wrappers = (batches["magic"] < 2) & ((batches["attributes"] & layout.CODEC_MASK) != 0)
+        if self.records or wrappers.any():
+            return piece.records(batches, account)
+        status = np.zeros(len(batches), dtype=np.int8)
+        return iter((Records(_NOTHING, np.zeros(0, dtype=layout.RECORD), batches, status),))
+
+    def _limited(self, chosen: Chosen, trusted: np.ndarray) -> Chosen:
+        """What of `chosen` the limit still allows; counts it as shown."""
+        shown = chosen.batches_shown
+        if self.records:
+            rows = chosen.rows
+            if not self.options.untrusted and len(rows):
+                rows = rows[trusted[rows["batch"]]]
+            if self.limit is not None:
+                rows = rows[: self.limit - self.shown]
+                last = int(rows["batch"][-1]) if len(rows) == self.limit - self.shown and len(rows) else len(shown)
+                shown = shown & (np.arange(len(shown)) <= last)
+            self.shown += len(rows)
+            return Chosen(rows, shown)
+        if self.limit is not None:
+            shown = shown & (np.cumsum(shown) <= self.limit - self.shown)
+        self.shown += int(np.count_nonzero(shown))
+        return Chosen(chosen.rows, shown)
+
+    def _flags(self, shown: np.ndarray, valid: np.ndarray) -> np.ndarray:
+        flags = np.where(shown, render.SHOW_BATCH, 0) | np.where(valid, render.VALID, 0)
+        if self.records:
+            flags |= np.where(valid | self.options.untrusted, render.SHOW_RECORDS, 0)
+        return flags.astype(np.uint8)
+
+    def _lines(self, arena: np.ndarray, batches: np.ndarray, flags: np.ndarray, rows: np.ndarray) -> Iterator[Block]:
+        state = np.zeros(render.STATE_SIZE, dtype=np.int64)
+        while state[render.STATE_BATCH] < len(batches):
+            out = self.buffer(int(state[render.STATE_NEEDED]))
+            written = render.render(
+                self._style, self.options.base64, self._prefix, arena, batches, flags, rows, out, state
+            )
+            if written:
+                state[render.STATE_NEEDED] = 0
+                yield memoryview(out)[:written]  # type: ignore[arg-type]
+            else:
+                self.give_back(out)
+
+
+def _with_inner_offsets(records: Records) -> np.ndarray:
+    """The batches, with first offset and count of legacy wrappers as their contents say."""
+    batches = records.batches
+    if len(batches) == 0 or batches["magic"].min() > 1 or len(records.rows) == 0:
+        return batches
+    batches = batches.copy()
+    numbers, first, counts = np.unique(records.rows["batch"], return_index=True, return_counts=True)
+    counts[-1:] += records.rows_behind
+    legacy = (batches["magic"][numbers] < 2) & (records.status[numbers] == 0)
+    batches["base_offset"][numbers[legacy]] = records.rows["offset"][first[legacy]]
+    batches["count"][numbers[legacy]] = counts[legacy]
+    return batches

@@ -1,0 +1,144 @@
+"""Turning the pieces of a log into rendered blocks, in order, under threads; `dump` and `dump_log` share it.
+
+A task renders a run of batches. The first blocks are computed under the thread, the others only as they are read. What
+all tasks hold together is bounded in bytes (`format.budget`), whatever the batches expand to. Buffers are recycled: a
+block is valid until the next step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from seglog import layout
+from seglog.evidence.findings import Finding
+from seglog.format.budget import Account, MemoryBudget, bytes_in_flight
+from seglog.scan.log_walk import Piece
+
+# A rendered block; larger only for a line that is larger itself.
+BLOCK_BYTES = 1 << 21
+SMALL_FILE_BYTES = 1 << 20
+
+_TASK_OUTPUT_BYTES = 8 << 20
+_GROUP_BYTES = 128 << 10
+_NO_BUFFER = np.zeros(0, dtype=np.uint8)
+
+Block = memoryview
+Rendered = Block | Finding
+
+
+class LogRenderer:
+    """Renders one log. A subclass says how a run of batches looks, and whether enough was shown."""
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+        self._buffers: deque[np.ndarray] = deque()
+
+    def rendered(
+        self, piece: Piece, first: int, behind: int, account: Account | None = None
+    ) -> Generator[Rendered, None, None]:
+        """The lines of batches `first` to `behind` of `piece`; what is held for them counts in `account`."""
+        raise NotImplementedError
+
+    def enough(self) -> bool:
+        """Whether nothing more is wanted; asked when blocks are made in sequence."""
+        return False
+
+    def in_sequence(self, steps: Iterator[Piece | Finding]) -> Iterator[Rendered]:
+        """The blocks and findings of `steps`, made as they are read."""
+        for step in steps:
+            if isinstance(step, Finding):
+                yield step
+                continue
+            yield from self._recycling(self.rendered(step, 0, len(step.batches)))
+            if self.enough():
+                return
+
+    def under_threads(self, steps: Iterator[Piece | Finding]) -> Iterator[Rendered]:
+        """The same, made ahead. Each piece must have a buffer of its own."""
+        waiting: deque[Finding | _Task] = deque()
+        jobs, budget = self.jobs, MemoryBudget(bytes_in_flight(self.jobs))
+        with ThreadPoolExecutor(jobs, "seglog-dump") as pool:
+            try:
+                for step in steps:
+                    if isinstance(step, Finding):
+                        waiting.append(step)
+                    else:
+                        for first, behind in _groups(step):
+                            account = budget.account()
+                            account.hold(len(step.data) if first == 0 else 0)
+                            blocks = self.rendered(step, first, behind, account)
+                            waiting.append(_Task(account, pool.submit(_begun, blocks, account)))
+                    while len(waiting) > 2 * jobs or (waiting and budget.is_full):
+                        yield from self._finished(waiting.popleft())
+                while waiting:
+                    yield from self._finished(waiting.popleft())
+            finally:
+                for left in waiting:
+                    if not isinstance(left, Finding):
+                        left.begun.cancel()
+                        left.account.close()  # who waits for its turn has it
+
+    def _finished(self, item: Finding | _Task) -> Iterator[Rendered]:
+        if isinstance(item, Finding):
+            yield item
+            return
+        with item.account:
+            begun, rest = item.begun.result()
+            yield from self._recycling(iter(begun))
+            yield from self._recycling(rest)
+
+    def _recycling(self, blocks: Iterator[Rendered]) -> Iterator[Rendered]:
+        for block in blocks:
+            yield block
+            if not isinstance(block, Finding) and isinstance(block.obj, np.ndarray):
+                self._buffers.append(block.obj if block.obj.base is None else block.obj.base)
+
+    def buffer(self, least: int = 0) -> np.ndarray:
+        """A buffer (uint8) of at least `least` bytes."""
+        try:
+            found = self._buffers.popleft()
+        except IndexError:
+            found = _NO_BUFFER
+        return found if len(found) >= max(least, BLOCK_BYTES) else np.empty(max(least, BLOCK_BYTES), dtype=np.uint8)
+
+    def give_back(self, buffer: np.ndarray) -> None:
+        """A buffer that was not needed."""
+        self._buffers.append(buffer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A run of batches that is being rendered."""
+
+    account: Account
+    begun: Future[tuple[list[Rendered], Iterator[Rendered]]]
+
+
+def _begun(blocks: Iterator[Rendered], account: Account) -> tuple[list[Rendered], Iterator[Rendered]]:
+    """The first blocks, as far as bytes may be held, computed now; the others are computed by whoever iterates."""
+    begun: list[Rendered] = []
+    size = 0
+    for block in blocks:
+        begun.append(block)
+        if not isinstance(block, Finding):
+            account.hold(BLOCK_BYTES)
+            size += len(block)
+        if size >= _TASK_OUTPUT_BYTES or not account.may_go_on:
+            break
+    return begun, blocks
+
+
+def _groups(piece: Piece) -> Iterator[tuple[int, int]]:
+    """Runs of batches worth a task each: of compressed ones fewer bytes."""
+    count = len(piece.batches)
+    if not (piece.batches["attributes"] & layout.CODEC_MASK).any():
+        return iter(((0, count),))
+    number = (piece.batches["position"] - piece.position) // _GROUP_BYTES
+    cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), count]
+    return ((first, behind) for first, behind in zip(cuts, islice(cuts, 1, None), strict=False))

@@ -1,0 +1,132 @@
+"""From what a walk meets to findings: damaged batches and gaps, with the offsets that they cost.
+
+A gap's offsets lie between the good batches around it, so its finding waits for what comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seglog.evidence.findings import Finding, finding
+from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records
+from seglog.log.read_order import Disorder
+from seglog.scan.log_walk import Gap, Piece
+from seglog.scan.segment_scan import EndReason
+
+
+def with_damage(
+    walk: Iterable[Piece | Gap], path: Path, base_offset: int, *, growing: bool = False
+) -> Iterator[Piece | Finding]:
+    """The pieces of a walk over `path`, each followed by the findings on its damaged batches and on gaps.
+
+    `base_offset` is the segment's: offsets below it cannot be lost there. A `growing` file may end within a batch, or
+    with the zeros that a broker allocated for the next ones.
+    """
+    last_offset = base_offset - 1
+    waiting: Gap | None = None
+    for step in walk:
+        if isinstance(step, Gap):
+            waiting = step
+            continue
+        good = step.batches[step.valid]
+        if waiting is not None:
+            behind = int(good["base_offset"][0]) if len(good) else None
+            yield gap_finding(waiting, path, last_offset, behind)
+            waiting = None
+        yield step
+        if not step.valid.all():
+            yield from _checksum_findings(step, path, last_offset)
+        if len(good):
+            last_offset = max(last_offset, int(good["last_offset"].max()))
+    if waiting is not None and not (growing and (waiting.zeros or waiting.reason is EndReason.TRAILING)):
+        yield gap_finding(waiting, path, last_offset, None)
+
+
+def gap_finding(gap: Gap, path: Path, last_offset: int, next_offset: int | None) -> Finding:
+    """The finding on bytes that are no batch, between a batch that ends with `last_offset` and the next one."""
+    first = last = None
+    lost = 0
+    if next_offset is not None and next_offset > last_offset + 1:
+        first, last, lost = last_offset + 1, next_offset - 1, next_offset - 1 - last_offset
+    elif gap.at_end:
+        first = last_offset + 1
+    where: dict[str, Any] = {
+        "position": gap.position,
+        "length": gap.length,
+        "first_offset": first,
+        "last_offset": last,
+    }
+    place = path.parent.resolve().name, path.name
+    follows = "nothing good follows" if gap.at_end else "a good batch follows"
+    if gap.zeros:
+        message = f"{gap.length} zero bytes where a batch should begin; {follows}"
+        return finding("ZERO_BYTES", *place, message, offsets_lost=lost, **where)
+    if gap.at_end and gap.reason is EndReason.TRAILING:
+        size = f", of a batch that declares {gap.size}" if gap.size > 0 else ""
+        return finding(
+            "TORN_TAIL", *place, f"the file ends within a batch: {gap.length} bytes are there{size}", **where
+        )
+    message = f"{gap.length} bytes are no batch ({gap.reason.value}); {follows}"
+    return finding("UNREADABLE_BYTES", *place, message, offsets_lost=lost, **where)
+
+
+def _checksum_findings(piece: Piece, path: Path, last_offset: int) -> Iterator[Finding]:
+    for i in np.flatnonzero(~piece.valid).tolist():
+        row = piece.batches[i]
+        before, behind = piece.batches[:i][piece.valid[:i]], piece.batches[i:][piece.valid[i:]]
+        previous = int(before["last_offset"][-1]) if len(before) else last_offset
+        following = int(behind["base_offset"][0]) if len(behind) else None
+        first, last = int(row["base_offset"]), int(row["last_offset"])
+        if not (previous < first <= last and (following is None or last < following)):
+            first, last = previous + 1, previous if following is None else following - 1
+        known = first <= last
+        yield finding(
+            "CRC_MISMATCH",
+            path.parent.resolve().name,
+            path.name,
+            f"the checksum of the batch is wrong (stored {int(row['crc'])})",
+            position=int(row["position"]),
+            length=int(row["size"]),
+            first_offset=first if known else None,
+            last_offset=last if known else None,
+            offsets_lost=last - first + 1 if known else 0,
+        )
+
+
+def record_findings(records: Records, valid: np.ndarray, path: Path) -> Iterator[Finding]:
+    """Findings on batches whose checksum is right (`valid`, one a batch of `records`) but whose records are not.
+
+    On a batch that comes in parts, with its last one.
+    """
+    if records.rows_behind:
+        return
+    for i in np.flatnonzero((records.status != 0) & valid).tolist():
+        row, status = records.batches[i], int(records.status[i])
+        readable = records.rows_before + int(np.count_nonzero(records.rows["batch"] == i))
+        yield finding(
+            "BATCH_TOO_LARGE_TO_DECODE" if status in TOO_LARGE else "RECORDS_INVALID",
+            path.parent.resolve().name,
+            path.name,
+            f"{STATUS_REASONS[status]}; {readable} records before that are readable",
+            position=int(row["position"]),
+            length=int(row["size"]),
+            first_offset=int(row["base_offset"]),
+            last_offset=int(row["last_offset"]),
+            offsets_lost=max(0, int(row["last_offset"]) - int(row["base_offset"]) + 1 - readable),
+        )
+
+
+def disorder_finding(disorder: Disorder) -> Finding:
+    """What a reader is told of a segment whose offsets do not ascend."""
+    return finding(
+        "OFFSETS_NOT_ASCENDING",
+        disorder.path.parent.resolve().name,
+        disorder.path.name,
+        disorder.told,
+        position=disorder.position,
+        first_offset=disorder.offset,
+    )

@@ -1,0 +1,215 @@
+"""Everything in a log directory that is no `.log`, row by row: indexes, snapshots, checkpoints, Kafka 0.7.
+
+A file is told by its name, as Kafka tells it; `.deleted`, `.cleaned`, `.swap` and `.tmp` behind a name change
+nothing. What cannot be read becomes a finding.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seglog.errors import CorruptCheckpointError, CorruptSnapshotError, RefusedError, UnsupportedError
+from seglog.evidence.findings import Finding, finding
+from seglog.format import checkpoint, filenames, message_07
+from seglog.format.compression import DecompressionError
+from seglog.format.filenames import FileKind, parse_file_name
+from seglog.format.index_entries import decode_offset_index, decode_time_index, decode_transaction_index
+from seglog.format.producer_snapshot import decode_snapshot
+from seglog.format.uuids import format_uuid
+from seglog.storage.filesystem import FileSystem
+
+Row = tuple[str, dict[str, Any]]
+
+_INDEX_READ_BYTES = 1020 * 1024  # a multiple of all three entry sizes
+_PAYLOAD_LIMIT = 64 << 20
+_READ_07_BYTES = 64 << 20
+
+
+def is_known(path: Path) -> bool:
+    """Whether `rows_of` knows what a file of this name holds."""
+    return _reader(path.name) is not None
+
+
+def rows_of(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
+    """(type, fields) of each entry of the file, and findings where it is damaged."""
+    reader = _reader(path.name)
+    if reader is None:
+        raise UnsupportedError(f"{path}: no Kafka file has such a name")
+    try:
+        yield from reader(fs, path)
+    except (CorruptCheckpointError, RefusedError) as error:
+        yield _finding("CHECKPOINT_CORRUPT", path, str(error))
+    except CorruptSnapshotError as error:
+        yield _finding("SNAPSHOT_CORRUPT", path, error.reason, position=error.position)
+
+
+Reader = Callable[[FileSystem, Path], Iterator[Row | Finding]]
+
+
+def _reader(name: str) -> Reader | None:
+    parsed = parse_file_name(name)
+    if parsed is not None:
+        return _BY_KIND.get(parsed.kind)
+    return _BY_NAME.get(name.removesuffix(".tmp").removesuffix(".deleted"))
+
+
+def _finding(code: str, path: Path, message: str, **fields: Any) -> Finding:
+    return finding(code, path.parent.resolve().name, path.name, message, **fields)
+
+
+def _base_offset(path: Path) -> int:
+    name = parse_file_name(path.name)
+    return 0 if name is None else name.offset
+
+
+def _index_rows(
+    kind: str, decode: Callable[[bytes, int], np.ndarray], entry_bytes: int
+) -> Callable[[FileSystem, Path], Iterator[Row | Finding]]:
+    """A reader of an index file, in pieces; a preallocated tail of zeros is one row that counts its entries."""
+
+    def read(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
+        base = _base_offset(path)
+        with fs.open(path, "r") as file:
+            size = file.size()
+            written = _written_bytes(file.read_at, size) // entry_bytes * entry_bytes + entry_bytes
+            used = min(size // entry_bytes * entry_bytes, 0 if written == entry_bytes else written)
+            for position in range(0, used, _INDEX_READ_BYTES):
+                rows = decode(file.read_at(position, min(_INDEX_READ_BYTES, used - position)), base)
+                names = rows.dtype.names or ()
+                for values in rows.tolist():
+                    yield kind, dict(zip(names, values, strict=True))
+        unused = size // entry_bytes - used // entry_bytes
+        if unused:
+            yield "preallocated_entries", {"count": unused}
+        if size % entry_bytes:
+            message = f"{size % entry_bytes} bytes behind the last whole entry"
+            yield _finding("INDEX_SIZE_INVALID", path, message, position=size - size % entry_bytes)
+
+    return read
+
+
+def _written_bytes(read_at: Callable[[int, int], bytes], size: int) -> int:
+    """The position of the last byte that is not zero, or -1 + 1 = 0 when there is none."""
+    end = size
+    while end > 0:
+        start = max(0, end - _INDEX_READ_BYTES)
+        kept = len(read_at(start, end - start).rstrip(b"\0"))
+        if kept:
+            return start + kept - 1
+        end = start
+    return -1
+
+
+def _snapshot_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
+    for entry in decode_snapshot(fs.read_bytes(path), path):
+        yield "producer", {name: getattr(entry, name) for name in entry.__slots__}
+
+
+def _offset_checkpoint_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
+    for key, offset in checkpoint.parse_offset_checkpoint(fs.read_bytes(path), path).items():
+        yield "checkpoint", {"topic": key.topic, "topic_partition": key.partition, "offset": offset}
+
+
+def _leader_epoch_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
+    for entry in checkpoint.parse_leader_epochs(fs.read_bytes(path), path):
+        yield "leader_epoch", {"epoch": entry.epoch, "start_offset": entry.start_offset}
+
+
+def _partition_metadata_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
+    found = checkpoint.parse_partition_metadata(fs.read_bytes(path), path)
+    yield "partition_metadata", {"version": found.version, "topic_id": format_uuid(found.topic_id)}
+
+
+def _meta_properties_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
+    found = checkpoint.parse_meta_properties(fs.read_bytes(path), path)
+    directory = None if found.directory_id is None else format_uuid(found.directory_id)
+    fields = {"version": found.version, "cluster_id": found.cluster_id, "node_id": found.node_id}
+    yield "meta_properties", {**fields, "directory_id": directory}
+
+
+def _clean_shutdown_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
+    yield "clean_shutdown", {"broker_epoch": checkpoint.parse_clean_shutdown(fs.read_bytes(path))}
+
+
+def _quorum_state_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
+    try:
+        yield "quorum_state", {"data": json.loads(fs.read_bytes(path))}
+    except (ValueError, RecursionError) as error:
+        yield _finding("CHECKPOINT_CORRUPT", path, f"not JSON: {error}")
+
+
+def _rows_07(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
+    """Messages of Kafka 0.7: their offset is a byte position of the whole log."""
+    base, position = _base_offset(path), 0
+    with fs.open(path, "r") as file:
+        size = file.size()
+        while position < size:
+            found = message_07.walk_messages(file.read_at(position, _READ_07_BYTES))
+            for message in found.messages:
+                yield from _message_07_rows(path, base + position, position, message)
+            if found.end_position == 0:
+                code = "TORN_TAIL" if found.end is message_07.End07.TRUNCATED else "UNREADABLE_BYTES"
+                where = {"position": position, "length": size - position, "first_offset": base + position}
+                yield _finding(code, path, found.end.value, **where)
+                return
+            position += found.end_position
+
+
+def _message_07_rows(path: Path, base: int, start: int, message: message_07.Message07) -> Iterator[Row | Finding]:
+    where = {
+        "position": start + message.position,
+        "length": message.size,
+        "first_offset": base + message.position,
+    }
+    codec = "unknown" if message.codec is None else message.codec.label
+    fields = {
+        "position": start + message.position,
+        "size": message.size,
+        "magic": message.magic,
+        "codec": codec,
+    }
+    valid = message.is_valid
+    yield "message", {"offset": base + message.position, **fields, "crc": message.crc, "valid": valid}
+    if not valid:
+        yield _finding("CRC_MISMATCH", path, f"the checksum of the message is wrong (stored {message.crc})", **where)
+        return
+    try:
+        contents = message_07.payloads(message, _PAYLOAD_LIMIT)
+    except DecompressionError as error:
+        yield _finding("RECORDS_INVALID", path, error.reason, **where)
+        return
+    for payload in contents:
+        yield "record", {"offset": base + message.position, **_bytes_fields("value", bytes(payload))}
+
+
+def _bytes_fields(name: str, value: bytes) -> dict[str, str]:
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_b64": base64.b64encode(value).decode("ascii")}
+
+
+_BY_KIND: dict[FileKind, Reader] = {
+    FileKind.OFFSET_INDEX: _index_rows("offset_index_entry", decode_offset_index, 8),
+    FileKind.TIME_INDEX: _index_rows("time_index_entry", decode_time_index, 12),
+    FileKind.TRANSACTION_INDEX: _index_rows("aborted_transaction", lambda data, _: decode_transaction_index(data), 34),
+    FileKind.PRODUCER_SNAPSHOT: _snapshot_rows,
+    FileKind.LOG_07: _rows_07,
+}
+_BY_NAME: dict[str, Reader] = {
+    filenames.RECOVERY_POINT_CHECKPOINT: _offset_checkpoint_rows,
+    filenames.LOG_START_OFFSET_CHECKPOINT: _offset_checkpoint_rows,
+    filenames.HIGH_WATERMARK_CHECKPOINT: _offset_checkpoint_rows,
+    filenames.CLEANER_OFFSET_CHECKPOINT: _offset_checkpoint_rows,
+    filenames.LEADER_EPOCH_CHECKPOINT: _leader_epoch_rows,
+    filenames.PARTITION_METADATA: _partition_metadata_rows,
+    filenames.META_PROPERTIES: _meta_properties_rows,
+    filenames.CLEAN_SHUTDOWN_FILE: _clean_shutdown_rows,
+    filenames.QUORUM_STATE: _quorum_state_rows,
+}

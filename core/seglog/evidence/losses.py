@@ -1,0 +1,393 @@
+"""What is gone from a log, told by everything that still speaks of it: offsets that no file holds any more.
+
+A file that is damaged shows it; one that is missing shows nothing. Its witnesses are
+
+- the checkpoints: high watermark, recovery point, log start, the cleaner's first dirty offset;
+- names: producer snapshots, and indexes whose log is gone;
+- leader epochs that begin behind the log's end, or in a hole;
+- offsets that groups have committed (weaker: a client may commit any number).
+
+What compaction, retention and tiered storage lawfully take away is no loss: a hole counts where nothing was compacted,
+a later beginning only where the log start did not move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from seglog.errors import CorruptCheckpointError, RefusedError
+from seglog.evidence.findings import Severity
+from seglog.evidence.surroundings import Surroundings
+from seglog.format import filenames
+from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
+from seglog.format.filenames import FileKind, parse_file_name
+from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
+from seglog.log.segment import LogSegment
+from seglog.model import TopicPartition
+from seglog.scan.listing import NamedFile, PartitionListing, SegmentFiles
+from seglog.scan.log_walk import Piece
+from seglog.storage.filesystem import FileSystem
+
+LOG_MISSING = "LOG_MISSING"
+SEGMENT_MISSING = "SEGMENT_MISSING"
+LOG_END_MISSING = "LOG_END_MISSING"
+LOSSES = frozenset({LOG_MISSING, SEGMENT_MISSING, LOG_END_MISSING})
+
+_MOST_INDEX_BYTES = 256 << 20
+_MOST_NAMED = 4  # witnesses that a message spells out
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets `first_offset` to `last_offset` that no file holds. `severity` is INFO where nothing proves that they
+    ever held records, WARNING where only readers say so.
+    """
+
+    code: str
+    severity: Severity
+    file: str
+    message: str
+    first_offset: int | None
+    last_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentExtent:
+    """Where a segment's batches begin and end; `cut_short` says that bytes at the file's end are no good batch."""
+
+    file: str
+    base_offset: int
+    next_offset: int
+    size: int
+    cut_short: bool
+
+
+@dataclass(slots=True)
+class Extent:
+    """The segments of a log, in order. `thinned_at` is the last offset within a segment that no batch holds, or that a
+    batch holds no record for: the trace of compaction, of a repair, or of damage (-1: none, None: not known).
+    """
+
+    segments: list[SegmentExtent] = field(default_factory=list)
+    thinned_at: int | None = -1
+    first_timestamp: int = -1
+
+    @property
+    def end_offset(self) -> int | None:
+        """The offset behind the last batch; None without segments."""
+        return self.segments[-1].next_offset if self.segments else None
+
+
+class ExtentObserver:
+    """Learns the extent of a log while its batches go by."""
+
+    def __init__(self) -> None:
+        self.extent = Extent()
+        self._segment: SegmentFiles | None = None
+        self._next_offset = self._end = 0
+
+    def begin(self, segment: SegmentFiles) -> None:
+        """Before a segment's batches."""
+        self._segment, self._next_offset, self._end = segment, segment.base_offset, 0
+
+    def take(self, piece: Piece) -> Iterator[object]:
+        """Notes the good batches of `piece`."""
+        good = piece.batches[piece.valid]
+        if len(good):
+            self._note(good)
+        return iter(())
+
+    def finish(self) -> Iterator[object]:
+        """After a segment's batches."""
+        if self._segment is not None:
+            cut_short = self._end < self._segment.size
+            name, base = self._segment.log.name, self._segment.base_offset
+            found = SegmentExtent(name, base, max(self._next_offset, base), self._segment.size, cut_short)
+            self.extent.segments.append(found)
+        return iter(())
+
+    def _note(self, good: np.ndarray) -> None:
+        last = good["last_offset"]
+        if self.extent.first_timestamp < 0:
+            self.extent.first_timestamp = int(good["max_timestamp"][0])
+        # a legacy wrapper's first offset is not known before it is decoded
+        begins = np.where(good["magic"] >= 2, good["base_offset"], last)
+        expected = np.concatenate(([self._next_offset], last[:-1] + 1))
+        ends = good["position"].astype(np.int64) + good["size"]
+        adjacent = good["position"] == np.concatenate(([self._end], ends[:-1]))  # else damage lies between
+        thin = (adjacent & (begins > expected)) | (good["count"] < last - begins + 1)
+        missing = (good["magic"] >= 2) & thin
+        if missing.any() and self.extent.thinned_at is not None:
+            at = int(np.flatnonzero(missing)[-1])
+            self.extent.thinned_at = max(self.extent.thinned_at, int(last[at]))
+        self._next_offset = max(self._next_offset, int(last.max()) + 1)
+        self._end = int(ends[-1])
+
+
+def quick_extent(fs: FileSystem, listing: PartitionListing) -> Extent:
+    """The extent by names, indexes and the ends of files alone: what lies within segments is not looked at."""
+    extent = Extent(thinned_at=None)
+    for files in listing.segments:
+        segment = LogSegment(fs, listing.directory, files.base_offset)
+        segment.size = files.size
+        if extent.first_timestamp < 0:
+            extent.first_timestamp = segment.first_batch_timestamp()
+        end, valid = segment.read_next_offset()
+        extent.segments.append(SegmentExtent(files.log.name, files.base_offset, end, files.size, valid < files.size))
+    return extent
+
+
+class _Trust(IntEnum):
+    """How far a witness is believed."""
+
+    BESIDE_OTHERS = 0  # may speak of a partition of the same name that was deleted long ago
+    WEAK = 1
+    STRONG = 2
+
+
+_CHECKPOINTS = {
+    filenames.HIGH_WATERMARK_CHECKPOINT: ("high watermark", _Trust.STRONG),
+    filenames.RECOVERY_POINT_CHECKPOINT: ("recovery point", _Trust.STRONG),
+    filenames.LOG_START_OFFSET_CHECKPOINT: ("log start", _Trust.STRONG),
+    filenames.CLEANER_OFFSET_CHECKPOINT: ("cleaner's first dirty offset", _Trust.BESIDE_OTHERS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Witness:
+    """Something that says that the log reached up to `reached` (exclusive), perhaps that a segment began at `base`."""
+
+    text: str
+    reached: int
+    trust: _Trust = _Trust.STRONG
+    base: int | None = None
+
+
+def losses_of(fs: FileSystem, listing: PartitionListing, extent: Extent, around: Surroundings) -> Iterator[Loss]:
+    """What is gone from a partition whose files are `listing` and whose batches span `extent`.
+
+    Of a directory that is not served under its name (future, deleted, stray) only its own files are asked. Raises
+    OSError.
+    """
+    yield from _Losses(fs, listing, extent, around).found()
+
+
+class _Losses:
+    def __init__(self, fs: FileSystem, listing: PartitionListing, extent: Extent, around: Surroundings) -> None:
+        self._fs, self._listing, self._extent, self._around = fs, listing, extent, around
+        key = listing.topic_partition
+        self._key: TopicPartition | None = key if key is not None and listing.directory.name == str(key) else None
+        self._topic = listing.directory.name if key is None else key.topic
+        self._epochs = self._read_epochs()
+        self._start = self._checkpoint(filenames.LOG_START_OFFSET_CHECKPOINT)
+
+    def found(self) -> Iterator[Loss]:
+        if not self._extent.segments:
+            yield self._all()
+            return
+        yield from self._head()
+        # a broker finishes an interrupted swap: until then the log has a hole that is none
+        if not any(path.name.endswith(".log.swap") for path in self._listing.leftovers):
+            yield from self._holes()
+        yield from self._tail()
+
+    # --- the three places ---------------------------------------------------------------------------------
+
+    def _all(self) -> Loss:
+        first = self._start or min((entry.start_offset for entry in self._epochs), default=0)
+        witnesses = self._beyond(first)
+        if not witnesses:
+            message = "there is no .log file; nothing says that it ever held records"
+            return Loss(LOG_MISSING, Severity.INFO, "", message, None, None)
+        message = f"there is no .log file: {_told(witnesses)}"
+        last = max(each.reached for each in witnesses) - 1
+        return Loss(LOG_MISSING, _severity(witnesses), "", message, first, last)
+
+    def _head(self) -> Iterator[Loss]:
+        base = self._extent.segments[0].base_offset
+        witnesses = [each for each in self._orphans() if each.base is not None and each.base < base]
+        witnesses = [each for each in witnesses if each.reached > (self._start or 0)]
+        known_start = self._start is not None and self._start < base
+        if known_start and self._around.clean:
+            witnesses.append(_Witness(f"the checkpointed log start is {self._start}", base, base=self._start))
+        began = self._epochs[0].start_offset if self._epochs else base
+        moved = self._start is not None and self._start > began
+        if began < base and not moved and self._only_compacted():
+            text = f"{filenames.LEADER_EPOCH_CHECKPOINT} begins at {began}, and nothing deletes from this topic"
+            witnesses.append(_Witness(text, base, base=began))
+        if witnesses and not self._around.tiered(self._topic):
+            first = max(min(each.base for each in witnesses if each.base is not None), self._start or 0)
+            yield self._missing(first, base, witnesses, Severity.ERROR)
+
+    def _holes(self) -> Iterator[Loss]:
+        segments = self._extent.segments
+        for before, after in pairwise(segments):
+            first, behind = before.next_offset, after.base_offset
+            if first >= behind or before.cut_short:
+                continue  # what damage at a segment's end costs is told with the damage
+            if self._start is not None and behind <= self._start:
+                continue
+            names = [each for each in self._orphans() if each.base is not None and first <= each.base < behind]
+            dense = self._dense_from
+            if dense is not None and dense < behind:
+                first = max(first, dense)
+                witnesses = names + self._in_hole(first, behind)
+                yield self._missing(first, behind, witnesses, self._hole_severity(before, witnesses))
+            elif names:
+                first = min(each.base for each in names if each.base is not None)
+                yield self._missing(first, behind, names, Severity.ERROR)
+
+    def _tail(self) -> Iterator[Loss]:
+        last = self._extent.segments[-1]
+        end = last.next_offset
+        witnesses = self._beyond(end)
+        if not witnesses:
+            return
+        message = f"the log ends at {end}, but {_told(witnesses)}"
+        reached = max(each.reached for each in witnesses)
+        yield Loss(LOG_END_MISSING, _severity(witnesses), last.file, message, end, reached - 1)
+
+    def _missing(self, first: int, behind: int, witnesses: list[_Witness], severity: Severity) -> Loss:
+        bases = sorted(each.base for each in witnesses if each.base is not None)
+        file = filenames.segment_file_name(bases[0] if bases else first)
+        told = f": {_told(witnesses)}" if witnesses else ""
+        message = f"no segment holds these offsets; the next one begins at {behind}{told}"
+        kept = [p.name for p in self._listing.leftovers if p.name.endswith(".log.deleted")]
+        here = [name for name in kept if first <= int(name.partition(".")[0]) < behind]
+        message += f"; {here[0]} is still there" if here else ""
+        return Loss(SEGMENT_MISSING, severity, file, message, first, behind - 1)
+
+    # --- what may be --------------------------------------------------------------------------------------
+
+    @cached_property
+    def _dense_from(self) -> int | None:
+        """The offset from which on nothing was compacted: no record may be missing there. None where it is unknown."""
+        thinned = self._extent.thinned_at
+        compacted = self._around.compacted(self._topic)
+        dirty = self._checkpoint(filenames.CLEANER_OFFSET_CHECKPOINT)
+        if thinned is None or (compacted is not False and dirty is None and not self._around.broker_files):
+            return None  # of a lone directory nothing says how far it was cleaned
+        # where records are missing nevertheless, it was copied from a leader that had it compacted, or repaired
+        least = dirty or 0
+        return least if thinned < least else None
+
+    def _only_compacted(self) -> bool:
+        return self._around.compacted(self._topic) is True and self._around.deletes(self._topic) is False
+
+    def _hole_severity(self, before: SegmentExtent, witnesses: list[_Witness]) -> Severity:
+        if witnesses:
+            return Severity.ERROR
+        name = f"{self._listing.directory.name}/{before.file}"
+        repaired = any(change.path == name for run in self._around.repairs for change in run.changes)
+        return Severity.INFO if repaired else Severity.ERROR
+
+    # --- witnesses ----------------------------------------------------------------------------------------
+
+    def _witnesses(self) -> list[_Witness]:
+        """Everything that says how far the log reached."""
+        found = [
+            _Witness(f"the {what} is {offset}", offset, trust)
+            for name, (what, trust) in _CHECKPOINTS.items()
+            if (offset := self._checkpoint(name)) is not None
+        ]
+        snapshots = self._listing.snapshots[-1:]
+        found += [_Witness(f"{each.path.name} is there", each.offset) for each in snapshots]
+        # an epoch may begin at the log's end: it has no record yet
+        found += [
+            _Witness(f"leader epoch {entry.epoch} begins at {entry.start_offset}", entry.start_offset)
+            for entry in self._epochs[-1:]
+        ]
+        found += self._orphans()
+        committed = None if self._key is None else self._around.committed.get(self._key)
+        if committed is not None:
+            kind = "share group" if committed.share else "group"
+            text = f"{kind} {committed.group} has read up to {committed.offset}"
+            found.append(_Witness(text, committed.offset, _Trust.WEAK))
+        return found
+
+    def _beyond(self, offset: int) -> list[_Witness]:
+        """Those who say that the log reached further than `offset`; none when nobody is believed by himself."""
+        found = [each for each in self._witnesses() if each.reached > offset]
+        return found if any(each.trust > _Trust.BESIDE_OTHERS for each in found) else []
+
+    def _in_hole(self, first: int, behind: int) -> list[_Witness]:
+        """Snapshots and epochs that begin in a hole of a log that was never compacted."""
+        found = [
+            _Witness(f"{each.path.name} is there", each.offset, base=each.offset)
+            for each in self._listing.snapshots
+            if first <= each.offset < behind
+        ]
+        return found + [
+            _Witness(f"leader epoch {entry.epoch} begins at {entry.start_offset}", entry.start_offset)
+            for entry in self._epochs
+            if first < entry.start_offset < behind
+        ]
+
+    def _orphans(self) -> list[_Witness]:
+        """Live indexes whose log is gone, without those that a broker was about to delete."""
+        leaving = (path.name for path in self._listing.leftovers if path.name.endswith(".log.deleted"))
+        deleted = {name.partition(".")[0] for name in leaving}
+        found: dict[int, _Witness] = {}
+        for each in self._listing.orphans:
+            if each.path.name.partition(".")[0] in deleted:
+                continue
+            reached = max(_reached(self._fs, each), each.offset)
+            known = found.get(each.offset)
+            if known is None or known.reached < reached:
+                found[each.offset] = _Witness(f"{each.path.name} is there", reached, base=each.offset)
+        return [found[base] for base in sorted(found)]
+
+    def _checkpoint(self, name: str) -> int | None:
+        """What a checkpoint says of this very partition: not of one of the same name that was deleted before."""
+        if self._key is None:
+            return None
+        offset = self._around.offset(name, self._key)
+        if offset is None or self._is_of_predecessor(name):
+            return None
+        return offset
+
+    def _is_of_predecessor(self, name: str) -> bool:
+        """Whether the checkpoint is older than the partition, and the partition's records are younger than both."""
+        metadata = self._listing.partition_metadata
+        status = None if metadata is None else self._fs.status(metadata)
+        if status is None or self._around.written_ms.get(name, status.modified_ms) >= status.modified_ms:
+            return False
+        return self._extent.first_timestamp < 0 or self._extent.first_timestamp >= status.modified_ms
+
+    def _read_epochs(self) -> tuple[EpochEntry, ...]:
+        path = self._listing.leader_epoch_checkpoint
+        if path is None:
+            return ()
+        try:
+            return parse_leader_epochs(self._fs.read_bytes(path), path)
+        except (CorruptCheckpointError, RefusedError):
+            return ()  # reported as what it is
+
+
+def _reached(fs: FileSystem, index: NamedFile) -> int:
+    """The offset behind the last one that an index whose log is gone speaks of; its base where it says nothing."""
+    name = parse_file_name(index.path.name)
+    if name is None or index.size > _MOST_INDEX_BYTES or name.kind is FileKind.TRANSACTION_INDEX:
+        return index.offset
+    data = fs.read_bytes(index.path, _MOST_INDEX_BYTES)
+    decode = decode_offset_index if name.kind is FileKind.OFFSET_INDEX else decode_time_index
+    rows = decode(data, index.offset)
+    used = used_entries(rows, index.offset)
+    return int(rows["offset"][:used].max()) + 1 if used else index.offset
+
+
+def _severity(witnesses: list[_Witness]) -> Severity:
+    return Severity.ERROR if any(each.trust is _Trust.STRONG for each in witnesses) else Severity.WARNING
+
+
+def _told(witnesses: list[_Witness]) -> str:
+    ordered = sorted(witnesses, key=lambda each: (-each.trust, -each.reached))
+    told = ", ".join(each.text for each in ordered[:_MOST_NAMED])
+    more = len(ordered) - _MOST_NAMED
+    return told if more <= 0 else f"{told} and {more} more"

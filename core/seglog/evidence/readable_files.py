@@ -1,0 +1,77 @@
+"""The files that a dump or an export goes through, partition by partition, each through a view that holds still.
+
+What cannot be read becomes a finding, and the rest goes on; a partition that a broker deleted meanwhile is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from seglog.errors import NotALogError
+from seglog.evidence.findings import Finding, finding
+from seglog.scan.listing import Target, TargetKind, list_log_directory
+from seglog.scan.view import PartitionView, SingleFile
+from seglog.storage.filesystem import FileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to read through `fs`. Of a `.log`, `least_offset` is the first one that is wanted, and a `growing` one may
+    end within a batch.
+    """
+
+    fs: FileSystem
+    path: Path
+    least_offset: int = 0
+    growing: bool = False
+
+
+def sources(fs: FileSystem, target: Target, every_file: bool = False) -> Iterator[Source | Finding]:
+    """The logs that a target names, in order, with `every_file` all other files of Kafka's too; a source is good until
+    the next step. NotALogError and OSError for a partition that was named itself.
+    """
+    if target.kind is TargetKind.FILE:
+        single = SingleFile(fs, target.path)
+        grows = [segment.log for segment in single.listing.segments if single.is_written(segment)]
+        yield Source(fs, target.path, growing=target.path in grows)
+    elif target.kind is TargetKind.PARTITION:
+        yield from _of_partition(PartitionView(fs, target.path), every_file)
+    else:
+        listing = list_log_directory(fs, target.path)
+        for partition in listing.partitions:
+            try:
+                view = PartitionView(fs, partition.path)
+            except (NotALogError, OSError) as error:
+                if fs.status(partition.path, follow=False) is not None:
+                    yield unreadable(partition.path, error)
+                continue
+            yield from _of_partition(view, every_file)
+        if every_file:
+            files = (*listing.checkpoints.values(), listing.meta_properties)
+            yield from (Source(fs, path) for path in files if path is not None)
+
+
+def _of_partition(view: PartitionView, every_file: bool) -> Iterator[Source]:
+    with view:
+        for span in view.segments():
+            segment = span.segment
+            least = span.least_offset if span.least_offset > segment.base_offset else 0
+            yield Source(view.fs, segment.log, least, view.is_written(segment))
+            if every_file:
+                indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
+                yield from (Source(view.fs, path) for path in indexes if path is not None)
+        if every_file:
+            listing = view.listing
+            others = (listing.leader_epoch_checkpoint, listing.partition_metadata)
+            named = (*(file.path for file in (*listing.snapshots, *listing.orphans)), *listing.leftovers, *others)
+            yield from (Source(view.fs, path) for path in named if path is not None)
+
+
+def unreadable(directory: Path, error: OSError | NotALogError) -> Finding:
+    """That the operating system would not let a partition, or a file in it, be read."""
+    named = error.filename if isinstance(error, OSError) else None
+    name = Path(named).name if isinstance(named, str) and Path(named) != directory else ""
+    reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    return finding("UNREADABLE_FILE", directory.resolve().name, name, reason)

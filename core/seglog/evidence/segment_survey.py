@@ -1,0 +1,413 @@
+"""The good parts of a damaged segment: which byte ranges of a `.log` make a valid log, and what goes.
+
+Steps, a piece of the walk at a time (`log_walk` finds the way past damage):
+
+1. A batch stays when its checksum is right, its header keeps the rules that readers depend on, its control
+   record can be read and, with `deep`, its records decode.
+2. A batch with a wrong checksum may have swallowed good ones (blocks in each other's place): they are looked for
+   inside it, and count when their offsets are not its own.
+3. Stretches of batches that stay and follow each other become one range.
+4. Where offsets do not ascend, the segment is read once more and `batch_order` chooses.
+
+Memory is bounded by the number of ranges; in step 4 by 28 bytes a batch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.errors import InvalidRecordError
+from seglog.evidence.batch_order import arrange
+from seglog.evidence.row_rules import RowRules
+from seglog.format.columns import TOO_LARGE
+from seglog.format.message_07 import End07, walk_messages
+from seglog.kernels import validate
+from seglog.log.markers import read_markers
+from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.resync import OffsetRange, next_entry
+from seglog.scan.segment_scan import CHUNK_BYTES, EndReason
+from seglog.storage.filesystem import FileSystem
+
+NOT_ASCENDING = "OFFSETS_NOT_ASCENDING"
+
+_HEADER_CODES = (
+    (validate.MAGIC_UNKNOWN, "MAGIC_UNKNOWN"),
+    (validate.CODEC_UNKNOWN, "CODEC_UNKNOWN"),
+    (validate.OFFSET_DELTA_INVALID, "OFFSET_DELTA_INVALID"),
+    (validate.OFFSET_OUT_OF_SEGMENT, "OFFSET_OUT_OF_SEGMENT"),
+    (validate.COUNT_INVALID, "COUNT_INVALID"),
+    (validate.CONTROL_INVALID, "CONTROL_INVALID"),
+)
+_HEADER_BITS = sum(bit for bit, _ in _HEADER_CODES)
+_RECORD_BITS = validate.RECORD_OFFSETS_INVALID | validate.RECORD_COUNT_DIFFERS
+_INVALID_CHECKSUM, _INVALID_RECORDS, _SWALLOWED = 1 << 30, 1 << 31, 1 << 32
+_NO_OFFSET = -(1 << 62)
+_MOST_07_BYTES = 64 << 20
+_OFFSETS_PER_BYTE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """`length` bytes of a file from `position` on."""
+
+    position: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedRange:
+    """Bytes that cannot stay; `code` is the finding's, offsets are those that the headers there claim."""
+
+    position: int
+    length: int
+    code: str
+    first_offset: int | None = None
+    last_offset: int | None = None
+
+
+@dataclass(slots=True)
+class Survey:
+    """What was found in one segment of `size` bytes.
+
+    `kept` are the ranges of the repaired segment in its order, `moved` the batches among them that lay elsewhere.
+    `last_offset` is that of the last batch kept, None when there is none.
+    """
+
+    size: int
+    kept: list[ByteRange] = field(default_factory=list)
+    removed: list[RemovedRange] = field(default_factory=list)
+    batches: int = 0
+    moved: int = 0
+    last_offset: int | None = None
+
+    @property
+    def kept_bytes(self) -> int:
+        """Size of the repaired segment."""
+        return sum(found.length for found in self.kept)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing has to change."""
+        return not self.removed and not self.moved and self.kept_bytes == self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A piece of the walk with a verdict a batch: 0, or the bits that say why it goes.
+
+    `first` are the batches' first offsets, which of legacy wrappers only their contents tell.
+    """
+
+    piece: Piece
+    bits: np.ndarray
+    first: np.ndarray
+
+
+class SegmentSurveyor:
+    """Surveys `.log` files. With `reorder` batches that were moved go back to their place; with `deep` records
+    are decoded (a batch whose records cannot be read goes).
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        *,
+        reorder: bool = True,
+        deep: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self._fs, self._reorder, self._deep = fs, reorder, deep
+        self._progress = progress
+
+    def survey(self, path: Path, offsets: OffsetRange) -> Survey:
+        """What of the segment `path` can stay; its batches must lie in `offsets`."""
+        status = self._fs.status(path)
+        found = Survey(0 if status is None else status.size)
+        ascending = True
+        for step in self.judged(path, offsets):
+            if isinstance(step, Gap):
+                _remove(found, RemovedRange(step.position, step.length, _gap_code(step)))
+                continue
+            stays = step.bits == 0
+            good = step.piece.batches[stays]
+            ascending &= _ascends(step.first[stays], good["last_offset"], found.last_offset)
+            ascending &= not found.kept or not len(good) or int(good["position"][0]) >= found.kept[-1].end
+            _take(found, step, good)
+        if not ascending:
+            return self._arranged(path, offsets, found.size)
+        return _finished(found)
+
+    def _arranged(self, path: Path, offsets: OffsetRange, size: int) -> Survey:
+        """Step 4."""
+        columns: list[tuple[np.ndarray, ...]] = []
+        found = Survey(size)
+        for step in self.judged(path, offsets):
+            if isinstance(step, Gap):
+                _remove(found, RemovedRange(step.position, step.length, _gap_code(step)))
+                continue
+            stays = step.bits == 0
+            rows = step.piece.batches[stays]
+            names = ("position", "size", "last_offset")
+            columns.append((*(rows[name].copy() for name in names), step.first[stays]))
+            _remove_judged(found, step)
+        joined = [np.concatenate(parts) for parts in zip(*columns, strict=True)]
+        in_file_order = np.argsort(joined[0], kind="stable")  # swallowed batches came behind their piece
+        position, length, last, first = (column[in_file_order] for column in joined)
+        order = arrange(first, last, _embedded(position, length, size), self._reorder)
+        gone = np.setdiff1d(np.arange(len(first)), order, assume_unique=True)
+        for i in gone.tolist():
+            lost = RemovedRange(int(position[i]), int(length[i]), NOT_ASCENDING, int(first[i]), int(last[i]))
+            _remove(found, lost)
+        found.batches = len(order)
+        found.moved = int(np.count_nonzero(np.diff(order) < 0))
+        found.last_offset = int(last[order[-1]]) if len(order) else None
+        found.kept = _joined(position[order], length[order])
+        return _finished(found)
+
+    def judged(self, path: Path, offsets: OffsetRange, start: int = 0) -> Iterator[Judged | Gap]:
+        """The walk from `start` (an entry's beginning), every piece with its verdicts."""
+        waiting: list[np.void] = []  # damaged batches to look into, when it is known what follows them
+        for step in LogWalk(self._fs, path, start, offsets=offsets):
+            behind = step.position + step.length if isinstance(step, Gap) else 0
+            for row in waiting:
+                yield from self._inside(path, row, max(behind, _end_of(row)), offsets)
+            waiting = []
+            if isinstance(step, Gap):
+                yield step
+                continue
+            if self._progress is not None:
+                self._progress(int(step.batches["size"].sum(dtype=np.int64)))
+            damaged = step.batches[~step.valid].copy()
+            at_end = len(damaged) > 0 and not step.valid[-1]
+            yield self.verdicts(path, step, offsets)
+            for row in damaged[: len(damaged) - at_end]:
+                yield from self._inside(path, row, _end_of(row), offsets)
+            waiting = list(damaged[len(damaged) - at_end :])
+        for row in waiting:
+            yield from self._inside(path, row, _end_of(row), offsets)
+
+    def _inside(self, path: Path, row: np.void, end: int, offsets: OffsetRange) -> Iterator[Judged]:
+        """Step 2, for the damaged batch of `row` and what is no batch behind it, up to `end`."""
+        with self._fs.open(path, "r") as file:
+            start = next_entry(file, int(row["position"]) + 1, end, offsets)
+        if start >= end:
+            return
+        own_first, own_last = int(row["base_offset"]), int(row["last_offset"])
+        if own_last - own_first > _OFFSETS_PER_BYTE * int(row["size"]):
+            own_first = own_last = -1  # the damage is in the header: its offsets say nothing
+        for step in LogWalk(self._fs, path, start, end, offsets=offsets):
+            if isinstance(step, Piece):
+                judged = self.verdicts(path, step, offsets)
+                # Records may hold batches: those claim offsets of their own, or such as their holder has.
+                within = (step.batches["base_offset"] <= own_last) & (step.batches["last_offset"] >= own_first)
+                judged.bits[~step.valid | within] = _SWALLOWED
+                yield judged
+
+    def verdicts(self, path: Path, piece: Piece, offsets: OffsetRange) -> Judged:
+        """A piece of a walk through `path`, whose batches must lie in `offsets`, with what is wrong of each batch."""
+        state = np.zeros(validate.STATE_SIZE, dtype=np.int64)
+        bits = np.zeros(len(piece.batches), dtype=np.int64)
+        validate.judge_batches(piece.batches, piece.valid, offsets.least, offsets.most, state, bits)
+        bits &= _HEADER_BITS
+        bits[~piece.valid] = _INVALID_CHECKSUM
+        judged = Judged(piece, bits, piece.batches["base_offset"].astype(np.int64))
+        if piece.complete:
+            _judge_markers(path, judged)
+        if self._deep:
+            _judge_records(judged)
+        return judged
+
+
+def judged_batches(
+    fs: FileSystem,
+    path: Path,
+    offsets: OffsetRange,
+    progress: Callable[[int], None] | None = None,
+    start: int = 0,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The batches of a log file that can stay, with their first offsets; swallowed ones behind their piece."""
+    surveyor = SegmentSurveyor(fs, progress=progress)
+    for step in surveyor.judged(path, offsets, start):
+        if isinstance(step, Judged):
+            stays = step.bits == 0
+            yield step.piece.batches[stays], step.first[stays]
+
+
+def _end_of(row: np.void) -> int:
+    return int(row["position"]) + int(row["size"])
+
+
+def _judge_markers(path: Path, judged: Judged) -> None:
+    batches, bits = judged.piece.batches, judged.bits
+    control = (batches["attributes"] & layout.CONTROL_MASK != 0) & (batches["magic"] == 2)
+    at = np.flatnonzero(control & (bits == 0))
+    markers = read_markers(judged.piece.data, batches[at], judged.piece.position, path)
+    for i, marker in zip(at.tolist(), markers, strict=True):
+        if isinstance(marker, InvalidRecordError):
+            bits[i] |= validate.CONTROL_INVALID
+
+
+def _judge_records(judged: Judged) -> None:
+    """Marks the batches whose records cannot be read, and notes the first offsets of legacy ones."""
+    at, rules = np.flatnonzero(judged.bits == 0), RowRules()
+    for records in judged.piece.records(judged.piece.batches[at]):
+        part = at[records.first_batch : records.first_batch + len(records.batches)]
+        readable = (records.status == 0) | np.isin(records.status, TOO_LARGE)
+        wrong = rules.judge(records, _NO_OFFSET)
+        legacy = records.batches["magic"][records.rows["batch"]] < 2
+        if records.rows_before or records.rows_behind:
+            if legacy.any() and not records.rows_before:
+                judged.first[part] = records.rows["offset"][0]
+        else:
+            wrong[records.batches["magic"] < 2] = 0
+            if legacy.any():
+                _judge_legacy(records.rows[legacy], records.batches, wrong, judged.first, part)
+        judged.bits[part[~readable | (wrong & _RECORD_BITS != 0)]] = _INVALID_RECORDS
+
+
+def _judge_legacy(
+    rows: np.ndarray, batches: np.ndarray, wrong: np.ndarray, first: np.ndarray, part: np.ndarray
+) -> None:
+    """The offsets of messages must ascend up to their wrapper's."""
+    owner, offset = rows["batch"], rows["offset"]
+    descends = np.flatnonzero((owner[1:] == owner[:-1]) & (offset[1:] <= offset[:-1]))
+    wrong[owner[1:][descends]] |= validate.RECORD_OFFSETS_INVALID
+    wrong[owner[offset > batches["last_offset"][owner]]] |= validate.RECORD_OFFSETS_INVALID
+    owners, starts = np.unique(owner, return_index=True)
+    first[part[owners]] = offset[starts]
+
+
+def _ascends(first: np.ndarray, last: np.ndarray, before: int | None) -> bool:
+    if not len(first):
+        return True
+    if before is not None and int(first[0]) <= before:
+        return False
+    return bool((first[1:] > last[:-1]).all())
+
+
+def _take(found: Survey, step: Judged, good: np.ndarray) -> None:
+    _remove_judged(found, step)
+    if not len(good):
+        return
+    found.batches += len(good)
+    found.last_offset = int(good["last_offset"][-1])
+    for each in _joined(good["position"], good["size"].astype(np.int64)):
+        if found.kept and found.kept[-1].end == each.position:
+            each = ByteRange(found.kept[-1].position, found.kept[-1].length + each.length)
+            found.kept.pop()
+        found.kept.append(each)
+
+
+def _joined(position: np.ndarray, length: np.ndarray) -> list[ByteRange]:
+    """Ranges that follow each other directly become one."""
+    if not len(position):
+        return []
+    cuts = np.flatnonzero(position[1:] != position[:-1] + length[:-1]) + 1
+    starts, ends = np.concatenate(([0], cuts)), np.concatenate((cuts, [len(position)]))
+    total = np.concatenate(([0], np.cumsum(length, dtype=np.int64)))
+    return [
+        ByteRange(int(position[start]), int(total[end] - total[start]))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
+
+
+def _embedded(position: np.ndarray, length: np.ndarray, size: int) -> np.ndarray:
+    """Which batches have another one, or an end of the file, directly before and behind them."""
+    ends = position + length
+    before = np.concatenate(([0], ends[:-1])) == position
+    behind = np.concatenate((position[1:], [size])) == ends
+    both: np.ndarray = before & behind
+    return both
+
+
+def _remove_judged(found: Survey, step: Judged) -> None:
+    for i in np.flatnonzero((step.bits != 0) & (step.bits != _SWALLOWED)).tolist():
+        row, code = step.piece.batches[i], code_of(int(step.bits[i]))
+        first, last = int(row["base_offset"]), int(row["last_offset"])
+        _remove(found, RemovedRange(int(row["position"]), int(row["size"]), code, first, last))
+
+
+def code_of(bits: int) -> str:
+    """The finding that says what is wrong with a batch (`Judged.bits`, not 0)."""
+    if bits & _INVALID_CHECKSUM:
+        return "CRC_MISMATCH"
+    if bits & _INVALID_RECORDS:
+        return "RECORDS_INVALID"
+    return next(code for bit, code in _HEADER_CODES if bits & bit)
+
+
+def _gap_code(gap: Gap) -> str:
+    if gap.zeros:
+        return "ZERO_BYTES"
+    return "TORN_TAIL" if gap.at_end and gap.reason is EndReason.TRAILING else "UNREADABLE_BYTES"
+
+
+def _remove(found: Survey, removed: RemovedRange) -> None:
+    """Adds a range; one that continues the last one for the same reason is joined to it, to keep lists short."""
+    last = found.removed[-1] if found.removed else None
+    if last is not None and last.code == removed.code and last.position + last.length == removed.position:
+        known = [n for n in (last.first_offset, removed.first_offset) if n is not None]
+        ends = [n for n in (last.last_offset, removed.last_offset) if n is not None]
+        joined = RemovedRange(
+            last.position, last.length + removed.length, last.code, min(known, default=None), max(ends, default=None)
+        )
+        found.removed[-1] = joined
+    else:
+        found.removed.append(removed)
+
+
+def _finished(found: Survey) -> Survey:
+    kept = sorted(found.kept, key=lambda each: each.position)
+    found.removed = [part for each in sorted(found.removed, key=_place) for part in _without(each, kept)]
+    return found
+
+
+def _place(each: RemovedRange) -> int:
+    return each.position
+
+
+def _without(removed: RemovedRange, kept: list[ByteRange]) -> Iterator[RemovedRange]:
+    """What of a removed range is not in `kept` (ascending): good batches may lie in damaged ones."""
+    start, end = removed.position, removed.position + removed.length
+    for part in kept[max(0, bisect_right(kept, start, key=lambda each: each.position) - 1) :]:
+        if part.position >= end:
+            break
+        if part.end > start:
+            if part.position > start:
+                yield replace(removed, position=start, length=part.position - start)
+            start = max(start, part.end)
+    if start < end:
+        yield replace(removed, position=start, length=end - start)
+
+
+def survey_07(fs: FileSystem, path: Path) -> Survey:
+    """The good front of a `.kafka` file (Kafka 0.7): positions are offsets there, so nothing behind damage fits."""
+    with fs.open(path, "r") as file:
+        size, position, wanted = file.size(), 0, CHUNK_BYTES
+        found = Survey(size)
+        while position < size:
+            data = file.read_at(position, min(wanted, size - position))
+            walk = walk_messages(data)
+            good = next((m.position for m in walk.messages if not m.is_valid), walk.end_position)
+            position += good
+            found.batches += sum(1 for message in walk.messages if message.position < good)
+            declared = int.from_bytes(data[good : good + 4], "big", signed=True) + 4
+            if good < walk.end_position or walk.end not in (End07.TRUNCATED, End07.COMPLETE):
+                break
+            if good == 0 and (declared <= wanted or declared > min(size - position, _MOST_07_BYTES)):
+                break
+            wanted = max(CHUNK_BYTES, declared)
+    found.kept = [ByteRange(0, position)] if position else []
+    if position < size:
+        found.removed.append(RemovedRange(position, size - position, "TORN_TAIL"))
+    return found

@@ -1,0 +1,268 @@
+"""Records of one partition into another program's format: JSON lines, CSV, Parquet (`seglog export`).
+
+1. The log is walked past damage, which is told; good batches are decoded a chunk at a time.
+2. The filters of `dump` choose. Control records are left out: they are no data. So are offsets that came before, where
+   they do not ascend.
+3. A writer takes chunk after chunk; memory does not grow with the log. JSON lines are those of `dump --records`.
+4. A file is written beside its name and renamed when it is whole and on stable storage (`runs.beside`).
+
+CSV after RFC 4180 with a header; an unquoted empty field is null, a quoted one the empty string. Keys and values are
+text, or with `base64` base64; without it, bytes that are no UTF-8 are an error that names the offset. They are written
+as they are, formulas too, unless `csv_safe` is asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import numpy as np
+
+from seglog import layout
+from seglog.dump.render_records import render_records
+from seglog.dump.selection import EVERYTHING, Selection
+from seglog.errors import UnsupportedError
+from seglog.evidence.damage import disorder_finding, record_findings, with_damage
+from seglog.evidence.findings import Finding
+from seglog.evidence.readable_files import Source
+from seglog.format.columns import Records
+from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
+from seglog.model import NO_TIMESTAMP, TopicPartition
+from seglog.runs.beside import NewFile
+from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.storage.filesystem import FileSystem
+
+# What Excel, LibreOffice and Google Sheets take for the beginning of a formula, also after a cut at a line end (OWASP).
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+CSV_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+
+
+class ExportFormat(Enum):
+    """What to write; the value is the extension that asks for it."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """`base64` writes all keys, values and header values of text formats so.
+
+    `csv_safe` puts an apostrophe in front of the cells of CSV that spreadsheets would run as formulas.
+    """
+
+    format: ExportFormat
+    selection: Selection = EVERYTHING
+    base64: bool = False
+    csv_safe: bool = False
+
+
+class Sink(Protocol):
+    """Where bytes go."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> object: ...
+
+
+class RecordWriter(Protocol):
+    """Takes records until it is closed; a `with` that fails leaves the end unwritten."""
+
+    def take(self, records: Records) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class FileSink(AbstractContextManager["FileSink"]):
+    """Bytes into a file that appears under its name when the `with` ends well, and not at all otherwise.
+
+    RefusedError when it exists, unless `replace`, and for what is no regular file. The directory must exist.
+    """
+
+    def __init__(self, fs: FileSystem, path: Path, replace: bool = False) -> None:
+        self._new = NewFile(fs, path, replace=replace)
+        self.position = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Appends bytes."""
+        self._new.file.write_at(self.position, data)
+        self.position += len(data)
+        return len(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._new.keep()
+        finally:
+            self._new.discard()
+
+
+def export(
+    logs: Iterable[Source],
+    topic_partition: TopicPartition,
+    sink: Sink,
+    options: ExportOptions,
+    on_damage: Callable[[Finding], None],
+) -> int:
+    """Writes the chosen records of `logs` (a partition's in order, see `sources`); returns how many.
+
+    `on_damage` is told what is passed over. Each offset is written once, in the order of the files. Raises OSError;
+    UnsupportedError for text that is none; ModuleNotFoundError when Parquet is asked for and pyarrow is not installed.
+    """
+    writer = _writer(topic_partition, sink, options)
+    count = 0
+    reader = _Reader(options.selection, on_damage)
+    for source in logs:
+        for records in reader.records(source):
+            writer.take(records)
+            count += len(records)
+    writer.close()
+    return count
+
+
+def _writer(key: TopicPartition, sink: Sink, options: ExportOptions) -> RecordWriter:
+    if options.format is ExportFormat.PARQUET:
+        from seglog.export.parquet import ParquetWriter
+
+        return ParquetWriter(sink, key)
+    if options.format is ExportFormat.JSONL:
+        return _JsonLines(sink, options.base64)
+    return _Csv(sink, key, options)
+
+
+class _Reader:
+    """The chosen records of a partition's logs, in the order of the files, each offset once."""
+
+    def __init__(self, selection: Selection, on_damage: Callable[[Finding], None]) -> None:
+        self._selection, self._on_damage = selection, on_damage
+        self._seen = SeenOffsets(0, self._earlier)
+        self._sources: list[Source] = []  # those before, and the one at work
+
+    def records(self, source: Source) -> Iterator[Records]:
+        """Those of one log; to be asked for each in order."""
+        self._sources.append(source)
+        path = source.path
+        for step in with_damage(LogWalk(source.fs, path), path, 0, growing=source.growing):
+            if isinstance(step, Finding):
+                self._on_damage(step)
+            else:
+                yield from self._of_piece(step, source)
+        if path in self._seen.disorders:
+            self._on_damage(disorder_finding(self._seen.disorders[path]))
+
+    def _of_piece(self, step: Piece, source: Source) -> Iterator[Records]:
+        path = source.path
+        good = _wanted(step, source)
+        shown = (good["magic"] < 2) | ((good["attributes"] & layout.CONTROL_MASK) == 0)
+        news = self._seen.take(good, step.records, path)
+        if news is not None:
+            shown &= news.shown
+        numbers = np.flatnonzero(shown)
+        for records in step.records(good[shown]):
+            for found in record_findings(records, np.ones(len(records.batches), dtype=bool), path):
+                self._on_damage(found)
+            rows = self._selection.of(records, True).rows
+            rows = rows if news is None else news.of(rows, numbers[records.first_batch :])
+            if len(rows):
+                yield replace(records, rows=rows)
+
+    def _earlier(self, position: int) -> Ranges:
+        """The offsets of all good batches before byte `position` of the log that is at work."""
+        for source in self._sources:
+            end = position if source is self._sources[-1] else None
+            for step in LogWalk(source.fs, source.path, 0, end):
+                if not isinstance(step, Gap):
+                    yield claimed_ranges(_wanted(step, source), step.records)
+
+
+def _wanted(piece: Piece, source: Source) -> np.ndarray:
+    """The good batches of a piece, without those that were read out of a file that this one has replaced."""
+    good = piece.batches[piece.valid]
+    wanted: np.ndarray = good[good["last_offset"] >= source.least_offset]
+    return wanted
+
+
+class _JsonLines:
+    def __init__(self, sink: Sink, as_base64: bool) -> None:
+        self._sink, self._base64 = sink, as_base64
+
+    def take(self, records: Records) -> None:
+        for block in render_records(records, as_json=True, base64=self._base64):
+            self._sink.write(block)
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+
+class _Csv:
+    def __init__(self, sink: Sink, key: TopicPartition, options: ExportOptions) -> None:
+        self._sink, self._base64, self._safe = sink, options.base64, options.csv_safe
+        self._head = f"{self._cell(_utf8(key.topic))},{key.partition}"
+        sink.write((",".join(CSV_COLUMNS) + "\r\n").encode())
+
+    def take(self, records: Records) -> None:
+        lines = []
+        for i in range(len(records)):
+            row = records.rows[i]
+            offset, timestamp = int(row["offset"]), int(row["timestamp"])
+            time = "" if timestamp == NO_TIMESTAMP else str(timestamp)
+            key, value = self._field(records.key(i), offset), self._field(records.value(i), offset)
+            headers = self._headers(records, i) if row["header_count"] else ""
+            lines.append(f"{self._head},{offset},{time},{key},{value},{headers}\r\n")
+        self._sink.write("".join(lines).encode())
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+    def _headers(self, records: Records, i: int) -> str:
+        # a header's key that is no UTF-8 has no other place to be in: it is written escaped
+        pairs = [[_utf8(header.key), _json_value(header.value, self._base64)] for header in records.headers(i)]
+        return self._cell(json.dumps(pairs, ensure_ascii=False, separators=(",", ":")))
+
+    def _field(self, data: bytes | None, offset: int) -> str:
+        if data is None:
+            return ""
+        if self._base64:
+            return self._cell(base64.b64encode(data).decode())
+        try:
+            return self._cell(data.decode())
+        except UnicodeDecodeError as error:
+            message = f"the record at offset {offset} holds bytes that are no UTF-8: export with --bytes base64"
+            raise UnsupportedError(message) from error
+
+    def _cell(self, text: str) -> str:
+        return _quoted("'" + text if self._safe and text.startswith(_FORMULA_STARTS) else text)
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _json_value(data: bytes | None, as_base64: bool) -> str | None:
+    """Header values that are no text become base64, as there is no column to say so."""
+    if data is None:
+        return None
+    if not as_base64:
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(data).decode()
+    return base64.b64encode(data).decode()
+
+
+def _quoted(text: str) -> str:
+    """Quoted where it must be, and when empty: an unquoted empty field is null."""
+    if text and not any(c in text for c in ',"\r\n'):
+        return text
+    return '"' + text.replace('"', '""') + '"'

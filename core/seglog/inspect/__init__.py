@@ -1,0 +1,1 @@
+"""Figures and comparisons: statistics, sizing, copies side by side, an overview."""

@@ -1,0 +1,256 @@
+"""Two or more copies of a partition compared: replicas, a backup, before and after (`seglog diff`).
+
+Three levels. *bytes*: the `.log` files, byte by byte. *batches*: what lies at each offset, wherever segments were
+rolled and whatever is around damage. *view*: the latest value of each key, as a consumer of committed records sees
+it (`diff_view`). Where checksums tell which copy is right, `right` says so: a batch that is whole in one copy and
+damaged in another, a file that is good in one alone. Where both are whole, nothing tells.
+
+Batches are merged by offset, in constant memory; differences that touch become one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seglog import layout
+from seglog.evidence.damage import with_damage
+from seglog.evidence.findings import Finding
+from seglog.scan.listing import PartitionListing
+from seglog.scan.log_walk import Gap, LogWalk
+from seglog.storage.filesystem import FileSystem
+
+_CHUNK_BYTES = 1 << 20
+_COMPARED = (
+    "last_offset",
+    "crc",
+    "size",
+    "count",
+    "magic",
+    "attributes",
+    "leader_epoch",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference. `has` says of each copy whether it has the thing, `right` which are right (None: unknown).
+
+    `kind` is "missing" (some copies lack it), "differs", or "damaged" (no copy has it whole). Offsets are those
+    concerned, `count` batches, bytes or 1 for a key; `file` and `position` those in the first copy that has it.
+    """
+
+    level: str
+    kind: str
+    has: tuple[bool, ...]
+    message: str
+    right: tuple[int, ...] | None = None
+    file: str = ""
+    position: int | None = None
+    first_offset: int | None = None
+    last_offset: int | None = None
+    count: int = 1
+    key: bytes | None = None
+    offsets: tuple[int | None, ...] = ()
+
+    def as_dict(self, partition: str, copies: Sequence[str]) -> dict[str, Any]:
+        """The JSON line's fields, `type` first; copies by their paths."""
+        row: dict[str, Any] = {
+            "type": "difference",
+            "level": self.level,
+            "kind": self.kind,
+            "partition": partition,
+            "file": self.file or None,
+            "position": self.position,
+            "first_offset": self.first_offset,
+            "last_offset": self.last_offset,
+            "count": self.count,
+            "in": [name for name, has in zip(copies, self.has, strict=True) if has],
+            "not_in": [name for name, has in zip(copies, self.has, strict=True) if not has],
+            "right": None if self.right is None else [copies[i] for i in self.right],
+            "message": self.message,
+        }
+        if self.offsets:
+            row["offsets"] = list(self.offsets)
+        return row
+
+
+# --- bytes ------------------------------------------------------------------------------------------------
+
+
+def diff_bytes(fs: FileSystem, copies: Sequence[PartitionListing]) -> Iterator[Difference]:
+    """The `.log` files by name. Raises OSError."""
+    files = [{segment.log.name: segment.log for segment in listing.segments} for listing in copies]
+    for name in sorted({name for one in files for name in one}):
+        paths = [one.get(name) for one in files]
+        has = tuple(path is not None for path in paths)
+        if not all(has):
+            yield Difference("bytes", "missing", has, "not every copy has the file", file=name)
+        present = [(i, path) for i, path in enumerate(paths) if path is not None]
+        differing, first = _differing(fs, [path for _, path in present])
+        if differing:
+            right = _only_good(fs, present)
+            message = f"{differing} bytes differ, the first at position {first}"
+            yield Difference("bytes", "differs", has, message, right, name, first, count=differing)
+
+
+def _differing(fs: FileSystem, paths: Sequence[Path]) -> tuple[int, int | None]:
+    """(bytes in which not all files agree, position of the first); bytes that only some have count."""
+    files = [fs.open(path, "r") for path in paths]
+    try:
+        sizes = [file.size() for file in files]
+        count, first, position = max(sizes) - min(sizes), None, 0
+        while position < min(sizes):
+            wanted = min(_CHUNK_BYTES, min(sizes) - position)
+            pieces = [np.frombuffer(file.read_at(position, wanted), dtype=np.uint8) for file in files]
+            shortest = min(len(piece) for piece in pieces)
+            unequal = np.zeros(shortest, dtype=bool)
+            for piece in pieces[1:]:
+                unequal |= piece[:shortest] != pieces[0][:shortest]
+            if unequal.any():
+                first = position + int(np.argmax(unequal)) if first is None else first
+                count += int(np.count_nonzero(unequal))
+            if shortest < wanted:
+                break  # cut while it was read
+            position += wanted
+    finally:
+        for file in files:
+            file.close()
+    return count, min(sizes) if count and first is None else first
+
+
+def _only_good(fs: FileSystem, present: Sequence[tuple[int, Path]]) -> tuple[int, ...] | None:
+    """The copies whose file is free of damage, where others' is not."""
+    good = tuple(
+        i for i, path in present if not any(isinstance(s, Gap) or not s.valid.all() for s in LogWalk(fs, path))
+    )
+    return good if good and len(good) < len(present) else None
+
+
+# --- batches ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    base_offset: int
+    last_offset: int
+    fields: tuple[int, ...]
+    file: str
+    position: int
+
+
+@dataclass(slots=True)
+class _Copy:
+    """One copy's good batches, in order, and the offsets that it has lost to damage."""
+
+    fs: FileSystem
+    listing: PartitionListing
+    damage: list[tuple[int, int]] = field(default_factory=list)
+    last_offset: int = -1
+    head: _Batch | None = None
+
+    def batches(self) -> Iterator[_Batch]:
+        for segment in self.listing.segments:
+            waiting: list[_Batch] = []
+            for step in with_damage(LogWalk(self.fs, segment.log), segment.log, segment.base_offset):
+                if isinstance(step, Finding):
+                    self._note(step)
+                    continue
+                yield from waiting
+                waiting = [_batch(row, segment.log.name) for row in step.batches[step.valid]]
+            yield from waiting
+
+    def _note(self, found: Finding) -> None:
+        if found.first_offset is not None:
+            last = layout.INT64_MAX if found.last_offset is None else found.last_offset
+            self.damage.append((found.first_offset, last))
+
+    def damaged_at(self, offset: int) -> bool:
+        """Whether damage may have taken `offset`; an open end reaches to the next good batch."""
+        if self.head is not None and self.head.base_offset <= offset:
+            return False
+        return any(first <= offset <= last for first, last in self.damage[-64:])
+
+
+def _batch(row: np.void, file: str) -> _Batch:
+    fields = tuple(int(row[name]) for name in _COMPARED)
+    return _Batch(int(row["base_offset"]), int(row["last_offset"]), fields, file, int(row["position"]))
+
+
+def diff_batches(fs: FileSystem, copies: Sequence[PartitionListing]) -> Iterator[Difference]:
+    """What lies at each offset. Raises OSError."""
+    sides = [_Copy(fs, listing) for listing in copies]
+    streams = [side.batches() for side in sides]
+    for side, stream in zip(sides, streams, strict=True):
+        side.head = next(stream, None)
+    pending: Difference | None = None
+    while heads := [side.head for side in sides if side.head is not None]:
+        least = min(head.base_offset for head in heads)
+        here = [side.head if side.head is not None and side.head.base_offset == least else None for side in sides]
+        found = _compared(sides, here, least)
+        if pending is not None and (found is None or not _joins(pending, found)):
+            yield pending
+            pending = None
+        if found is not None:
+            pending = found if pending is None else _joined(pending, found)
+        for side, stream, batch in zip(sides, streams, here, strict=True):
+            if batch is not None:
+                side.head = next(stream, None)
+    if pending is not None:
+        yield pending
+    yield from _damaged_everywhere(sides)
+
+
+def _compared(sides: Sequence[_Copy], here: Sequence[_Batch | None], offset: int) -> Difference | None:
+    has = tuple(batch is not None for batch in here)
+    present = [batch for batch in here if batch is not None]
+    first = present[0]
+    same = all(batch.fields == first.fields for batch in present)
+    if same and all(has):
+        return None
+    last = max(batch.last_offset for batch in present)
+    damaged = tuple(i for i, side in enumerate(sides) if not has[i] and side.damaged_at(offset))
+    right = None
+    if damaged and same:
+        right = tuple(i for i, there in enumerate(has) if there)
+    if same:
+        message = "damaged where it is missing" if damaged else "not every copy has it"
+    else:
+        names = [n for i, n in enumerate(_COMPARED) if len({batch.fields[i] for batch in present}) > 1]
+        message = f"whole in every copy that has it, but with another {', '.join(names).replace('_', ' ')}"
+    kind = "missing" if same else "differs"
+    return Difference("batches", kind, has, message, right, first.file, first.position, offset, last)
+
+
+def _joins(before: Difference, found: Difference) -> bool:
+    same = (before.kind, before.has, before.right, before.message) == (
+        found.kind,
+        found.has,
+        found.right,
+        found.message,
+    )
+    return same and before.file == found.file
+
+
+def _joined(before: Difference, found: Difference) -> Difference:
+    last = max(before.last_offset or 0, found.last_offset or 0)
+    return replace(before, last_offset=last, count=before.count + 1)
+
+
+def _damaged_everywhere(sides: Sequence[_Copy]) -> Iterator[Difference]:
+    """Damage that all copies have at the same offsets."""
+    for first, last in sides[0].damage:
+        if all(any(f <= last and first <= to for f, to in side.damage) for side in sides[1:]):
+            end = None if last == layout.INT64_MAX else last
+            message = "damaged in every copy"
+            none = (False,) * len(sides)
+            yield Difference("batches", "damaged", none, message, (), first_offset=first, last_offset=end)

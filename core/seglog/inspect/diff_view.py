@@ -1,0 +1,230 @@
+"""The views of several copies compared: the latest value of each key, as readers of committed records see it.
+
+1. The records of every copy are counted by their batch headers; that and the memory given say how many passes it
+   takes, each over the keys of one hash class.
+2. A pass keeps of each record in its class two 64-bit hashes of the key, two of the value, and the offset; of equal
+   keys the highest offset. Records of aborted and open transactions, control records and records without key do
+   not count. A tombstone takes the key out of the view.
+3. The copies' tables are joined by sorting. Keys that differ are read again, for their bytes.
+
+Two keyed hashes stand for the bytes: that two keys or values fall together has a chance of about 2^-128 a pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from seglog import layout
+from seglog.evidence.transactions import TransactionState, transactions
+from seglog.inspect.diff import Difference
+from seglog.kernels import row_hashes
+from seglog.scan.listing import PartitionListing
+from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.storage.filesystem import FileSystem
+
+DEFAULT_MEMORY_BYTES = 256 << 20
+
+_ROW = np.dtype(
+    [("key", np.int64), ("key_2", np.int64), ("value", np.int64), ("value_2", np.int64), ("offset", np.int64)]
+)
+_SORTING = 3  # tables, sort order and the join need about this many times the rows
+_LEAST_KEPT = 1 << 16
+_LEGACY_ENTRY_BYTES = 34
+# Any odd constants will do: the hashes are keyed so that the two of a pair are independent.
+_SEEDS = np.array([0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179, 0x6A09E667F3BCC909, 0x3C6EF372FE94F82B], dtype=np.int64)
+_SEEDS_2 = np.array([0x428A2F98D728AE22, 0x7137449123EF65CD, 0x35C0FBCFEC4D3B2F, 0x69DBA5818189DBBC], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOptions:
+    """`memory_bytes` bounds the tables of a pass. Only offsets below `end_offset` count; `limit` is the most rows."""
+
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
+    end_offset: int | None = None
+    limit: int = 10_000
+
+
+class _Unsettled(NamedTuple):
+    """First and last offsets, ascending, of a producer's transactions that are aborted or open."""
+
+    firsts: np.ndarray
+    lasts: np.ndarray
+
+
+def diff_view(
+    fs: FileSystem, copies: Sequence[PartitionListing], options: ViewOptions, now_ms: int
+) -> Iterator[Difference]:
+    """Keys whose latest value is not the same in all copies. Raises OSError."""
+    sides = [_Side(fs, listing, options.end_offset, now_ms) for listing in copies]
+    count = sum(side.count() for side in sides)
+    passes = max(1, -(-count * _ROW.itemsize * _SORTING // options.memory_bytes))
+    told = 0
+    for number in range(passes):
+        tables = [side.table(number, passes) for side in sides]
+        differences = _joined(tables)
+        for difference in _with_keys(sides, differences[: options.limit - told]):
+            told += 1
+            yield difference
+        if told >= options.limit:
+            return
+
+
+class _Side:
+    """One copy."""
+
+    def __init__(self, fs: FileSystem, listing: PartitionListing, end_offset: int | None, now_ms: int) -> None:
+        self._fs, self._listing = fs, listing
+        self._end = layout.INT64_MAX if end_offset is None else end_offset
+        self._unsettled = _unsettled(fs, listing, now_ms)
+
+    def pieces(self) -> Iterator[tuple[Piece, np.ndarray]]:
+        """Each piece with the batches that count."""
+        for segment in self._listing.segments:
+            for step in LogWalk(self._fs, segment.log):
+                if not isinstance(step, Gap):
+                    yield step, self._counting(step.batches[step.valid])
+
+    def count(self) -> int:
+        """Records, at most."""
+        total = 0
+        for segment in self._listing.segments:
+            for step in LogWalk(self._fs, segment.log, check=False):
+                if not isinstance(step, Gap):
+                    modern = step.batches["magic"] >= 2
+                    total += int(step.batches["count"][modern].clip(0).astype(np.int64).sum())
+                    total += int(step.batches["size"][~modern].astype(np.int64).sum()) // _LEGACY_ENTRY_BYTES
+        return total
+
+    def table(self, number: int, passes: int) -> np.ndarray:
+        """The view of one class of keys (_ROW, sorted by key)."""
+        kept, parts, waiting = np.zeros(0, dtype=_ROW), [], 0
+        for piece, batches in self.pieces():
+            for records in piece.records(batches):
+                rows = records.rows[(records.rows["key_size"] >= 0) & (records.rows["offset"] < self._end)]
+                found = _hashed(records.arena, rows, number, passes)
+                parts.append(found)
+                waiting += len(found)
+            if waiting > max(_LEAST_KEPT, len(kept)):
+                kept, parts, waiting = _latest(np.concatenate([kept, *parts])), [], 0
+        kept = _latest(np.concatenate([kept, *parts]))
+        view: np.ndarray = kept[kept["value"] != row_hashes.NULL]
+        return view
+
+    def keys_at(self, offsets: np.ndarray) -> dict[int, bytes]:
+        """The keys of the records at some offsets (ascending)."""
+        found: dict[int, bytes] = {}
+        for piece, batches in self.pieces() if len(offsets) else ():
+            behind = np.searchsorted(offsets, batches["last_offset"], side="right")
+            legacy = batches["magic"] < 2
+            holding = (np.searchsorted(offsets, batches["base_offset"]) < behind) | legacy
+            for records in piece.records(batches[holding]):
+                for i in np.flatnonzero(np.isin(records.rows["offset"], offsets)).tolist():
+                    found[int(records.rows["offset"][i])] = records.key(i) or b""
+        return found
+
+    def _counting(self, good: np.ndarray) -> np.ndarray:
+        flags = np.where(good["magic"] >= 2, good["attributes"], 0)
+        counting = (flags & layout.CONTROL_MASK) == 0
+        transactional = counting & ((flags & layout.TRANSACTIONAL_MASK) != 0)
+        for producer in np.unique(good["producer_id"][transactional]).tolist():
+            unsettled = self._unsettled.get(producer)
+            if unsettled is None:
+                continue
+            own = np.flatnonzero(transactional & (good["producer_id"] == producer))
+            at = np.searchsorted(unsettled.firsts, good["base_offset"][own], side="right") - 1
+            inside = (at >= 0) & (good["base_offset"][own] <= unsettled.lasts[np.maximum(at, 0)])
+            counting[own[inside]] = False
+        chosen: np.ndarray = good[counting]
+        return chosen
+
+
+def _unsettled(fs: FileSystem, listing: PartitionListing, now_ms: int) -> dict[int, _Unsettled]:
+    found: dict[int, list[tuple[int, int]]] = {}
+    for one in transactions(fs, listing, now_ms):
+        if one.state is not TransactionState.COMMITTED and one.source == "log":
+            last = layout.INT64_MAX if one.last_offset is None else one.last_offset
+            found.setdefault(one.producer_id, []).append((one.first_offset, last))
+    tables = {producer: np.array(sorted(spans), dtype=np.int64) for producer, spans in found.items()}
+    return {producer: _Unsettled(table[:, 0], table[:, 1]) for producer, table in tables.items()}
+
+
+def _hashed(arena: np.ndarray, rows: np.ndarray, number: int, passes: int) -> np.ndarray:
+    out = np.empty(len(rows), dtype=_ROW)
+    column = np.empty(len(rows), dtype=np.int64)
+    for name, seeds in (("key", _SEEDS), ("key_2", _SEEDS_2)):
+        row_hashes.hash_spans(arena, rows["key_position"], rows["key_size"], seeds, column)
+        out[name] = column
+        if name == "key" and passes > 1:
+            own = column.view(np.uint64) % np.uint64(passes) == np.uint64(number)
+            rows, out, column = rows[own], out[own], column[own]
+    for name, seeds in (("value", _SEEDS), ("value_2", _SEEDS_2)):
+        row_hashes.hash_spans(arena, rows["value_position"], rows["value_size"], seeds, column)
+        out[name] = column
+    out["offset"] = rows["offset"]
+    return out
+
+
+def _latest(rows: np.ndarray) -> np.ndarray:
+    """Of each key the row with the highest offset, sorted by key."""
+    if len(rows) == 0:
+        return rows
+    rows = rows[np.lexsort((rows["offset"], rows["key_2"], rows["key"]))]
+    last = np.ones(len(rows), dtype=bool)
+    last[:-1] = (rows["key"][1:] != rows["key"][:-1]) | (rows["key_2"][1:] != rows["key_2"][:-1])
+    kept: np.ndarray = rows[last]
+    return kept
+
+
+def _joined(tables: Sequence[np.ndarray]) -> list[tuple[tuple[int | None, ...], bool]]:
+    """(offset in each copy or None, whether the values that are there agree) of every key that differs."""
+    rows = np.concatenate(list(tables))
+    copy = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    if len(rows) == 0:
+        return []
+    order = np.lexsort((copy, rows["key_2"], rows["key"]))
+    rows, copy = rows[order], copy[order]
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = (rows["key"][1:] != rows["key"][:-1]) | (rows["key_2"][1:] != rows["key_2"][:-1])
+    starts = np.flatnonzero(new)
+    sizes = np.diff(np.append(starts, len(rows)))
+    agree = np.ones(len(starts), dtype=bool)
+    for name in ("value", "value_2"):
+        agree &= np.minimum.reduceat(rows[name], starts) == np.maximum.reduceat(rows[name], starts)
+    found = []
+    for i in np.flatnonzero((sizes < len(tables)) | ~agree).tolist():
+        offsets: list[int | None] = [None] * len(tables)
+        for k in range(starts[i], starts[i] + sizes[i]):
+            offsets[copy[k]] = int(rows["offset"][k])
+        found.append((tuple(offsets), bool(agree[i])))
+    return sorted(found, key=lambda one: max(o for o in one[0] if o is not None))
+
+
+def _with_keys(sides: Sequence[_Side], found: Sequence[tuple[tuple[int | None, ...], bool]]) -> Iterator[Difference]:
+    names: list[dict[int, bytes]] = []
+    for i, side in enumerate(sides):
+        own = [offsets[i] for offsets, _ in found if offsets[i] is not None and not any(_there(offsets[:i]))]
+        names.append(side.keys_at(np.array(sorted(o for o in own if o is not None), dtype=np.int64)))
+    for offsets, agree in found:
+        has = tuple(_there(offsets))
+        first = has.index(True)
+        at = offsets[first]
+        key = None if at is None else names[first].get(at)
+        known = {offset for offset in offsets if offset is not None}
+        kind = "missing" if agree else "differs"
+        if agree:
+            message = "the key has no value in every copy"
+        elif len(known) == 1:
+            message = "the values differ at the same offset"
+        else:
+            message = "the copies have values of different age"
+        yield Difference(
+            "view", kind, has, message, first_offset=min(known), last_offset=max(known), key=key, offsets=offsets
+        )
+
+
+def _there(offsets: Sequence[int | None]) -> list[bool]:
+    return [offset is not None for offset in offsets]

@@ -1,0 +1,182 @@
+"""What lies where: partitions, their segments and leftovers, with sizes, offsets and times (`seglog ls`).
+
+Goes by names and `stat`; for the last offset and the newest timestamp of a log it reads the end of its last
+segment alone, from the newest index entry that leads to a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seglog.errors import NotALogError
+from seglog.format.filenames import PartitionState
+from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
+from seglog.scan.listing import (
+    PartitionListing,
+    SegmentFiles,
+    Target,
+    TargetKind,
+    list_log_directory,
+    list_partition,
+)
+from seglog.scan.segment_scan import entry_row
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.frozen import VanishedError
+
+_MOST_INDEX_BYTES = 256 << 20
+_MOST_STEPS = 1_000_000
+_ATTEMPTS = 20  # a broker may remove what was just listed
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOverview:
+    """One segment. `size` is that of the `.log`, `index_size` of its indexes; `end_offset` (exclusive) is the next
+    segment's base, or read from the last one's end; `max_timestamp` in epoch milliseconds, None where no time index
+    tells.
+    """
+
+    file: str
+    base_offset: int
+    end_offset: int | None
+    size: int
+    index_size: int
+    modified_ms: int
+    max_timestamp: int | None
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOverview:
+    """One partition directory. `format` is "kafka" or "0.7", where offsets are byte positions. `state` is "live",
+    "delete", "stray" or "future".
+    """
+
+    directory: Path
+    partition: str
+    state: str
+    format: str
+    size: int
+    start_offset: int | None
+    end_offset: int | None
+    modified_ms: int | None
+    segments: tuple[SegmentOverview, ...]
+    leftovers: tuple[str, ...]
+    strangers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unlisted:
+    """A partition that could not be looked at, and the error."""
+
+    directory: Path
+    error: OSError | NotALogError
+
+
+def overview(fs: FileSystem, targets: Sequence[Target]) -> Iterator[PartitionOverview | Unlisted]:
+    """Each partition of `targets`, in their order, or why it cannot be read. Touches nothing. Beside a broker each is
+    listed as it is in its turn; one that is deleted meanwhile is left out.
+    """
+    for target in targets:
+        if target.kind is not TargetKind.LOG_DIRECTORY:
+            yield _overview_of(fs, target.directory, PartitionState.LIVE)
+            continue
+        for found in list_log_directory(fs, target.path).partitions:
+            one = _overview_of(fs, found.path, found.state)
+            if isinstance(one, PartitionOverview) or fs.status(found.path, follow=False) is not None:
+                yield one
+
+
+def _overview_of(fs: FileSystem, directory: Path, state: PartitionState) -> PartitionOverview | Unlisted:
+    problem: OSError | NotALogError = VanishedError(directory)
+    for _ in range(_ATTEMPTS):
+        try:
+            return partition_overview(fs, list_partition(fs, directory), state)
+        except FileNotFoundError as error:
+            problem = error
+        except (OSError, NotALogError) as error:
+            return Unlisted(directory, error)
+    return Unlisted(directory, problem)
+
+
+def partition_overview(
+    fs: FileSystem, listing: PartitionListing, state: PartitionState = PartitionState.LIVE
+) -> PartitionOverview:
+    """One partition, from its listing."""
+    segments = []
+    for i, segment in enumerate(listing.segments):
+        following = listing.segments[i + 1].base_offset if i + 1 < len(listing.segments) else None
+        segments.append(_segment(fs, segment, following, listing.format == "0.7"))
+    return PartitionOverview(
+        directory=listing.directory,
+        partition=listing.directory.resolve().name,
+        state=state.value.removeprefix("-") or "live",
+        format=listing.format,
+        size=listing.size,
+        start_offset=segments[0].base_offset if segments else None,
+        end_offset=segments[-1].end_offset if segments else None,
+        modified_ms=max((segment.modified_ms for segment in segments), default=None),
+        segments=tuple(segments),
+        leftovers=tuple(path.name for path in listing.leftovers),
+        strangers=tuple(path.name for path in listing.strangers),
+    )
+
+
+def _segment(fs: FileSystem, segment: SegmentFiles, following: int | None, is_07: bool) -> SegmentOverview:
+    indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
+    statuses = [fs.status(path) for path in indexes if path is not None]
+    end, newest = following, None
+    if is_07:
+        end = segment.base_offset + segment.size
+    else:
+        newest = _newest_indexed(fs, segment)
+        if following is None:
+            end, seen = _end_of(fs, segment)
+            newest = max((t for t in (newest, seen) if t is not None and t >= 0), default=None)
+    return SegmentOverview(
+        file=segment.log.name,
+        base_offset=segment.base_offset,
+        end_offset=end,
+        size=segment.size,
+        index_size=sum(status.size for status in statuses if status is not None),
+        modified_ms=segment.modified_ms,
+        max_timestamp=newest,
+        active=following is None,
+    )
+
+
+def _newest_indexed(fs: FileSystem, segment: SegmentFiles) -> int | None:
+    """The largest timestamp in the time index, None when there is none."""
+    rows = _index(fs, segment.time_index, segment.base_offset, decode_time_index)
+    return int(rows["timestamp"].max()) if len(rows) else None
+
+
+def _end_of(fs: FileSystem, segment: SegmentFiles) -> tuple[int, int | None]:
+    """(end offset, largest timestamp seen) of the last segment, walking headers from its last index entry on."""
+    rows = _index(fs, segment.offset_index, segment.base_offset, decode_offset_index)
+    position = int(rows["position"][-1]) if len(rows) else 0
+    end, newest = segment.base_offset, None
+    with fs.open(segment.log, "r") as file:
+        size = file.size()
+        if not 0 <= position < size or entry_row(file, position, size) is None:
+            position = 0
+        for _ in range(_MOST_STEPS):
+            row = entry_row(file, position, size)
+            if row is None:
+                break
+            end = max(end, int(row["last_offset"][0]) + 1)
+            newest = max(int(row["max_timestamp"][0]), -1 if newest is None else newest)
+            position += int(row["size"][0])
+    return end, newest
+
+
+def _index(fs: FileSystem, path: Path | None, base_offset: int, decode: object) -> np.ndarray:
+    status = None if path is None else fs.status(path)
+    if path is None or status is None or status.size > _MOST_INDEX_BYTES:
+        return np.zeros(0, dtype=[("timestamp", np.int64), ("position", np.int64)])
+    assert callable(decode)
+    rows: np.ndarray = decode(fs.read_bytes(path, _MOST_INDEX_BYTES), base_offset)
+    return rows[: used_entries(rows, base_offset)]

@@ -1,0 +1,1 @@
+"""The options and the text of Kafka's own dump tool."""

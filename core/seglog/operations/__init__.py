@@ -1,0 +1,1 @@
+"""One module a verb: what the command line, the library and Spark call."""

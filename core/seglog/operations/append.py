@@ -1,0 +1,180 @@
+"""Appending a stream of records: in pieces, flushed as the configuration asks, acknowledged when flushed.
+
+1. Pieces come as they arrive. With `batch_records` they are joined and cut so that batches hold exactly that
+   many; what is left over waits for more, or for the stream to pause.
+2. Each append takes at most `flush.messages` records, so that the log flushes when it should.
+3. When the log flushed, or the stream paused for `flush.ms`, or at the end: an `Appended` goes out.
+   Everything it names survives a crash.
+
+Kafka: the original design's flush policy (after M messages or S milliseconds), UnifiedLog.append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from seglog.clock import Clock
+from seglog.configuration.keys import LogConfig
+from seglog.errors import AppendError, InvalidRecordError
+from seglog.format.builder import columns
+from seglog.format.columns import Records
+from seglog.layout import INT32_MAX
+from seglog.model import Compression, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Offsets that are on stable storage now."""
+
+    topic_partition: TopicPartition
+    first_offset: int
+    last_offset: int
+
+    @property
+    def count(self) -> int:
+        """Records acknowledged."""
+        return self.last_offset - self.first_offset + 1
+
+
+class _Info(Protocol):
+    @property
+    def last_offset(self) -> int: ...
+
+    @property
+    def flushed(self) -> bool: ...
+
+
+class AppendableLog(Protocol):
+    """What of `seglog.log.log.Log` is needed here."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def config(self) -> LogConfig: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def append(
+        self,
+        records: Records,
+        *,
+        codec: Compression | None = None,
+        batch_records: int | None = None,
+        batch_bytes: int | None = None,
+    ) -> _Info: ...
+
+    def flush(self) -> None: ...
+
+    def flush_if_due(self, now_ms: int) -> bool: ...
+
+
+class Ingest:
+    """Appends pieces to `log`; iterate to run it and to get what was acknowledged.
+
+    When the pieces end with an error, what was appended before is flushed and given out, then the error
+    leaves.
+    """
+
+    def __init__(
+        self,
+        log: AppendableLog,
+        pieces: Iterable[Records | None],
+        *,
+        codec: Compression | None = None,
+        batch_records: int | None = None,
+    ) -> None:
+        self._log, self._pieces = log, pieces
+        self._codec, self._batch_records = codec, batch_records
+        self._held: list[Records] = []
+        self._acknowledged = log.log_end_offset  # everything below is flushed
+
+    def __iter__(self) -> Iterator[Appended]:
+        failure: Exception | None = None
+        pieces = iter(self._pieces)
+        while True:
+            try:
+                piece = next(pieces)
+            except StopIteration:
+                break
+            except Exception as error:  # noqa: BLE001 (what came before is flushed first)
+                failure = error
+                break
+            if piece is not None:
+                self._held.append(piece)
+            yield from self._append(everything=piece is None)
+            yield from self._flush_when_due()
+        yield from self._append(everything=True)
+        yield from self._flush()
+        if failure is not None:
+            raise failure
+
+    def _append(self, everything: bool) -> Iterator[Appended]:
+        held = sum(len(piece) for piece in self._held)
+        if held == 0 or (self._batch_records is not None and held < self._batch_records and not everything):
+            return
+        records = joined(self._held)
+        ready = held if everything or self._batch_records is None else held - held % self._batch_records
+        self._held = [part(records, ready, held)] if ready < held else []
+        step = min(self._log.config.flush_messages, ready)
+        for start in range(0, ready, step):
+            piece = part(records, start, min(start + step, ready))
+            info = self._write(piece)
+            if info.flushed:
+                yield from self._acknowledge()
+
+    def _write(self, piece: Records) -> _Info:
+        try:
+            return self._log.append(
+                piece,
+                codec=self._codec,
+                batch_records=self._batch_records,
+                # a number of records that was asked for is only bounded by max.message.bytes
+                batch_bytes=None if self._batch_records is None else INT32_MAX,
+            )
+        except InvalidRecordError as error:
+            # what Kafka calls an invalid record is here input that the log does not take, not damage on disk
+            raise AppendError(f"{self._log.topic_partition}: {error}") from error
+
+    def _flush_when_due(self) -> Iterator[Appended]:
+        if self._log.flush_if_due(self._log.clock.now_ms()):
+            yield from self._acknowledge()
+
+    def _flush(self) -> Iterator[Appended]:
+        if self._log.log_end_offset > self._acknowledged:
+            self._log.flush()
+            yield from self._acknowledge()
+
+    def _acknowledge(self) -> Iterator[Appended]:
+        first, end = self._acknowledged, self._log.log_end_offset
+        self._acknowledged = end
+        if end > first:
+            yield Appended(self._log.topic_partition, first, end - 1)
+
+
+def part(records: Records, start: int, end: int) -> Records:
+    """Records `start` to `end`, over the same arena."""
+    whole = start == 0 and end == len(records)
+    return records if whole else columns(records.arena, records.rows[start:end])
+
+
+def joined(pieces: list[Records]) -> Records:
+    """Several pieces as one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    tables, at = [], 0
+    for piece in pieces:
+        rows = piece.rows.copy()
+        for name in ("position", "key_position", "value_position", "headers_position"):
+            rows[name] += at
+        tables.append(rows)
+        at += len(piece.arena)
+    return columns(np.concatenate([piece.arena for piece in pieces]), np.concatenate(tables))

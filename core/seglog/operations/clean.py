@@ -1,0 +1,350 @@
+"""Cleaning on request: named partitions whatever their ratio, of a log directory what is eligible (`seglog clean`).
+
+1. Before anything is opened for writing: every checkpoint is read (`manager.check_checkpoints`), and the policy of
+   every partition that was named must be known to be compact. Cleaning by mistake deletes records for good.
+2. A named partition is opened over an overlay first, which shows what opening it does and changes nothing: one whose
+   recovery would cut off damage is refused, one with nothing to clean is left alone, and so is one whose output has no
+   room.
+3. A named partition gets one round. In a log directory, rounds go on, the filthiest log first, until none is eligible.
+4. The end of each round becomes the partition's checkpoint.
+
+A dry run does all of it over an overlay, and plans where a run writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from seglog.cleaner.cleaner import Begin, check_room, clean_log, has_ample_room, plan_round, untold
+from seglog.cleaner.manager import CleanerManager, LogToClean, check_checkpoints, log_to_clean
+from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.plan import CleaningResult
+from seglog.cleaner.round import CleaningRound, prepare_round
+from seglog.clock import Clock
+from seglog.configuration.keys import COMPACT
+from seglog.configuration.precedence import POLICY, ResolvedConfig
+from seglog.errors import IncompleteError, NotALogError, RefusedError, SeglogError, UnsupportedError
+from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
+from seglog.log.directory import LogDirectory
+from seglog.log.log import Log
+from seglog.log.opening import open_undamaged, refuse_losses
+from seglog.log.viewed_directory import ViewingFileSystem
+from seglog.operations.retain import TopicConfigs
+from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
+from seglog.storage import links
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.frozen import VanishedError
+from seglog.storage.overlay import OverlayFileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """A round done, or in a dry run worked out. `active_bytes` lie in the active segment, which was left alone."""
+
+    log_directory: Path
+    result: CleaningResult
+    active_bytes: int = 0
+
+    @property
+    def changes(self) -> bool:
+        """Whether the round changes segments or the checkpoint."""
+        after = tuple((segment.base_offset, segment.size) for segment in self.result.segments_after)
+        return self.result.end_offset > self.result.first_dirty_offset or after != self.result.segments_before
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A partition of a log directory that was left alone."""
+
+    directory: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningFailure:
+    """A partition that could not be cleaned; it is as it was."""
+
+    directory: Path
+    error: SeglogError
+
+
+Outcome = Cleaned | Skipped | CleaningFailure
+SpaceCheck = Callable[[Log, CleaningRound, int | None], None]  # of a round with this checkpoint: raises RefusedError
+
+
+def clean(
+    fs: FileSystem,
+    targets: Sequence[Target],
+    topics_of: Callable[[Path], TopicConfigs],
+    clock: Clock,
+    options: CleanerOptions,
+    *,
+    dry_run: bool = False,
+    begin: Begin = untold,
+) -> Iterator[Outcome]:
+    """Cleans what `targets` name: partition directories and log directories, each partition once.
+
+    `begin` is told of the steps of each round.
+    Raises, before anything is changed: RefusedError for a named partition that is not known to be compacted,
+    CorruptCheckpointError, LockedError, NotALogError.
+    """
+    work = by_directory(targets)
+    topics = {log_directory: topics_of(log_directory) for log_directory, _, _ in work}
+    for log_directory, named, _ in work:
+        check_checkpoints(fs, log_directory)
+        for path in named:
+            require_cleanable(fs, path, topics[log_directory])
+    for log_directory, named, whole in work:
+        known = topics[log_directory]
+        open_directory = _overlaid if dry_run else open_for_cleaning
+        with open_directory(fs, log_directory, known, clock) as directory:
+            for path in named:
+                yield _clean_named(directory, path, known, clock, options, dry_run, begin)
+            if whole:
+                yield from _clean_eligible(directory, set(named), known, clock, options, dry_run, begin)
+
+
+def open_for_cleaning(
+    fs: FileSystem, path: Path, topics: TopicConfigs, clock: Clock, *, take_lock: bool = True
+) -> LogDirectory:
+    """The log directory with each topic's configuration, locked."""
+    return LogDirectory.open(
+        path,
+        fs=fs,
+        clock=clock,
+        config_of=lambda topic: topics.resolve(topic).log,
+        writable=True,
+        take_lock=take_lock,
+    )
+
+
+def _overlaid(fs: FileSystem, path: Path, topics: TopicConfigs, clock: Clock) -> LogDirectory:
+    """The directory as `open_for_cleaning`, every change of which stays in memory; nobody's lock is asked for, and what
+    a broker does meanwhile is not seen."""
+    return open_for_cleaning(OverlayFileSystem(ViewingFileSystem(fs, path)), path, topics, clock, take_lock=False)
+
+
+def by_directory(targets: Sequence[Target]) -> list[tuple[Path, list[Path], bool]]:
+    """(log directory, partitions named in it, whether it was named itself). NotALogError for a file."""
+    found: dict[Path, tuple[list[Path], list[bool]]] = {}
+    for target in targets:
+        if target.kind is TargetKind.FILE:
+            raise NotALogError(target.path, "a partition or a log directory can be cleaned, not a file")
+        log_directory = log_directory_of(target)
+        named, whole = found.setdefault(log_directory, ([], []))
+        path = log_directory / links.resolve(target.path).name
+        if target.kind is TargetKind.LOG_DIRECTORY:
+            whole.append(True)
+        elif path not in named:
+            named.append(path)
+    return [(log_directory, named, bool(whole)) for log_directory, (named, whole) in found.items()]
+
+
+def require_cleanable(fs: FileSystem, path: Path, topics: TopicConfigs) -> None:
+    """RefusedError unless the partition is known to be compacted, UnsupportedError for one of Kafka 0.7."""
+    name = parse_partition_directory(path.name)
+    topic = path.name if name is None else name.topic_partition.topic
+    if topic == CLUSTER_METADATA_TOPIC:
+        raise RefusedError(f"{path}: the controller's own log is not written by seglog; nothing was changed")
+    reason = policy_problem(topics.resolve(topic), topic)
+    if reason:
+        raise RefusedError(f"{path}: {reason}; nothing was changed")
+    if list_partition(fs, path).format != "kafka":
+        raise UnsupportedError(f"{path}: a log of Kafka 0.7 has no keys to clean by")
+
+
+def policy_problem(resolved: ResolvedConfig, topic: str) -> str:
+    """Why a topic must not be compacted, or the empty string."""
+    setting = resolved.settings[POLICY]
+    if not resolved.policy_known:
+        return (
+            f"the cleanup policy of {topic} is not known, and compacting a topic that is not compacted loses records:"
+            " state it with --policy compact or in a configuration file, or name the log directory that holds the"
+            " cluster's metadata with --metadata-dir"
+        )
+    if COMPACT not in resolved.log.cleanup_policy:
+        return f"{topic} is not compacted: its cleanup.policy is {setting.text or 'empty'} ({setting.origin})"
+    return resolved.refusal(COMPACT)
+
+
+def _clean_named(
+    directory: LogDirectory,
+    path: Path,
+    topics: TopicConfigs,
+    clock: Clock,
+    options: CleanerOptions,
+    dry_run: bool,
+    begin: Begin,
+) -> Cleaned | CleaningFailure:
+    try:
+        if dry_run:
+            log = _open_overlaid(directory, path)
+        else:
+            found = open_named(directory, path, topics, clock, options, partial(_check_counted, options, clock))
+            if isinstance(found, Cleaned):
+                return found
+            log = found
+        checkpoint = _first_dirty(directory, log)
+        return _round(directory, log, clock, options, checkpoint, dry_run, begin)
+    except SeglogError as error:
+        return CleaningFailure(path, error)
+    except VanishedError as error:
+        return CleaningFailure(path, _changing(error))
+
+
+def _changing(error: VanishedError) -> IncompleteError:
+    return IncompleteError(f"{error.filename}: a broker replaces files faster than they can be read; try again")
+
+
+def open_named(
+    directory: LogDirectory,
+    path: Path,
+    topics: TopicConfigs,
+    clock: Clock,
+    options: CleanerOptions,
+    check_space: SpaceCheck,
+) -> Log | Cleaned:
+    """A partition that was named, open for its round; or the round, if it has nothing to clean.
+
+    All is tried in memory first, so that what is refused leaves every file as it was: CorruptRecordError when opening
+    would cut off damage, and whatever `check_space` raises.
+    """
+    with _overlaid(directory.fs, directory.path, topics, clock) as preview:
+        idle = _previewed(preview, path, clock, options, check_space)
+    return directory.log_in(path) if idle is None else idle
+
+
+def _open_overlaid(directory: LogDirectory, path: Path) -> Log:
+    """The log, opened with all that opening it for writing does. CorruptRecordError when that cuts off anything."""
+    log = directory.log_in(path)
+    if log.recovery is not None:
+        refuse_losses(log.recovery)
+    return log
+
+
+def _previewed(
+    preview: LogDirectory, path: Path, clock: Clock, options: CleanerOptions, check_space: SpaceCheck
+) -> Cleaned | None:
+    """The round, if it has nothing to clean."""
+    log = _open_overlaid(preview, path)
+    checkpoint = _first_dirty(preview, log)
+    round_ = prepare_round(log, options, clock, checkpoint)
+    if not round_.sources:
+        return _round(preview, log, clock, options, checkpoint, dry_run=False)
+    check_space(log, round_, checkpoint)
+    return None
+
+
+def _check_counted(
+    options: CleanerOptions, clock: Clock, log: Log, round_: CleaningRound, checkpoint: int | None
+) -> None:
+    """RefusedError when the round's output has no room; where room is scarce, the output is counted."""
+    if not has_ample_room(round_):
+        check_room(round_, plan_round(log, options, clock, checkpoint).result.bytes_written)
+
+
+def _round(
+    directory: LogDirectory,
+    log: Log,
+    clock: Clock,
+    options: CleanerOptions,
+    checkpoint: int | None,
+    dry_run: bool,
+    begin: Begin = untold,
+) -> Cleaned:
+    if dry_run:
+        result = plan_round(log, options, clock, checkpoint, begin).result
+    else:
+        result = clean_log(log, options, clock, checkpoint, begin)
+        write_end(directory, log, result)
+    return Cleaned(directory.path, result, 0 if options.roll else log.segments.active.size)
+
+
+def _first_dirty(directory: LogDirectory, log: Log) -> int | None:
+    """The partition's checkpoint; None for a directory that is no live partition's, such as a `-delete` one."""
+    return directory.cleaner_offsets.get(log.topic_partition) if directory.is_known(log.directory) else None
+
+
+def write_end(directory: LogDirectory, log: Log, result: CleaningResult) -> None:
+    """Makes the end of a round that cleaned anything the partition's checkpoint."""
+    if result.segments_before and directory.is_known(log.directory):
+        directory.write_cleaner_offset(log.topic_partition, result.end_offset)
+
+
+def _clean_eligible(
+    directory: LogDirectory,
+    named: set[Path],
+    topics: TopicConfigs,
+    clock: Clock,
+    options: CleanerOptions,
+    dry_run: bool,
+    begin: Begin,
+) -> Iterator[Outcome]:
+    logs: list[Log] = []
+    for found in compacted_logs(directory, named, topics):
+        if isinstance(found, Log):
+            logs.append(found)
+        else:
+            yield found
+    write = _writer(directory, dry_run)
+    manager = CleanerManager(logs, lambda: directory.cleaner_offsets, write, clock, {}, rolled=options.roll)
+    yield from _rounds(directory, manager, clock, options, dry_run, begin)
+    yield from (Skipped(directory.path / str(left.topic_partition), left.why) for left in manager.candidates())
+
+
+def compacted_logs(
+    directory: LogDirectory, named: set[Path], topics: TopicConfigs
+) -> Iterator[Log | Skipped | CleaningFailure]:
+    """The logs of a directory that are known to be compacted, opened, without those `named`; or why one is not."""
+    for found in list_log_directory(directory.fs, directory.path).live:
+        if found.path in named:
+            continue
+        problem = policy_problem(topics.resolve(found.topic_partition.topic), found.topic_partition.topic)
+        if problem:
+            yield Skipped(found.path, problem)
+            continue
+        try:
+            yield open_undamaged(directory, found.path)
+        except SeglogError as error:
+            if directory.fs.status(found.path) is not None:  # else a broker has deleted it meanwhile
+                yield CleaningFailure(found.path, error)
+
+
+def _writer(directory: LogDirectory, dry_run: bool) -> Callable[..., None]:
+    return (lambda _partition, _offset: None) if dry_run else directory.write_cleaner_offset
+
+
+def _rounds(
+    directory: LogDirectory,
+    manager: CleanerManager,
+    clock: Clock,
+    options: CleanerOptions,
+    dry_run: bool,
+    begin: Begin,
+) -> Iterator[Outcome]:
+    while (taken := manager.take_filthiest()) is not None:
+        log, found = taken
+        try:
+            cleaned = _round(directory, log, clock, options, found.first_dirty_offset, dry_run, begin)
+        except (SeglogError, VanishedError) as error:
+            failure = _changing(error) if isinstance(error, VanishedError) else error
+            manager.failed(found.topic_partition, failure)
+            yield CleaningFailure(log.directory, failure)
+            continue
+        if not dry_run:  # the plan of a dry run stays taken: nothing has changed that would end its turn
+            manager.done(found, cleaned.result.end_offset)
+        yield cleaned
+
+
+def states_of(fs: FileSystem, log_directory: Path, topics: TopicConfigs, clock: Clock) -> list[LogToClean]:
+    """How dirty each log of a directory is whose policy is known to be compact; nothing is changed or locked."""
+    with LogDirectory.open(
+        log_directory, fs=fs, clock=clock, config_of=lambda topic: topics.resolve(topic).log, writable=False
+    ) as directory:
+        found = [one.topic_partition for one in directory.listing.live if fs.status(one.path) is not None]
+        logs = [directory.log(key) for key in found if not policy_problem(topics.resolve(key.topic), key.topic)]
+        checkpoints, now_ms = directory.cleaner_offsets, clock.now_ms()
+        return [log_to_clean(log, checkpoints.get(log.topic_partition), now_ms) for log in logs]

@@ -1,0 +1,278 @@
+"""A partition rewritten with another magic or codec (`seglog convert`); offsets and timestamps stay.
+
+1. The source is walked; damage ends it (`salvage` is for damaged logs), but for a torn tail of the last segment.
+   A right checksum is not enough: every record must be there, also in batches that are copied as they are.
+2. Magic 2 to 2: records are recompressed as they are; header, producer, transaction and control data stay.
+   Magic 0 or 1 to 2: each wrapper becomes a batch; plain messages are batched up.
+   To magic 0 or 1: messages, or wrappers. These have no headers, transactions or zstd: refused; producer ids and,
+   with magic 0, timestamps are lost.
+3. Batches go to the new log as a follower writes them, with the offsets they have. It appears when it is whole.
+
+Kafka: AbstractRecords.downConvert, LogValidator's up-conversion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.clock import Clock
+from seglog.errors import CorruptRecordError, RefusedError, UnsupportedError
+from seglog.evidence.findings import CODES
+from seglog.evidence.segment_survey import SegmentSurveyor, code_of
+from seglog.format.builder import BatchOptions, encode_columns
+from seglog.format.columns import STATUS_REASONS, Records
+from seglog.format.compression import DecompressionError, compress, decompress
+from seglog.format.message_set import encode_message
+from seglog.format.record_batch import RecordBatchHeader, encode_batch
+from seglog.format.windows import WHOLE_LIMIT, too_large_to_rewrite
+from seglog.log.directory import ConfigOf, open_partition
+from seglog.log.log import Log
+from seglog.model import Compression, Record
+from seglog.runs.beside import is_log_directory, new_directory
+from seglog.scan.listing import PartitionListing, SegmentFiles
+from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.resync import OffsetRange
+from seglog.scan.segment_scan import EndReason
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import DirectoryLock
+
+_APPEND_BYTES = 1 << 20
+_PLAIN_BATCH_BYTES = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertOptions:
+    """`magic` 0, 1 or 2; `codec` None keeps each batch's own."""
+
+    magic: int = 2
+    codec: Compression | None = None
+
+    def __post_init__(self) -> None:
+        if self.magic < 2 and self.codec is Compression.ZSTD:
+            raise UnsupportedError(f"magic {self.magic} has no zstd")
+
+
+@dataclass(slots=True)
+class Converted:
+    """What was read and written. `torn_bytes` were left out at the end of the last segment."""
+
+    batches_read: int = 0
+    batches_written: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    torn_bytes: int = 0
+
+
+def convert(
+    fs: FileSystem,
+    listing: PartitionListing,
+    target: Log,
+    options: ConvertOptions,
+    progress: Callable[[int, int], None] | None = None,
+) -> Converted:
+    """Rewrites the partition of `listing` into `target`, a new, empty log.
+
+    CorruptRecordError for damage, UnsupportedError for what the wanted magic cannot hold; what was written before
+    stays in `target`. `progress` is called with (bytes read, bytes in all).
+    """
+    done, writer, surveyor = Converted(), _Writer(target), SegmentSurveyor(fs)
+    if listing.segments and listing.segments[0].base_offset > target.log_end_offset:
+        target.truncate_fully(listing.segments[0].base_offset)
+    for segment in listing.segments:
+        is_last = segment is listing.segments[-1]
+        for step in LogWalk(fs, segment.log):
+            if isinstance(step, Gap):
+                if not (is_last and step.at_end and step.reason is EndReason.TRAILING):
+                    reason = f"{step.length} bytes are no batch; `seglog salvage` copies what is good"
+                    raise CorruptRecordError(segment.log, reason, step.position)
+                done.torn_bytes += step.length
+                continue
+            _refuse_damage(surveyor, step, segment)
+            done.batches_read += len(step.batches)
+            done.bytes_read += int(step.batches["size"].astype(np.int64).sum())
+            for data in _converted(segment.log, step, options):
+                writer.take(data)
+            if progress is not None:
+                progress(done.bytes_read, listing.size)
+    writer.flush()
+    target.update_high_watermark(target.log_end_offset)
+    target.flush()
+    done.batches_written, done.bytes_written = writer.batches, writer.bytes
+    return done
+
+
+def convert_to(
+    fs: FileSystem,
+    clock: Clock,
+    listing: PartitionListing,
+    directory: Path,
+    options: ConvertOptions,
+    config_of: ConfigOf,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Converted, int]:
+    """Rewrites the partition of `listing` into `directory`, which appears when it is whole; returns the log end, too.
+
+    RefusedError when it is there already, LockedError when its log directory is in use; else as `convert`.
+    """
+    if fs.status(directory) is not None:
+        raise RefusedError(f"{directory} exists already")
+    lock = DirectoryLock(directory.parent) if is_log_directory(fs, directory.parent) else nullcontext()
+    with lock, new_directory(fs, directory) as place:
+        owner, log = open_partition(place, fs=fs, clock=clock, config_of=config_of, writable=True, create=True)
+        with owner:
+            done = convert(fs, listing, log, options, progress)
+            return done, log.log_end_offset
+
+
+class _Writer:
+    """Collects batches into appends of bounded size."""
+
+    def __init__(self, target: Log) -> None:
+        self._target = target
+        self._most = min(_APPEND_BYTES, target.config.segment_bytes)
+        self._waiting = bytearray()
+        self.batches = self.bytes = 0
+
+    def take(self, data: bytes) -> None:
+        if len(self._waiting) + len(data) > self._most:
+            self.flush()
+        self._waiting += data
+
+    def flush(self) -> None:
+        if self._waiting:
+            info = self._target.append_as_follower(bytes(self._waiting), layout.INT32_MAX)
+            self.batches += info.batches
+            self.bytes += info.bytes
+            self._waiting.clear()
+
+
+def _refuse_damage(surveyor: SegmentSurveyor, piece: Piece, segment: SegmentFiles) -> None:
+    judged = surveyor.verdicts(segment.log, piece, OffsetRange.of_segment(segment.base_offset))
+    wrong = np.flatnonzero(judged.bits)
+    if len(wrong):
+        row, code = piece.batches[wrong[0]], code_of(int(judged.bits[wrong[0]]))
+        first, last = int(row["base_offset"]), int(row["last_offset"])
+        reason = f"{_reason(piece, int(wrong[0]), code)}; `seglog salvage` copies what is good"
+        raise CorruptRecordError(segment.log, reason, int(row["position"]), first, last)
+
+
+def _reason(piece: Piece, wrong: int, code: str) -> str:
+    """What is wrong with a batch, as part of a sentence: what its decoding tells, or what the finding means."""
+    if not piece.valid[wrong]:
+        return "the checksum is wrong"
+    for records in piece.records(piece.batches[wrong : wrong + 1]):
+        if records.status.any():
+            return STATUS_REASONS[int(records.status[0])]
+    meaning = CODES[code].meaning.rstrip(".")
+    return f"{code}: {meaning[0].lower()}{meaning[1:]}"
+
+
+def _converted(path: Path, piece: Piece, options: ConvertOptions) -> Iterator[bytes]:
+    """The batches of a piece, converted: single batches, or a few back to back."""
+    rows, first = piece.batches, 0
+    while first < len(rows):
+        row = rows[first]
+        codec = int(row["attributes"]) & layout.CODEC_MASK
+        behind = first + 1
+        if int(row["magic"]) == options.magic and (options.codec is None or codec == options.codec):
+            yield _bytes(piece, row)
+        elif int(row["magic"]) == 2 and options.magic == 2:
+            yield _recompressed(path, piece, row, options.codec)
+        else:
+            behind = _run_end(rows, first)
+            yield from _rebuilt(path, piece, rows[first:behind], options)
+        first = behind
+
+
+def _bytes(piece: Piece, row: np.void) -> bytes:
+    size = int(row["size"])
+    if piece.complete:
+        start = int(row["position"]) - piece.position
+        return piece.data[start : start + size].tobytes()
+    with piece.source() as file:
+        if size > WHOLE_LIMIT:
+            raise too_large_to_rewrite(file.path, row)
+        return file.read_at(int(row["position"]), size)
+
+
+def _recompressed(path: Path, piece: Piece, row: np.void, codec: Compression | None) -> bytes:
+    data = _bytes(piece, row)
+    header = RecordBatchHeader.read(data)
+    payload: bytes | memoryview = memoryview(data)[layout.RECORD_BATCH_OVERHEAD :]
+    if header.count:
+        try:
+            plain = decompress(header.codec, payload, limit=WHOLE_LIMIT)
+        except DecompressionError as error:  # whatever else could be wrong was found before
+            raise too_large_to_rewrite(path, row) from error
+        payload = compress(codec or Compression.NONE, plain)
+    attributes = (header.attributes & ~layout.CODEC_MASK) | int(codec or Compression.NONE)
+    return encode_batch(replace(header, attributes=attributes), payload)
+
+
+def _run_end(rows: np.ndarray, first: int) -> int:
+    """Behind the plain messages of one magic and CreateTime that follow; any other entry stands alone."""
+    attributes = rows["attributes"] & (layout.CODEC_MASK | layout.TIMESTAMP_TYPE_MASK)
+    if rows["magic"][first] >= 2 or attributes[first]:
+        return first + 1
+    other = np.flatnonzero((rows["magic"][first:] != rows["magic"][first]) | (attributes[first:] != 0))
+    return first + int(other[0]) if len(other) else len(rows)
+
+
+def _rebuilt(path: Path, piece: Piece, rows: np.ndarray, options: ConvertOptions) -> Iterator[bytes]:
+    flags = layout.CONTROL_MASK | layout.TRANSACTIONAL_MASK
+    if rows["magic"][0] >= 2 and (rows["attributes"] & flags).any():
+        raise UnsupportedError(f"offset {int(rows['base_offset'][0])}: magic {options.magic} has no transactions")
+    codec = options.codec
+    if codec is None:
+        codec = Compression(int(rows["attributes"][0]) & layout.CODEC_MASK)
+    append_time = int(rows["attributes"][0]) & layout.TIMESTAMP_TYPE_MASK and rows["magic"][0] > 0
+    stamp = int(rows["max_timestamp"][0]) if append_time else None
+    for records in piece.records(rows):
+        if records.status.any():
+            raise too_large_to_rewrite(path, records.batches[int(np.argmax(records.status != 0))])
+        if len(records) and options.magic == 2:
+            yield from _as_batches(records, codec, stamp, single=bool(int(rows["attributes"][0]) & layout.CODEC_MASK))
+        elif len(records):
+            yield _as_messages(list(records), options.magic, codec, stamp)
+
+
+def _as_batches(records: Records, codec: Compression, stamp: int | None, single: bool) -> Iterator[bytes]:
+    options = BatchOptions(
+        codec=codec,
+        batch_bytes=layout.INT32_MAX if single else _PLAIN_BATCH_BYTES,
+        append_time_ms=stamp,
+    )
+    base = int(records.rows["offset"][0])
+    for piece in encode_columns(records, base, options, keep_offsets=True):
+        for row in piece.batches:
+            start = int(row["position"])
+            yield piece.data[start : start + int(row["size"])].tobytes()
+
+
+def _as_messages(records: list[Record], magic: int, codec: Compression, stamp: int | None) -> bytes:
+    """Plain messages, or one wrapper: with magic 1 its inner offsets count from the first, gaps and all."""
+    for record in records:
+        if record.headers:
+            raise UnsupportedError(f"offset {record.offset}: magic {magic} has no record headers")
+    offsets = [record.offset or 0 for record in records]
+    if codec is Compression.NONE:
+        return b"".join(
+            encode_message(record, offset, magic, append_time_ms=stamp)
+            for record, offset in zip(records, offsets, strict=True)
+        )
+    if codec is Compression.ZSTD:
+        raise UnsupportedError(f"magic {magic} has no zstd: choose another codec")
+    begin = offsets[0] if magic == 1 else 0
+    inner = b"".join(
+        encode_message(record, offset - begin, magic, append_time_ms=stamp)
+        for record, offset in zip(records, offsets, strict=True)
+    )
+    largest = max(-1 if record.timestamp is None else record.timestamp for record in records)
+    wrapper = Record(value=compress(codec, inner, magic=magic), timestamp=largest)
+    return encode_message(wrapper, offsets[-1], magic, codec=codec, append_time_ms=stamp)

@@ -1,0 +1,333 @@
+"""Why a partition is not cleaned, not deleted, or not readable past an offset: a verdict on every segment.
+
+Nothing is decided here: the answers are those of `manager.log_to_clean`, `retention.plan_retention`, the log's own
+offsets, and a dry run of the round, which alone knows whether damage would end it. What would help is said as advice,
+command by command; a command that cleans or deletes is advised only where its dry run does something.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from seglog.cleaner.manager import LogToClean, log_to_clean
+from seglog.configuration.keys import DELETE
+from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, ResolvedConfig
+from seglog.log.directory import LogDirectory
+from seglog.log.log import Log
+from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_freeing, plan_retention
+from seglog.log.segment import LogSegment
+from seglog.operations.clean import Cleaned, CleaningFailure, Outcome, policy_problem
+from seglog.operations.retain import UNKNOWN_POLICY
+from seglog.units import format_duration, format_time
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction without a marker: what its producer last did (epoch milliseconds, -1 unknown)."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentExplanation:
+    """One segment: `cleaning` and `deletion` say what keeps it from either, or that nothing does."""
+
+    base_offset: int
+    next_offset: int
+    size: int
+    cleaning: str
+    deletion: str
+    deletable_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a partition is as it is. `cleaning`, `deletion` and `reading` are the sentences on the whole of it.
+
+    `eligible`: a broker's cleaner would take it now and get through.
+    """
+
+    partition: str
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end_offset: int
+    state: LogToClean
+    eligible: bool
+    cleaning: tuple[str, ...]
+    deletion: tuple[str, ...]
+    reading: tuple[str, ...]
+    segments: tuple[SegmentExplanation, ...]
+    transactions: tuple[OpenTransaction, ...]
+    advice: tuple[str, ...]
+
+
+class Trial(Protocol):
+    """A dry run of `seglog clean` on the partition, with these options, and with `chosen` configuration."""
+
+    def __call__(
+        self, *, roll: bool = False, expire: bool = False, chosen: Mapping[str, object] | None = None
+    ) -> Outcome: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Patient:
+    """What is known of the partition. `failure` is what ends a round; `options` are what the user's commands need."""
+
+    directory: LogDirectory
+    log: Log
+    resolved: ResolvedConfig
+    now_ms: int
+    watermark: int
+    state: LogToClean
+    plan: RetentionPlan
+    problem: str
+    failure: str
+    transactions: tuple[OpenTransaction, ...]
+    options: Sequence[str]
+
+    @property
+    def eligible(self) -> bool:
+        return self.state.eligible and self.resolved.cleaner.enable and not self.problem and not self.failure
+
+    def command(self, verb: str, *arguments: str) -> str:
+        """A command line that does it here."""
+        return shlex.join(["seglog", *verb.split(), *self.options, *arguments, str(self.log.directory)])
+
+
+def explain(
+    directory: LogDirectory,
+    log: Log,
+    resolved: ResolvedConfig,
+    now_ms: int,
+    trial: Trial | None = None,
+    options: Sequence[str] = (),
+) -> Explanation:
+    """Explains `log`, which may be open for reading only, at `now_ms` (epoch milliseconds).
+
+    Its configuration is that of `operations.retain.retention_config`. Without a `trial` nothing but indexes and
+    headers is read, and cleaning is neither tried nor advised. `options` go into every command that is advised: the
+    configuration that the user gave.
+    """
+    key = log.topic_partition
+    watermark = min(directory.high_watermarks.get(key, log.high_watermark), log.log_end_offset)
+    state, problem = log_to_clean(log, directory.cleaner_offsets.get(key), now_ms), policy_problem(resolved, key.topic)
+    transactions, plan = tuple(_open_transactions(log)), plan_retention(log, now_ms, watermark)
+    tried = trial() if trial is not None and not problem else None
+    failure = str(tried.error) if isinstance(tried, CleaningFailure) else ""
+    patient = _Patient(
+        directory, log, resolved, now_ms, watermark, state, plan, problem, failure, transactions, options
+    )
+    return Explanation(
+        partition=str(key),
+        log_start_offset=log.log_start_offset,
+        high_watermark=watermark,
+        last_stable_offset=min(log.last_stable_offset, watermark),
+        log_end_offset=log.log_end_offset,
+        state=state,
+        eligible=patient.eligible,
+        cleaning=tuple(_cleaning(patient)),
+        deletion=tuple(_deletion(patient)),
+        reading=tuple(_reading(patient)),
+        segments=tuple(_segments(patient)),
+        transactions=transactions,
+        advice=tuple(_advice(patient, trial, tried)),
+    )
+
+
+def _open_transactions(log: Log) -> Iterator[OpenTransaction]:
+    for first_offset, producer_id in sorted(log.producers.open_transactions.items()):
+        producer = log.producers.producers.get(producer_id)
+        epoch, last = (-1, -1) if producer is None else (producer.epoch, producer.last_timestamp)
+        yield OpenTransaction(producer_id, epoch, first_offset, last)
+
+
+# --- sentences on the whole
+
+
+def _cleaning(patient: _Patient) -> Iterator[str]:
+    log, state, now_ms = patient.log, patient.state, patient.now_ms
+    if patient.problem:
+        yield f"it is not cleaned: {patient.problem}"
+        return
+    if not patient.resolved.cleaner.enable:
+        origin = patient.resolved.settings["log.cleaner.enable"].origin
+        yield f"a broker cleans nothing: log.cleaner.enable is false ({origin})"
+    elif patient.failure:
+        taken = "takes it now, fails, and then leaves it alone" if state.eligible else "would fail on it"
+        yield f"a broker's cleaner {taken}: {patient.failure}"
+    else:
+        yield f"a broker's cleaner {'takes' if state.eligible else 'does not take'} it now: {state.why}"
+    if state.checkpoint_reset:
+        yield f"its cleaner checkpoint lies outside the log: cleaning begins at the log start {log.log_start_offset}"
+    if state.first_uncleanable_offset < log.log_end_offset:
+        yield f"nothing is cleaned from offset {state.first_uncleanable_offset} on: {state.limit_reason}"
+    if patient.transactions:
+        yield _hanging(patient.transactions[0], now_ms)
+    lag = log.config.min_compaction_lag_ms
+    young = _young_until(log, state, lag)
+    if young is not None and young > now_ms:
+        yield f"min.compaction.lag.ms ({format_duration(lag)}) lets go of the next segment at {format_time(young)}"
+
+
+def _young_until(log: Log, state: LogToClean, lag_ms: int) -> int | None:
+    """When the segment at the end of the cleanable range is old enough; None without a lag."""
+    segment = log.segments.get(state.first_uncleanable_offset)
+    if lag_ms <= 0 or segment is None or segment is log.segments.active:
+        return None
+    return segment.largest_timestamp() + lag_ms
+
+
+def _hanging(transaction: OpenTransaction, now_ms: int) -> str:
+    silent = now_ms - transaction.last_timestamp
+    age = "" if transaction.last_timestamp < 0 or silent < 0 else f", silent for {format_duration(silent)}"
+    return (
+        f"producer {transaction.producer_id} (epoch {transaction.producer_epoch}) has an open transaction"
+        f" since offset {transaction.first_offset}{age}"
+    )
+
+
+def _deletion(patient: _Patient) -> Iterator[str]:
+    plan, resolved = patient.plan, patient.resolved
+    if not resolved.policy_known:
+        yield UNKNOWN_POLICY
+    refusal = resolved.refusal(DELETE)
+    if refusal:
+        yield f"seglog retain refuses it: {refusal}"
+    if plan.removed:
+        yield f"{len(plan.removed)} of {len(plan.segments)} segments would be deleted now"
+        return
+    if resolved.policy_known:
+        yield f"nothing would be deleted now: segment {plan.segments[0].base_offset}: {plan.segments[0].reason}"
+    if resolved.policy_known and resolved.log.delete and resolved.settings["retention.ms"].origin == DEFAULT:
+        default = format_duration(resolved.log.retention_ms)
+        yield f"retention.ms is not set: a broker goes by its own, {default} by default, and seglog by none"
+
+
+def _reading(patient: _Patient) -> Iterator[str]:
+    log, watermark = patient.log, patient.watermark
+    if log.log_start_offset == log.log_end_offset:
+        yield f"the log is empty; the next record gets offset {log.log_end_offset}"
+    else:
+        yield f"offsets {log.log_start_offset} to {log.log_end_offset - 1} are in the log"
+    if watermark < log.log_end_offset:
+        yield f"consumers read up to offset {watermark - 1}: the high watermark a broker left is {watermark}"
+    if patient.transactions and patient.transactions[0].first_offset < watermark:
+        first = patient.transactions[0]
+        yield (
+            f"read_committed consumers stop before offset {first.first_offset}: a transaction of producer"
+            f" {first.producer_id} is open"
+        )
+    active = log.segments.active
+    if active.trailing_bytes:
+        yield f"{active.trailing_bytes} bytes after the last whole batch of {active.path.name} cannot be read"
+    report = log.recovery
+    if report is not None and report.truncated_bytes:
+        yield f"damage: opening the log for writing would cut off {report.truncated_bytes} bytes"
+
+
+# --- segments
+
+
+def _segments(patient: _Patient) -> Iterator[SegmentExplanation]:
+    resolved = patient.resolved
+    for segment, verdict in zip(patient.log.segments.snapshot(), patient.plan.segments, strict=True):
+        deletion = f"goes: {verdict.reason}" if verdict.removed else verdict.reason
+        if not resolved.policy_known and not verdict.removed:
+            deletion = "cleanup.policy is not known"
+        yield SegmentExplanation(
+            segment.base_offset,
+            verdict.next_offset,
+            segment.size,
+            "not compacted" if patient.problem else _cleaning_of(patient.log, segment, verdict, patient.state),
+            deletion,
+            verdict.deletable_ms,
+        )
+
+
+def _cleaning_of(log: Log, segment: LogSegment, verdict: SegmentVerdict, state: LogToClean) -> str:
+    if segment is log.segments.active:
+        return "active: never cleaned until it is rolled"
+    if segment.base_offset >= state.first_uncleanable_offset:
+        return f"not yet: {state.limit_reason}"
+    if verdict.next_offset <= state.first_dirty_offset:
+        return "clean"
+    return "dirty" if segment.base_offset >= state.first_dirty_offset else f"clean up to {state.first_dirty_offset}"
+
+
+# --- advice
+
+
+def _advice(patient: _Patient, trial: Trial | None, tried: Outcome | None) -> Iterator[str]:
+    log, resolved = patient.log, patient.resolved
+    if not resolved.policy_known:
+        yield (
+            "state the policy with --policy or in seglog.yaml, or name the log directory that holds the cluster's"
+            f" metadata with --metadata-dir; what is known: {patient.command('config show')}"
+        )
+    elif patient.failure:
+        yield f"see what is wrong, and what mends it: {patient.command('verify')}"
+    elif trial is not None and not patient.problem:
+        yield from _cleaning_advice(patient, trial, tried)
+    if patient.transactions:
+        yield f"look at the open transaction: {patient.command('txn')}"
+    if patient.plan.removed and resolved.policy_known and not resolved.refusal(DELETE):
+        yield f"delete what may go: {patient.command('retain')}"
+    yield from _freeing_advice(patient)
+    if log.recovery is not None and log.recovery.truncated_bytes:
+        yield f"look at the damage: {patient.command('verify')}"
+
+
+def _cleaning_advice(patient: _Patient, trial: Trial, tried: Outcome | None) -> Iterator[str]:
+    """Each command whose dry run changes something that the one before it does not."""
+    done = _saved(tried)
+    if done is not None:
+        yield f"clean it now, whatever its ratio ({done}): {patient.command('clean')}"
+    config = patient.log.config
+    if config.min_compaction_lag_ms > 0 and "lag" in patient.state.limit_reason:
+        wait = ("--set", "min.compaction.lag.ms=0")
+        done = _saved(trial(chosen={"min.compaction.lag.ms": 0}))
+        if done is not None:
+            yield f"clean what is younger than min.compaction.lag.ms too ({done}): {patient.command('clean', *wait)}"
+    if patient.log.segments.active.size:
+        done = _saved(trial(roll=True))
+        if done is not None and not patient.transactions:
+            yield f"clean the active segment too ({done}): {patient.command('clean', '--roll')}"
+    expired = trial(expire=True)
+    if not isinstance(expired, Cleaned) or not isinstance(tried, Cleaned):
+        return
+    if expired.result.bytes_written < tried.result.bytes_written:
+        done = _saved(expired)
+        yield f"remove what outlived delete.retention.ms too ({done}): {patient.command('clean', '--expire')}"
+
+
+def _saved(outcome: Outcome | None) -> str | None:
+    """What a round would make of the bytes that it rewrites; None when it changes nothing, or fails."""
+    if not isinstance(outcome, Cleaned) or not outcome.changes:
+        return None
+    before = sum(size for _, size in outcome.result.segments_before)
+    return f"{before} to {outcome.result.bytes_written} bytes"
+
+
+def _freeing_advice(patient: _Patient) -> Iterator[str]:
+    """How to delete a segment that a timestamp in the future keeps."""
+    blocked = next((segment for segment in patient.plan.segments if segment.in_future and not segment.removed), None)
+    if blocked is None:
+        return
+    what = f"a timestamp in the future keeps segment {blocked.base_offset}"
+    when = "" if blocked.deletable_ms is None else format_time(blocked.deletable_ms)
+    key = patient.log.topic_partition
+    (freeing,) = plan_freeing([patient.log], 1 << 62, patient.now_ms, {key: patient.watermark})
+    goes = any(one.base_offset == blocked.base_offset for one in freeing.removed)
+    if goes and key.topic not in KAFKAS_OWN_TOPICS:
+        before = sum(one.disk_bytes for one in freeing.removed if one.base_offset < blocked.base_offset)
+        size = before + 1
+        yield f"{what}; to delete it before {when}: {patient.command('retain', '--free', f'+{size}')}"
+    else:
+        yield f"{what} until {when}"

@@ -1,0 +1,130 @@
+"""Recovering, opening and truncating logs so that what they lose is kept, and `undo` gives it back.
+
+Opening a log that was not closed properly recovers it, and recovery cuts it at the first damage (Kafka: LogLoader).
+Here it stops before the first byte goes (`loader.stop_at_loss`), and that partition is recovered as a run (`undoable`).
+Partitions that lose nothing cost nothing more than elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from seglog.clock import Clock
+from seglog.log.directory import ConfigOf, LogDirectory, open_partition
+from seglog.log.loader import LossAhead, RecoveryReport, stop_at_loss
+from seglog.log.log import Log
+from seglog.model import TopicPartition
+from seglog.operations.truncate import Cut, plan_cut
+from seglog.runs.journal import RunRecord
+from seglog.runs.undoable import undoable
+from seglog.scan.listing import require_partition
+from seglog.storage import links
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.overlay import OverlayFileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """Keeps what logs lose: `command` is what the run is for, `quarantine` of None the default place."""
+
+    fs: FileSystem
+    clock: Clock
+    config_of: ConfigOf
+    command: str
+    quarantine: Path | None = None
+
+    def recover(self, partition: Path, recover_from: int | None = None) -> RecoveryReport:
+        """Recovers a partition as opening it does, from an offset on if one is given; `run` of the report keeps what
+        went. The caller holds the log directory's lock.
+        """
+
+        def work(overlay: FileSystem) -> RecoveryReport:
+            with self._opened(overlay, partition) as directory:
+                return directory.log_in(partition, recover_from=recover_from).recovery
+
+        report, run = undoable(self.fs, self.clock, partition, self.command, work, self.quarantine)
+        report.run = None if run is None else run.folder
+        return report
+
+    @property
+    def on_loss(self) -> Callable[[LogDirectory, TopicPartition, int | None], RecoveryReport]:
+        """For `RecoveryOptions`."""
+        return lambda owner, topic_partition, start: self.recover(owner.path / str(topic_partition), start)
+
+    def open(self, partition: Path, *, create: bool = False) -> tuple[LogDirectory, Log, RecoveryReport]:
+        """Opens a partition for writing (`open_partition`), and tells what its recovery did."""
+        partition, report = links.resolve(partition), None
+        try:
+            owner, log = self._opened_for_writing(partition, create)
+        except LossAhead:
+            with self._locked(partition):
+                report = self.recover(partition)
+            owner, log = self._opened_for_writing(partition, create)
+        return owner, log, report or log.recovery
+
+    def _opened_for_writing(self, partition: Path, create: bool) -> tuple[LogDirectory, Log]:
+        return open_partition(
+            partition,
+            fs=self.fs,
+            clock=self.clock,
+            config_of=self.config_of,
+            writable=True,
+            create=create,
+            before_loss=stop_at_loss,
+        )
+
+    def _locked(self, partition: Path) -> LogDirectory:
+        return LogDirectory.open(
+            partition.parent, fs=self.fs, clock=self.clock, config_of=self.config_of, writable=True
+        )
+
+    def _opened(self, fs: FileSystem, partition: Path) -> LogDirectory:
+        return LogDirectory.open(
+            partition.parent,
+            fs=fs,
+            clock=self.clock,
+            config_of=self.config_of,
+            writable=True,
+            take_lock=False,
+            settle=False,
+        )
+
+    # --- truncation ---------------------------------------------------------------------------------------
+
+    def truncate(
+        self, partition: Path, offset: int | None, timestamp: int | None, *, dry_run: bool = False, keep: bool = True
+    ) -> Truncated:
+        """Cuts a log at an offset or a time (`plan_cut`); a dry run decides the same on an overlay.
+
+        Without `keep` what is cut is gone.
+        """
+        partition = links.resolve(partition)
+        require_partition(self.fs, partition)
+
+        def work(fs: FileSystem) -> Truncated:
+            with self._opened(fs, partition) as directory:
+                log = directory.log_in(partition)
+                cut = plan_cut(log, offset, timestamp)
+                cut.apply(log)
+                return Truncated(cut, log.recovery)
+
+        if dry_run:
+            return work(OverlayFileSystem(self.fs))
+        with self._locked(partition):
+            if not keep:
+                return work(self.fs)
+            done, run = undoable(self.fs, self.clock, partition, self.command, work, self.quarantine)
+        return Truncated(done.cut, done.recovery, run)
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """A truncation, what opening the log for it recovered, and the run that keeps what went (None: nothing, or not
+    kept).
+    """
+
+    cut: Cut
+    recovery: RecoveryReport
+    run: RunRecord | None = None

@@ -1,0 +1,109 @@
+"""Recovery on request: `recover`, `reindex` and `truncate --at-damage` (Kafka: LogManager.loadLogs).
+
+Opening a log recovers it when it was not closed properly. Here it is asked for:
+
+1. A partition is recovered from its checkpointed recovery point, as by a broker that starts after a crash, whether it
+   is named or its log directory is. What lies below was flushed: a broker does not look at it.
+2. A plan runs the very recovery on an overlay and touches nothing.
+3. Rebuilding indexes is a recovery that must not lose a byte: its plan is looked at first.
+4. What would be lost is handed to `on_loss` before it is, which keeps it where `undo` finds it (`runs.undoable`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from seglog.clock import Clock
+from seglog.errors import RefusedError
+from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_topic_partition
+from seglog.log.directory import ConfigOf, LogDirectory
+from seglog.log.loader import LossAhead, Progress, RecoveryReport, stop_at_loss
+from seglog.log.obstacles import partition_obstacles
+from seglog.model import TopicPartition
+from seglog.scan.listing import Target, TargetKind
+from seglog.storage import links
+from seglog.storage.filesystem import FileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryOptions:
+    """How to recover. `recovery_point` None: as the checkpoint says.
+
+    `dry_run` tells what would happen. `lossless` reads from the first segment on, and refuses when anything but
+    indexes and snapshots would change. `on_loss` recovers a partition that loses data, which is as it was; without it
+    the data goes.
+    """
+
+    recovery_point: int | None = None
+    dry_run: bool = False
+    lossless: bool = False
+    progress: Progress | None = None
+    on_loss: Callable[[LogDirectory, TopicPartition, int | None], RecoveryReport] | None = None
+
+
+def recover(
+    fs: FileSystem, clock: Clock, target: Target, config_of: ConfigOf, options: RecoveryOptions
+) -> Iterator[RecoveryReport]:
+    """Recovers what `target` names and closes it cleanly; one report a partition.
+
+    LockedError when a broker holds the directory, RefusedError with `lossless` when bytes would be lost.
+    """
+    whole = target.kind is TargetKind.LOG_DIRECTORY
+    path = links.resolve(target.directory)
+    owner = LogDirectory.open(
+        path if whole else path.parent,
+        fs=fs,
+        clock=clock,
+        config_of=config_of,
+        writable=not options.dry_run,
+        before_loss=None if options.on_loss is None or options.dry_run else stop_at_loss,
+    )
+    with owner:
+        for topic_partition in _partitions(owner, path, whole):
+            start = options.recovery_point
+            if start is None:
+                start = 0 if options.lossless else owner.recovery_points.get(topic_partition, 0)
+            yield _recover_one(owner, topic_partition, start, options)
+
+
+def _partitions(owner: LogDirectory, path: Path, whole: bool) -> list[TopicPartition]:
+    if whole:
+        return list(owner.topic_partitions)
+    found = parse_topic_partition(path.name)
+    if found is None or found.topic == CLUSTER_METADATA_TOPIC:
+        raise RefusedError(f"{path}: only a directory named topic-partition can be recovered")
+    return [found]
+
+
+def _recover_one(
+    owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions
+) -> RecoveryReport:
+    obstacles = list(partition_obstacles(owner.fs, owner.path / str(topic_partition)))
+    if options.dry_run or options.lossless:
+        plan = owner.plan_recovery(topic_partition, options.progress, recover_from=start)
+        if options.lossless and plan.changes:
+            raise RefusedError(
+                f"{plan.directory}: {plan.truncated_bytes} bytes cannot be indexed because of damage;"
+                " see `seglog verify`, and `seglog verify --repair`"
+            )
+        if options.dry_run:
+            plan.obstacles = obstacles
+            return plan
+    report = _opened(owner, topic_partition, start, options)
+    report.obstacles = obstacles
+    return report
+
+
+def _opened(
+    owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions
+) -> RecoveryReport:
+    directory = owner.path / str(topic_partition)
+    try:
+        return owner.log_in(directory, options.progress, recover_from=start).recovery
+    except LossAhead:
+        assert options.on_loss is not None
+    report = options.on_loss(owner, topic_partition, start)
+    owner.log_in(directory, recover_from=report.log_end_offset)  # it is closed with the others
+    return report

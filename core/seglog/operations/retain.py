@@ -1,0 +1,321 @@
+"""Retention on request: of named partitions or whole log directories, for real or only planned (`seglog retain`).
+
+A broker knows its whole configuration; here some of it may be unknown, and what is deleted is gone. So:
+
+- A value of retention.ms or retention.bytes counts only if it was stated somewhere; Kafka's default of seven days does
+  not, because a broker's own server.properties may say otherwise.
+- A topic that the cluster's metadata lists without a cleanup policy has the broker's. Where neither the topic nor a
+  policy is known, a partition counts as deletable only if it was named together with a rule, and is none of Kafka's own
+  topics (their names begin with two underscores).
+- A rule that lets more go than the cluster says of the topic is refused, unless the user insists (`precedence`): before
+  anything is touched for partitions that were named, by itself for those of a log directory.
+- `FreeSpace` takes nothing from Kafka's own topics: offsets of groups and of tiered segments are not room to be had.
+- A log whose recovery would cut off damage is refused (`opening`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from seglog.clock import Clock
+from seglog.configuration.keys import DELETE, LogConfig
+from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, Contradiction, ResolvedConfig
+from seglog.errors import NotALogError, RefusedError, SeglogError, UnsupportedError
+from seglog.format.filenames import CLUSTER_METADATA_TOPIC, FileState, parse_partition_directory
+from seglog.log.directory import LogDirectory
+from seglog.log.log import Log
+from seglog.log.opening import open_undamaged
+from seglog.log.retention import (
+    EMPTY_POLICY,
+    RetentionPlan,
+    apply_retention,
+    plan_freeing,
+    plan_retention,
+    remove_deleted,
+)
+from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
+from seglog.storage import links
+from seglog.storage.filesystem import FileSystem
+
+UNKNOWN_POLICY = "cleanup.policy is not known: only segments below the log start offset go"
+KAFKAS_OWN = "one of Kafka's own topics: nothing is taken from it to free space"
+_INTERNAL_PREFIX = "__"
+
+
+class TopicConfigs(Protocol):
+    """Configuration by topic (`seglog.configuration.topic_settings.DirectorySettings`)."""
+
+    def resolve(self, topic: str | None) -> ResolvedConfig: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSpace:
+    """Free `size` bytes: until so many are free on each log directory's file system, or with `more` that many more."""
+
+    size: int
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRequest:
+    """What to do. `ruled` says that the user gave a rule for the partitions named.
+
+    `free` makes room instead of going by the rules. Files are removed at once when `delay_ms` is 0, else they stay as
+    `.deleted`; None takes the topic's file.delete.delay.ms.
+    """
+
+    dry_run: bool = False
+    ruled: bool = False
+    free: FreeSpace | None = None
+    delay_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """The plan for a partition, carried out unless the request was a dry run. `left_deleted` files are still there.
+
+    `contradictions` are the rules that went against the cluster's, because the user insisted.
+    """
+
+    log_directory: Path
+    plan: RetentionPlan
+    note: str = ""
+    left_deleted: int = 0
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """What `FreeSpace` came to in one log directory: of `wanted` bytes, `freed` went; `free` bytes are free now.
+
+    `missing` is what is still wanted. In a dry run all of it is what would be.
+    """
+
+    log_directory: Path
+    wanted: int
+    freed: int
+    free: int
+    missing: int
+
+    @property
+    def reached(self) -> bool:
+        """Whether nothing is missing."""
+        return not self.missing
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionFailure:
+    """A partition whose segments were left alone, because of `error`."""
+
+    directory: Path
+    error: SeglogError
+
+
+def stated_retention(resolved: ResolvedConfig) -> LogConfig:
+    """The topic's configuration without retention values that nobody stated."""
+    log, settings = resolved.log, resolved.settings
+    return replace(
+        log,
+        retention_ms=-1 if settings["retention.ms"].origin == DEFAULT else log.retention_ms,
+        retention_bytes=-1 if settings["retention.bytes"].origin == DEFAULT else log.retention_bytes,
+    )
+
+
+def retention_config(resolved: ResolvedConfig) -> LogConfig:
+    """The same, and without a policy where nobody knows it: what an unnamed partition's retention goes by."""
+    config = stated_retention(resolved)
+    return config if resolved.policy_known else replace(config, cleanup_policy=frozenset())
+
+
+def retain(
+    fs: FileSystem,
+    targets: Sequence[Target],
+    topics_of: Callable[[Path], TopicConfigs],
+    clock: Clock,
+    request: RetentionRequest,
+) -> Iterator[Retained | RetentionFailure | Freed]:
+    """Deletes old segments of what `targets` name, one log directory after the other.
+
+    Raises LockedError and CorruptCheckpointError for a log directory as a whole, and, before anything is changed,
+    RefusedError for a partition that was named and must not lose segments by these rules.
+    """
+    work = _by_directory(fs, targets)
+    topics = {log_directory: topics_of(log_directory) for log_directory, _, _ in work}
+    for log_directory, paths, named in work:
+        for path in paths:
+            if path in named:
+                _require_deletable(path, topics[log_directory])
+    space = _Space(fs, request)
+    for log_directory, paths, named in work:
+        yield from _Directory(fs, log_directory, named, topics[log_directory], clock, request, space).retain(paths)
+
+
+def _require_deletable(path: Path, topics: TopicConfigs) -> None:
+    """RefusedError where what the user states goes against the cluster, and for the controller's own log."""
+    topic = _topic_of(path)
+    if topic == CLUSTER_METADATA_TOPIC:
+        raise RefusedError(f"{path}: the controller's own log is not written by seglog; nothing was changed")
+    refusal = topics.resolve(topic).refusal(DELETE)
+    if refusal:
+        raise RefusedError(f"{path}: {refusal}; nothing was changed")
+
+
+class _Space:
+    """How much is still to be freed, a file system at a time: log directories may share one."""
+
+    def __init__(self, fs: FileSystem, request: RetentionRequest) -> None:
+        self._fs, self._request = fs, request
+        self._freed: dict[int, int] = {}
+        self._promised: dict[int, int] = {}  # what a dry run would make free, which is not there yet
+
+    def wanted(self, log_directory: Path, waiting: int) -> int:
+        """Bytes to free in `log_directory`, where files of `waiting` bytes go in any case."""
+        free = self._request.free
+        if free is None:
+            return 0
+        device = self._device(log_directory)
+        self._promise(device, waiting)
+        if free.more:
+            return max(0, free.size - self._freed.get(device, 0))
+        return max(0, free.size - self._free(log_directory))
+
+    def take(self, log_directory: Path, wanted: int, freed: int) -> Freed:
+        """Notes what a log directory gave."""
+        device = self._device(log_directory)
+        self._freed[device] = self._freed.get(device, 0) + freed
+        self._promise(device, freed)
+        free, asked = self._free(log_directory), self._request.free
+        missing = wanted - freed if asked is None or asked.more else asked.size - free
+        return Freed(log_directory, wanted, freed, free, max(0, missing))
+
+    def _promise(self, device: int, size: int) -> None:
+        if self._request.dry_run:
+            self._promised[device] = self._promised.get(device, 0) + size
+
+    def _free(self, log_directory: Path) -> int:
+        return self._fs.free_bytes(log_directory) + self._promised.get(self._device(log_directory), 0)
+
+    def _device(self, log_directory: Path) -> int:
+        status = self._fs.status(log_directory)
+        return -1 if status is None else status.device
+
+
+def _by_directory(fs: FileSystem, targets: Sequence[Target]) -> list[tuple[Path, list[Path], set[Path]]]:
+    """(log directory, its partitions to work on, those of them that were named), each partition once."""
+    found: dict[Path, tuple[list[Path], set[Path]]] = {}
+    for target in targets:
+        log_directory = log_directory_of(target)
+        paths, named = found.setdefault(log_directory, ([], set()))
+        if target.kind is TargetKind.LOG_DIRECTORY:
+            new = [partition.path for partition in list_log_directory(fs, log_directory).live]
+        else:
+            new = [log_directory / links.resolve(target.directory).name]
+            named.update(new)
+        paths += [path for path in new if path not in paths]
+    return [(log_directory, *entry) for log_directory, entry in found.items()]
+
+
+class _Directory:
+    """One log directory's part of the work."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: Path,
+        named: set[Path],
+        topics: TopicConfigs,
+        clock: Clock,
+        request: RetentionRequest,
+        space: _Space,
+    ) -> None:
+        self._fs, self._path, self._topics, self._clock = fs, path, topics, clock
+        self._request, self._space = request, space
+        ruled = request.ruled or request.free is not None
+        self._ruled = {_topic_of(partition) for partition in named} if ruled else set()
+
+    def retain(self, paths: list[Path]) -> list[Retained | RetentionFailure | Freed]:
+        done: list[Retained | RetentionFailure | Freed] = []
+        waiting = sum(_waiting_bytes(self._fs, path) for path in paths)
+        writable = not self._request.dry_run
+        with LogDirectory.open(
+            self._path, fs=self._fs, clock=self._clock, config_of=self._config_of, writable=writable
+        ) as directory:
+            logs: list[Log] = []
+            for path in paths:
+                try:
+                    self._require_retainable(path)
+                    logs.append(open_undamaged(directory, path))
+                except SeglogError as error:
+                    if self._fs.status(path) is not None or not self._request.dry_run:
+                        done.append(RetentionFailure(path, error))  # else a broker has deleted it meanwhile
+            wanted = self._space.wanted(self._path, waiting)
+            retained = [
+                self._carry_out(log, plan) for log, plan in zip(logs, self._plans(directory, logs, wanted), strict=True)
+            ]
+        done += retained
+        if self._request.free is not None:
+            done.append(self._space.take(self._path, wanted, sum(one.plan.freed_bytes for one in retained)))
+        return done
+
+    def _require_retainable(self, path: Path) -> None:
+        refusal = self._topics.resolve(_topic_of(path)).refusal(DELETE)
+        if refusal:
+            raise RefusedError(f"{path}: {refusal}")
+        if list_partition(self._fs, path).format != "kafka":
+            raise UnsupportedError(f"{path}: a log of Kafka 0.7 is only read")
+
+    def _config_of(self, topic: str) -> LogConfig:
+        """Without any policy where nothing may go by the rules."""
+        config = stated_retention(self._topics.resolve(topic))
+        return replace(config, cleanup_policy=frozenset()) if self._why_kept(topic) else config
+
+    def _why_kept(self, topic: str) -> str:
+        """Why nothing of a topic goes, whatever its policy says; empty where the policy decides."""
+        if self._request.free is not None and topic in KAFKAS_OWN_TOPICS:
+            return KAFKAS_OWN
+        is_ruled = topic in self._ruled and not topic.startswith(_INTERNAL_PREFIX)
+        return "" if self._topics.resolve(topic).policy_known or is_ruled else UNKNOWN_POLICY
+
+    def _plans(self, directory: LogDirectory, logs: list[Log], wanted: int) -> list[RetentionPlan]:
+        watermarks, now_ms = directory.high_watermarks, self._clock.now_ms()
+        if self._request.free is not None:
+            return plan_freeing(logs, wanted, now_ms, watermarks)
+        return [plan_retention(log, now_ms, watermarks.get(log.topic_partition)) for log in logs]
+
+    def _carry_out(self, log: Log, plan: RetentionPlan) -> Retained:
+        topic = log.topic_partition.topic
+        note, contradictions = self._why_kept(topic), self._topics.resolve(topic).against(DELETE)
+        if note:
+            plan = _of_unknown_policy(plan, note)
+        if self._request.dry_run or plan.empty:
+            return Retained(self._path, plan, note, 0, contradictions)
+        pending = apply_retention(log, plan)
+        delay = log.config.file_delete_delay_ms if self._request.delay_ms is None else self._request.delay_ms
+        if delay == 0:
+            remove_deleted(log.fs, pending)
+            pending = []
+        return Retained(self._path, plan, note, len(pending), contradictions)
+
+
+def _waiting_bytes(fs: FileSystem, path: Path) -> int:
+    """Bytes on the disk in `.deleted` files, which go when the log is opened for writing; 0 where they are unknown."""
+    try:
+        leftovers = list_partition(fs, path).leftovers
+    except (NotALogError, OSError):
+        return 0  # reported when it is to be opened
+    waiting = [name for name in leftovers if name.name.endswith(FileState.DELETED.value)]
+    return sum(status.allocated for status in map(fs.status, waiting) if status is not None)
+
+
+def _of_unknown_policy(plan: RetentionPlan, note: str) -> RetentionPlan:
+    """The plan, which was made with an empty policy, with the real reason for what stays."""
+    verdicts = (replace(v, reason=note) if v.reason == EMPTY_POLICY else v for v in plan.segments)
+    return replace(plan, segments=tuple(verdicts))
+
+
+def _topic_of(path: Path) -> str:
+    name = parse_partition_directory(path.name)
+    return path.name if name is None else name.topic_partition.topic

@@ -1,0 +1,177 @@
+"""What a starting broker makes of a log directory as a whole (Kafka: LogManager, MetaPropertiesEnsemble, FileLock).
+
+Steps: the lock; `meta.properties`; sub-directories that are no partitions; the checkpoints; partitions that are not
+served; then, over all directories given, what may not be there twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from seglog.evidence.absent_partitions import absent_partitions
+from seglog.evidence.findings import Severity
+from seglog.evidence.surroundings import Surroundings, read_surroundings
+from seglog.format import filenames
+from seglog.format.checkpoint import CheckpointNumberError
+from seglog.format.filenames import PartitionState
+from seglog.model import TopicPartition
+from seglog.prognosis.access import denied
+from seglog.prognosis.cases import CASES, Diagnosis, Gravity
+from seglog.scan.listing import LogDirectoryListing, list_log_directory
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import Holder, holder_of
+
+_LOST = {
+    filenames.RECOVERY_POINT_CHECKPOINT: "Takes the file for empty and recovers every log from its start.",
+    filenames.LOG_START_OFFSET_CHECKPOINT: "Takes the file for empty: records that were deleted come back.",
+    filenames.HIGH_WATERMARK_CHECKPOINT: "Fails when it makes the partitions' replicas leader or follower.",
+    filenames.CLEANER_OFFSET_CHECKPOINT: "The cleaner fails.",
+}
+
+
+@dataclass(slots=True)
+class Ward:
+    """A log directory as far as it could be read: what lies around its partitions, and who holds it."""
+
+    listing: LogDirectoryListing
+    around: Surroundings
+    holder: Holder | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether a process holds the directory."""
+        return self.holder is not None
+
+    def say(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
+        """A diagnosis of the directory itself."""
+        case = CASES[code]
+        path = self.listing.path / file
+        command = case.command.format(log_directory=self.listing.path, partition=path, path=path)
+        known: dict[str, Any] = {"gravity": case.gravity, "broker": case.broker, "command": command, **fields}
+        return Diagnosis(
+            code, log_directory=str(self.listing.path), partition="", file=path.name, message=message, **known
+        )
+
+    def offset(self, checkpoint: str, key: TopicPartition) -> int:
+        """What a checkpoint says of a partition; 0 where it says nothing."""
+        return self.around.offset(checkpoint, key) or 0
+
+
+def examine_directory(fs: FileSystem, path: Path) -> tuple[Ward, list[Diagnosis]]:
+    """The directory's own rows. Raises NotALogError and OSError."""
+    ward = admitted(fs, path)
+    rows = [*_lock(ward), *_access(fs, ward), *_meta_properties(ward), *_strangers(ward), *_checkpoints(ward)]
+    rows += _states(ward)
+    return ward, rows
+
+
+def admitted(fs: FileSystem, path: Path) -> Ward:
+    """A log directory as it is now; the checkpoints are read before the partitions are listed."""
+    list_log_directory(fs, path)  # says what is wrong with a directory that is none
+    around = read_surroundings(fs, path)
+    return Ward(list_log_directory(fs, path), around, holder_of(path))
+
+
+def _lock(ward: Ward) -> Iterator[Diagnosis]:
+    if ward.holder is not None:
+        who = f"process {ward.holder.pid}" if ward.holder.pid else "a process"
+        yield ward.say("DIRECTORY_LOCKED", filenames.LOCK_FILE, f"{who} holds the lock: {ward.holder.describe()}")
+
+
+def _access(fs: FileSystem, ward: Ward) -> Iterator[Diagnosis]:
+    for found in denied(fs, ward.listing):
+        row = ward.say("ACCESS_DENIED", found.path, found.message, command=found.command, count=found.count)
+        yield replace(row, partition=found.partition)
+
+
+def _meta_properties(ward: Ward) -> Iterator[Diagnosis]:
+    path = ward.listing.path / filenames.META_PROPERTIES
+    if ward.around.meta_damage is not None:
+        yield ward.say("META_PROPERTIES_INVALID", path, str(ward.around.meta_damage).removeprefix(f"{path}: "))
+    elif ward.around.meta is None and any(partition.is_cluster_metadata for partition in ward.listing.partitions):
+        yield ward.say("META_PROPERTIES_MISSING", path, "there is a metadata log, without it")
+
+
+def _strangers(ward: Ward) -> Iterator[Diagnosis]:
+    for path in ward.listing.strangers:
+        fields = {}
+        if path.name == "lost+found":
+            fields["command"] = f"move the partitions to a sub-directory of {ward.listing.path}, and log.dirs with them"
+        yield ward.say("STRANGE_DIRECTORY", path, "its name is no partition's", **fields)
+    for path in ward.listing.misnamed:
+        yield ward.say("MISNAMED_PARTITION", path, "no topic can have this name")
+
+
+def _checkpoints(ward: Ward) -> Iterator[Diagnosis]:
+    for name, error in ward.around.damage.items():
+        reason = str(error).removeprefix(f"{ward.listing.path / name}: ")
+        if isinstance(error, CheckpointNumberError):
+            yield ward.say("CHECKPOINT_IGNORED", name, reason, broker=_LOST[name])
+        else:
+            yield ward.say("CHECKPOINT_UNREADABLE", name, reason)
+
+
+def _states(ward: Ward) -> Iterator[Diagnosis]:
+    for partition in ward.listing.partitions:
+        if partition.state is PartitionState.DELETED:
+            yield ward.say("DELETED_PARTITION", partition.path, f"{partition.topic_partition} was deleted")
+        elif partition.state is PartitionState.STRAY:
+            yield ward.say("SET_ASIDE_PARTITION", partition.path, f"{partition.topic_partition} was set aside as stray")
+
+
+def examine_together(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
+    """What the directories of one broker must not contradict each other in."""
+    partitions: dict[tuple[TopicPartition, bool], Path] = {}
+    for ward in wards:
+        for partition in ward.listing.partitions:
+            if partition.state not in (PartitionState.LIVE, PartitionState.FUTURE) or partition.is_cluster_metadata:
+                continue
+            key = partition.topic_partition, partition.state is PartitionState.FUTURE
+            other = partitions.setdefault(key, partition.path)
+            if other != partition.path:
+                yield ward.say("DUPLICATE_PARTITION", partition.path, f"it is also at {other}")
+    yield from _cleaner_twice(wards)
+    yield from _identities(wards)
+    yield from _absent(wards)
+
+
+def _absent(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
+    """Partitions that ought to be in one of the directories."""
+    by_path = {ward.listing.path: ward for ward in wards}
+    for found in absent_partitions([(ward.listing, ward.around) for ward in wards]):
+        gravity = Gravity.NOTE if found.severity is Severity.INFO else Gravity.DANGER
+        where = {"first_offset": found.first_offset, "last_offset": found.last_offset}
+        ward = by_path[found.path]
+        path = found.path / str(found.topic_partition)
+        yield ward.say("PARTITION_MISSING", path, found.message, gravity=gravity, **where)
+
+
+def _cleaner_twice(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
+    seen: dict[TopicPartition, Path] = {}
+    for ward in wards:
+        offsets: Mapping[TopicPartition, int] = ward.around.offsets.get(filenames.CLEANER_OFFSET_CHECKPOINT, {})
+        for key in sorted(offsets):
+            other = seen.setdefault(key, ward.listing.path)
+            if other != ward.listing.path:
+                message = f"{key} is in the checkpoint of {other} too"
+                yield ward.say("CLEANER_CHECKPOINT_DUPLICATE", filenames.CLEANER_OFFSET_CHECKPOINT, message)
+
+
+def _identities(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
+    known = [(ward, ward.around.meta) for ward in wards if ward.around.meta is not None]
+    for i, (ward, meta) in enumerate(known):
+        for other, before in known[:i]:
+            pairs = (
+                ("cluster.id", meta.cluster_id != before.cluster_id, meta.cluster_id),
+                ("node.id", meta.node_id != before.node_id, meta.node_id),
+                ("directory.id", meta.directory_id == before.directory_id is not None, meta.directory_id),
+            )
+            for name, wrong, value in pairs:
+                if wrong:
+                    relation = "is also that" if name == "directory.id" else "is not that"
+                    message = f"{name} {value} {relation} of {other.listing.path}"
+                    yield ward.say("META_PROPERTIES_DIFFER", filenames.META_PROPERTIES, message)
+                    break

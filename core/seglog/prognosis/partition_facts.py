@@ -1,0 +1,98 @@
+"""What `doctor` knows of a partition before it looks closer, and how it speaks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seglog.clock import Clock
+from seglog.configuration.cluster_metadata import ClusterMetadata
+from seglog.configuration.keys import LogConfig
+from seglog.evidence.surroundings import Surroundings
+from seglog.evidence.transactions import Coordinated
+from seglog.log.loader import RecoveryReport
+from seglog.prognosis.cases import CASES, Diagnosis
+from seglog.prognosis.segment_end import KafkaEnd
+from seglog.scan.listing import PartitionListing
+from seglog.scan.view import PartitionView
+from seglog.storage.filesystem import FileSystem
+
+
+@dataclass(slots=True)
+class Patient:
+    """One partition and what the log directory says of it.
+
+    `clean`: the clean-shutdown marker is there. `recovery_point` and `log_start_offset` come from the checkpoints.
+    `compacted`: its policy, or the cleaner's checkpoint, says so. `metadata` is the cluster's, None where it is not
+    known whole; `node_id` the broker's own. `coordinators` asks the transaction coordinators' logs, None where they
+    are not looked at.
+    """
+
+    view: PartitionView
+    clock: Clock
+    around: Surroundings
+    config: LogConfig
+    clean: bool
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    compacted: bool = False
+    metadata: ClusterMetadata | None = None
+    coordinators: Callable[[], Mapping[int, Coordinated] | None] = lambda: None
+    plan: RecoveryReport | None = None
+    ends: dict[int, KafkaEnd] = field(default_factory=dict)
+
+    @property
+    def fs(self) -> FileSystem:
+        """The partition's files as they were when the view was taken."""
+        return self.view.fs
+
+    @property
+    def listing(self) -> PartitionListing:
+        """What is in the partition directory."""
+        return self.view.listing
+
+    @property
+    def live(self) -> bool:
+        """Whether a broker holds the directory."""
+        return self.view.live
+
+    @property
+    def log_directory(self) -> Path:
+        """The log directory it lies in."""
+        return self.around.path
+
+    @property
+    def node_id(self) -> int | None:
+        """The broker's id, by its `meta.properties`."""
+        return self.around.node_id
+
+    def survives(self, base_offset: int, position: int) -> bool:
+        """Whether byte `position` of a segment is still there after the start."""
+        if self.plan is None:
+            return True
+        cut = next((one for one in self.plan.recovered if one.base_offset == base_offset), None)
+        return base_offset not in self.plan.deleted_segments and (cut is None or position < cut.valid_bytes)
+
+    def recovered(self, base_offset: int) -> bool:
+        """Whether the start rebuilds that segment's indexes, or deletes it."""
+        plan = self.plan
+        if plan is None:
+            return False
+        return base_offset in plan.deleted_segments or any(one.base_offset == base_offset for one in plan.recovered)
+
+    @property
+    def name(self) -> str:
+        """The directory's name."""
+        return self.listing.directory.name
+
+    def say(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
+        """A diagnosis of this partition; `fields` override what its case says."""
+        case = CASES[code]
+        path = self.listing.directory / file
+        command = case.command.format(log_directory=self.log_directory, partition=self.listing.directory, path=path)
+        known: dict[str, Any] = {"gravity": case.gravity, "broker": case.broker, "command": command, **fields}
+        return Diagnosis(
+            code, log_directory=str(self.log_directory), partition=self.name, file=path.name, message=message, **known
+        )

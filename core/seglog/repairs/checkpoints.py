@@ -1,0 +1,115 @@
+"""The checkpoints of a log directory after its partitions were repaired (specification 16.4).
+
+- No entry may lie beyond the new log end.
+- A recovery point or cleaner offset inside or behind a segment that was written anew goes back to that segment.
+- A log start beyond the log end would make a broker drop the whole log: it goes down with it.
+- A file that cannot be read begins anew, empty, which a broker takes as: recover all, clean all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from seglog.errors import CorruptCheckpointError
+from seglog.evidence.findings import Finding
+from seglog.format import filenames
+from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
+from seglog.model import TopicPartition
+from seglog.repairs.plan import CheckpointRepair, Part, PartitionPlan, RepairOptions, RepairPlan
+from seglog.runs.journal import NEW, OLD, Change
+from seglog.runs.quarantine import facts_of
+from seglog.scan.listing import OFFSET_CHECKPOINTS
+from seglog.storage.filesystem import FileSystem
+
+_BEHIND_CHANGES = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.CLEANER_OFFSET_CHECKPOINT)
+
+
+def plan_checkpoints(
+    fs: FileSystem,
+    log_directory: Path,
+    plans: Sequence[PartitionPlan],
+    findings: Sequence[Finding] | None,
+    options: RepairOptions,
+) -> list[CheckpointRepair]:
+    """The entries to change. `findings` are those on the log directory's own files; None suspects them all.
+
+    Entries of repaired partitions are always set right; `--only` limits the rest.
+    """
+    repairs: list[CheckpointRepair] = []
+    for name in OFFSET_CHECKPOINTS:
+        path = log_directory / name
+        if fs.status(path) is None:
+            continue
+        try:
+            offsets = parse_offset_checkpoint(fs.read_bytes(path), path)
+        except CorruptCheckpointError as error:
+            if Part.CHECKPOINT in options.only:
+                repairs.append(CheckpointRepair(name, None, None, None, f"cannot be read: {error.reason}"))
+            continue
+        for plan in plans:
+            repairs += _entry(name, plan, offsets, findings, options)
+    return repairs
+
+
+def _entry(
+    name: str,
+    plan: PartitionPlan,
+    offsets: dict[TopicPartition, int],
+    findings: Sequence[Finding] | None,
+    options: RepairOptions,
+) -> list[CheckpointRepair]:
+    parsed = filenames.parse_partition_directory(plan.directory.name)
+    if parsed is None or parsed.state is not filenames.PartitionState.LIVE or parsed.topic_partition not in offsets:
+        return []
+    named = findings is None or any(each.file == name for each in findings)
+    if plan.is_empty and not (named and Part.CHECKPOINT in options.only):
+        return []
+    key, before = parsed.topic_partition, offsets[parsed.topic_partition]
+    after, reason = before, ""
+    if before > plan.log_end_offset:
+        after, reason = plan.log_end_offset, "it lies beyond the log end"
+    rewritten = [segment.base_offset for segment in plan.segments]
+    if name in _BEHIND_CHANGES and rewritten and after > min(rewritten):
+        after, reason = min(rewritten), "data below it was written anew"
+    return [CheckpointRepair(name, key, before, after, reason)] if after != before else []
+
+
+def stage_checkpoints(fs: FileSystem, plan: RepairPlan, run: Path) -> list[Change]:
+    """Writes the new checkpoint files into the run's folder; returns the changes."""
+    changes = []
+    staging = run / NEW
+    fs.make_directory(staging, parents=True)
+    for name in sorted({each.name for each in plan.checkpoints}):
+        path, staged = plan.log_directory / name, staging / name
+        with fs.open(staged, "create_new") as file:
+            file.write_at(0, _contents(fs, path, [each for each in plan.checkpoints if each.name == name]))
+            file.sync()
+        fs.copy_attributes(path, staged)
+        changes.append(
+            Change(
+                kind="replace",
+                path=name,
+                before=facts_of(fs, path),
+                after=facts_of(fs, staged),
+                staged=f"{NEW}/{name}",
+                saved=f"{OLD}/{name}",
+                reason=next(each.reason for each in plan.checkpoints if each.name == name),
+            )
+        )
+    fs.sync_directory(staging)
+    fs.sync_directory(run)
+    return changes
+
+
+def _contents(fs: FileSystem, path: Path, repairs: list[CheckpointRepair]) -> bytes:
+    if any(each.topic_partition is None for each in repairs):
+        return format_offset_checkpoint({})
+    offsets = parse_offset_checkpoint(fs.read_bytes(path), path)
+    for each in repairs:
+        assert each.topic_partition is not None
+        if each.after is None:
+            offsets.pop(each.topic_partition, None)
+        else:
+            offsets[each.topic_partition] = each.after
+    return format_offset_checkpoint(offsets)

@@ -1,0 +1,377 @@
+"""Making a repair plan: from findings, or without them by looking at everything.
+
+A partition's plan is made on an overlay, so that each step sees what the one before it would leave:
+
+1. Leftovers: an interrupted swap is finished or, when its new files are damaged and the old ones are not, undone;
+   `.deleted`, `.cleaned` files and orphaned indexes go.
+2. Segments under suspicion are surveyed for their good ranges (`segment_survey`), or for policy `truncate` recovered
+   as a broker would.
+3. Indexes, snapshots, epochs and checkpoints that contradict the data, or that the steps above outdate, are listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seglog.clock import Clock
+from seglog.errors import CorruptIndexError, CorruptionError, RefusedError, SegmentOffsetOverflowError
+from seglog.evidence.findings import Finding, Severity
+from seglog.evidence.losses import LOG_END_MISSING, LOSSES
+from seglog.evidence.segment_survey import ByteRange, RemovedRange, SegmentSurveyor, Survey, survey_07
+from seglog.format import filenames
+from seglog.format.filenames import FileKind, PartitionState, parse_file_name, segment_file_name
+from seglog.log.loader import LoadOptions, plan_recovery
+from seglog.log.segment import LogSegment
+from seglog.log.transaction_index import TransactionIndex
+from seglog.repairs.epoch_mending import EpochPatch, epoch_patches
+from seglog.repairs.leftovers import settle_on
+from seglog.repairs.plan import FileRepair, Part, PartitionPlan, Policy, RepairOptions, SegmentRepair
+from seglog.scan.listing import INDEX_KINDS, PartitionListing, SegmentFiles, list_partition
+from seglog.scan.resync import OffsetRange
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.overlay import OverlayFileSystem
+
+INDEX_CODES = frozenset(
+    {
+        "INDEX_MISSING",
+        "INDEX_SIZE_INVALID",
+        "INDEX_PREALLOCATED",
+        "OFFSET_INDEX_INVALID",
+        "TIME_INDEX_INVALID",
+        "TIME_INDEX_SHORT",
+        "TRANSACTION_INDEX_DIFFERS",
+    }
+)
+SNAPSHOT_CODES = frozenset({"SNAPSHOT_CORRUPT", "SNAPSHOT_DIFFERS"})
+_LEFT_ALONE = frozenset({"PRODUCER_INVALID", "LEADER_EPOCH_DECREASING", "TIMESTAMP_NEGATIVE", "TRANSACTION_OPEN"})
+
+
+@dataclass(slots=True)
+class _Draft:
+    segments: list[SegmentRepair] = field(default_factory=list)
+    files: list[FileRepair] = field(default_factory=list)
+    replay_from: int | None = None
+    epochs: bool = False
+    notes: list[str] = field(default_factory=list)
+    unrepaired: list[str] = field(default_factory=list)
+
+    def replay(self, offset: int) -> None:
+        self.replay_from = offset if self.replay_from is None else min(offset, self.replay_from)
+
+
+def plan_partition(
+    fs: FileSystem,
+    clock: Clock,
+    directory: Path,
+    findings: Sequence[Finding] | None,
+    options: RepairOptions,
+    progress: Callable[[int], None] | None = None,
+) -> PartitionPlan:
+    """The repair of one partition. `findings` are those on this partition; None suspects every file.
+
+    RefusedError for directories that no repair may touch.
+    """
+    _refuse_untouchable(directory)
+    return _Planner(fs, clock, directory, findings, options, progress).plan()
+
+
+def _refuse_untouchable(directory: Path) -> None:
+    name = filenames.parse_partition_directory(directory.name)
+    if name is not None and name.state in (PartitionState.DELETED, PartitionState.STRAY):
+        raise RefusedError(f"{directory} is a deleted or stray partition, which only its broker may touch")
+    if name is not None and name.topic_partition.topic == filenames.CLUSTER_METADATA_TOPIC:
+        raise RefusedError(
+            f"{directory} is the controller's own log: a gap in it would lose the cluster's metadata; let the quorum"
+            " replicate it again"
+        )
+
+
+class _Planner:
+    def __init__(
+        self,
+        fs: FileSystem,
+        clock: Clock,
+        directory: Path,
+        findings: Sequence[Finding] | None,
+        options: RepairOptions,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        self._fs, self._clock, self._directory, self._options = fs, clock, directory, options
+        self._findings = findings
+        self._overlay = OverlayFileSystem(fs)
+        self._draft = _Draft()
+        reorder = options.policy is Policy.SMALLEST_LOSS
+        self._surveyor = SegmentSurveyor(self._overlay, reorder=reorder, deep=options.deep, progress=progress)
+        self._sources: dict[str, str] = {}
+        self._patches: dict[str, tuple[EpochPatch, ...]] = {}
+        self._ends: dict[int, int] = {}  # base offset → next offset of the segments that change
+
+    def plan(self) -> PartitionPlan:
+        draft = self._draft
+        if Part.LOG in self._options.only:
+            self._settle_leftovers()
+        listing = list_partition(self._overlay, self._directory)
+        if listing.format == "0.7":
+            self._plan_07(listing)
+            return self._planned(0)
+        if Part.LOG in self._options.only:
+            if self._options.policy is Policy.TRUNCATE:
+                listing = self._plan_truncation(listing)
+            else:
+                self._plan_surveys(listing)
+        end = self._log_end_offset(listing)
+        self._plan_indexes(listing)
+        self._plan_snapshots(listing)
+        named = self._found_on(filenames.LEADER_EPOCH_CHECKPOINT)
+        draft.epochs = Part.EPOCHS in self._options.only and named and not self._is_explained()
+        self._note_lost_markers(listing)
+        self._plan_unrepaired()
+        return self._planned(end)
+
+    def _planned(self, end: int) -> PartitionPlan:
+        draft = self._draft
+        rebuilt = {file.name for file in draft.files if file.action == "rebuild"}
+        files = [file for file in draft.files if file.action != "remove" or file.name not in rebuilt]
+        return PartitionPlan(
+            self._directory,
+            tuple(draft.segments),
+            tuple(files),
+            draft.replay_from,
+            draft.epochs,
+            end,
+            tuple(draft.notes),
+            tuple(draft.unrepaired),
+        )
+
+    # --- the steps ----------------------------------------------------------------------------------------
+
+    def _settle_leftovers(self) -> None:
+        if self._findings is None or self._has_code("LEFTOVER_FILE", "ORPHAN_INDEX"):
+            settled = settle_on(self._overlay, self._directory, self._surveyor)
+            self._draft.files += settled
+            self._sources = {file.name: file.source for file in settled if file.action == "move"}
+            logs = [name for name in self._sources if name.endswith(FileKind.LOG.value)]
+            for name in logs:
+                self._draft.replay(_offset_of(name))
+
+    def _plan_surveys(self, listing: PartitionListing) -> None:
+        surveys: dict[str, Survey] = {}
+        for i, segment in enumerate(listing.segments):
+            if self._suspects(segment.log.name):
+                surveys[segment.log.name] = self._surveyor.survey(segment.log, _bounds(listing.segments, i))
+        if self._findings is None or self._has_code("LEADER_EPOCH_DECREASING"):
+            kept = {name: survey.kept for name, survey in surveys.items()}
+            logs = [(segment.log, kept.get(segment.log.name)) for segment in listing.segments]
+            found = epoch_patches(self._overlay, self._directory, logs)
+            self._patches = found.by_log
+            if found.left:
+                self._draft.notes.append(
+                    f"{self._directory}: leader epochs fall before {found.left} batches, and nothing tells which are"
+                    " right: they stay"
+                )
+        for i, segment in enumerate(listing.segments):
+            name, bounds = segment.log.name, _bounds(listing.segments, i)
+            if name in self._patches and name not in surveys:
+                surveys[name] = self._surveyor.survey(segment.log, bounds)
+            if name in self._patches or (name in surveys and not surveys[name].is_whole):
+                self._add_segment(segment, surveys[name], bounds)
+
+    def _add_segment(self, segment: SegmentFiles, survey: Survey, offsets: OffsetRange) -> None:
+        name = segment.log.name
+        source = self._sources.get(name, name)
+        removed = tuple(survey.removed)
+        repair = SegmentRepair(
+            segment.base_offset,
+            name,
+            source,
+            survey.size,
+            tuple(survey.kept),
+            removed,
+            offsets,
+            survey.moved,
+            self._patches.get(name, ()),
+        )
+        self._draft.segments.append(repair)
+        self._draft.replay(segment.base_offset)
+        if survey.last_offset is not None:
+            self._ends[segment.base_offset] = survey.last_offset + 1
+
+    def _plan_truncation(self, listing: PartitionListing) -> PartitionListing:
+        """What a broker's recovery from the first suspect segment on would cut and delete."""
+        suspects = [segment.base_offset for segment in listing.segments if self._suspects(segment.log.name)]
+        if not suspects:
+            return listing
+        options = LoadOptions(
+            clean_shutdown=False,
+            recovery_point=suspects[0],
+            log_start_offset=0,
+            index_interval_bytes=self._options.interval_of(self._directory),
+        )
+        try:
+            report = plan_recovery(self._overlay, self._directory, self._clock, options)
+        except (CorruptionError, SegmentOffsetOverflowError) as error:
+            self._draft.unrepaired.append(f"recovery as a broker does it fails: {error}")
+            return listing
+        sizes = {segment.base_offset: segment for segment in listing.segments}
+        for found in report.truncated_segments:
+            segment = sizes[found.base_offset]
+            survey = Survey(segment.size)
+            survey.kept = [ByteRange(0, found.valid_bytes)] if found.valid_bytes else []
+            survey.removed = [RemovedRange(found.valid_bytes, found.truncated_bytes, "TORN_TAIL", found.next_offset)]
+            survey.last_offset = found.next_offset - 1
+            self._add_segment(segment, survey, OffsetRange.of_segment(segment.base_offset))
+        for base in report.deleted_segments:
+            self._drop_segment(sizes[base], listing)
+        return list_partition(self._overlay, self._directory)
+
+    def _drop_segment(self, segment: SegmentFiles, listing: PartitionListing) -> None:
+        snapshots = [s.path for s in listing.snapshots if s.offset == segment.base_offset]
+        for path in (*segment.files, *snapshots):
+            self._draft.files.append(FileRepair(path.name, "remove", "it lies behind the damage"))
+            self._overlay.remove(path)
+
+    def _plan_07(self, listing: PartitionListing) -> None:
+        for i, segment in enumerate(listing.segments):
+            if not self._suspects(segment.log.name):
+                continue
+            survey = survey_07(self._fs, segment.log)
+            if survey.is_whole:
+                continue
+            if i + 1 < len(listing.segments):
+                self._draft.unrepaired.append(
+                    f"{segment.log}: position {survey.kept_bytes}: damaged, but in Kafka 0.7 a message's position is"
+                    " its offset: nothing can be taken out of a segment that others follow (salvage copies the good"
+                    " messages)"
+                )
+            else:
+                self._add_segment(segment, survey, OffsetRange())
+        self._draft.replay_from = None
+
+    def _plan_indexes(self, listing: PartitionListing) -> None:
+        rewritten = {segment.base_offset for segment in self._draft.segments}
+        rewritten |= {_offset_of(name) for name in self._sources if name.endswith(FileKind.LOG.value)}
+        for segment in listing.segments:
+            for kind in INDEX_KINDS:
+                name = segment_file_name(segment.base_offset, kind)
+                if segment.base_offset in rewritten:
+                    self._draft.files.append(FileRepair(name, "rebuild", "its log changes"))
+                elif Part.INDEX in self._options.only and self._index_is_wrong(segment, name):
+                    self._draft.files.append(FileRepair(name, "rebuild", self._reason(name)))
+                    if kind is FileKind.TRANSACTION_INDEX:
+                        self._draft.replay(segment.base_offset)
+
+    def _plan_snapshots(self, listing: PartitionListing) -> None:
+        if Part.SNAPSHOT not in self._options.only:
+            return
+        bases = [segment.base_offset for segment in listing.segments]
+        for snapshot in listing.snapshots:
+            name = snapshot.path.name
+            if bases and self._found_on(name, SNAPSHOT_CODES):
+                self._draft.files.append(FileRepair(name, "rebuild", self._reason(name)))
+                below = [base for base in bases if base < snapshot.offset]
+                self._draft.replay(below[-1] if below else bases[0])
+
+    def _note_lost_markers(self, listing: PartitionListing) -> None:
+        """A transaction whose ABORT is damaged has no end any more: its producer's next marker decides over it."""
+        removed = {segment.base_offset: segment.removed for segment in self._draft.segments}
+        for segment in listing.segments:
+            index = TransactionIndex(self._fs, segment.log.with_suffix(".txnindex"), segment.base_offset)
+            try:
+                entries = index.entries if segment.base_offset in removed else []
+            except CorruptIndexError:
+                continue
+            for entry in entries:
+                if any(_covers(found, entry.last_offset) for found in removed[segment.base_offset]):
+                    self._draft.notes.append(
+                        f"{segment.log}: the ABORT of producer {entry.producer_id} at offset {entry.last_offset} is"
+                        f" damaged; its records from offset {entry.first_offset} on now end with its next marker"
+                    )
+
+    def _plan_unrepaired(self) -> None:
+        """Findings that no step above mends."""
+        for each in self._findings or ():
+            left = each.code in _LEFT_ALONE or self._comes_back(each)
+            if each.severity is not Severity.ERROR or each.repair or left:
+                continue
+            if self._goes_with_the_end(each):
+                gone = f"offsets {each.first_offset} to {each.last_offset} are gone"
+                self._draft.notes.append(f"{each.partition}/{each.file}: {gone}: {each.message}")
+            else:
+                self._draft.unrepaired.append(f"{each.partition}/{each.file}: {each.message}")
+
+    # --- questions ----------------------------------------------------------------------------------------
+
+    def _log_end_offset(self, listing: PartitionListing) -> int:
+        if not listing.segments:
+            return 0
+        last = listing.segments[-1]
+        if all(segment.base_offset != last.base_offset for segment in self._draft.segments):
+            return LogSegment(self._overlay, self._directory, last.base_offset).read_next_offset()[0]
+        return self._ends.get(last.base_offset, last.base_offset)
+
+    def _suspects(self, name: str) -> bool:
+        if self._findings is None or name in self._sources:
+            return True
+        wanted = ("excise", "truncate")
+        return any(each.file == name and each.repair in wanted for each in self._findings)
+
+    def _found_on(self, name: str, codes: frozenset[str] | None = None) -> bool:
+        if self._findings is None:
+            return True
+        return any(each.file == name and (codes is None or each.code in codes) for each in self._findings)
+
+    def _index_is_wrong(self, segment: SegmentFiles, name: str) -> bool:
+        if self._found_on(name, INDEX_CODES):
+            return True
+        missing = name not in {path.name for path in segment.files} and not name.endswith(".txnindex")
+        return missing and self._found_on(segment.log.name, frozenset({"INDEX_MISSING"}))
+
+    def _is_explained(self) -> bool:
+        """Whether the epoch file only differs from broken epochs in batches, which are set right."""
+        on_file = [f.code for f in self._findings or () if f.file == filenames.LEADER_EPOCH_CHECKPOINT]
+        return bool(self._patches) and set(on_file) == {"LEADER_EPOCHS_DIFFER"}
+
+    def _comes_back(self, found: Finding) -> bool:
+        """Whether what is missing lies in segments that the settled leftovers bring back."""
+        if found.code not in LOSSES or found.first_offset is None or found.last_offset is None:
+            return False
+        bases = [_offset_of(name) for name in self._sources if name.endswith(FileKind.LOG.value)]
+        return any(found.first_offset <= base <= found.last_offset for base in bases)
+
+    def _goes_with_the_end(self, found: Finding) -> bool:
+        """Whether what is missing at the log's end is what the damaged end of its last segment cost: that goes,
+        and the checkpoints and snapshots that spoke of it follow.
+        """
+        if found.code != LOG_END_MISSING:
+            return False
+        dropped = any(each.name == found.file and each.action == "remove" for each in self._draft.files)
+        return dropped or any(each.name == found.file and each.loses_its_end for each in self._draft.segments)
+
+    def _has_code(self, *codes: str) -> bool:
+        return any(each.code in codes for each in self._findings or ())
+
+    def _reason(self, name: str) -> str:
+        return next((each.code for each in self._findings or () if each.file == name), "missing or under suspicion")
+
+
+def _bounds(segments: Sequence[SegmentFiles], i: int) -> OffsetRange:
+    bounds = OffsetRange.of_segment(segments[i].base_offset)
+    if i + 1 < len(segments):
+        return OffsetRange(bounds.least, min(bounds.most, segments[i + 1].base_offset - 1))
+    return bounds
+
+
+def _covers(removed: RemovedRange, offset: int) -> bool:
+    return (
+        removed.first_offset is not None
+        and removed.last_offset is not None
+        and removed.first_offset <= offset <= removed.last_offset
+    )
+
+
+def _offset_of(name: str) -> int:
+    parsed = parse_file_name(name)
+    assert parsed is not None
+    return parsed.offset

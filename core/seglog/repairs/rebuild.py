@@ -1,0 +1,313 @@
+"""Making the new files of a partition's repair, in the run's folder; the log itself is only read.
+
+1. Segments are written anew from the ranges that stay; those that are only cut stay where they are.
+2. On an overlay that shows the partition as it will be, the segments concerned are recovered as a broker recovers
+   them, which makes their indexes, and producers are replayed from the newest snapshot before the first change.
+3. What differs from the files on disk is staged, and becomes the list of changes.
+
+Replaying does not stop at contradictions in transactions, which a broker's recovery would refuse: verifying finds
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from seglog.clock import Clock
+from seglog.errors import CorruptSnapshotError, RefusedError
+from seglog.format import checksum, filenames
+from seglog.format.filenames import FileKind, parse_file_name
+from seglog.format.producer_snapshot import decode_snapshot
+from seglog.log.leader_epochs import LeaderEpochCache
+from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
+from seglog.log.segment import LogSegment
+from seglog.repairs.plan import PartitionPlan, RepairOptions, SegmentRepair
+from seglog.runs.journal import NEW, OLD, Change, FileFacts
+from seglog.runs.quarantine import crc_of, facts_of
+from seglog.scan.listing import list_partition
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.overlay import OverlayFileSystem
+
+_PIECE_BYTES = 1 << 20
+_ORDER = {".log": 0, ".kafka": 0, ".index": 1, ".timeindex": 2, ".txnindex": 3}
+
+
+class PartitionBuilder:
+    """Stages the files of one partition's plan below `run`, and says what to change."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        clock: Clock,
+        plan: PartitionPlan,
+        options: RepairOptions,
+        run: Path,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self._fs, self._clock, self._plan, self._options, self._run = fs, clock, plan, options, run
+        self._progress = progress
+        self._name = plan.directory.name
+        self._overlay = OverlayFileSystem(fs)
+        self._changes: dict[str, Change] = {}
+        # `.swap` files that are there already must not meet those of this run: then files are replaced one by one.
+        self._has_swaps = any(file.name.endswith(".swap") or file.source.endswith(".swap") for file in plan.files)
+
+    def build(self) -> list[Change]:
+        """Stages everything, durably, and returns the changes in the order in which they are to be made."""
+        fs, staging = self._fs, self._run / NEW / self._name
+        fs.make_directory(staging, parents=True)
+        self._settle()
+        for segment in self._plan.segments:
+            self._write_segment(segment)
+        if list_partition(self._overlay, self._plan.directory).format == "kafka":
+            self._derive()
+        fs.sync_directory(staging)
+        fs.sync_directory(staging.parent)
+        fs.sync_directory(self._run)
+        return sorted(self._changes.values(), key=_change_order)
+
+    # --- step 1 -------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Files that the plan removes or renames."""
+        directory = self._plan.directory
+        for file in self._plan.files:
+            before = facts_of(self._fs, directory / file.name)
+            if file.action == "remove" and before is not None:
+                self._add("remove", file.name, before, None, file.reason)
+                self._overlay.remove(directory / file.name)
+            elif file.action == "move":
+                after = facts_of(self._fs, directory / file.source)
+                self._add("move", file.name, before, after, file.reason, source=file.source)
+                self._overlay.rename(directory / file.source, directory / file.name)
+
+    def _write_segment(self, segment: SegmentRepair) -> None:
+        directory, name = self._plan.directory, segment.name
+        before = facts_of(self._fs, directory / name)
+        reason = ", ".join(sorted({removed.code for removed in segment.removed})) or "broken order or epochs"
+        if segment.is_cut:
+            assert before is not None
+            with self._overlay.open(directory / name, "r+") as file:
+                file.truncate(segment.size_after)
+            crc = self._crc_of_front(directory / name, segment.size_after)
+            self._add("cut", name, before, replace(before, size=segment.size_after, crc=crc), reason)
+            return
+        source, staged = directory / segment.source, self._staged(name)
+        crc = self._copy_ranges(source, staged, segment)
+        self._fs.copy_attributes(source, staged)
+        if segment.source != name:
+            moved = self._changes.pop(name)
+            self._add("remove", segment.source, moved.after, None, moved.reason)
+        self._add("replace", name, before, facts_of(self._fs, staged, crc), reason)
+        self._overlay.substitute(directory / name, staged)
+
+    def _copy_ranges(self, source: Path, staged: Path, segment: SegmentRepair) -> int:
+        crc = position = 0
+        with self._fs.open(source, "r") as reader, self._fs.open(staged, "create_new") as writer:
+            for part in segment.kept:
+                at = part.position
+                while at < part.end:
+                    piece = reader.read_at(at, min(_PIECE_BYTES, part.end - at))
+                    if not piece:
+                        raise RefusedError(f"{source} became shorter while it was read")
+                    if segment.patches:
+                        changed = bytearray(piece)
+                        for patch in segment.patches:
+                            patch.apply(changed, at)
+                        piece = bytes(changed)
+                    writer.write_at(position, piece)
+                    crc = checksum.crc32c(piece, crc)
+                    at, position = at + len(piece), position + len(piece)
+                    if self._progress is not None:
+                        self._progress(len(piece))
+            writer.sync()
+        return crc
+
+    def _crc_of_front(self, path: Path, size: int) -> int:
+        return crc_of(self._fs, path, 0, size)
+
+    # --- step 2 -------------------------------------------------------------------------------------------
+
+    def _derive(self) -> None:
+        wanted = {file.name for file in self._plan.files if file.action == "rebuild"}
+        segments = [
+            self._segment(found.base_offset) for found in list_partition(self._overlay, self._plan.directory).segments
+        ]
+        epochs = self._epochs()
+        if self._plan.replay_from is None:
+            for segment in segments:
+                if wanted & _index_names(segment):
+                    self._recover(
+                        segment,
+                        ProducerStateManager(OverlayFileSystem(self._overlay), self._plan.directory, strict=False),
+                    )
+        else:
+            wanted |= self._replay(segments, wanted)
+        if self._plan.epochs:
+            for segment in segments:
+                for rows in segment.rows():
+                    epochs.assign_recovered(rows[rows["magic"] >= 2])
+            epochs.flush()
+        epochs.truncate_from_end(self._plan.log_end_offset)
+        wanted.add(filenames.LEADER_EPOCH_CHECKPOINT)
+        for segment in segments:
+            segment.close_files()
+        for name in sorted(wanted):
+            self._stage_derived(name)
+
+    def _replay(self, segments: list[LogSegment], wanted: set[str]) -> set[str]:
+        """Recovers or replays every segment from the first change on; returns the files that come of it."""
+        start = self._plan.replay_from or 0
+        producers = ProducerStateManager(self._overlay, self._plan.directory, strict=False)
+        flagged = {name for name in wanted if name.endswith(FileKind.PRODUCER_SNAPSHOT.value)}
+        found = set(producers.snapshots)
+        for offset in sorted(found):
+            if offset > start or producers.snapshot_path(offset).name in flagged:
+                producers.remove_snapshot(offset)
+        producers.truncate_and_reload(-1, start, self._clock.now_ms())
+        if not producers.snapshots:
+            producers.end_offset = segments[0].base_offset if segments else 0
+        touched: set[str] = {producers.snapshot_path(offset).name for offset in found - producers.snapshots}
+        for i, segment in enumerate(segments):
+            behind = segments[i + 1].base_offset if i + 1 < len(segments) else None
+            if behind is not None and behind <= producers.end_offset:
+                if wanted & _index_names(segment):
+                    self._recover(
+                        segment,
+                        ProducerStateManager(OverlayFileSystem(self._overlay), self._plan.directory, strict=False),
+                    )
+                continue
+            if segment.base_offset > producers.end_offset or (i > 0 and segment.base_offset >= start):
+                producers.end_offset = max(segment.base_offset, producers.end_offset)
+                touched.update(_named(producers.take_snapshot()))
+            touched |= self._replay_segment(segment, producers, bool(wanted & _index_names(segment)))
+        producers.end_offset = self._plan.log_end_offset
+        touched.update(_named(producers.take_snapshot()))
+        return touched
+
+    def _replay_segment(self, segment: LogSegment, producers: ProducerStateManager, recover: bool) -> set[str]:
+        index = segment.transaction_index
+        if recover:
+            self._recover(segment, producers)
+            return {index.path.name}
+        aborted: list[tuple[CompletedTransaction, int]] = []
+
+        def completed(transaction: CompletedTransaction, last_stable_offset: int) -> None:
+            if transaction.aborted:
+                aborted.append((transaction, last_stable_offset))
+
+        first = segment.translate_offset(producers.end_offset)
+        for chunk in segment.scan(0 if first is None else first.position):
+            producers.replay(chunk.data, chunk.batches, chunk.position, segment.path, completed)
+        if producers.end_offset > segment.base_offset and first is not None and first.position > 0:
+            return set()
+        index.reset()
+        for transaction, last_stable_offset in aborted:
+            segment.append_aborted(transaction, last_stable_offset)
+        return {index.path.name}
+
+    def _recover(self, segment: LogSegment, producers: ProducerStateManager) -> None:
+        size = segment.size
+        recovered = segment.recover(producers)
+        if recovered.truncated_bytes:
+            raise RefusedError(
+                f"{segment.path}: position {recovered.valid_bytes}: {recovered.reason}; recovery would still cut"
+                f" {size - recovered.valid_bytes} bytes, so nothing was changed"
+            )
+
+    def _epochs(self) -> LeaderEpochCache:
+        path = self._plan.directory / filenames.LEADER_EPOCH_CHECKPOINT
+        if self._plan.epochs and self._overlay.status(path) is not None:
+            self._overlay.open(path, "create").close()
+        return LeaderEpochCache(self._overlay, self._plan.directory, tolerant=True)
+
+    def _segment(self, base_offset: int) -> LogSegment:
+        interval = self._options.interval_of(self._plan.directory)
+        return LogSegment(self._overlay, self._plan.directory, base_offset, index_interval_bytes=interval)
+
+    # --- step 3 -------------------------------------------------------------------------------------------
+
+    def _stage_derived(self, name: str) -> None:
+        """Stages the overlay's version of a file if it differs from the one on disk."""
+        path = self._plan.directory / name
+        status = self._overlay.status(path)
+        known = self._changes.pop(name, None)
+        before = facts_of(self._fs, path)
+        if status is None or (status.size == 0 and name.endswith(FileKind.TRANSACTION_INDEX.value)):
+            if before is not None:
+                self._add("remove", name, before, None, "nothing in the log calls for it")
+            self._drop_source(known)
+            return
+        with self._overlay.open(path, "r") as file:
+            data = file.read_at(0, file.size())
+        if before is not None and known is None and self._is_same(path, data):
+            return
+        staged = self._staged(name)
+        with self._fs.open(staged, "create_new") as file:
+            file.write_at(0, data)
+            file.sync()
+        self._fs.copy_attributes(path if before is not None else self._model(), staged)
+        self._fs.set_modified(staged, self._clock.now_ms())
+        self._drop_source(known)
+        self._add("replace", name, before, facts_of(self._fs, staged), "rebuilt from the data")
+
+    def _drop_source(self, known: Change | None) -> None:
+        """A file that was to move here from another name is not needed any more."""
+        if known is not None and known.kind == "move":
+            self._add("remove", Path(known.source).name, known.after, None, known.reason)
+
+    def _is_same(self, path: Path, data: bytes) -> bool:
+        old = self._fs.read_bytes(path)
+        if old == data or not path.name.endswith(FileKind.PRODUCER_SNAPSHOT.value):
+            return old == data
+        try:
+            entries = [sorted(map(repr, decode_snapshot(each, path))) for each in (old, data)]
+        except CorruptSnapshotError:
+            return False
+        return entries[0] == entries[1]
+
+    def _model(self) -> Path:
+        """A file whose owner and mode a new one gets: a log of the partition."""
+        logs = [segment.log for segment in list_partition(self._fs, self._plan.directory).segments]
+        return logs[-1] if logs else self._plan.directory
+
+    def _staged(self, name: str) -> Path:
+        return self._run / NEW / self._name / name
+
+    def _add(
+        self,
+        kind: str,
+        name: str,
+        before: FileFacts | None,
+        after: FileFacts | None,
+        reason: str,
+        source: str = "",
+    ) -> None:
+        parsed = parse_file_name(name)
+        in_segment = parsed is not None and Path(name).suffix in _ORDER and not self._has_swaps
+        self._changes[name] = Change(
+            kind=kind,  # type: ignore[arg-type]
+            path=f"{self._name}/{name}",
+            before=before,
+            after=after,
+            staged=f"{NEW}/{self._name}/{name}" if kind == "replace" else "",
+            saved=f"{OLD}/{self._name}/{name}" if before is not None else "",
+            source=f"{self._name}/{source}" if source else "",
+            group=parsed.offset if parsed is not None and in_segment else -1,
+            reason=reason,
+        )
+
+
+def _change_order(change: Change) -> tuple[int, int, str]:
+    path = Path(change.path)
+    return change.group, _ORDER.get(path.suffix, 9), path.name
+
+
+def _index_names(segment: LogSegment) -> set[str]:
+    return {segment.offset_index.path.name, segment.time_index.path.name, segment.transaction_index.path.name}
+
+
+def _named(path: Path | None) -> tuple[str, ...]:
+    return () if path is None else (path.name,)

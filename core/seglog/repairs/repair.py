@@ -1,0 +1,209 @@
+"""`verify --repair`: plan, stage, journal, apply, verify; what fails is taken back.
+
+1. The directory's `.lock` is taken for the whole run; a run that was cut short is finished or undone first.
+2. The plan is made (`planner`), its need of disk space checked.
+3. New files are staged and synced in the run's folder (`rebuild`), the journal says what will change (`journal`).
+4. The changes are made (`apply`) and every file is read again; a failure takes everything back.
+
+What is left is a directory as after an orderly stop: whether a broker finds the clean-shutdown marker or not, it
+loads the log without cutting anything. The marker itself stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seglog.clock import Clock
+from seglog.errors import RefusedError, SeglogError
+from seglog.evidence.findings import Finding
+from seglog.evidence.segment_survey import SegmentSurveyor
+from seglog.repairs.checkpoints import plan_checkpoints, stage_checkpoints
+from seglog.repairs.plan import PartitionPlan, Policy, RepairOptions, RepairPlan
+from seglog.repairs.planner import plan_partition
+from seglog.repairs.rebuild import PartitionBuilder
+from seglog.runs.apply import apply_run, finish_run, roll_back, settle_pending
+from seglog.runs.journal import VERSION, Journal, RunRecord, RunState, read_journal
+from seglog.runs.quarantine import discard_staged, new_run, purge_run
+from seglog.runs.room import check_space
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import DirectoryLock
+
+_INDEX_SHARE = 64  # indexes take at most this share of their log
+_INDEX_LEAST_BYTES = 64 << 10
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RepairOutcome:
+    """What a repair did. `run` is what `undo` takes, None when nothing was to be done.
+
+    `rolled_back` says why everything was taken back, "" when it was not; `unrepaired` what stays wrong.
+    """
+
+    plan: RepairPlan
+    run: RunRecord | None
+    unrepaired: tuple[str, ...] = ()
+    rolled_back: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the damage is mended."""
+        return not self.unrepaired and not self.rolled_back
+
+
+def plan_repair(
+    fs: FileSystem,
+    clock: Clock,
+    log_directory: Path,
+    partitions: Sequence[Path],
+    findings: Mapping[Path, Sequence[Finding]] | None,
+    options: RepairOptions,
+    progress: Progress | None = None,
+) -> RepairPlan:
+    """What repairing these partitions of a log directory would do; only looks.
+
+    `findings` are those of each partition directory, and of the log directory itself under its own path; None
+    suspects every file. RefusedError for what no repair may touch.
+    """
+    plans = tuple(
+        plan_partition(
+            fs, clock, directory, None if findings is None else findings.get(directory, ()), options, progress
+        )
+        for directory in partitions
+    )
+    own = None if findings is None else findings.get(log_directory, ())
+    checkpoints = plan_checkpoints(fs, log_directory, plans, own, options)
+    needed = sum(_bytes_needed(fs, plan) for plan in plans)
+    return RepairPlan(log_directory, options, plans, tuple(checkpoints), needed)
+
+
+def repair(
+    fs: FileSystem,
+    clock: Clock,
+    log_directory: Path,
+    partitions: Sequence[Path],
+    findings: Mapping[Path, Sequence[Finding]] | None = None,
+    options: RepairOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    take_lock: bool = True,
+) -> RepairOutcome:
+    """Repairs partitions of a log directory (absolute paths); see the steps above.
+
+    LockedError when a broker or another seglog is at work; RefusedError before anything is changed when there is
+    not enough disk space or no place for a quarantine. OSError or SeglogError while staging leaves the log alone.
+    """
+    options = RepairOptions() if options is None else options
+    if not take_lock:
+        return _repair_locked(fs, clock, log_directory, partitions, findings, options, progress)
+    with DirectoryLock(log_directory):
+        return _repair_locked(fs, clock, log_directory, partitions, findings, options, progress)
+
+
+def apply_plan(fs: FileSystem, clock: Clock, plan: RepairPlan, progress: Progress | None = None) -> RepairOutcome:
+    """Carries a plan out; the caller holds the directory's lock and changed nothing since it was made."""
+    if plan.is_empty:
+        return RepairOutcome(plan, None, plan.unrepaired)
+    _refuse_mounted_partitions(fs, plan)
+    check_space(fs, plan.log_directory, plan.bytes_needed)
+    folder = new_run(fs, clock, plan.log_directory, plan.options.quarantine)
+    journal = Journal(fs, folder)
+    names = [partition.directory.name for partition in plan.partitions if not partition.is_empty]
+    journal.append(
+        "start",
+        version=VERSION,
+        run=folder.name,
+        command="repair",
+        log_directory=str(plan.log_directory),
+        started_ms=clock.now_ms(),
+        policy=plan.options.policy.value,
+        partitions=names,
+    )
+    try:
+        _stage(fs, clock, plan, folder, journal, progress)
+    except BaseException:
+        _forget(fs, folder)
+        raise
+    return _carried_out(fs, plan, folder, journal)
+
+
+def _refuse_mounted_partitions(fs: FileSystem, plan: RepairPlan) -> None:
+    """A run moves files between its folder, the log directory and the partitions: all on one file system."""
+    devices = {path: fs.status(path) for path in (plan.log_directory, *(each.directory for each in plan.partitions))}
+    own = devices[plan.log_directory]
+    for path, found in devices.items():
+        if found is not None and own is not None and found.device != own.device:
+            raise RefusedError(
+                f"{path} is on another file system than {plan.log_directory}, and a repair moves files between them;"
+                " work on a copy, or salvage it (seglog salvage)"
+            )
+
+
+def _repair_locked(
+    fs: FileSystem,
+    clock: Clock,
+    log_directory: Path,
+    partitions: Sequence[Path],
+    findings: Mapping[Path, Sequence[Finding]] | None,
+    options: RepairOptions,
+    progress: Progress | None,
+) -> RepairOutcome:
+    if settle_pending(fs, log_directory) is not None:
+        findings = None  # they speak of files that the settled run has changed
+    plan = plan_repair(fs, clock, log_directory, partitions, findings, options, progress)
+    return apply_plan(fs, clock, plan, progress)
+
+
+def _stage(
+    fs: FileSystem, clock: Clock, plan: RepairPlan, folder: Path, journal: Journal, progress: Progress | None
+) -> None:
+    changes = []
+    for partition in plan.partitions:
+        if not partition.is_empty:
+            changes += PartitionBuilder(fs, clock, partition, plan.options, folder, progress).build()
+    changes += stage_checkpoints(fs, plan, folder)
+    journal.prepared(changes)
+
+
+def _carried_out(fs: FileSystem, plan: RepairPlan, folder: Path, journal: Journal) -> RepairOutcome:
+    run = read_journal(fs, folder)
+    try:
+        apply_run(fs, run, journal)
+        _verify_logs(fs, plan)
+        finish_run(fs, run, journal)
+    except (SeglogError, OSError) as error:
+        roll_back(fs, run, journal)
+        return RepairOutcome(plan, read_journal(fs, folder), plan.unrepaired, str(error))
+    return RepairOutcome(plan, read_journal(fs, folder), plan.unrepaired)
+
+
+def _verify_logs(fs: FileSystem, plan: RepairPlan) -> None:
+    """The segments that were written must now be whole (a broker's recovery may leave more than it should)."""
+    if plan.options.policy is Policy.TRUNCATE:
+        return
+    surveyor = SegmentSurveyor(fs, reorder=False, deep=False)
+    for partition in plan.partitions:
+        for segment in partition.segments:
+            path = partition.directory / segment.name
+            if path.suffix == ".log" and not surveyor.survey(path, segment.offsets).is_whole:
+                raise RefusedError(f"{path} is damaged again after it was repaired: the disk may be failing")
+
+
+def _bytes_needed(fs: FileSystem, plan: PartitionPlan) -> int:
+    data = sum(
+        segment.size_before - segment.size_after if segment.is_cut else segment.size_after for segment in plan.segments
+    )
+    rebuilt = {file.name.partition(".")[0] for file in plan.files if file.action == "rebuild"}
+    logs = [fs.status(plan.directory / f"{stem}.log") for stem in rebuilt]
+    return data + sum(_INDEX_LEAST_BYTES + status.size // _INDEX_SHARE for status in logs if status is not None)
+
+
+def _forget(fs: FileSystem, folder: Path) -> None:
+    """Removes the folder of a run that changed nothing."""
+    discard_staged(fs, folder)
+    run = read_journal(fs, folder)
+    if run.state is RunState.STARTED:
+        purge_run(fs, run)

@@ -1,0 +1,338 @@
+"""Making a run's changes, finishing them after a crash, and taking them back.
+
+All new contents are staged and synced before the first change, and no old byte is overwritten: files move into the
+run's folder, a tail that is cut off is copied there first. So every step can be made twice, and a run goes either
+way from wherever it was cut.
+
+Going forward, a segment at a time:
+
+1. The old files get a second name in the run's folder (a hard link; moved where the file system has none). Nothing
+   writes to them under either name while the lock is held. A symbolic link moves: what it leads to stays where it is.
+2. The staged files become `.swap` files, the `.log` first, and then take the final names: the protocol of
+   `log.swap`, so that a broker that starts in between completes what it finds (specification 12.7).
+3. A cut comes behind its segment's new indexes, which fit the shorter file as they fit the longer one.
+
+Going back is the same in reverse, with the old files.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+from seglog.errors import RefusedError
+from seglog.log.checkpoints import CleanShutdownMarker
+from seglog.runs.journal import Change, Journal, RunRecord, RunState, read_journal
+from seglog.runs.quarantine import (
+    PENDING_FILE,
+    clear_pending,
+    crc_of,
+    discard_staged,
+    facts_of,
+    mark_pending,
+    pending_run,
+    same_contents,
+)
+from seglog.storage import links
+from seglog.storage.filesystem import FileSystem
+
+_SWAP = ".swap"
+_PIECE_BYTES = 1 << 20
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class ChangedSinceError(RefusedError):
+    """A file is no longer what the run left: taking the run back would lose what came since."""
+
+
+def apply_run(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
+    """Makes the changes of a prepared run, from wherever it stands; then they are verified against the journal.
+
+    RefusedError when a file is neither what it was nor what it should become.
+    """
+    mark_pending(fs, run.log_directory, run.folder)
+    _make_folders(fs, run)
+    for _, changes in groupby(enumerate(run.changes), key=lambda item: (item[1].group, Path(item[1].path).parent)):
+        listed = list(changes)
+        journal.append("change", index=listed[0][0], count=len(listed))
+        _apply_group(fs, run, [change for _, change in listed])
+    check_result(fs, run)
+    journal.append("applied")
+
+
+def finish_run(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
+    """The run is verified: it can be undone, but needs nothing more."""
+    journal.append("finished")
+    clear_pending(fs, run.log_directory)
+    discard_staged(fs, run.folder)
+
+
+def check_result(fs: FileSystem, run: RunRecord) -> None:
+    """Reads every changed file again. RefusedError for one that is not as the journal has it."""
+    for change in run.changes:
+        found = facts_of(fs, run.log_directory / change.path)
+        if not same_contents(change.after, found):
+            raise RefusedError(
+                f"{run.log_directory / change.path} is not what the run {run.name} made of it; what was there before"
+                f" is in {run.folder}"
+            )
+
+
+def settle_pending(fs: FileSystem, log_directory: Path) -> RunRecord | None:
+    """Finishes or undoes the run that was cut short in this log directory; returns it, or None when there is none.
+
+    The caller holds the directory's lock. RefusedError when files were changed in between.
+    """
+    folder = pending_run(fs, log_directory)
+    if folder is None:
+        return None
+    if fs.status(folder) is None:
+        raise RefusedError(
+            f"{log_directory}: the run in {folder} was cut short and its folder is gone; put it back, or remove"
+            f" {log_directory / PENDING_FILE} to go on without it"
+        )
+    run, journal = read_journal(fs, folder), Journal(fs, folder)
+    _require_own(fs, run, log_directory)
+    if run.state in (RunState.PREPARED, RunState.APPLIED):
+        apply_run(fs, run, journal)
+        finish_run(fs, run, journal)
+    elif run.state is RunState.UNDOING:
+        _take_back(fs, run, journal)
+    else:
+        clear_pending(fs, log_directory)
+    return read_journal(fs, folder)
+
+
+def _require_own(fs: FileSystem, run: RunRecord, log_directory: Path) -> None:
+    """The marker may name another log directory's run: whoever owns both can move it from one to the other."""
+    theirs, ours = fs.status(run.log_directory), fs.status(log_directory)
+    is_same = theirs is not None and ours is not None and (theirs.device, theirs.inode) == (ours.device, ours.inode)
+    if not is_same or run.start.get("run") != run.name:
+        raise RefusedError(
+            f"{log_directory / PENDING_FILE} names {run.folder}, a run in {run.log_directory}; remove it to go on"
+            " without it"
+        )
+
+
+def undo_run(fs: FileSystem, run: RunRecord) -> None:
+    """Gives every file back bit for bit, with its times, mode and owner. The caller holds the directory's lock.
+
+    ChangedSinceError when a file is not as the run left it; RefusedError when there is nothing to undo.
+    """
+    if run.state is RunState.UNDONE:
+        raise RefusedError(f"{run.name} was undone before")
+    if run.state is RunState.STARTED:
+        raise RefusedError(f"{run.name} changed nothing: it was cut short while it prepared")
+    if run.state is not RunState.UNDOING:
+        _check_unchanged(fs, run)
+    _take_back(fs, run, Journal(fs, run.folder))
+
+
+def roll_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
+    """Takes a run back that failed half-way."""
+    _take_back(fs, run, journal)
+
+
+def _take_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
+    if read_journal(fs, run.folder).state is not RunState.UNDOING:
+        mark_pending(fs, run.log_directory, run.folder)
+        journal.append("undoing")
+    if run.start.get("unclean"):
+        CleanShutdownMarker(fs, run.log_directory).remove()  # what comes back was not closed properly
+    touched: set[Path] = set()
+    for change in reversed(run.changes):
+        _revert(fs, run, change)
+        touched.add((run.log_directory / change.path).parent)
+    for directory in touched:
+        fs.sync_directory(directory)
+    _check_restored(fs, run)
+    journal.append("undone")
+    clear_pending(fs, run.log_directory)
+    discard_staged(fs, run.folder)
+
+
+def _check_unchanged(fs: FileSystem, run: RunRecord) -> None:
+    for change in run.changes:
+        path = run.log_directory / change.path
+        if not same_contents(change.after, facts_of(fs, path)):
+            raise ChangedSinceError(f"{path} was changed since {run.name}; undoing would lose that")
+        if change.before is None:
+            continue
+        saved = facts_of(fs, kept_file(run, change))
+        if change.kind == "cut" and saved is not None and change.after is not None:
+            whole = crc_of(fs, run.folder / change.saved, value=change.after.crc)
+            saved = replace(saved, size=change.after.size + saved.size, crc=whole)
+        if not same_contents(change.before, saved):
+            raise RefusedError(f"{run.folder / change.saved} is not what {run.name} put there")
+
+
+def _check_restored(fs: FileSystem, run: RunRecord) -> None:
+    for change in run.changes:
+        path = run.log_directory / change.path
+        if not same_contents(change.before, facts_of(fs, path)):
+            raise RefusedError(f"{path} could not be given back as it was; what is left of it is in {run.folder}")
+
+
+def kept_file(run: RunRecord, change: Change) -> Path:
+    """The file that a run has kept; a link that it kept leads where it led from its old place."""
+    saved = run.folder / change.saved
+    target = links.target_of(saved)
+    return saved if target is None else (run.log_directory / change.path).parent / target
+
+
+# --- forward ----------------------------------------------------------------------------------------------
+
+
+def _make_folders(fs: FileSystem, run: RunRecord) -> None:
+    folders = sorted({(run.folder / change.saved).parent for change in run.changes if change.saved})
+    for folder in folders:
+        if fs.status(folder) is None:
+            fs.make_directory(folder, parents=True)
+            fs.sync_directory(folder.parent)
+            fs.sync_directory(folder.parent.parent)
+
+
+def _apply_group(fs: FileSystem, run: RunRecord, changes: Sequence[Change]) -> None:
+    replaced = [change for change in changes if change.kind == "replace"]
+    for change in changes:
+        _save(fs, run, change)
+    _sync_saved(fs, run, changes)
+    for change in replaced:
+        _move_if_there(fs, run.folder / change.staged, _swap_of(run, change))
+    _sync_live(fs, run, changes)
+    for change in changes:
+        if change.kind == "remove":
+            _remove_if_saved(fs, run, change)
+    for change in replaced:
+        _move_if_there(fs, _swap_of(run, change), run.log_directory / change.path)
+    for change in changes:
+        if change.kind == "move":
+            _move_if_there(fs, run.log_directory / change.source, run.log_directory / change.path)
+    _sync_live(fs, run, changes)
+    for change in changes:
+        if change.kind == "cut":
+            _cut(fs, run, change)
+
+
+def _save(fs: FileSystem, run: RunRecord, change: Change) -> None:
+    """Puts what the change takes away into the run's folder, once."""
+    live, saved = run.log_directory / change.path, run.folder / change.saved
+    if change.before is None or fs.status(saved, follow=False) is not None:
+        return
+    status, name = fs.status(live), fs.status(live, follow=False)
+    if status is None or (status.size, status.modified_ns) != (change.before.size, change.before.modified_ns):
+        raise RefusedError(f"{live} was changed while {run.name} was unfinished; what it took is in {run.folder}")
+    if change.kind == "cut":
+        assert change.after is not None
+        temporary = saved.with_name(saved.name + ".part")
+        copy_bytes(fs, live, temporary, change.after.size, change.before.size)
+        fs.copy_attributes(live, temporary)
+        fs.rename(temporary, saved)
+        return
+    if name is not None and name.is_link:
+        fs.rename(live, saved)  # a link with two names is nobody's to follow
+        return
+    try:
+        fs.link(live, saved)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        fs.rename(live, saved)
+
+
+def _remove_if_saved(fs: FileSystem, run: RunRecord, change: Change) -> None:
+    """Removes the old file; a new one may have its name by now, for a moment, as the `.swap` of a segment."""
+    paths = run.log_directory / change.path, run.folder / change.saved
+    live, saved = (fs.status(path, follow=False) for path in paths)
+    if live is not None and saved is not None and live.inode == saved.inode:
+        fs.remove(run.log_directory / change.path)
+
+
+def _cut(fs: FileSystem, run: RunRecord, change: Change) -> None:
+    live = run.log_directory / change.path
+    assert change.after is not None and change.before is not None
+    with fs.open(live, "r+") as file:
+        if file.size() > change.after.size:
+            file.truncate(change.after.size)
+            file.sync()
+    # the tail's copy carries the modification time that the segment had, and keeps
+    fs.copy_attributes(run.folder / change.saved, live)
+
+
+def _move_if_there(fs: FileSystem, source: Path, target: Path) -> None:
+    if fs.status(source) is not None:
+        fs.rename(source, target)
+
+
+def _swap_of(run: RunRecord, change: Change) -> Path:
+    live = run.log_directory / change.path
+    # Only a segment's files have a swap that a broker knows; others are replaced in one step.
+    return live if change.group < 0 else live.with_name(live.name + _SWAP)
+
+
+def _sync_saved(fs: FileSystem, run: RunRecord, changes: Iterable[Change]) -> None:
+    for folder in {(run.folder / change.saved).parent for change in changes if change.saved}:
+        fs.sync_directory(folder)
+
+
+def _sync_live(fs: FileSystem, run: RunRecord, changes: Iterable[Change]) -> None:
+    for folder in {(run.log_directory / change.path).parent for change in changes}:
+        fs.sync_directory(folder)
+
+
+# --- backward ---------------------------------------------------------------------------------------------
+
+
+def _revert(fs: FileSystem, run: RunRecord, change: Change) -> None:
+    live, saved = run.log_directory / change.path, run.folder / change.saved
+    if change.kind == "cut":
+        _join_again(fs, change, live, saved)
+        return
+    if change.kind == "replace":
+        swap = _swap_of(run, change)
+        is_ours = fs.status(run.folder / change.staged) is None
+        if swap != live and is_ours and fs.status(swap) is not None:
+            fs.remove(swap)
+    if change.kind == "move" and fs.status(run.log_directory / change.source) is None:
+        fs.rename(live, run.log_directory / change.source)
+    if change.before is None:
+        if change.kind == "replace" and fs.status(live) is not None:
+            fs.remove(live)
+    elif fs.status(saved, follow=False) is not None:
+        fs.rename(saved, live)
+        # two names of one file: renaming one to the other leaves both
+        if fs.status(saved, follow=False) is not None:
+            fs.remove(saved)
+
+
+def _join_again(fs: FileSystem, change: Change, live: Path, saved: Path) -> None:
+    status = fs.status(saved)
+    if status is None:
+        return  # the run was cut short before it came to this file
+    assert change.after is not None
+    with fs.open(saved, "r") as tail, fs.open(live, "r+") as file:
+        position = 0
+        while position < status.size:
+            piece = tail.read_at(position, _PIECE_BYTES)
+            file.write_at(change.after.size + position, piece)
+            position += len(piece)
+        file.sync()
+    fs.copy_attributes(saved, live)
+
+
+def copy_bytes(fs: FileSystem, source: Path, target: Path, start: int, end: int) -> None:
+    """Copies a part of a file into a new one, durably; zeros take no room there."""
+    with fs.open(source, "r") as reader, fs.open(target, "create") as writer:
+        position = start
+        while position < end:
+            piece = reader.read_at(position, min(_PIECE_BYTES, end - position))
+            if not piece:
+                raise RefusedError(f"{source} is shorter than it was")
+            if piece.count(0) < len(piece):
+                writer.write_at(position - start, piece)
+            position += len(piece)
+        writer.truncate(end - start)
+        writer.sync()

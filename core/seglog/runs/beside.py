@@ -1,0 +1,176 @@
+"""What is made beside its place and moved there when it is whole: new partition directories, exported files.
+
+Nothing half made ever has its final name, whatever fails, and running again works:
+
+1. What an earlier attempt left when it was killed goes first: it is this user's, and its lock is free.
+2. The new thing is made under a name of its own, in the same directory, for the eyes of this user alone.
+3. It is synced, given to whom it is to belong, and renamed; an empty directory of that name is replaced.
+4. What fails is removed.
+
+A directory in the making has a name that a starting broker passes over (`filenames.QUARANTINE_WITHIN` tells why), and
+plain files are nothing to it: in a log directory neither keeps a broker from starting. The lock is one of `flock(2)`,
+which belongs to the open file, not to the process: two threads that make things in one directory know of each other.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from seglog.errors import NotALogError, RefusedError
+from seglog.format import filenames
+from seglog.scan.listing import TargetKind, resolve_path
+from seglog.storage import links
+from seglog.storage.filesystem import File, FileStatus, FileSystem
+from seglog.storage.ownership import PRIVATE, Access
+from seglog.storage.trees import remove_tree
+
+_IN_USE = ".in-use"
+_TRIES = 8
+_NO_LOCKS_HERE = (errno.EBADF, errno.ENOTSUP)  # a file system in memory
+
+
+@contextmanager
+def new_directory(fs: FileSystem, target: Path) -> Iterator[Path]:
+    """A directory to fill that becomes `target` when the block ends well. Its parent is made when it is missing.
+
+    What is filled in is the caller's to sync. A directory that is there already must be empty, and lends its owner and
+    mode; in a log directory the new one gets the broker's. RefusedError when `target` holds something.
+    """
+    target = links.resolve(target)
+    access = _access_for(fs, target)
+    fs.make_directory(target.parent, parents=True)
+    _settle(fs, target.parent, filenames.UNFINISHED_PREFIX, filenames.UNFINISHED_SUFFIX)
+    staging, lock = _new_staging(fs, target.parent)
+    place = staging / target.name
+    try:
+        fs.make_directory(place, access=access)
+        yield place
+        fs.sync_directory(place)
+        fs.rename(place, target)
+        fs.sync_directory(target.parent)
+    finally:
+        try:
+            # What cannot be removed goes with the next attempt; the error that led here is the one to report.
+            with suppress(OSError):
+                remove_tree(fs, staging)
+        finally:
+            lock.close()
+
+
+class NewFile:
+    """A file to write that becomes `target` when it is `kept`. A file that is there already lends owner and mode.
+
+    RefusedError when it is there, unless `replace`, and for what is no regular file. A link that may be followed is
+    (`storage.links`): what it leads to is replaced.
+    """
+
+    def __init__(self, fs: FileSystem, target: Path, *, replace: bool = False) -> None:
+        self._fs, self.target = fs, links.resolve(target)
+        found = fs.status(self.target)
+        if found is not None:
+            _require_file(self.target, found)
+            if not replace:
+                raise RefusedError(f"{target} exists already; --replace replaces it")
+        prefix, suffix = f".{self.target.name[:150]}.seglog-", ".part"
+        _settle(fs, self.target.parent, prefix, suffix)
+        self.path = self.target.with_name(f"{prefix}{os.urandom(4).hex()}{suffix}")
+        self.file = fs.open(self.path, "create_new")
+        try:
+            made = found or fs.status(self.path, follow=False)
+            self._access = None if made is None else Access.of(made)
+            self.file.give(PRIVATE)
+            _lock(self.file)
+        except BaseException:
+            self.discard()
+            raise
+
+    def keep(self) -> None:
+        """The file is whole: it gets its name, durably."""
+        self.file.sync()
+        if self._access is not None:
+            self.file.give(self._access)
+        self._fs.rename(self.path, self.target)
+        self._fs.sync_directory(self.target.parent)
+        self.file.close()
+
+    def discard(self) -> None:
+        """It never was, unless it is kept. What cannot be removed goes with the next attempt."""
+        self.file.close()
+        with suppress(OSError):
+            if self._fs.status(self.path, follow=False) is not None:
+                self._fs.remove(self.path)
+
+
+def is_log_directory(fs: FileSystem, path: Path) -> bool:
+    """Whether there are partitions or a broker's checkpoints in this directory."""
+    try:
+        return resolve_path(fs, path).kind is TargetKind.LOG_DIRECTORY
+    except NotALogError:
+        return False
+
+
+def _access_for(fs: FileSystem, target: Path) -> Access | None:
+    found = fs.status(target)
+    if found is not None:
+        if not found.is_directory or fs.list(target):
+            raise RefusedError(f"{target} is there already and not empty")
+        return Access.of(found)
+    parent = fs.status(target.parent)
+    return Access.within(parent) if parent is not None and is_log_directory(fs, target.parent) else None
+
+
+def _require_file(path: Path, found: FileStatus) -> None:
+    if found.is_directory:
+        raise RefusedError(f"{path} is a directory; name a file")
+    if found.is_special:
+        raise RefusedError(f"{path} is no regular file but a device, a pipe or a socket; write to - and redirect that")
+
+
+def _new_staging(fs: FileSystem, parent: Path) -> tuple[Path, File]:
+    """Makes a directory with its lock held; again when somebody took it for a left-over before it was locked."""
+    for _ in range(_TRIES):
+        staging = parent / f"{filenames.UNFINISHED_PREFIX}{os.urandom(4).hex()}{filenames.UNFINISHED_SUFFIX}"
+        fs.make_directory(staging, access=PRIVATE)
+        with suppress(FileNotFoundError):
+            lock = fs.open(staging / _IN_USE, "create_new")
+            _lock(lock)
+            if fs.status(staging / _IN_USE, follow=False) is not None:
+                return staging, lock
+            lock.close()
+    raise FileNotFoundError(errno.ENOENT, "Somebody removes what is made here again and again", str(parent))
+
+
+def _settle(fs: FileSystem, parent: Path, prefix: str, suffix: str) -> None:
+    """Removes what attempts of this user left that were killed."""
+    for name in fs.list(parent):
+        if not (name.startswith(prefix) and name.endswith(suffix)):
+            continue
+        path = parent / name
+        found = fs.status(path, follow=False)
+        if found is None or found.owner != os.geteuid() or found.is_link or found.is_special:
+            continue
+        with suppress(FileNotFoundError):
+            if found.is_directory:
+                if fs.status(path / _IN_USE, follow=False) is None or not _is_in_use(fs, path / _IN_USE):
+                    remove_tree(fs, path)
+            elif not _is_in_use(fs, path):
+                fs.remove(path)
+
+
+def _is_in_use(fs: FileSystem, path: Path) -> bool:
+    with fs.open(path, "r") as file:
+        return not _lock(file)
+
+
+def _lock(file: File) -> bool:
+    """Locks an open file; False when another one of it is locked, or the file system cannot tell."""
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in _NO_LOCKS_HERE
+    return True

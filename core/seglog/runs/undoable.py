@@ -1,0 +1,220 @@
+"""Work that takes data out of a log (recovery, truncation), done as a run that `undo` takes back.
+
+1. The work runs on an overlay: what it decides there is what will be done, as in a dry run.
+2. How the partition's files differ then is staged in the run's folder and written down in its journal: tails that are
+   cut, files that go, files that take the place of others.
+3. The changes are made by `apply`: what goes is in the run's folder before it leaves the log.
+4. The checkpoints of the log directory follow. They are no part of the run, as other partitions share them: entries
+   that a run taken back leaves behind lie below what they were, which costs a broker time and no data.
+
+Nothing here reads a `.log` that goes as a whole, however large: it moves. Kafka keeps nothing of what it cuts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from seglog.clock import Clock
+from seglog.errors import SeglogError
+from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.log.checkpoints import CleanShutdownMarker
+from seglog.runs.apply import apply_run, finish_run, roll_back
+from seglog.runs.journal import NEW, OLD, VERSION, Change, FileFacts, Journal, RunRecord, RunState, read_journal
+from seglog.runs.quarantine import UNKNOWN_CRC, crc_of, discard_staged, facts_of, new_run, purge_run
+from seglog.runs.room import check_space
+from seglog.scan.listing import OFFSET_CHECKPOINTS, SEGMENT_KINDS
+from seglog.storage.atomic import write_atomically
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.inheriting import InheritingFileSystem
+from seglog.storage.overlay import OverlayFileSystem
+from seglog.storage.ownership import Access
+
+T = TypeVar("T")
+
+_PIECE_BYTES = 1 << 20
+
+
+def undoable(
+    fs: FileSystem,
+    clock: Clock,
+    partition: Path,
+    command: str,
+    work: Callable[[FileSystem], T],
+    quarantine: Path | None = None,
+) -> tuple[T, RunRecord | None]:
+    """Does `work` to the log in `partition`; returns its result and the run, None when no file changed.
+
+    The caller holds the log directory's lock and has no file of the log open. RefusedError when there is no place for
+    a quarantine, or not enough disk space for what is kept: then, as with every error, the log is as it was.
+    """
+    overlay, log_directory = OverlayFileSystem(fs), partition.parent
+    result = work(overlay)
+    plan = _Plan(fs, overlay, partition)
+    if not plan.changes:
+        _checkpoints(fs, overlay, log_directory)
+        return result, None
+    check_space(fs, log_directory, plan.bytes_needed)
+    folder = new_run(fs, clock, log_directory, quarantine)
+    journal, marker = Journal(fs, folder), CleanShutdownMarker(InheritingFileSystem(fs), log_directory)
+    try:
+        journal.append(
+            "start",
+            version=VERSION,
+            run=folder.name,
+            command=command,
+            log_directory=str(log_directory),
+            started_ms=clock.now_ms(),
+            partitions=[partition.name],
+            unclean=not marker.found,
+        )
+        plan.stage(folder)
+        journal.prepared(plan.changes)
+    except BaseException:
+        _forget(fs, folder)
+        raise
+    run = read_journal(fs, folder)
+    marker.remove()
+    try:
+        apply_run(fs, run, journal)
+        _checkpoints(fs, overlay, log_directory)
+        if marker.found:
+            marker.write()
+        finish_run(fs, run, journal)
+    except (SeglogError, OSError):
+        roll_back(fs, run, journal)
+        raise
+    return result, read_journal(fs, folder)
+
+
+def _checkpoints(fs: FileSystem, overlay: OverlayFileSystem, log_directory: Path) -> None:
+    """Step 4."""
+    for name in OFFSET_CHECKPOINTS:
+        if log_directory / name in overlay.changed:
+            write_atomically(InheritingFileSystem(fs), log_directory / name, overlay.read_bytes(log_directory / name))
+
+
+def _forget(fs: FileSystem, folder: Path) -> None:
+    """Removes the folder of a run that changed nothing."""
+    discard_staged(fs, folder)
+    run = read_journal(fs, folder)
+    if run.state is RunState.STARTED:
+        purge_run(fs, run)
+
+
+class _Plan:
+    """How a partition's files differ between an overlay and what is below it: `changes`, in the order to make them.
+
+    What comes after a cut goes before it, the newest segment first: a crash leaves a shorter log, never a hole.
+    `bytes_needed` is the disk space that staging and keeping take.
+    """
+
+    def __init__(self, fs: FileSystem, overlay: OverlayFileSystem, partition: Path) -> None:
+        self._fs, self._overlay, self._partition = fs, overlay, partition
+        self._moved: set[Path] = set()
+        self.bytes_needed = 0
+        mine = [path for path in overlay.changed if path.parent == partition]
+        changes = [change for path in mine if (change := self._changed(path)) is not None]
+        gone = [path for path in overlay.gone if path.parent == partition and path not in self._moved]
+        changes += [change for path in gone if (change := self._removed(path)) is not None]
+        self.changes = sorted(changes, key=_order)
+
+    def stage(self, folder: Path) -> None:
+        """Writes all new contents into the run's folder, durably, and completes the facts of the changes."""
+        fs, place = self._fs, folder / NEW / self._partition.name
+        fs.make_directory(place, parents=True)
+        self.changes = [self._staged(change, folder) for change in self.changes]
+        for directory in (place, place.parent, folder):
+            fs.sync_directory(directory)
+
+    def _changed(self, path: Path) -> Change | None:
+        fs, derived = self._fs, self._overlay.derived(path)
+        before = facts_of(fs, path, UNKNOWN_CRC)
+        source = derived.source if derived.kept == derived.size else None
+        if source == path and before is not None:
+            if derived.size == before.size:
+                return None
+            self.bytes_needed += min(before.size - derived.size, _allocated(fs, path))
+            return self._change("cut", path, before, replace(before, size=derived.size))
+        whole = None if source is None else facts_of(fs, source, UNKNOWN_CRC)
+        if source is not None and whole is not None and whole.size == derived.size and source.parent == path.parent:
+            self._moved.add(source)
+            return self._change("move", path, before, whole, source=source.name)
+        if before is not None and before.size == derived.size and self._is_same(path):
+            return None
+        self.bytes_needed += derived.size
+        return self._change("replace", path, before, None)
+
+    def _removed(self, path: Path) -> Change | None:
+        before = facts_of(self._fs, path, UNKNOWN_CRC)
+        return None if before is None else self._change("remove", path, before, None)
+
+    def _change(
+        self, kind: str, path: Path, before: FileFacts | None, after: FileFacts | None, source: str = ""
+    ) -> Change:
+        name, place = path.name, self._partition.name
+        parsed = parse_file_name(name)
+        in_segment = parsed is not None and parsed.kind in (*SEGMENT_KINDS, FileKind.LOG_07)
+        return Change(
+            kind=kind,  # type: ignore[arg-type]
+            path=f"{place}/{name}",
+            before=before,
+            after=after,
+            staged=f"{NEW}/{place}/{name}" if kind == "replace" else "",
+            saved=f"{OLD}/{place}/{name}" if before is not None else "",
+            source=f"{place}/{source}" if source else "",
+            group=parsed.offset if parsed is not None and in_segment and parsed.state is FileState.LIVE else -1,
+        )
+
+    def _staged(self, change: Change, folder: Path) -> Change:
+        path = self._partition / Path(change.path).name
+        if change.kind == "cut":
+            assert change.before is not None and change.after is not None
+            front = crc_of(self._fs, path, 0, change.after.size)
+            whole = crc_of(self._fs, path, change.after.size, value=front)
+            return replace(change, before=replace(change.before, crc=whole), after=replace(change.after, crc=front))
+        if change.kind != "replace":
+            return change
+        staged, status = folder / change.staged, self._overlay.status(path)
+        assert status is not None
+        with self._overlay.open(path, "r") as source, self._fs.open(staged, "create_new") as target:
+            target.give(Access.of(status))
+            position = 0
+            while position < status.size:
+                piece = source.read_at(position, min(_PIECE_BYTES, status.size - position))
+                target.write_at(position, piece)
+                position += len(piece)
+            target.sync()
+        return replace(change, after=facts_of(self._fs, staged))
+
+    def _is_same(self, path: Path) -> bool:
+        with self._overlay.open(path, "r") as ours, self._fs.open(path, "r") as theirs:
+            size, position = ours.size(), 0
+            while position < size:
+                piece = ours.read_at(position, _PIECE_BYTES)
+                if piece != theirs.read_at(position, _PIECE_BYTES):
+                    return False
+                position += len(piece)
+        return True
+
+
+def _order(change: Change) -> tuple[int, int, int, str]:
+    """Swaps that go, as their names are needed; segments that go, the newest first; the others, whose files belong
+    together; then what speaks of all.
+    """
+    name = Path(change.path).name
+    parsed = parse_file_name(name)
+    if change.kind == "remove" and parsed is not None and parsed.state is FileState.SWAP:
+        return -1, 0, 0, name
+    if change.group < 0:
+        return 2, 0, 0, name
+    assert parsed is not None
+    kind = SEGMENT_KINDS.index(parsed.kind) if parsed.kind in SEGMENT_KINDS else 0
+    return (0, -change.group, kind, name) if change.kind == "remove" else (1, change.group, kind, name)
+
+
+def _allocated(fs: FileSystem, path: Path) -> int:
+    status = fs.status(path)
+    return 0 if status is None else status.allocated

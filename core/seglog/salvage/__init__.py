@@ -1,0 +1,1 @@
+"""Salvage: good batches out of files, disks and images, into new logs."""

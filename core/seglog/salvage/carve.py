@@ -1,0 +1,91 @@
+"""Finding good batches in any bytes: segments, leftovers, images of disks.
+
+`carve_log` reads a file that is or was a `.log`: batches follow each other, and what is no batch is passed over.
+`carve_image` believes in no beginning: every byte is tried, by header and checksum, so that batches are found in
+raw images, behind foreign data and at any alignment. Both give references to batches, never their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.evidence.segment_survey import judged_batches
+from seglog.format.filenames import parse_file_name
+from seglog.scan.resync import OffsetRange, next_entry
+from seglog.storage.filesystem import FileSystem
+
+FOUND = np.dtype(
+    [
+        ("first_offset", np.int64),
+        ("last_offset", np.int64),
+        ("position", np.int64),
+        ("second_position", np.int64),
+        ("base_timestamp", np.int64),
+        ("max_timestamp", np.int64),
+        ("producer_id", np.int64),
+        ("crc", np.int64),
+        ("size", np.int32),
+        ("first_size", np.int32),
+        ("leader_epoch", np.int32),
+        ("base_sequence", np.int32),
+        ("source", np.int32),
+        ("producer_epoch", np.int16),
+        ("attributes", np.uint8),
+        ("magic", np.int8),
+    ]
+)
+"""A good batch: its offsets, where it lies in which source, and what tells whose it is.
+
+A batch in two halves (`fragments`) has `first_size` bytes at `position` and the rest at `second_position`; of any other
+batch both are 0.
+"""
+
+_COPIED = (
+    "last_offset",
+    "position",
+    "size",
+    "crc",
+    "magic",
+    "attributes",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "leader_epoch",
+)
+
+Progress = Callable[[int], None]
+
+
+def carve_log(fs: FileSystem, path: Path, source: int, progress: Progress | None = None) -> Iterator[np.ndarray]:
+    """The good batches of a log file as FOUND rows."""
+    name = parse_file_name(path.name)
+    offsets = OffsetRange() if name is None else OffsetRange.of_segment(name.offset)
+    for rows, first in judged_batches(fs, path, offsets, progress):
+        yield found_rows(rows, first, source)
+
+
+def carve_image(fs: FileSystem, path: Path, source: int, progress: Progress | None = None) -> Iterator[np.ndarray]:
+    """The good batches anywhere in a file as FOUND rows."""
+    status = fs.status(path)
+    size = 0 if status is None else status.size
+    with fs.open(path, "r") as file:
+        start = next_entry(file, 0, size, OffsetRange())
+    for rows, first in judged_batches(fs, path, OffsetRange(), progress, start) if start < size else ():
+        yield found_rows(rows, first, source)
+
+
+def found_rows(rows: np.ndarray, first: np.ndarray, source: int) -> np.ndarray:
+    """FOUND rows of batches (layout.BATCH) with their first offsets."""
+    # An offset near the largest there is comes from bytes that happen to look like a batch.
+    sound = (first >= 0) & (rows["last_offset"] >= first) & (rows["last_offset"] < layout.INT64_MAX)
+    found = np.zeros(int(np.count_nonzero(sound)), dtype=FOUND)
+    for name in _COPIED:
+        found[name] = rows[name][sound]
+    found["first_offset"], found["source"] = first[sound], source
+    return found

@@ -1,0 +1,347 @@
+"""What lies in a partition directory or a log directory, without opening or touching anything.
+
+Names, and what `stat` says of them: no file is opened, created, locked or changed, so this works on a live
+broker's directory. Dumps, verification, statistics, Spark and dry runs build on it; the loader does too.
+Kafka: the directory walks of LogLoader and LogManager, LogFileUtils, UnifiedLog.parseTopicPartitionName.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Literal
+
+from seglog.errors import NotALogError, RefusedError
+from seglog.format import filenames
+from seglog.format.filenames import FileKind, FileName, FileState, PartitionState
+from seglog.model import TopicPartition
+from seglog.storage import links
+from seglog.storage.filesystem import FileStatus, FileSystem
+
+OFFSET_CHECKPOINTS = (
+    filenames.RECOVERY_POINT_CHECKPOINT,
+    filenames.LOG_START_OFFSET_CHECKPOINT,
+    filenames.HIGH_WATERMARK_CHECKPOINT,
+    filenames.CLEANER_OFFSET_CHECKPOINT,
+)
+
+# Kafka renames and deletes a segment's files in this order.
+SEGMENT_KINDS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+INDEX_KINDS = SEGMENT_KINDS[1:]
+
+_PARTITIONS_NAMED = 5
+_UNFINISHED = (".deleted", ".cleaned", ".swap", ".tmp", ".part")
+_OTHER_FILES = (filenames.LEADER_EPOCH_CHECKPOINT, filenames.PARTITION_METADATA, filenames.QUORUM_STATE)
+_LOG_DIRECTORY_FILES = (*OFFSET_CHECKPOINTS, filenames.META_PROPERTIES, filenames.CLEAN_SHUTDOWN_FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """The files of one segment. `size` (bytes) and `modified_ms` are those of `log`; a missing index is
+    None.
+    """
+
+    base_offset: int
+    log: Path
+    size: int
+    modified_ms: int
+    offset_index: Path | None = None
+    time_index: Path | None = None
+    transaction_index: Path | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that exist, in the order in which Kafka renames them."""
+        indexes = (self.offset_index, self.time_index, self.transaction_index)
+        return (self.log, *(index for index in indexes if index is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A file whose name starts with an offset. `size` is in bytes."""
+
+    path: Path
+    offset: int
+    kind: FileKind
+    state: FileState
+    size: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionListing:
+    """What is in a partition directory.
+
+    `segments` and `snapshots` ascend by offset; in a 0.7 directory `segments` are its `.kafka` files and an
+    offset is a byte position. `orphans` are indexes without their `.log`; `leftovers` are the `.deleted`,
+    `.cleaned` and `.swap` files that a broker settles when it starts, and half-written `.tmp` files;
+    `strangers` are names that Kafka never gives, sub-directories included. `topic_partition` is None when the
+    directory's name is no partition's.
+    """
+
+    directory: Path
+    topic_partition: TopicPartition | None
+    format: Literal["kafka", "0.7"]
+    segments: tuple[SegmentFiles, ...] = ()
+    snapshots: tuple[NamedFile, ...] = ()
+    orphans: tuple[NamedFile, ...] = ()
+    leftovers: tuple[Path, ...] = ()
+    strangers: tuple[Path, ...] = ()
+    leader_epoch_checkpoint: Path | None = None
+    partition_metadata: Path | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes in all `.log` files."""
+        return sum(segment.size for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDirectory:
+    """A sub-directory of a log directory that is a partition."""
+
+    path: Path
+    topic_partition: TopicPartition
+    state: PartitionState
+
+    @property
+    def is_cluster_metadata(self) -> bool:
+        """The KRaft controller's own log, which no LogManager loads."""
+        return self.topic_partition.topic == filenames.CLUSTER_METADATA_TOPIC
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectoryListing:
+    """What is in a log directory (one of a broker's `log.dirs`).
+
+    `partitions` are in the order of topic and partition number, whatever their state. `checkpoints` maps the
+    names in `OFFSET_CHECKPOINTS` to the files that exist. `strangers` are the sub-directories that stop a
+    broker from starting, `misnamed` those that it takes for partitions of topics that cannot be.
+    """
+
+    path: Path
+    partitions: tuple[PartitionDirectory, ...]
+    checkpoints: dict[str, Path]
+    clean_shutdown: bool
+    meta_properties: Path | None = None
+    lock: Path | None = None
+    strangers: tuple[Path, ...] = ()
+    misnamed: tuple[Path, ...] = ()
+
+    @property
+    def live(self) -> tuple[PartitionDirectory, ...]:
+        """The partitions that a broker serves: neither deleted nor stray nor future, without the KRaft log."""
+        return tuple(p for p in self.partitions if p.state is PartitionState.LIVE and not p.is_cluster_metadata)
+
+
+class TargetKind(Enum):
+    """What a path that a user typed is."""
+
+    FILE = "file"
+    PARTITION = "partition"
+    LOG_DIRECTORY = "log directory"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A path that a user typed, and what it is. `directory` is the partition or log directory (of a file:
+    its parent).
+    """
+
+    path: Path
+    kind: TargetKind
+
+    @property
+    def directory(self) -> Path:
+        return self.path.parent if self.kind is TargetKind.FILE else self.path
+
+
+def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
+    """Names what is in a partition directory. NotALogError when there is no such directory."""
+    _require_directory(fs, directory)
+    found: dict[FileKind, dict[int, NamedFile]] = {}
+    leftovers: list[Path] = []
+    strangers: list[Path] = []
+    others: set[str] = set()
+    for name, status in fs.entries(directory):
+        path, parsed = directory / name, filenames.parse_file_name(name)
+        is_live = (parsed is not None and parsed.state is FileState.LIVE) or name in _OTHER_FILES
+        if status.is_link and is_live:
+            fs.status(path)  # says that it is not followed: nothing may take what it leads to for missing
+        if status.is_directory:
+            strangers.append(path)
+        elif parsed is not None and parsed.state is FileState.LIVE:
+            found.setdefault(parsed.kind, {})[parsed.offset] = _named(path, parsed, status)
+        elif name.endswith(_UNFINISHED):
+            leftovers.append(path)
+        elif name in _OTHER_FILES:
+            others.add(name)
+        else:
+            strangers.append(path)
+    return _assembled(directory, found, tuple(leftovers), strangers, others)
+
+
+def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
+    """Names what is in a log directory. NotALogError when there is no such directory."""
+    _require_directory(fs, path)
+    partitions: list[PartitionDirectory] = []
+    strangers: list[Path] = []
+    misnamed: list[Path] = []
+    files: set[str] = set()
+    for name, status in fs.entries(path):
+        parsed = filenames.parse_partition_directory(name)
+        # A link that is not followed is taken for what its name says: whoever opens it is told.
+        is_file = name in _LOG_DIRECTORY_FILES or parsed is None if status.is_link else not status.is_directory
+        if is_file:
+            files.add(name)
+        elif filenames.is_seglogs_directory(name):
+            continue
+        elif parsed is not None:
+            partitions.append(PartitionDirectory(path / name, parsed.topic_partition, parsed.state))
+        elif name != filenames.REMOTE_INDEX_CACHE:
+            (misnamed if filenames.is_taken_for_partition(name) else strangers).append(path / name)
+    return LogDirectoryListing(
+        path=path,
+        partitions=tuple(sorted(partitions, key=lambda found: (found.topic_partition, found.path.name))),
+        checkpoints={name: path / name for name in OFFSET_CHECKPOINTS if name in files},
+        clean_shutdown=filenames.CLEAN_SHUTDOWN_FILE in files,
+        meta_properties=path / filenames.META_PROPERTIES if filenames.META_PROPERTIES in files else None,
+        lock=path / filenames.LOCK_FILE if filenames.LOCK_FILE in files else None,
+        strangers=tuple(strangers),
+        misnamed=tuple(misnamed),
+    )
+
+
+def resolve_paths(fs: FileSystem, paths: Sequence[Path]) -> list[Target]:
+    """What each path is: a file, a partition directory or a log directory. NotALogError for anything else."""
+    return [resolve_path(fs, path) for path in paths]
+
+
+def resolve_path(fs: FileSystem, path: Path) -> Target:
+    """What `path` is. Contents decide before names: a log directory may well be called `kafka-logs-1`."""
+    status = fs.status(path)
+    if status is None:
+        raise NotALogError(path, "no such file or directory")
+    if not status.is_directory:
+        return Target(path, TargetKind.FILE)
+    names = fs.list(path)
+    if any(name in _LOG_DIRECTORY_FILES for name in names):
+        return Target(path, TargetKind.LOG_DIRECTORY)  # also with segments in its root, which a broker never looks at
+    if any(filenames.parse_file_name(name) is not None for name in names):
+        return Target(path, TargetKind.PARTITION)
+    if _has_partition(fs, path, names):
+        return Target(path, TargetKind.LOG_DIRECTORY)
+    is_named_so = filenames.parse_partition_directory(path.resolve().name) is not None
+    if any(name in _OTHER_FILES for name in names) or (not names and is_named_so):
+        return Target(path, TargetKind.PARTITION)
+    raise NotALogError(path)
+
+
+def require_partition(fs: FileSystem, path: Path) -> None:
+    """NotALogError unless `path` is a partition directory; of a log directory it names the partitions there."""
+    target = resolve_path(fs, path)
+    if target.kind is TargetKind.FILE:
+        raise NotALogError(path, f"a file; the partition is a directory, perhaps {path.parent}")
+    if target.kind is TargetKind.LOG_DIRECTORY:
+        live = list_log_directory(fs, path).live
+        names = sorted((found.path.name for found in live), key=lambda name: name.startswith("__"))  # Kafka's own last
+        shown = ", ".join(names[:_PARTITIONS_NAMED]) + (", …" if len(names) > _PARTITIONS_NAMED else "")
+        held = f"name one of its {len(names)} partitions: {shown}" if names else "it holds no partition"
+        raise NotALogError(path, f"a log directory, not a partition; {held}")
+
+
+def require_room_for_partition(fs: FileSystem, path: Path) -> None:
+    """RefusedError unless `path`, which is not there, may become a partition: TOPIC-NUMBER in a log directory."""
+    name = filenames.parse_topic_partition(path.name)
+    if name is None:
+        raise RefusedError(f"{path}: only a directory named TOPIC-NUMBER (orders-0) can be made a partition")
+    _require_directory(fs, path.parent)
+    try:
+        inside = resolve_path(fs, path.parent).kind
+    except NotALogError:
+        return  # an empty directory, or somebody's working directory, may become a log directory
+    if inside is TargetKind.PARTITION:
+        raise RefusedError(f"{path}: {path.parent} is a partition itself; name a place in a log directory")
+
+
+def log_directory_of(target: Target) -> Path:
+    """The log directory that a typed path is, or lies in: of a file its partition's, resolved."""
+    path = links.resolve(target.directory)
+    return path if target.kind is TargetKind.LOG_DIRECTORY else path.parent
+
+
+def partition_directories(fs: FileSystem, target: Target) -> tuple[Path, ...]:
+    """The partitions that a target names: of a log directory all live ones, of a file the partition it lies in."""
+    if target.kind is TargetKind.LOG_DIRECTORY:
+        return tuple(found.path for found in list_log_directory(fs, target.path).live)
+    return (target.directory,)
+
+
+def _has_partition(fs: FileSystem, path: Path, names: Iterable[str]) -> bool:
+    """Whether a sub-directory is a partition by its name, and not by chance: `/etc` has a `dbus-1`."""
+    for name in names:
+        if filenames.parse_partition_directory(name) is None:
+            continue
+        try:
+            status = fs.status(path / name)
+            if status is None or not status.is_directory:
+                continue
+            inside = fs.list(path / name)
+        except PermissionError:
+            return True
+        except OSError:
+            continue
+        if not inside or any(filenames.parse_file_name(each) is not None or each in _OTHER_FILES for each in inside):
+            return True
+    return False
+
+
+def _require_directory(fs: FileSystem, path: Path) -> None:
+    status = fs.status(path)
+    if status is None:
+        raise NotALogError(path, "no such directory")
+    if not status.is_directory:
+        raise NotALogError(path, "not a directory")
+
+
+def _assembled(
+    directory: Path,
+    found: dict[FileKind, dict[int, NamedFile]],
+    leftovers: tuple[Path, ...],
+    strangers: list[Path],
+    others: set[str],
+) -> PartitionListing:
+    is_07 = FileKind.LOG_07 in found and FileKind.LOG not in found
+    logs = found.get(FileKind.LOG_07 if is_07 else FileKind.LOG, {})
+    strays = {} if is_07 else found.get(FileKind.LOG_07, {})
+    name = filenames.parse_partition_directory(directory.resolve().name)
+    indexes = [file for kind in INDEX_KINDS for file in found.get(kind, {}).values()]
+    epochs, metadata = filenames.LEADER_EPOCH_CHECKPOINT, filenames.PARTITION_METADATA
+    return PartitionListing(
+        directory=directory,
+        topic_partition=None if name is None else name.topic_partition,
+        format="0.7" if is_07 else "kafka",
+        segments=tuple(_segment_files(logs[offset], found) for offset in sorted(logs)),
+        snapshots=_ascending(found.get(FileKind.PRODUCER_SNAPSHOT, {}).values()),
+        orphans=_ascending(index for index in indexes if index.offset not in logs),
+        leftovers=leftovers,
+        strangers=(*strangers, *(stray.path for stray in strays.values())),
+        leader_epoch_checkpoint=directory / epochs if epochs in others else None,
+        partition_metadata=directory / metadata if metadata in others else None,
+    )
+
+
+def _named(path: Path, name: FileName, status: FileStatus) -> NamedFile:
+    return NamedFile(path, name.offset, name.kind, name.state, status.size, status.modified_ms)
+
+
+def _segment_files(log: NamedFile, found: dict[FileKind, dict[int, NamedFile]]) -> SegmentFiles:
+    indexes = [found.get(kind, {}).get(log.offset) for kind in INDEX_KINDS]
+    paths = [None if index is None else index.path for index in indexes]
+    return SegmentFiles(log.offset, log.path, log.size, log.modified_ms, *paths)
+
+
+def _ascending(files: Iterable[NamedFile]) -> tuple[NamedFile, ...]:
+    return tuple(sorted(files, key=lambda file: (file.offset, file.kind.value)))

@@ -1,0 +1,238 @@
+"""Walking a `.log` from end to end past any damage, in bounded memory; dump, verify and statistics share it.
+
+Where `SegmentScan` stops as a broker would, this goes on: what is no entry becomes a `Gap`, what follows it is
+found by its checksum (`resync`). Steps, a chunk at a time:
+
+1. Read, walk the headers, compare the checksums.
+2. An entry with a wrong checksum stays in the table, marked, when its size can be believed; else the chunk ends
+   before it and a gap begins.
+3. An entry larger than `held_bytes` is checksummed in pieces and given without its bytes: its records are read from
+   the file, when somebody asks for them.
+4. Where no entry begins, a gap reaches to the next good one or to the end of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.format.budget import Account
+from seglog.format.buffers import byte_view
+from seglog.format.columns import Records
+from seglog.format.decoder import BatchScan, checksums_valid, decode_large, decode_records, scan_batches
+from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
+from seglog.scan.listing import SegmentFiles
+from seglog.scan.resync import OffsetRange, entry_end, next_entry
+from seglog.scan.segment_scan import CHUNK_BYTES, EndReason, checksum_valid, entry_row
+from seglog.scan.view import PartitionView
+from seglog.storage.filesystem import File, FileSystem
+
+# The largest entry whose bytes are held: several threads may have several of them at once.
+HELD_BYTES = 4 << 20
+
+_LEAST_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Entries of one file, in order. `valid` (bool, one an entry) says whose checksum is right.
+
+    `data[0]` lies at `position` of the file. `complete` is false for one entry too large to be held: its header is
+    there, its bytes are not. `source` opens the file.
+    """
+
+    position: int
+    data: np.ndarray
+    batches: np.ndarray
+    valid: np.ndarray
+    source: Callable[[], AbstractContextManager[File]]
+    complete: bool = True
+
+    def records(self, batches: np.ndarray | None = None, account: Account | None = None) -> Iterator[Records]:
+        """The decoded records of some of the entries (rows of `batches`; None: of all), as `decoder.decode_records`."""
+        rows = self.batches if batches is None else batches
+        if self.complete:
+            yield from decode_records(self.data, rows, self.position, account=account)
+        elif len(rows):
+            with self.source() as file:
+                yield from decode_large(file, rows, account=account)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Bytes that are no entry. `zeros` says that all of them are 0; `size` is what an entry there would declare.
+
+    `at_end` is true when nothing good follows in the file.
+    """
+
+    position: int
+    length: int
+    reason: EndReason
+    size: int = 0
+    zeros: bool = False
+    at_end: bool = False
+
+
+class LogWalk:
+    """Iterates over the pieces and gaps of `path` from byte `start` (an entry's beginning) to `end`.
+
+    With `fresh` each piece has a buffer of its own, for consumers under threads; otherwise a piece is valid
+    until the next step. `check` false skips the checksums of record batches: all count as valid. `file`, when given,
+    is read instead of opening `path` and stays open.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: Path,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        offsets: OffsetRange | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
+        held_bytes: int = HELD_BYTES,
+        fresh: bool = False,
+        check: bool = True,
+        file: File | None = None,
+    ) -> None:
+        self._fs, self._path, self._start, self._end = fs, path, start, end
+        self._offsets = OffsetRange() if offsets is None else offsets
+        self._chunk_bytes, self._held_bytes = max(chunk_bytes, 64), held_bytes
+        self._fresh, self._check, self._file = fresh, check, file
+
+    def __iter__(self) -> Iterator[Piece | Gap]:
+        if self._file is not None:
+            yield from self._walk_file(self._file)
+            return
+        with self._fs.open(self._path, "r") as file:
+            yield from self._walk_file(file)
+
+    def _walk_file(self, file: File) -> Iterator[Piece | Gap]:
+        size = file.size()
+        yield from self._walk(file, size if self._end is None else min(self._end, size))
+
+    def _walk(self, file: File, stop: int) -> Iterator[Piece | Gap]:
+        rows = np.empty(max(_LEAST_ROWS, self._chunk_bytes // 64), dtype=layout.BATCH)
+        buffer = np.empty(max(0, min(self._chunk_bytes, stop - self._start)), dtype=np.uint8)
+        position, wanted = self._start, len(buffer)
+        while position < stop:
+            if wanted > len(buffer):
+                target = np.empty(wanted, dtype=np.uint8)
+            else:
+                target = np.empty_like(buffer) if self._fresh else buffer
+            expected = min(len(target), stop - position)
+            filled = file.read_into(position, byte_view(target[:expected]))
+            if filled == 0:
+                return  # the file was cut while it was read
+            if filled < expected:
+                stop = position + filled
+            found = scan_batches(target, 0, filled, position, rows)
+            if self._fresh:
+                found = BatchScan(found.batches.copy(), found.consumed, found.status)
+            piece, damaged_at = self._piece(file, target, found, position, stop)
+            if len(piece.batches):
+                yield piece
+            wanted = len(buffer)
+            if damaged_at is not None:
+                position, gap = self._gap(file, damaged_at, stop, int(found.batches[len(piece.batches)]["size"]))
+                yield gap
+            elif found.consumed or found.consumed == filled:
+                position += found.consumed
+            else:
+                step = yield from self._stuck(file, target, filled, found.status, position, stop)
+                position, wanted = step[0], max(step[1], wanted)
+
+    def _piece(
+        self, file: File, data: np.ndarray, found: BatchScan, position: int, stop: int
+    ) -> tuple[Piece, int | None]:
+        """The entries that can be believed, and where the first one lies whose size cannot (None: all can)."""
+        batches = found.batches
+        if self._check:
+            valid = checksums_valid(data, batches, position)
+        else:
+            valid = np.ones(len(batches), dtype=bool)
+        for i in np.flatnonzero(~valid).tolist():
+            at, size = int(batches[i]["position"]), int(batches[i]["size"])
+            if entry_end(file, at, size, stop, self._offsets) != at + size:
+                return Piece(position, data[: at - position], batches[:i], valid[:i], self._source), at
+        return Piece(position, data[: found.consumed], batches, valid, self._source), None
+
+    def _source(self) -> AbstractContextManager[File]:
+        return self._fs.open(self._path, "r") if self._file is None else nullcontext(self._file)
+
+    def _stuck(
+        self, file: File, data: np.ndarray, filled: int, status: int, position: int, stop: int
+    ) -> Generator[Piece | Gap, None, tuple[int, int]]:
+        """What to do where no whole entry begins at the front; returns (position, buffer size to go on with)."""
+        size = _declared_size(data, filled)
+        framed = status not in (WALK_BAD_SIZE, WALK_BAD_HEADER) and size > 0 and size <= stop - position
+        row = entry_row(file, position, stop) if framed else None
+        behind = None
+        if row is not None:
+            # A hostile size is not worth its memory: what was read must look like an entry that goes on.
+            if size <= min(self._held_bytes, 8 * self._chunk_bytes):
+                return position, size
+            right = checksum_valid(file, row[0])
+            if right and size <= self._held_bytes:
+                return position, size
+            behind = position + size if right else entry_end(file, position, size, stop, self._offsets)
+            if behind == position + size:
+                yield Piece(position, data[:0], row, np.array([right]), self._source, complete=False)
+                return behind, 0
+        reason = _REASONS.get(status, EndReason.TRAILING)
+        behind, gap = self._gap(file, position, stop, size, reason, behind)
+        yield gap
+        return behind, 0
+
+    def _gap(
+        self,
+        file: File,
+        position: int,
+        stop: int,
+        size: int,
+        reason: EndReason = EndReason.TRAILING,
+        behind: int | None = None,
+    ) -> tuple[int, Gap]:
+        if behind is None:
+            behind = next_entry(file, position + 1, stop, self._offsets)
+        zeros = _all_zeros(file, position, behind)
+        return behind, Gap(position, behind - position, reason, size, zeros, at_end=behind == stop)
+
+
+def walk_view(view: PartitionView, *, check: bool = True) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
+    """The pieces and gaps of a partition's logs in order, each offset once: what replaced a segment that vanished
+    before its turn is given from the offset on that was reached. Raises OSError.
+    """
+    for span in view.segments():
+        for step in LogWalk(view.fs, span.segment.log, check=check):
+            if isinstance(step, Gap) or not len(step.batches):
+                yield span.segment, step
+                continue
+            wanted = step.batches["last_offset"] >= span.least_offset
+            if wanted.all():
+                yield span.segment, step
+            elif wanted.any():
+                yield span.segment, replace(step, batches=step.batches[wanted], valid=step.valid[wanted])
+
+
+_REASONS = {WALK_BAD_SIZE: EndReason.BAD_SIZE, WALK_BAD_HEADER: EndReason.BAD_HEADER}
+
+
+def _declared_size(data: np.ndarray, end: int) -> int:
+    if end < layout.LOG_OVERHEAD:
+        return 0
+    return int.from_bytes(data[8:12].tobytes(), "big", signed=True) + layout.LOG_OVERHEAD
+
+
+def _all_zeros(file: File, position: int, end: int) -> bool:
+    while position < end:
+        piece = file.read_at(position, min(CHUNK_BYTES, end - position))
+        if not piece or piece.count(0) != len(piece):
+            return False
+        position += len(piece)
+    return True

@@ -1,0 +1,133 @@
+"""Finding the way again behind damage: where does the next good entry of a `.log` begin?
+
+An entry's size field is not covered by its checksum, so a wrong checksum leaves two possibilities: the bytes
+inside are damaged, or the size is and what follows was swallowed. Steps:
+
+1. The size is believed when an entry that could be one begins right behind (or the file ends there), unless a
+   chain of entries with right checksums lies inside and ends at that very place: then the size swallowed them.
+2. Otherwise every byte is tried as the beginning of an entry; the first one with a right checksum counts.
+
+Work is bounded: a hostile file of plausible headers costs a fixed number of checksummed bytes for each byte
+searched, and larger candidates are passed over once that is spent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from seglog import layout
+from seglog.format.buffers import byte_view
+from seglog.format.decoder import checksums_valid, scan_batches
+from seglog.kernels.batches import WALK_COMPLETE, WALK_FULL
+from seglog.kernels.crc32c import HARDWARE
+from seglog.kernels.validate import find_entry, find_good_entry
+from seglog.scan.segment_scan import checksum_valid, entry_row
+from seglog.storage.filesystem import File
+
+_FIRST_WINDOW_BYTES = 64 << 10
+_WINDOW_BYTES = 1 << 20
+_INTERIOR_BYTES = 4 << 20  # larger damaged batches are not searched for swallowed ones when the size fits
+_WORK_BYTES = 1 << 28
+_WORK_PER_BYTE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Where offsets of a segment can lie, both ends included."""
+
+    least: int = 0
+    most: int = layout.INT64_MAX
+
+    @classmethod
+    def of_segment(cls, base_offset: int) -> OffsetRange:
+        """What fits a segment that starts at `base_offset`: relative offsets have 31 bits, offsets 63."""
+        return cls(base_offset, min(base_offset + layout.INT32_MAX, layout.INT64_MAX))
+
+
+def entry_end(file: File, position: int, size: int, stop: int, offsets: OffsetRange) -> int:
+    """Where the damaged entry at `position`, which declares `size` bytes, really ends: a good entry or `stop`."""
+    declared = position + size
+    if declared <= stop and (declared == stop or _plausible_at(file, declared, stop, offsets)):
+        if size <= _INTERIOR_BYTES:
+            swallowed = _chain_inside(file, position, declared, offsets)
+            if swallowed is not None:
+                return swallowed
+        return declared
+    return next_entry(file, position + 1, stop, offsets)
+
+
+def next_entry(file: File, position: int, stop: int, offsets: OffsetRange) -> int:
+    """The first place at or behind `position` where an entry with a right checksum begins, or `stop`.
+
+    Entries with offsets in `offsets` are looked for first, others only when there is none.
+    """
+    found = _search(file, position, stop, offsets)
+    if found == stop and (offsets.least > 0 or offsets.most < layout.INT64_MAX):
+        found = _search(file, position, stop, OffsetRange())
+    return found
+
+
+def _search(file: File, position: int, stop: int, offsets: OffsetRange) -> int:
+    window = np.empty(max(0, min(_FIRST_WINDOW_BYTES, stop - position)), dtype=np.uint8)
+    work = _WORK_BYTES
+    while position < stop:
+        filled = file.read_into(position, byte_view(window[: min(len(window), stop - position)]))
+        beyond = stop - position - filled
+        found, work = _search_window(file, position, window[:filled], stop, offsets, work)
+        if found is not None:
+            return found
+        work += _WORK_PER_BYTE * filled
+        if filled < layout.RECORD_BATCH_OVERHEAD or beyond == 0:
+            return stop
+        position += filled - layout.RECORD_BATCH_OVERHEAD + 1
+        if len(window) < _WINDOW_BYTES:
+            window = np.empty(_WINDOW_BYTES, dtype=np.uint8)
+    return stop
+
+
+def _search_window(
+    file: File, position: int, window: np.ndarray, stop: int, offsets: OffsetRange, work: int
+) -> tuple[int | None, int]:
+    """(the first good entry that begins in `window`, or None; work left). `window[0]` lies at `position`."""
+    size, beyond, at = len(window), stop - position - len(window), 0
+    while True:
+        checked = False
+        if HARDWARE:
+            at, checked, work = find_good_entry(window, at, size, beyond, offsets.least, offsets.most, work)
+        else:
+            at = find_entry(window, at, size, beyond, offsets.least, offsets.most)
+        if at < 0:
+            return None, work
+        if checked:
+            return position + at, work
+        row = entry_row(file, position + at, stop)
+        if row is not None and int(row["size"][0]) <= work:
+            work -= int(row["size"][0])
+            if checksum_valid(file, row[0]):
+                return position + at, work
+        at += 1
+
+
+def _plausible_at(file: File, position: int, stop: int, offsets: OffsetRange) -> bool:
+    head = np.zeros(layout.RECORD_BATCH_OVERHEAD, dtype=np.uint8)
+    filled = file.read_into(position, byte_view(head[: min(len(head), stop - position)]))
+    beyond = stop - position - filled
+    return find_entry(head, 0, filled, beyond, offsets.least, offsets.most) == 0
+
+
+def _chain_inside(file: File, position: int, declared: int, offsets: OffsetRange) -> int | None:
+    """Where a run of entries with right checksums begins that lies in (`position`, `declared`) and ends with it."""
+    data = np.frombuffer(file.read_at(position, declared - position), dtype=np.uint8)
+    at = 1
+    for _ in range(1000):
+        at = find_entry(data, at, len(data), 0, offsets.least, offsets.most)
+        if at < 0:
+            return None
+        found = scan_batches(data, at, len(data), position + at)
+        whole = found.status in (WALK_COMPLETE, WALK_FULL) and found.consumed == len(data)
+        if whole and checksums_valid(data, found.batches, position).all():
+            return position + at
+        at += 1
+    return None

@@ -1,0 +1,212 @@
+"""One consistent view of a partition directory, beside a broker that goes on with it.
+
+A broker rolls, cleans, deletes and truncates while somebody reads. Whatever only reads does it through a view:
+
+1. Look: the indexes first, then the logs, then the leader epochs, so that an index promises nothing that its log
+   does not hold, and no batch has an epoch that the file does not know; everything is held open (`storage.frozen`).
+2. Look again: when a file vanished or was replaced meanwhile, or a swap of segments was under way, begin anew, a
+   little later each time.
+3. When the directory never holds still, the last look is what there is, and `settled` is false.
+
+`segments` goes through the log; where files could not be held and vanished before their turn, it lists again and goes
+on at the offset it has reached, in whatever has replaced them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from seglog.clock import Clock, SystemClock
+from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition
+from seglog.storage import links
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.frozen import SHARED_BUDGET, DescriptorBudget, FrozenFileSystem, Order, VanishedError
+from seglog.storage.lock import holder_of
+
+_PAUSES_S = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3)
+_REPETITIONS = 4
+_RELISTINGS = 100  # a log that is deleted faster than it is read ends some time
+_FIRST = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT)
+_IN_PLACE = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+# of what is being deleted, cleaned or written nothing else depends
+_PASSING = (FileState.DELETED.value, FileState.CLEANED.value, FileState.TEMPORARY.value, FileState.PARTIAL.value)
+_CLOCK = SystemClock()
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A segment and the first offset that is wanted of it (its base, unless it replaced one that was read in part)."""
+
+    segment: SegmentFiles
+    least_offset: int
+
+
+class PartitionView:
+    """A partition as it was. Read the files of `listing` through `fs`; close it, or leave its `with`, when done.
+
+    `live` says that a process holds the log directory's lock; `settled` that the directory held still for the look.
+    Raises NotALogError when there is no such directory, OSError where it cannot be read.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: Path,
+        *,
+        live: bool | None = None,
+        clock: Clock = _CLOCK,
+        budget: DescriptorBudget = SHARED_BUDGET,
+    ) -> None:
+        self.directory = directory
+        self.live = _is_live(directory) if live is None else live
+        self._below, self._clock = fs, clock
+        self._frozen = FrozenFileSystem(fs, directory, budget)
+        self.fs: FileSystem = self._frozen
+        self.look()
+
+    def look(self) -> None:
+        """Takes the view anew."""
+        list_partition(self._below, self.directory)  # says what is wrong with a directory that is none
+        for pause in _PAUSES_S:
+            if pause:
+                self._clock.sleep(pause)
+            self.settled = self._frozen.take(_order)
+            self.listing: PartitionListing = list_partition(self._frozen, self.directory)
+            if self.settled and not (self.live and _is_swapping(self.listing)):
+                return
+        self.settled = False
+
+    def is_written(self, segment: SegmentFiles) -> bool:
+        """Whether a broker may be appending to that segment now: its end may be a batch cut short."""
+        return self.live and segment.base_offset == self.listing.segments[-1].base_offset
+
+    def end_at(self, log: Path, size: int) -> None:
+        """Shows the first `size` bytes of a log alone."""
+        self._frozen.cut(log, size)
+        self.listing = list_partition(self._frozen, self.directory)
+
+    def segments(self) -> Iterator[Span]:
+        """The segments in order, each held open until the next step. VanishedError when the log goes faster than it can
+        be read.
+        """
+        reached = -1
+        for _ in range(_RELISTINGS):
+            for segment, following in _with_next_base(self.listing.segments):
+                if following is not None and following <= reached:
+                    continue
+                with ExitStack() as stack:
+                    try:
+                        stack.enter_context(self._frozen.hold(segment.files))
+                    except VanishedError:
+                        break  # list again; what was read so far ends at `reached`
+                    yield Span(segment, max(segment.base_offset, reached))
+                if following is None:
+                    return
+                reached = following
+            else:
+                return
+            self.look()
+        raise VanishedError(self.directory)
+
+    def close(self) -> None:
+        """Gives the held files back."""
+        self._frozen.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class SingleFile:
+    """A `.log` that was named itself, beside its neighbours: an open file neither vanishes nor shrinks by itself."""
+
+    def __init__(self, fs: FileSystem, path: Path, *, live: bool | None = None) -> None:
+        self.fs, self.path = fs, path
+        self.live = _is_live(path.parent) if live is None else live
+        listing = list_partition(fs, path.parent)
+        self.listing = listing
+        if all(segment.log.name != path.name for segment in listing.segments):
+            name, status = parse_file_name(path.name), fs.status(path)
+            base = 0 if name is None or name.kind is FileKind.METADATA_SNAPSHOT else name.offset
+            size, modified = (0, 0) if status is None else (status.size, status.modified_ms)
+            self.listing = replace(listing, segments=(SegmentFiles(base, path, size, modified),), format="kafka")
+
+    def is_written(self, segment: SegmentFiles) -> bool:
+        """Whether a broker may be appending to it now."""
+        return self.live and segment.base_offset == self.listing.segments[-1].base_offset
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Nothing is held."""
+
+
+def steadily(view: PartitionView, work: Callable[[PartitionView], T]) -> T:
+    """What `work` gives, done again with a new look when files that could not be held vanished under it."""
+    for _ in range(_REPETITIONS - 1):
+        try:
+            return work(view)
+        except VanishedError:
+            view.look()
+    return work(view)
+
+
+def is_held(log_directory: Path) -> bool:
+    """Whether another process holds the lock of a log directory, as far as one may look."""
+    try:
+        holder = holder_of(log_directory)
+    except OSError:
+        return False
+    return holder is not None and holder.pid != os.getpid()
+
+
+def _is_live(partition: Path) -> bool:
+    try:
+        return is_held(links.resolve(partition).parent)
+    except OSError:
+        return False  # a link that is not followed: whoever opens the partition is told
+
+
+def _with_next_base(segments: Sequence[SegmentFiles]) -> Iterator[tuple[SegmentFiles, int | None]]:
+    for i, segment in enumerate(segments):
+        yield segment, segments[i + 1].base_offset if i + 1 < len(segments) else None
+
+
+def _order(names: Sequence[str]) -> Order:
+    """Indexes and snapshots, then logs, then the rest; the indexes of the last segment are read whole."""
+    parsed = {name: parse_file_name(name) for name in names}
+    live = {n: p for n, p in parsed.items() if p is not None and p.state is FileState.LIVE}
+    last = max((p.offset for p in live.values() if p.kind is FileKind.LOG), default=0)
+
+    def rank(name: str) -> int:
+        found = live.get(name)
+        if found is None or found.kind not in (FileKind.LOG, *_FIRST):
+            return 2
+        return 1 if found.kind is FileKind.LOG else 0
+
+    return Order(
+        sorted(names, key=rank),
+        frozenset(n for n, p in live.items() if p.kind in _IN_PLACE and p.offset >= last),
+        frozenset(name for name in names if name.endswith(_PASSING)),
+    )
+
+
+def _is_swapping(listing: PartitionListing) -> bool:
+    return any(path.name.endswith(FileState.SWAP.value) for path in listing.leftovers)

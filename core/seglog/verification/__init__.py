@@ -1,0 +1,1 @@
+"""Verification: every finding, from headers to meaning."""

@@ -1,0 +1,314 @@
+"""Verifying the batches and records of one `.log`: quickly while all is well, in detail where it is not.
+
+`clean_range` walks a range under a thread and gives up at the first thing that is not right; `SegmentVerifier`
+then goes through the segment again, in order, and says what. A healthy log is thereby read once, by all
+processors, and a damaged one of any size in bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from seglog import layout
+from seglog.evidence.damage import record_findings, with_damage
+from seglog.evidence.findings import Finding, finding
+from seglog.evidence.row_rules import RowRules
+from seglog.format.budget import Account, unlimited
+from seglog.format.buffers import byte_view
+from seglog.format.columns import Records
+from seglog.kernels import validate
+from seglog.kernels.crc32c import HARDWARE
+from seglog.kernels.validate import judge_batches, walk_clean
+from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.resync import OffsetRange
+from seglog.storage.filesystem import FileSystem
+
+# half of a processor's second-level cache: what was read is checksummed before it leaves
+_CHUNK_BYTES = 1 << 19
+_CHUNK_ROWS = 1024
+_DAMAGE = {"CRC_MISMATCH", "UNREADABLE_BYTES", "ZERO_BYTES", "TORN_TAIL", "RECORDS_INVALID"}
+
+
+class Level(IntEnum):
+    """How deep to look; each level includes those before it."""
+
+    HEADER = 0
+    CRC = 1
+    RECORD = 2
+    INDEX = 3
+    SEMANTIC = 4
+
+
+@dataclass(slots=True)
+class Totals:
+    """What was seen, counted up. `lost_offsets` is an upper bound; `damaged_bytes` are bytes of no good batch."""
+
+    bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    damaged_bytes: int = 0
+    lost_offsets: int = 0
+
+    def add(self, other: Totals) -> None:
+        """Adds another's counts."""
+        self.bytes += other.bytes
+        self.batches += other.batches
+        self.records += other.records
+        self.damaged_bytes += other.damaged_bytes
+        self.lost_offsets += other.lost_offsets
+
+
+@dataclass(frozen=True, slots=True)
+class RangeResult:
+    """A range without any finding. Offsets and epochs are -1 where it has none; they must ascend across ranges."""
+
+    totals: Totals
+    first_offset: int
+    last_offset: int
+    leader_epoch: int
+
+
+class Observer(Protocol):
+    """Looks at good batches as they go by, in log order."""
+
+    def take(self, piece: Piece) -> Iterator[Finding]: ...
+
+    def finish(self) -> Iterator[Finding]: ...
+
+
+def new_state(last_offset: int = -1, leader_epoch: int = -1) -> np.ndarray:
+    """The state of `judge_batches` behind a batch with these."""
+    state = np.zeros(validate.STATE_SIZE, dtype=np.int64)
+    state[validate.STATE_LAST_OFFSET], state[validate.STATE_LEADER_EPOCH] = last_offset, leader_epoch
+    state[validate.STATE_FIRST_OFFSET] = -1
+    return state
+
+
+def clean_range(
+    fs: FileSystem,
+    path: Path,
+    start: int,
+    end: int,
+    offsets: OffsetRange,
+    level: Level,
+    account: Account | None = None,
+) -> RangeResult | None:
+    """What bytes `start` (an entry's beginning) to `end` of `path` hold, or None when anything is not right.
+
+    What is held counts in `account`, which is closed at the end.
+    """
+    with account or unlimited() as own:
+        if level < Level.RECORD and HARDWARE:
+            result = _clean_headers(fs, path, start, end, offsets, level)
+            if result is not None:
+                return result
+        return _clean_pieces(fs, path, start, end, offsets, level, own)
+
+
+def _clean_headers(
+    fs: FileSystem, path: Path, start: int, end: int, offsets: OffsetRange, level: Level
+) -> RangeResult | None:
+    """The same without records, one kernel call a chunk; None also for entries larger than a chunk."""
+    state = new_state()
+    rows = np.empty(_CHUNK_ROWS, dtype=layout.BATCH)
+    buffer = np.empty(min(_CHUNK_BYTES, end - start), dtype=np.uint8)
+    limits = level >= Level.CRC, offsets.least, offsets.most
+    position = start
+    with fs.open(path, "r") as file:
+        while position < end:
+            filled = file.read_into(position, byte_view(buffer[: min(len(buffer), end - position)]))
+            consumed, right = walk_clean(buffer, filled, position, *limits, rows, state)
+            if not right or consumed == 0:
+                return None
+            position += consumed
+    return _range_result(state, Totals(bytes=end - start, records=int(state[validate.STATE_RECORDS])))
+
+
+def _clean_pieces(
+    fs: FileSystem, path: Path, start: int, end: int, offsets: OffsetRange, level: Level, account: Account
+) -> RangeResult | None:
+    state = new_state()
+    totals = Totals()
+    walk = LogWalk(fs, path, start, end, offsets=offsets, chunk_bytes=_CHUNK_BYTES, check=level >= Level.CRC)
+    for step in walk:
+        if isinstance(step, Gap) or not step.valid.all():
+            return None
+        bits = np.empty(len(step.batches), dtype=np.int64)
+        if judge_batches(step.batches, step.valid, offsets.least, offsets.most, state, bits):
+            return None
+        if level >= Level.RECORD:
+            records = _clean_records(step, account)
+            if records < 0:
+                return None
+            totals.records += records
+        totals.bytes += int(step.batches["size"].astype(np.int64).sum()) if not step.complete else len(step.data)
+    if level < Level.RECORD:
+        totals.records = int(state[validate.STATE_RECORDS])
+    return _range_result(state, totals)
+
+
+def _range_result(state: np.ndarray, totals: Totals) -> RangeResult:
+    totals.batches = int(state[validate.STATE_BATCHES])
+    first, last = int(state[validate.STATE_FIRST_OFFSET]), int(state[validate.STATE_LAST_OFFSET])
+    return RangeResult(totals, first, last, int(state[validate.STATE_LEADER_EPOCH]))
+
+
+def _clean_records(piece: Piece, account: Account) -> int:
+    """How many records the batches hold, or -1 when any of them is not right."""
+    count, rules = 0, RowRules()
+    for records in piece.records(account=account):
+        if records.status.any() or rules.judge(records).any():
+            return -1
+        count += len(records.rows)
+    return count
+
+
+class SegmentVerifier:
+    """Goes through one `.log` in order and tells everything; `totals` grow, `last_offset` is that of the log so far.
+
+    A `growing` one may end within a batch: a broker may be writing it.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: Path,
+        base_offset: int,
+        offsets: OffsetRange,
+        level: Level,
+        *,
+        last_offset: int = -1,
+        leader_epoch: int = -1,
+        growing: bool = False,
+    ) -> None:
+        self.fs, self.path, self.base_offset, self.offsets = fs, path, base_offset, offsets
+        self.level, self.growing = level, growing
+        self.totals = Totals()
+        self._state = new_state(last_offset, leader_epoch)
+        self._place = path.parent.resolve().name, path.name
+
+    @property
+    def last_offset(self) -> int:
+        """Last offset of the last batch whose offsets are right."""
+        return int(self._state[validate.STATE_LAST_OFFSET])
+
+    @property
+    def leader_epoch(self) -> int:
+        """The highest leader epoch so far."""
+        return int(self._state[validate.STATE_LEADER_EPOCH])
+
+    def findings(self, observers: Sequence[Observer] = ()) -> Iterator[Finding]:
+        """Everything that is wrong, in the order of the file; good batches go past the observers."""
+        walk = LogWalk(
+            self.fs, self.path, offsets=self.offsets, chunk_bytes=_CHUNK_BYTES, check=self.level >= Level.CRC
+        )
+        for step in with_damage(walk, self.path, self.base_offset, growing=self.growing):
+            if isinstance(step, Finding):
+                self._count_damage(step)
+                yield step
+                continue
+            yield from self._piece(step)
+            for observer in observers:
+                yield from observer.take(step)
+        for observer in observers:
+            yield from observer.finish()
+
+    def _piece(self, piece: Piece) -> Iterator[Finding]:
+        bits = np.empty(len(piece.batches), dtype=np.int64)
+        counted = int(self._state[validate.STATE_RECORDS])
+        before = self.last_offset
+        limits = self.offsets.least, self.offsets.most
+        judge_batches(piece.batches, piece.valid, *limits, self._state, bits)
+        good = piece.batches[piece.valid]
+        self.totals.batches += len(good)
+        self.totals.bytes += int(good["size"].astype(np.int64).sum())
+        if self.level >= Level.RECORD:
+            yield from self._records(piece, bits, before)
+        else:
+            self.totals.records += int(self._state[validate.STATE_RECORDS]) - counted
+            yield from self._rule_findings(piece.batches, bits)
+
+    def _records(self, piece: Piece, bits: np.ndarray, last_offset: int) -> Iterator[Finding]:
+        rules = RowRules()
+        for records in piece.records() if piece.complete or piece.valid.all() else ():
+            part = slice(records.first_batch, records.first_batch + len(records.batches))
+            valid = piece.valid[part]
+            found = rules.judge(records, last_offset)
+            found[~valid | (records.status != 0)] = 0
+            if not records.rows_behind:
+                yield from self._rule_findings(records.batches, bits[part] | found)
+            for broken in record_findings(records, valid, self.path):
+                self._count_damage(broken)
+                yield broken
+            self.totals.records += _readable(records, valid)
+            good = records.batches[valid]
+            if len(good) and not records.rows_behind:
+                last_offset = max(last_offset, int(good["last_offset"].max()))
+
+    def _rule_findings(self, batches: np.ndarray, bits: np.ndarray) -> Iterator[Finding]:
+        for i in np.flatnonzero(bits).tolist():
+            for bit, (code, message) in RULES.items():
+                if bits[i] & bit:
+                    yield self._finding(code, batches[i], message)
+
+    def _finding(self, code: str, row: np.void, message: str) -> Finding:
+        offsets = f"offsets {int(row['base_offset'])} to {int(row['last_offset'])}, magic {int(row['magic'])}"
+        return finding(
+            code,
+            *self._place,
+            f"{message} ({offsets})",
+            position=int(row["position"]),
+            length=int(row["size"]),
+            first_offset=int(row["base_offset"]),
+            last_offset=int(row["last_offset"]),
+        )
+
+    def _count_damage(self, found: Finding) -> None:
+        if found.code in _DAMAGE:
+            self.totals.damaged_bytes += found.length or 0
+            self.totals.lost_offsets += found.offsets_lost
+
+
+def _readable(records: Records, valid: np.ndarray) -> int:
+    return int(np.count_nonzero(valid[records.rows["batch"]])) if len(records.rows) else 0
+
+
+RULES: dict[int, tuple[str, str]] = {
+    validate.OFFSETS_NOT_ASCENDING: (
+        "OFFSETS_NOT_ASCENDING",
+        "the batch does not start behind the one before it",
+    ),
+    validate.OFFSET_OUT_OF_SEGMENT: (
+        "OFFSET_OUT_OF_SEGMENT",
+        "the batch's offsets do not belong in this segment",
+    ),
+    validate.MAGIC_UNKNOWN: ("MAGIC_UNKNOWN", "the batch's magic is none that Kafka writes"),
+    validate.CODEC_UNKNOWN: ("CODEC_UNKNOWN", "the batch names an unknown codec"),
+    validate.OFFSET_DELTA_INVALID: ("OFFSET_DELTA_INVALID", "the batch's last offset is below its first"),
+    validate.COUNT_INVALID: ("COUNT_INVALID", "the batch's record count cannot be"),
+    validate.PRODUCER_INVALID: (
+        "PRODUCER_INVALID",
+        "producer id, epoch, sequence and flags do not go together",
+    ),
+    validate.CONTROL_INVALID: ("CONTROL_INVALID", "a control batch with more than one record"),
+    validate.LEADER_EPOCH_DECREASING: (
+        "LEADER_EPOCH_DECREASING",
+        "the batch's leader epoch is below an earlier one",
+    ),
+    validate.TIMESTAMP_NEGATIVE: ("TIMESTAMP_NEGATIVE", "the batch's maximum timestamp is negative"),
+    validate.RECORD_OFFSETS_INVALID: (
+        "RECORD_OFFSETS_INVALID",
+        "the offsets of the records do not ascend within the batch's",
+    ),
+    validate.RECORD_TIMESTAMP_ABOVE_MAX: (
+        "RECORD_TIMESTAMP_ABOVE_MAX",
+        "a record is younger than the batch's maximum timestamp",
+    ),
+    validate.RECORD_COUNT_DIFFERS: ("RECORDS_INVALID", "the batch does not hold as many records as it says"),
+}

@@ -1,0 +1,125 @@
+"""Checking the files around the segments: names, leftovers, checkpoints, properties, and Kafka 0.7 logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from seglog.errors import UnsupportedError
+from seglog.evidence.absent_partitions import absent_partitions
+from seglog.evidence.file_rows import rows_of
+from seglog.evidence.findings import Finding, Notice, Severity, finding
+from seglog.evidence.surroundings import Surroundings
+from seglog.format import filenames
+from seglog.log.obstacles import NAMED_BY_OFFSET, is_offset
+from seglog.model import TopicPartition
+from seglog.scan.listing import LogDirectoryListing, PartitionListing
+from seglog.storage.filesystem import FileSystem
+
+
+def verify_names(fs: FileSystem, listing: PartitionListing, *, live: bool = False) -> Iterator[Finding]:
+    """Leftovers, orphans and strangers in a partition directory, and its `partition.metadata`.
+
+    With `live` a broker is at work, which has such files while it cleans and deletes.
+    """
+    partition = listing.directory.resolve().name
+    for path in listing.leftovers:
+        # A running broker deletes `.deleted` files a minute later: they are no damage.
+        left = path.name.endswith((".swap", ".cleaned")) and not live
+        severity = Severity.WARNING if left else Severity.INFO
+        message = "left by an interrupted deletion, cleaning, swap or write"
+        yield finding("LEFTOVER_FILE", partition, path.name, message, severity=severity)
+    for orphan in listing.orphans:
+        yield finding("ORPHAN_INDEX", partition, orphan.path.name, "there is no segment of that base offset")
+    for path in listing.strangers:
+        yield _stranger(fs, path, partition)
+    if listing.partition_metadata is not None:
+        yield from _readable(fs, listing.partition_metadata, partition)
+
+
+def _stranger(fs: FileSystem, path: Path, partition: str) -> Finding:
+    """A broker looks at names that begin with an offset and have one of its suffixes, and at nothing else."""
+    status = fs.status(path)
+    is_file = status is not None and not status.is_directory
+    if is_file and path.name.endswith(NAMED_BY_OFFSET):
+        numbered = is_offset(path.name.partition(".")[0])
+        message = "Kafka gives no such name" if numbered else "Kafka gives no such name, and reads no offset off it"
+        severity = Severity.ERROR if path.name.endswith(".log") or not numbered else Severity.WARNING
+        return finding("STRANGE_FILE", partition, path.name, message, severity=severity)
+    message = "no file of Kafka's: a broker ignores it" if is_file else "a directory, which a broker ignores here"
+    return finding("STRANGE_FILE", partition, path.name, message, severity=Severity.INFO, broker_notices=Notice.NEVER)
+
+
+def verify_log_directory(
+    listing: LogDirectoryListing,
+    around: Surroundings,
+    extents: Mapping[TopicPartition, tuple[int, int]],
+    *,
+    live: bool = False,
+) -> Iterator[Finding]:
+    """Checkpoints, properties, and partitions that ought to be here. `extents` gives (first segment's base, log end
+    offset) of partitions that were verified; entries of others are not judged.
+    """
+    for path in listing.strangers:
+        message = "a directory that is no partition: a broker does not start with it"
+        yield finding("STRANGE_FILE", "", path.name, message, severity=Severity.ERROR)
+    for path in listing.misnamed:
+        message = "no topic can have this name, but a broker takes the directory for a partition"
+        yield finding("STRANGE_FILE", "", path.name, message)
+    if around.meta_damage is not None:
+        yield finding("CHECKPOINT_CORRUPT", "", filenames.META_PROPERTIES, str(around.meta_damage))
+    for name, error in around.damage.items():
+        yield finding("CHECKPOINT_CORRUPT", "", name, str(error))
+    for key, (base, end) in sorted(extents.items()):
+        offsets = {name: found.get(key) for name, found in around.offsets.items()}
+        yield from _offsets_of(key, base, end, offsets, live)
+    for absent in absent_partitions([(listing, around)]):
+        where = {"first_offset": absent.first_offset, "last_offset": absent.last_offset}
+        name = str(absent.topic_partition)
+        yield finding("PARTITION_MISSING", name, "", absent.message, severity=absent.severity, **where)
+
+
+def _offsets_of(
+    key: TopicPartition, base: int, end: int, found: Mapping[str, int | None], live: bool
+) -> Iterator[Finding]:
+    start = found.get(filenames.LOG_START_OFFSET_CHECKPOINT)
+    least = base if start is None else max(start, base)
+    watermark = found.get(filenames.HIGH_WATERMARK_CHECKPOINT)
+    for name, offset in found.items():
+        if offset is None:
+            continue
+        if not 0 <= offset <= end:
+            yield _beyond(name, key, f"offset {offset} is not within the log, which ends at {end}")
+        elif name == filenames.CLEANER_OFFSET_CHECKPOINT and offset < least:
+            # the log start has moved on: the cleaner begins there
+            yield _beyond(name, key, f"offset {offset} is below the log's start, {least}", severity=Severity.INFO)
+    # a broker writes the two at different times
+    if not live and start is not None and watermark is not None and start > watermark:
+        yield _beyond(filenames.LOG_START_OFFSET_CHECKPOINT, key, f"{start} is above the high watermark {watermark}")
+
+
+def _beyond(name: str, key: TopicPartition, message: str, **fields: object) -> Finding:
+    return finding("CHECKPOINT_BEYOND_LOG", "", name, f"{key}: {message}", **fields)
+
+
+def _readable(fs: FileSystem, path: Path, partition: str) -> Iterator[Finding]:
+    try:
+        for row in rows_of(fs, path):
+            if isinstance(row, Finding):
+                yield row
+    except UnsupportedError as error:
+        yield finding("STRANGE_FILE", partition, path.name, str(error))
+
+
+def verify_07(fs: FileSystem, listing: PartitionListing) -> Iterator[Finding]:
+    """A log of Kafka 0.7: every message's checksum and contents, and that the files join."""
+    partition = listing.directory.resolve().name
+    expected: int | None = None
+    for segment in listing.segments:
+        if expected is not None and segment.base_offset != expected:
+            message = f"the file before it ends at {expected}"
+            yield finding("SEGMENT_GAP_07", partition, segment.log.name, message, first_offset=expected)
+        expected = segment.base_offset + segment.size
+        for row in rows_of(fs, segment.log):
+            if isinstance(row, Finding):
+                yield row

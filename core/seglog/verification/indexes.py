@@ -1,0 +1,215 @@
+"""Checking offset and time indexes against the batches of their log, as these go by (specification 5.1, 5.2).
+
+The rules are the contract, not the habit of one version: an offset entry leads to a batch's first byte, behind
+all batches with lower offsets; a time entry's timestamp is reached by its offset, and nothing up to there is
+younger. So indexes of every broker since 0.8 pass. Entries that point into damage are not judged: the damage is
+reported already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from seglog.evidence.findings import Finding, Severity, finding
+from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
+from seglog.scan.listing import SegmentFiles
+from seglog.scan.log_walk import Piece
+from seglog.storage.filesystem import FileSystem
+
+_MOST_INDEX_BYTES = 256 << 20
+_MOST_FINDINGS = 20  # an index with more wrong entries is simply wrong
+
+
+class IndexObserver:
+    """The offset and time index of one segment. `closed` says that a later segment exists, `live` that a broker is at
+    work: a padded index is one that it is building.
+    """
+
+    def __init__(self, fs: FileSystem, segment: SegmentFiles, closed: bool, *, live: bool = False) -> None:
+        self.segment, self.closed, self._live = segment, closed, live
+        self._fs = fs
+        self._partition = segment.log.parent.resolve().name
+        self._waiting: list[Finding] = []
+        self._said = 0
+        self._offsets = self._load(segment.offset_index, 8)
+        self._times = self._load(segment.time_index, 12)
+        self._next_entry = 0
+        self._next_time = 0
+        self._last_offset = segment.base_offset - 1
+        self._max_timestamp = -1
+        self._check_shape()
+
+    def take(self, piece: Piece) -> Iterator[Finding]:
+        """Judges the entries that belong to the good batches of `piece`."""
+        yield from self._told()
+        good = piece.batches[piece.valid]
+        if len(good) == 0:
+            return
+        yield from self._offset_entries(piece, good)
+        yield from self._time_entries(good)
+        self._last_offset = max(self._last_offset, int(good["last_offset"].max()))
+        self._max_timestamp = max(self._max_timestamp, int(good["max_timestamp"].max()))
+
+    def finish(self) -> Iterator[Finding]:
+        """What only the end of the log can tell."""
+        yield from self._told()
+        yield from self._missing()
+        if self._times is None:
+            return
+        for i in range(self._next_time, len(self._times)):
+            timestamp, offset = (int(value) for value in self._times[i].tolist())
+            if offset > self._last_offset:
+                yield from self._wrong_time(
+                    i, f"entry {i} names offset {offset}, the log ends with {self._last_offset}"
+                )
+            elif timestamp > self._max_timestamp:
+                yield from self._wrong_time(i, f"entry {i} has timestamp {timestamp}, no record is as young")
+        last = int(self._times["timestamp"][-1]) if len(self._times) else -1
+        if self.closed and self._max_timestamp >= 0 and last < self._max_timestamp and not self._padded_times:
+            message = f"the last entry has timestamp {last}, the segment's largest is {self._max_timestamp}"
+            yield self._finding("TIME_INDEX_SHORT", self.segment.time_index, message)
+
+    # --- loading
+
+    def _load(self, path: Path | None, entry_bytes: int) -> np.ndarray | None:
+        """The entries that were written; remarks on the file's shape wait for the first step."""
+        self._padded_times = getattr(self, "_padded_times", False)
+        if path is None:
+            return None
+        status = self._fs.status(path)
+        size = 0 if status is None else status.size
+        if size > _MOST_INDEX_BYTES:
+            message = f"{size} bytes, more than any index has"
+            self._waiting.append(self._finding("INDEX_SIZE_INVALID", path, message))
+            return None
+        data = self._fs.read_bytes(path, _MOST_INDEX_BYTES)
+        base = self.segment.base_offset
+        rows = decode_offset_index(data, base) if entry_bytes == 8 else decode_time_index(data, base)
+        if len(data) % entry_bytes:
+            message = f"{len(data)} bytes are no whole number of entries of {entry_bytes}"
+            self._waiting.append(self._finding("INDEX_SIZE_INVALID", path, message, length=len(data)))
+        used = used_entries(rows, base)
+        # A lone zero entry of a time index may be genuine: one record at timestamp 0.
+        genuine = entry_bytes == 12 and used == 0 and len(rows) == 1
+        if used < len(rows) and not genuine:
+            self._preallocated(path, len(rows) - used, used * entry_bytes)
+            self._padded_times |= entry_bytes == 12
+        return rows[:used]
+
+    def _preallocated(self, path: Path, count: int, position: int) -> None:
+        severity = Severity.WARNING if self.closed and not self._live else Severity.INFO
+        message = f"{count} zero entries behind the written ones, from preallocation; would be rebuilt"
+        self._waiting.append(self._finding("INDEX_PREALLOCATED", path, message, severity=severity, position=position))
+
+    def _check_shape(self) -> None:
+        base = self.segment.base_offset
+        if self._offsets is not None and len(self._offsets):
+            self._ascending("OFFSET_INDEX_INVALID", self.segment.offset_index, self._offsets, "offset", 8)
+            self._ascending("OFFSET_INDEX_INVALID", self.segment.offset_index, self._offsets, "position", 8)
+            beyond = (self._offsets["position"] < 0) | (self._offsets["position"] >= self.segment.size)
+            for i in np.flatnonzero(beyond | (self._offsets["offset"] < base))[:1].tolist():
+                offset, position = self._offsets[i].tolist()
+                message = f"entry {i} (offset {offset}, position {position}) leads outside the segment"
+                self._remember("OFFSET_INDEX_INVALID", self.segment.offset_index, message, 8 * i)
+        if self._times is not None and len(self._times):
+            self._ascending("TIME_INDEX_INVALID", self.segment.time_index, self._times, "timestamp", 12)
+            self._ascending("TIME_INDEX_INVALID", self.segment.time_index, self._times, "offset", 12, strictly=False)
+
+    def _ascending(
+        self,
+        code: str,
+        path: Path | None,
+        rows: np.ndarray,
+        column: str,
+        entry_bytes: int,
+        strictly: bool = True,
+    ) -> None:
+        steps = np.diff(rows[column].astype(np.int64))
+        for i in np.flatnonzero(steps <= 0 if strictly else steps < 0)[:1].tolist():
+            message = f"entry {i + 1}: {column} {rows[column][i + 1]} follows {rows[column][i]}"
+            self._remember(code, path, message, entry_bytes * (i + 1))
+
+    # --- against the log
+
+    def _offset_entries(self, piece: Piece, good: np.ndarray) -> Iterator[Finding]:
+        if self._offsets is None:
+            return
+        positions = self._offsets["position"]
+        end = int(good["position"][-1]) + int(good["size"][-1])
+        behind = int(np.searchsorted(positions, end))
+        covered = piece.batches["position"]
+        for i in range(self._next_entry, behind):
+            position, offset = int(positions[i]), int(self._offsets["offset"][i])
+            if position < piece.position:
+                continue  # in a gap
+            at = int(np.searchsorted(good["position"], position))
+            if at == len(good) or good["position"][at] != position:
+                k = int(np.searchsorted(covered, position, side="right")) - 1
+                if k >= 0 and piece.valid[k]:
+                    yield from self._wrong_offset(i, f"entry {i} leads to position {position}, where no batch begins")
+                continue
+            before = int(good["last_offset"][at - 1]) if at else self._last_offset
+            # brokers before 0.10 wrote the first offset of the append, which a wrapper does not tell
+            if offset <= before or (good["magic"][at] >= 2 and offset < good["base_offset"][at]):
+                begins = int(good["base_offset"][at])
+                message = f"entry {i} says offset {offset} at position {position}, where {begins} begins"
+                yield from self._wrong_offset(i, message)
+        self._next_entry = max(self._next_entry, behind)
+
+    def _time_entries(self, good: np.ndarray) -> Iterator[Finding]:
+        """Entries up to the last offset of these batches. One inside the last batch waits for the next piece."""
+        if self._times is None:
+            return
+        lasts = good["last_offset"]
+        maxima = np.maximum.accumulate(np.maximum(good["max_timestamp"], self._max_timestamp))
+        while self._next_time < len(self._times):
+            i = self._next_time
+            timestamp, offset = (int(value) for value in self._times[i].tolist())
+            at = int(np.searchsorted(lasts, offset))  # the batch that holds the offset, or follows it
+            if at == len(lasts):
+                return
+            whole = at + 1 if lasts[at] == offset else at
+            below = int(maxima[whole - 1]) if whole else self._max_timestamp
+            if below > timestamp:
+                message = f"entry {i} says {timestamp} up to offset {offset}, where a batch has {below}"
+                yield from self._wrong_time(i, message)
+            elif int(maxima[at]) < timestamp:
+                message = f"entry {i} has timestamp {timestamp}, no record up to offset {offset} is as young"
+                yield from self._wrong_time(i, message)
+            self._next_time += 1
+
+    def _missing(self) -> Iterator[Finding]:
+        if self.segment.size == 0:
+            return
+        severity = Severity.WARNING if self.closed else Severity.INFO
+        if self.segment.offset_index is None:
+            yield self._finding("INDEX_MISSING", self.segment.log, "there is no offset index", severity=severity)
+        if self.segment.time_index is None and self._max_timestamp >= 0:
+            yield self._finding("INDEX_MISSING", self.segment.log, "there is no time index", severity=severity)
+
+    # --- findings
+
+    def _wrong_offset(self, i: int, message: str) -> Iterator[Finding]:
+        yield from self._limited("OFFSET_INDEX_INVALID", self.segment.offset_index, message, 8 * i)
+
+    def _wrong_time(self, i: int, message: str) -> Iterator[Finding]:
+        yield from self._limited("TIME_INDEX_INVALID", self.segment.time_index, message, 12 * i)
+
+    def _limited(self, code: str, path: Path | None, message: str, position: int) -> Iterator[Finding]:
+        self._said += 1
+        if self._said <= _MOST_FINDINGS:
+            yield self._finding(code, path, message, position=position)
+
+    def _remember(self, code: str, path: Path | None, message: str, position: int) -> None:
+        self._waiting.append(self._finding(code, path, message, position=position))
+
+    def _told(self) -> Iterator[Finding]:
+        yield from self._waiting
+        self._waiting = []
+
+    def _finding(self, code: str, path: Path | None, message: str, **fields: object) -> Finding:
+        name = self.segment.log.name if path is None else path.name
+        return finding(code, self._partition, name, message, **fields)

@@ -1,0 +1,383 @@
+"""Verification: what is wrong with logs, from headers to meaning, without changing or locking anything.
+
+Levels (each includes those before): *header* framing, offsets, flags; *crc* checksums; *record* the structure of
+every record; *index* offset and time indexes, names, what is missing; *semantic* control records, transactions,
+producers, epochs.
+
+Steps:
+
+1. Of a log directory, first its checkpoints and its list of partitions.
+2. Each partition, through a view that holds still (`verification.partition`). Beside a broker at work it is looked at
+   until what is grave has stayed there for some seconds (`second_look`).
+3. The checkpoints against the logs' extents, and the partitions that are missing.
+
+Damage never ends it: the next good batch is looked for. Kafka has nothing of the kind; `kafka-dump-log` reports
+part of it and exits 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from seglog.clock import Clock
+from seglog.errors import NotALogError
+from seglog.evidence.findings import Finding, Severity, finding
+from seglog.evidence.readable_files import unreadable
+from seglog.evidence.second_look import look_until_settled
+from seglog.evidence.surroundings import Surroundings, read_surroundings
+from seglog.format.filenames import PartitionState, parse_file_name
+from seglog.model import TopicPartition
+from seglog.scan.listing import (
+    LogDirectoryListing,
+    Target,
+    TargetKind,
+    list_log_directory,
+    list_partition,
+    log_directory_of,
+)
+from seglog.scan.view import PartitionView, SingleFile, is_held
+from seglog.storage import links
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.frozen import VanishedError
+from seglog.verification.batches import Level, Totals
+from seglog.verification.files import verify_log_directory
+from seglog.verification.partition import LookOptions, PartitionLook
+
+__all__ = ["Level", "Verification", "VerifyOptions", "VerifySummary"]
+
+# What a second look at the segment alone can confirm.
+_LOCAL = {
+    "CRC_MISMATCH",
+    "UNREADABLE_BYTES",
+    "TORN_TAIL",
+    "ZERO_BYTES",
+    "OFFSET_OUT_OF_SEGMENT",
+    "MAGIC_UNKNOWN",
+    "CODEC_UNKNOWN",
+    "OFFSET_DELTA_INVALID",
+    "COUNT_INVALID",
+    "RECORDS_INVALID",
+    "RECORD_OFFSETS_INVALID",
+    "RECORD_TIMESTAMP_ABOVE_MAX",
+    "TIMESTAMP_NEGATIVE",
+    "INDEX_MISSING",
+    "INDEX_SIZE_INVALID",
+    "OFFSET_INDEX_INVALID",
+    "TIME_INDEX_INVALID",
+    "TIME_INDEX_SHORT",
+}
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyOptions:
+    """What `Verification` looks at.
+
+    `live`: a broker may be writing, so a torn tail of the last segment is none, and what is grave must stay there;
+    without it that is so where a process holds the log directory's lock. `sample` (0 to 1) verifies that part of the
+    bytes, chosen by `seed`, up to level *record*. `max_duration_s` ends it early, complete to there.
+    """
+
+    level: Level = Level.RECORD
+    live: bool = False
+    jobs: int = 2
+    sample: float | None = None
+    seed: int = 0
+    max_duration_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySummary:
+    """What was looked at and found. `complete` is false when time ran out, a file was unreadable, or for a sample.
+    `live` says that a broker, or another process, was at work beside it.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    damaged_bytes: int = 0
+    lost_offsets: int = 0
+    errors: int = 0
+    warnings: int = 0
+    infos: int = 0
+    unreadable: int = 0
+    complete: bool = True
+    live: bool = False
+
+    @property
+    def damaged(self) -> bool:
+        """Whether anything worse than a remark was found in what could be read."""
+        return self.errors > self.unreadable or self.warnings > 0
+
+
+@dataclass(slots=True)
+class _Job:
+    """A partition directory or a file to verify, and its log directory's surroundings."""
+
+    path: Path
+    size: int
+    target: Target
+    around: Surroundings | None
+
+
+@dataclass(slots=True)
+class _Directory:
+    """A log directory as it was before its partitions were looked at, and where their logs were found to reach."""
+
+    listing: LogDirectoryListing
+    around: Surroundings
+    extents: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+
+
+class Verification:
+    """Iterates over the findings on `targets`, in order; `summary` is whole when the iteration has ended.
+
+    `progress` is called with (bytes done, bytes in all). An OSError on a file becomes a finding.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        targets: Sequence[Target],
+        options: VerifyOptions,
+        clock: Clock,
+        progress: Progress | None = None,
+        *,
+        around: Surroundings | None = None,
+    ) -> None:
+        self._fs, self._targets, self._options, self._clock = fs, targets, options, clock
+        self._progress, self._around = progress, around
+        self._totals = Totals()
+        self._done = self._total = 0
+        self._ends_at = None if options.max_duration_s is None else clock.monotonic() + options.max_duration_s
+        sampled = options.sample is not None and options.sample < 1
+        self._sample = options.sample if sampled else None
+        self.summary = VerifySummary(complete=not sampled)
+
+    def __iter__(self) -> Iterator[Finding]:
+        directories: dict[Path, _Directory] = {}
+        jobs: list[_Job] = []
+        for target in self._targets:
+            jobs += self._jobs(target, directories)
+        self._total = sum(job.size for job in jobs)
+        for job in jobs:
+            for found in self._job(job, directories.get(job.target.path)):
+                self._count(found)
+                yield found
+        for directory in directories.values():
+            if self._options.level >= Level.INDEX:
+                for found in self._own_files(directory):
+                    self._count(found)
+                    yield found
+        self._summarise()
+
+    # --- what there is to do ------------------------------------------------------------------------------
+
+    def _jobs(self, target: Target, directories: dict[Path, _Directory]) -> Iterator[_Job]:
+        if target.kind is TargetKind.FILE:
+            status = self._fs.status(target.path)
+            yield _Job(target.path, 0 if status is None else status.size, target, None)
+            return
+        if target.kind is TargetKind.PARTITION:
+            yield _Job(target.path, self._size(target.path), target, self._around or self._surroundings(target.path))
+            return
+        around = read_surroundings(self._fs, target.path)  # before the logs
+        listing = list_log_directory(self._fs, target.path)
+        directories[target.path] = _Directory(listing, around)
+        for partition in listing.partitions:
+            if partition.state is not PartitionState.DELETED:
+                yield _Job(partition.path, self._size(partition.path), target, around)
+
+    def _surroundings(self, partition: Path) -> Surroundings | None:
+        try:
+            return read_surroundings(self._fs, links.resolve(partition).parent, ask_readers=False)
+        except OSError:
+            return None  # of a partition that was named, the directory around it need not be readable
+
+    def _size(self, directory: Path) -> int:
+        """Bytes of its logs, for the progress display; what is wrong with the directory is told in its turn."""
+        try:
+            return list_partition(self._fs, directory).size
+        except (OSError, NotALogError):
+            return 0
+
+    # --- doing it -----------------------------------------------------------------------------------------
+
+    def _job(self, job: _Job, directory: _Directory | None) -> Iterator[Finding]:
+        looks = _Looks(self, job)
+        try:
+            yield from looks.findings()
+        except (OSError, NotALogError) as error:
+            if looks.is_gone(error):
+                message = "the partition was deleted or moved away before it was looked at"
+                yield finding("CHANGED_WHILE_READ", job.path.name, "", message)
+                return
+            self.summary = replace(self.summary, complete=False)
+            yield unreadable(job.path if job.target.kind is not TargetKind.FILE else job.path.parent, error)
+        finally:
+            self._totals.add(looks.totals)
+            self.summary = replace(self.summary, live=self.summary.live or looks.live)
+        if directory is not None and looks.extent is not None:
+            directory.extents[looks.extent[0]] = looks.extent[1]
+
+    def _own_files(self, directory: _Directory) -> Iterator[Finding]:
+        """The log directory's own files; beside a broker until what is grave has stayed."""
+
+        def look(grave: Sequence[Finding] | None) -> list[Finding]:
+            if grave is not None:
+                path = directory.listing.path
+                directory.around = read_surroundings(self._fs, path)
+                directory.listing = list_log_directory(self._fs, path)
+            return list(verify_log_directory(directory.listing, directory.around, directory.extents, live=live))
+
+        live = self._options.live or is_held(directory.listing.path)
+        if not live:
+            yield from look(None)
+            return
+        settled = look_until_settled(look, _key, _is_grave, self._clock)
+        yield from settled.rows
+        yield from _restless(settled.restless, "")
+
+    # --- keeping count ------------------------------------------------------------------------------------
+
+    def is_late(self) -> bool:
+        """Whether time is up; from then on the summary is incomplete."""
+        if self._ends_at is None or self._clock.monotonic() < self._ends_at:
+            return False
+        self.summary = replace(self.summary, complete=False)
+        return True
+
+    def advance(self, size: int, files: int) -> None:
+        """Bytes and files done."""
+        self._done = min(self._total, self._done + size)
+        self.summary = replace(self.summary, files=self.summary.files + files)
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+    def look_options(self, file: str | None, *, counting: bool) -> LookOptions:
+        """What a look looks at; the first one alone is counted."""
+        options = self._options
+        look = LookOptions(options.level, options.jobs, self.is_late, sample=self._sample, seed=options.seed, file=file)
+        return replace(look, advance=self.advance) if counting else look
+
+    @property
+    def doors(self) -> tuple[FileSystem, Clock, bool]:
+        """Files, clock, and whether a live log was announced."""
+        return self._fs, self._clock, self._options.live
+
+    def _count(self, found: Finding) -> None:
+        name = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO: "infos"}[found.severity]
+        unreadable = self.summary.unreadable + (found.code == "UNREADABLE_FILE")
+        self.summary = replace(self.summary, **{name: getattr(self.summary, name) + 1}, unreadable=unreadable)
+
+    def _summarise(self) -> None:
+        totals = self._totals
+        self.summary = replace(
+            self.summary,
+            bytes=totals.bytes,
+            batches=totals.batches,
+            records=totals.records,
+            damaged_bytes=totals.damaged_bytes,
+            lost_offsets=totals.lost_offsets,
+        )
+
+
+class _Looks:
+    """The looks at one partition or file: one, or as many as it takes until it has settled."""
+
+    def __init__(self, verification: Verification, job: _Job) -> None:
+        self._verification, self._job = verification, job
+        self._fs, self._clock, announced = verification.doors
+        kind = TargetKind.FILE if job.target.kind is TargetKind.FILE else TargetKind.PARTITION
+        self._file = job.path.name if kind is TargetKind.FILE else None
+        self.live = announced or is_held(log_directory_of(Target(job.path, kind)))
+        self.totals = Totals()
+        self.extent: tuple[TopicPartition, tuple[int, int]] | None = None
+
+    def findings(self) -> Iterator[Finding]:
+        """The findings of one look, or, where somebody is at work, of as many as it takes."""
+        told: set[tuple[str, str, str, int | None]] = set()
+        if not self.live:
+            try:
+                for found in self._once():
+                    told.add(_key(found))
+                    yield found
+                return
+            except VanishedError:
+                self.live = True  # somebody is at work whose lock is not seen
+        yield from (found for found in self._settled() if _key(found) not in told)
+
+    def _once(self) -> Iterator[Finding]:
+        """One look, its findings as they come."""
+        with self._view() as view:
+            look = self._look(view, counting=True)
+            try:
+                yield from look
+            finally:
+                self._note(look)
+
+    def _settled(self) -> Iterator[Finding]:
+        """Looks until what is grave has stayed; findings come when that is so."""
+        settled = look_until_settled(self._again, _key, _is_grave, self._clock)
+        yield from settled.rows
+        yield from _restless(settled.restless, self._job.path.resolve().name)
+
+    def is_gone(self, error: OSError | NotALogError) -> bool:
+        """Whether the broker has taken the partition away meanwhile."""
+        missing = isinstance(error, FileNotFoundError | NotALogError)
+        return missing and self.live and self._fs.status(self._job.path) is None
+
+    def _again(self, grave: Sequence[Finding] | None) -> list[Finding]:
+        if grave is not None and self._job.around is not None:
+            known = self._job.around
+            self._job.around = read_surroundings(self._fs, known.path, ask_readers=known.ask_readers)
+        with self._view() as view:
+            look = self._look(view, counting=grave is None, only=_segments_of(grave))
+            found = list(look)
+            if grave is None:
+                self._note(look)
+            return found
+
+    def _view(self) -> PartitionView | SingleFile:
+        if self._file is None:
+            return PartitionView(self._fs, self._job.path, live=self.live, clock=self._clock)
+        return SingleFile(self._fs, self._job.path, live=self.live)
+
+    def _look(
+        self, view: PartitionView | SingleFile, *, counting: bool, only: frozenset[int] | None = None
+    ) -> PartitionLook:
+        options = self._verification.look_options(self._file, counting=counting)
+        return PartitionLook(view, self._job.around, options, only)
+
+    def _note(self, look: PartitionLook) -> None:
+        self.totals = look.totals
+        key, segments = look.listing.topic_partition, look.listing.segments
+        if key is not None and segments and look.end_offset is not None and look.listing.directory.name == str(key):
+            self.extent = key, (segments[0].base_offset, look.end_offset)
+
+
+def _segments_of(grave: Sequence[Finding] | None) -> frozenset[int] | None:
+    """The segments that grave findings are on, where looking at them again tells enough; else None."""
+    if not grave or any(each.code not in _LOCAL for each in grave):
+        return None
+    names = [parse_file_name(each.file) for each in grave]
+    return None if None in names else frozenset(name.offset for name in names if name is not None)
+
+
+def _key(found: Finding) -> tuple[str, str, str, int | None]:
+    return found.code, found.partition, found.file, found.position
+
+
+def _is_grave(found: Finding) -> bool:
+    return found.severity is not Severity.INFO
+
+
+def _restless(found: Sequence[Finding], partition: str) -> Iterator[Finding]:
+    if found:
+        codes = ", ".join(sorted({each.code for each in found}))
+        message = f"what looked like {codes} did not stay: a broker is at work here"
+        yield finding("CHANGED_WHILE_READ", partition, "", message)

@@ -1,0 +1,257 @@
+"""Configuration out of a controller's metadata log: snapshots, removals, transactions, damage."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from seglog.configuration.cluster_metadata import (
+    ABORT_TRANSACTION_RECORD,
+    BEGIN_TRANSACTION_RECORD,
+    CONFIG_RECORD,
+    END_TRANSACTION_RECORD,
+    REMOVE_TOPIC_RECORD,
+    TOPIC_RECORD,
+    ClusterMetadata,
+    read_cluster_metadata,
+)
+from seglog.configuration.sources import Settings
+from seglog.configuration.topic_settings import DirectorySettings
+from seglog.errors import ConfigError, RefusedError
+from seglog.format.builder import BatchOptions, columns_of, encode_all
+from seglog.model import Record
+from seglog.storage.filesystem import LocalFileSystem
+
+
+def compact(text: str | None) -> bytes:
+    return b"\x00" if text is None else bytes([len(text) + 1]) + text.encode()
+
+
+def config(topic: str, key: str, value: str | None, resource: int = 2) -> bytes:
+    body = bytes([resource]) + compact(topic) + compact(key) + compact(value) + b"\x00"
+    return bytes([1, CONFIG_RECORD, 0]) + body
+
+
+def topic_record(name: str, identity: int) -> bytes:
+    return bytes([1, TOPIC_RECORD, 0]) + compact(name) + bytes([identity]) * 16 + b"\x00"
+
+
+def remove(identity: int) -> bytes:
+    return bytes([1, REMOVE_TOPIC_RECORD, 0]) + bytes([identity]) * 16 + b"\x00"
+
+
+def marker(kind: int) -> bytes:
+    return bytes([1, kind, 0, 0, 0])
+
+
+def batches(base_offset: int, *values: bytes) -> bytes:
+    """One batch a record, so that damage takes just one."""
+    encoded = (
+        encode_all(columns_of([Record(value, timestamp=1)]), base_offset + i, BatchOptions())
+        for i, value in enumerate(values)
+    )
+    return b"".join(encoded)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    return tmp_path / "__cluster_metadata-0"
+
+
+def replayed(directory: Path) -> ClusterMetadata:
+    found = read_cluster_metadata(LocalFileSystem(), directory.parent)
+    assert found is not None
+    return found
+
+
+def values(directory: Path, topic: str) -> dict[str, str]:
+    return {key: stored.value for key, stored in replayed(directory).topic_values(topic).items()}
+
+
+def log(directory: Path, *records: bytes, base_offset: int = 0) -> Path:
+    path = directory / f"{base_offset:020d}.log"
+    path.write_bytes(batches(base_offset, *records))
+    return path
+
+
+def test_a_directory_without_a_metadata_log_has_no_answer(tmp_path: Path) -> None:
+    assert read_cluster_metadata(LocalFileSystem(), tmp_path) is None
+
+
+def test_the_last_value_of_a_key_counts_and_names_its_record(directory: Path) -> None:
+    path = log(directory, config("a", "segment.bytes", "1"), config("b", "x", "y"), config("a", "segment.bytes", "2"))
+    stored = replayed(directory).topic_values("a")["segment.bytes"]
+    assert (stored.value, stored.path, stored.offset) == ("2", path, 2)
+
+
+def test_a_null_value_takes_the_key_back(directory: Path) -> None:
+    log(directory, config("a", "segment.bytes", "1"), config("a", "segment.bytes", None))
+    assert values(directory, "a") == {}
+
+
+def test_removing_a_topic_takes_its_configuration_and_a_new_topic_starts_afresh(directory: Path) -> None:
+    log(
+        directory,
+        topic_record("a", 7),
+        config("a", "k", "1"),
+        remove(7),
+        topic_record("a", 8),
+        config("a", "l", "2"),
+    )
+    assert values(directory, "a") == {"l": "2"}
+
+
+def test_a_broker_inherits_the_cluster_default_and_overrides_it(directory: Path) -> None:
+    log(
+        directory,
+        config("", "log.retention.ms", "1", resource=4),
+        config("", "log.segment.bytes", "2", resource=4),
+        config("3", "log.retention.ms", "9", resource=4),
+    )
+    found = replayed(directory)
+    assert {k: v.value for k, v in found.broker_values(3).items()} == {"log.retention.ms": "9"}
+    assert {k: v.value for k, v in found.broker_values().items()} == {"log.retention.ms": "1", "log.segment.bytes": "2"}
+    assert found.broker_values(4) == {}
+    settings = DirectorySettings(LocalFileSystem(), directory.parent, Settings())
+    assert settings("t").retention_ms == 1
+    (directory.parent / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=3\n")
+    settings = DirectorySettings(LocalFileSystem(), directory.parent, Settings())
+    assert (settings("t").retention_ms, settings("t").segment_bytes) == (9, 2)
+
+
+def test_an_aborted_metadata_transaction_leaves_nothing_and_a_finished_one_all(directory: Path) -> None:
+    log(
+        directory,
+        marker(BEGIN_TRANSACTION_RECORD),
+        config("a", "k", "lost"),
+        marker(ABORT_TRANSACTION_RECORD),
+        marker(BEGIN_TRANSACTION_RECORD),
+        config("a", "l", "kept"),
+        marker(END_TRANSACTION_RECORD),
+        marker(BEGIN_TRANSACTION_RECORD),
+        config("a", "m", "open"),
+    )
+    assert values(directory, "a") == {"l": "kept"}
+
+
+def test_the_log_continues_the_newest_finished_snapshot(directory: Path) -> None:
+    log(directory, config("a", "old", "1"), config("a", "k", "old"))
+    log(directory, config("a", "k", "replayed twice"), config("a", "l", "new"), base_offset=2)
+    (directory / "00000000000000000003-0000000001.checkpoint").write_bytes(batches(0, config("a", "k", "snapshot")))
+    (directory / "00000000000000000009-0000000001.checkpoint.part").write_bytes(b"unfinished")
+    assert values(directory, "a") == {"k": "snapshot", "l": "new"}
+    assert replayed(directory).end_offset == 4
+
+
+def test_damage_ends_the_replay_and_is_told(directory: Path) -> None:
+    path = log(directory, config("a", "k", "good"), config("a", "k", "damaged"), config("a", "l", "after"))
+    data = bytearray(path.read_bytes())
+    second = len(batches(0, config("a", "k", "good")))
+    data[second + 70] ^= 1
+    path.write_bytes(data)
+    found = replayed(directory)
+    assert values(directory, "a") == {"k": "good"}
+    assert found.problems == [f"{path}: position {second}: the batch fails its checksum; what follows was not read"]
+
+
+def test_a_torn_tail_keeps_what_came_before(directory: Path) -> None:
+    path = log(directory, config("a", "k", "good"), config("a", "k", "torn"))
+    path.write_bytes(path.read_bytes()[:-3])
+    assert values(directory, "a") == {"k": "good"}
+    assert "no whole batch" in replayed(directory).problems[0]
+
+
+def test_a_record_cut_short_is_told_and_the_next_one_counts(directory: Path) -> None:
+    log(directory, config("a", "k", "v")[:6], config("a", "l", "w"))
+    assert values(directory, "a") == {"l": "w"}
+    assert "offset 0: 1 bytes are wanted at byte 6, 0 are left" in replayed(directory).problems[0]
+
+
+def test_offsets_missing_before_a_segment_end_the_replay_and_are_told(directory: Path) -> None:
+    log(directory, topic_record("a", 7))
+    log(directory, config("a", "cleanup.policy", "compact"), base_offset=5)
+    assert values(directory, "a") == {}
+    assert "offsets 1 to 4 are missing" in replayed(directory).problems[0]
+
+
+def test_what_the_system_does_not_let_read_is_told_and_never_raised(directory: Path) -> None:
+    log(directory, topic_record("a", 7))
+    (directory / "00000000000000000001-0000000000.checkpoint").mkdir()
+    assert "Is a directory" in replayed(directory).problems[0]
+
+
+def test_a_listed_topic_has_the_brokers_policy_only_where_all_of_the_metadata_was_read(directory: Path) -> None:
+    path = log(directory, topic_record("a", 7), config("b", "x", "y"))
+    settings = DirectorySettings(LocalFileSystem(), directory.parent, Settings())
+    assert settings.resolve("a").policy_known and not settings.resolve("b").policy_known
+    path.write_bytes(path.read_bytes()[:-3])
+    assert not DirectorySettings(LocalFileSystem(), directory.parent, Settings()).resolve("a").policy_known
+
+
+# --- a broker with several log directories
+
+
+IDENTITY = "version=1\ncluster.id={}\nnode.id={}\ndirectory.id={}\n"
+
+
+def broker_disk(path: Path, directory_id: str, *, cluster: str = "c", node: int = 1, metadata: bool = False) -> Path:
+    path.mkdir(parents=True)
+    (path / "meta.properties").write_text(IDENTITY.format(cluster, node, directory_id))
+    if metadata:
+        (path / "__cluster_metadata-0").mkdir()
+        log(path / "__cluster_metadata-0", topic_record("a", 7), config("a", "cleanup.policy", "compact"))
+    return path
+
+
+def policy_of(path: Path, **options: object) -> str:
+    found = DirectorySettings(LocalFileSystem(), path, Settings(), {k.replace("_", "."): v for k, v in options.items()})
+    policy = found.resolve("a").settings["cleanup.policy"]
+    return f"{policy.text} {policy.origin}"
+
+
+@pytest.mark.parametrize("where", ["data-b", "other/data-a"])
+def test_metadata_is_found_in_the_same_brokers_other_log_directory(tmp_path: Path, where: str) -> None:
+    disk = broker_disk(tmp_path / "one" / "data-a", "A")
+    place = tmp_path / "one" / where if "/" not in where else tmp_path / where
+    holder = broker_disk(place, "B", metadata=True)
+    assert policy_of(disk) == f"compact {holder}/__cluster_metadata-0/{0:020d}.log offset 1"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"directory_id": "B", "cluster": "another"},
+        {"directory_id": "B", "node": 2},
+        {"directory_id": "A"},  # a copy of this very directory
+    ],
+)
+def test_another_brokers_metadata_beside_it_says_nothing(tmp_path: Path, other: dict[str, str]) -> None:
+    disk = broker_disk(tmp_path / "data-a", "A")
+    broker_disk(tmp_path / "data-b", **other, metadata=True)
+    assert policy_of(disk) == "delete default"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_metadata_that_another_user_put_beside_it_says_nothing(tmp_path: Path) -> None:
+    disk = broker_disk(tmp_path / "data-a", "A")
+    holder = broker_disk(tmp_path / "data-b", "B", metadata=True)
+    os.chown(holder, 12345, 12345)
+    assert policy_of(disk) == "delete default"
+    assert policy_of(disk, metadata_log_dir=holder).startswith("compact ")
+
+
+def test_metadata_is_taken_from_where_it_is_stated_to_be(tmp_path: Path) -> None:
+    disk = broker_disk(tmp_path / "data-a", "A")
+    holder = broker_disk(tmp_path / "x" / "y" / "z", "B", metadata=True)
+    assert policy_of(disk) == "delete default"
+    assert policy_of(disk, metadata_log_dir=holder).startswith("compact ")
+    assert policy_of(disk, metadata_log_dir=holder / "__cluster_metadata-0").startswith("compact ")
+    assert policy_of(disk, log_dirs=[disk, holder]).startswith("compact ")
+    with pytest.raises(ConfigError, match="no __cluster_metadata-0"):
+        policy_of(disk, metadata_log_dir=disk)
+    (holder / "meta.properties").write_text(IDENTITY.format("another", 1, "B"))
+    with pytest.raises(RefusedError, match="cluster another"):
+        policy_of(disk, metadata_log_dir=holder)

@@ -1,0 +1,72 @@
+"""Which batches can stand in one log: the longest ascending chain, moved ones back in place, copies out."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from seglog.evidence.batch_order import arrange, ascending_chain
+
+
+def arranged(*offsets: tuple[int, int], reorder: bool = True) -> list[tuple[int, int]]:
+    first, last = (np.array(column, dtype=np.int64) for column in zip(*offsets, strict=True))
+    embedded = np.ones(len(first), dtype=bool)
+    return [offsets[i] for i in arrange(first, last, embedded, reorder).tolist()]
+
+
+def test_a_batch_with_a_huge_offset_costs_itself_and_nothing_that_follows() -> None:
+    kept = arranged((0, 9), (1_000_010, 1_000_019), (20, 29), (30, 39))
+    assert kept == [(0, 9), (20, 29), (30, 39), (1_000_010, 1_000_019)] or (1_000_010, 1_000_019) not in kept
+    assert (20, 29) in kept and (30, 39) in kept
+
+
+def test_swapped_runs_go_back_to_their_place() -> None:
+    assert arranged((0, 9), (30, 39), (40, 49), (20, 29), (10, 19), (50, 59)) == [
+        (0, 9),
+        (10, 19),
+        (20, 29),
+        (30, 39),
+        (40, 49),
+        (50, 59),
+    ]
+
+
+def test_without_reordering_what_was_moved_goes() -> None:
+    kept = arranged((0, 9), (20, 29), (10, 19), (30, 39), reorder=False)
+    assert len(kept) == 3
+    assert kept == sorted(kept)
+
+
+def test_copies_are_dropped() -> None:
+    assert arranged((0, 9), (10, 19), (0, 9), (10, 19), (20, 29)) == [(0, 9), (10, 19), (20, 29)]
+
+
+@pytest.mark.parametrize("bit", [3, 5, 6, 9])
+def test_a_broken_base_offset_does_not_move_a_batch_into_a_gap_that_compaction_left(bit: int) -> None:
+    around = [(0, 9), (10, 19), (20, 29), (1000, 1009), (1010, 1019)]
+    damaged = (10 ^ (1 << bit), (10 ^ (1 << bit)) + 9)
+    kept = arranged(around[0], damaged, *around[2:])
+    assert damaged not in kept or damaged[0] > 9
+    assert [each for each in kept if each != damaged] == [each for each in around if each != (10, 19)]
+
+
+def test_of_two_that_exclude_each_other_the_one_bit_off_goes() -> None:
+    # 20 to 29 became 22 to 31 and now runs into its successor
+    assert arranged((0, 9), (10, 19), (22, 31), (30, 39)) == [(0, 9), (10, 19), (30, 39)]
+
+
+def test_the_chain_is_the_longest_there_is() -> None:
+    chance = np.random.default_rng(7)
+    for _ in range(50):
+        first = chance.integers(0, 40, size=9)
+        last = first + chance.integers(0, 4, size=9)
+        best = 0
+        for subset in range(1 << 9):
+            chosen = [i for i in range(9) if subset >> i & 1]
+            if all(last[a] < first[b] for a, b in pairwise(chosen)):
+                best = max(best, len(chosen))
+        chain = np.flatnonzero(ascending_chain(first, last))
+        assert len(chain) == best
+        assert all(last[a] < first[b] for a, b in pairwise(chain.tolist()))

@@ -1,0 +1,268 @@
+"""Salvage: all good batches, from wherever they lie, in a new log; sources stay as they are."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from seglog.clock import FixedClock
+from seglog.errors import NotALogError, RefusedError
+from seglog.format.message_07 import walk_messages
+from seglog.log.producers import ProducerIdentity
+from seglog.model import Record
+from seglog.repairs.findings_by_directory import examination
+from seglog.salvage.salvage import SalvageOptions, SalvageReport, salvage
+from seglog.storage.filesystem import LocalFileSystem
+from tests.support.damage import batches_of
+from tests.support.fixtures import fixture_copy, fixture_now_ms
+from tests.support.log_files import batch
+from tests.support.open_logs import START_MS, opened_log
+
+FS = LocalFileSystem()
+NAME = "4.3.0/generated"
+CLOCK = FixedClock(fixture_now_ms(NAME))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return fixture_copy(NAME, tmp_path / "kafka") / "mixed-0"
+
+
+def batches_in(directory: Path) -> list[bytes]:
+    return [each for path in sorted(directory.glob("*.log")) for each in batches_of(path.read_bytes())]
+
+
+def salvaged(paths: list[Path], target: Path, **options: int) -> SalvageReport:
+    report = salvage(FS, CLOCK, paths, target, SalvageOptions(**options))  # type: ignore[arg-type]
+    summary = examination(FS, CLOCK, target.parent, [target]).summary
+    assert (summary.errors, summary.warnings) == (0, 0)
+    return report
+
+
+def test_a_healthy_log_comes_out_batch_for_batch(source: Path, tmp_path: Path) -> None:
+    report = salvaged([source], tmp_path / "out" / "mixed-0", segment_bytes=20_000)
+    assert batches_in(tmp_path / "out" / "mixed-0") == batches_in(source)
+    assert (report.batches, report.missing) == (len(batches_in(source)), ())
+    assert len(list((tmp_path / "out" / "mixed-0").glob("*.log"))) > 3
+    assert (tmp_path / "out" / "mixed-0" / "partition.metadata").read_bytes()
+
+
+def test_what_one_file_lost_another_gives(source: Path, tmp_path: Path) -> None:
+    healthy = batches_in(source)
+    log = source / "00000000000000000258.log"
+    (source / "00000000000000000000.log.deleted").write_bytes(log.read_bytes())
+    log.write_bytes(log.read_bytes()[:4000] + bytes(3000) + log.read_bytes()[7000:])
+    before = {path.name: path.read_bytes() for path in source.iterdir()}
+    report = salvaged([source], tmp_path / "mixed-0")
+    assert batches_in(tmp_path / "mixed-0") == healthy
+    used = {found.path.name: found.used for found in report.sources}
+    assert used["00000000000000000000.log.deleted"] > 0
+    assert {path.name: path.read_bytes() for path in source.iterdir()} == before
+
+
+def test_missing_offsets_are_named(source: Path, tmp_path: Path) -> None:
+    log = source / "00000000000000000258.log"
+    log.write_bytes(bytes(log.stat().st_size))
+    report = salvaged([source], tmp_path / "mixed-0")
+    assert report.missing == ((258, 527),)
+    assert report.missing_offsets == 270
+
+
+def test_carving_finds_batches_in_an_image_at_any_alignment(source: Path, tmp_path: Path) -> None:
+    chance = random.Random(3)
+    image = tmp_path / "disk.img"
+    pieces = [path.read_bytes() for path in sorted(source.glob("*.log"), reverse=True)]
+    image.write_bytes(b"".join(chance.randbytes(chance.randint(100, 9999)) + piece for piece in pieces))
+    report = salvaged([image], tmp_path / "mixed-0", carve=True)
+    assert sorted(batches_in(tmp_path / "mixed-0")) == sorted(batches_in(source))
+    assert report.missing == ()
+
+
+def test_the_log_of_kafka_07_is_joined(tmp_path: Path) -> None:
+    source = fixture_copy("0.7", tmp_path / "old") / "ancient-0"
+    logs = sorted(source.glob("*.kafka"))
+    count = sum(len(walk_messages(path.read_bytes()).messages) for path in logs)
+    data = bytearray(logs[0].read_bytes())
+    data[3000] ^= 1
+    logs[0].write_bytes(data)
+    salvage(FS, CLOCK, [source], tmp_path / "ancient-0", SalvageOptions())
+    walk = walk_messages((tmp_path / "ancient-0" / "00000000000000000000.kafka").read_bytes())
+    assert len(walk.messages) == count - 1
+    assert all(message.is_valid for message in walk.messages)
+
+
+def test_nothing_good_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(random.Random(1).randbytes(100_000))
+    with pytest.raises(NotALogError, match="no good batch"):
+        salvage(FS, CLOCK, [tmp_path / "x.bin"], tmp_path / "out", SalvageOptions(carve=True))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_target_may_not_be_the_source_or_hold_anything(source: Path, tmp_path: Path) -> None:
+    for target in (source, source / "below", source.parent / "keyed-0"):
+        with pytest.raises(RefusedError):
+            salvage(FS, CLOCK, [source], target, SalvageOptions())
+
+
+# --- images that hold several logs
+
+
+TOPICS = ("orders-none-0", "orders-lz4-0", "customers-0", "payments-0")
+BLOCK = 4096
+
+
+def segments_of(directory: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(directory.glob("*.log"))]
+
+
+def disk(logs: dict[str, list[bytes]], chance: random.Random, extent: tuple[int, int], garbage: float = 0.2) -> bytes:
+    """Segments in extents of so many blocks, which lie in any order, with other files' blocks between them."""
+    extents: list[bytes] = []
+    for segment in (segment for segments in logs.values() for segment in segments):
+        padded, at = segment + bytes(-len(segment) % BLOCK), 0
+        while at < len(padded):
+            size = chance.randint(*extent) * BLOCK
+            extents.append(padded[at : at + size])
+            at += size
+    chance.shuffle(extents)
+    image = []
+    for each in extents:
+        image.append(each)
+        while chance.random() < garbage:
+            image.append(chance.choice([bytes(BLOCK), chance.randbytes(BLOCK)]))
+    return b"".join(image)
+
+
+def carved(tmp_path: Path, image: bytes, logs: dict[str, list[bytes]], **options: object) -> list[dict[str, int]]:
+    """Of each log that was made: how many of its batches are whose. Every log is valid."""
+    (tmp_path / "disk.img").write_bytes(image)
+    options = {"carve": True, **options}
+    chosen = SalvageOptions(**options)  # type: ignore[arg-type]
+    report = salvage(FS, CLOCK, [tmp_path / "disk.img"], tmp_path / "out", chosen)
+    owner = {each: name for name, segments in logs.items() for segment in segments for each in batches_of(segment)}
+    found = []
+    for log in report.logs:
+        counts: dict[str, int] = {}
+        for each in batches_in(log.directory):
+            counts[owner[each]] = counts.get(owner[each], 0) + 1
+        assert sum(counts.values()) == log.batches
+        summary = examination(FS, CLOCK, log.directory.parent, [log.directory]).summary
+        assert (summary.errors, summary.warnings) == (0, 0)
+        found.append(counts)
+    return found
+
+
+@pytest.fixture
+def topics(tmp_path: Path) -> dict[str, list[bytes]]:
+    root = fixture_copy("4.3.0/clean", tmp_path / "kafka")
+    return {name: segments_of(root / name) for name in TOPICS}
+
+
+def test_four_logs_one_after_the_other_come_out_as_four(tmp_path: Path, topics: dict[str, list[bytes]]) -> None:
+    image = b"".join(segment for segments in topics.values() for segment in segments)
+    found = carved(tmp_path, image, topics)
+    wanted = [{name: sum(len(batches_of(s)) for s in segments)} for name, segments in topics.items()]
+    assert sorted(found, key=str) == sorted(wanted, key=str)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"carved-{n}" for n in range(4)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("extent", [(1, 8), (4, 40)])
+def test_logs_in_pieces_all_over_a_disk_are_never_mixed(
+    tmp_path: Path, topics: dict[str, list[bytes]], extent: tuple[int, int], seed: int
+) -> None:
+    found = carved(tmp_path, disk(topics, random.Random(seed), extent), topics)
+    assert all(len(counts) == 1 for counts in found)
+    best = {name: max(counts.get(name, 0) for counts in found) for name in topics}
+    all_of = {name: sum(len(batches_of(segment)) for segment in segments) for name, segments in topics.items()}
+    assert all(best[name] >= 0.6 * all_of[name] for name in topics), (best, all_of)
+
+
+def test_a_batch_that_is_cut_in_two_is_put_together(tmp_path: Path, topics: dict[str, list[bytes]]) -> None:
+    (segment,) = topics["orders-lz4-0"]
+    middle = len(segment) // 2 // BLOCK * BLOCK
+    image = segment[middle:] + bytes(-len(segment) % BLOCK) + bytes(BLOCK) + segment[:middle]
+    assert carved(tmp_path, image, topics) == [{"orders-lz4-0": len(batches_of(segment))}]
+
+
+def twins(tmp_path: Path, producers: bool) -> dict[str, list[bytes]]:
+    """Two partitions of one topic: alike in everything but their values, and in when a producer wrote to which."""
+    logs: dict[str, list[bytes]] = {}
+    for partition in range(2):
+        path = tmp_path / "twins" / f"t-{partition}"
+        log = opened_log(path)
+        for number in range(60):
+            values = [b"value %d %d %d" % (partition, number, n) + b"." * 200 for n in range(10)]
+            sequence = 1000 * partition + 10 * number
+            log.append(
+                [Record(value, b"key", START_MS + number) for value in values],
+                producer=ProducerIdentity(70, 0, sequence) if producers else None,
+            )
+            if number % 20 == 19:
+                log.roll()
+        log.close()
+        logs[path.name] = segments_of(path)
+    return logs
+
+
+def test_partitions_that_nothing_tells_apart_are_left_apart_and_called_undecided(tmp_path: Path) -> None:
+    logs = twins(tmp_path, producers=False)
+    found = carved(tmp_path, disk(logs, random.Random(1), (100, 100)), logs)
+    assert [len(counts) for counts in found] == [1] * 6  # each segment by itself
+    report = salvage(FS, CLOCK, [tmp_path / "disk.img"], tmp_path / "again", SalvageOptions(carve=True))
+    assert report.undecided == 6
+
+
+def test_partitions_of_one_topic_are_told_apart_by_their_producers_sequences(tmp_path: Path) -> None:
+    logs = twins(tmp_path, producers=True)
+    found = carved(tmp_path, disk(logs, random.Random(1), (100, 100)), logs)
+    assert sorted(found, key=str) == [{"t-0": 60}, {"t-1": 60}]
+
+
+def test_what_a_partitions_files_lack_an_image_gives(tmp_path: Path, topics: dict[str, list[bytes]]) -> None:
+    root = tmp_path / "left" / "payments-0"
+    shutil.copytree(fixture_copy("4.3.0/clean", tmp_path / "again") / "payments-0", root)
+    first = min(root.glob("*.log"))
+    first.unlink()
+    image = b"".join(topics["orders-none-0"] + topics["payments-0"])
+    (tmp_path / "disk.img").write_bytes(image)
+    options = SalvageOptions(carve=True)
+    report = salvage(FS, CLOCK, [root, tmp_path / "disk.img"], tmp_path / "out", options)
+    assert len(report.logs) == 2
+    whole = next(log for log in report.logs if log.directory.name == "payments-0")
+    assert whole.batches == sum(len(batches_of(segment)) for segment in topics["payments-0"])
+    assert whole.missing == () and (whole.directory / "partition.metadata").exists()
+
+
+def test_into_one_makes_one_log_and_counts_what_contradicts(tmp_path: Path, topics: dict[str, list[bytes]]) -> None:
+    image = b"".join(topics["orders-none-0"] + topics["payments-0"])
+    (tmp_path / "disk.img").write_bytes(image)
+    report = salvage(FS, CLOCK, [tmp_path / "disk.img"], tmp_path / "out", SalvageOptions(carve=True, into_one=True))
+    (log,) = report.logs
+    assert log.directory == tmp_path / "out" and log.contradicting > 0
+    assert log.batches + log.contradicting == report.sources[0].found
+
+
+def test_different_partitions_are_not_joined_unless_that_is_wanted(tmp_path: Path) -> None:
+    root = fixture_copy("4.3.0/clean", tmp_path / "kafka")
+    paths = [root / "orders-none-0", root / "orders-lz4-0"]
+    with pytest.raises(RefusedError, match="different partitions"):
+        salvage(FS, CLOCK, paths, tmp_path / "out", SalvageOptions())
+    assert not (tmp_path / "out").exists()
+    salvage(FS, CLOCK, paths, tmp_path / "out", SalvageOptions(into_one=True))
+
+
+def test_an_offset_that_may_be_another_files_counts_for_nothing(tmp_path: Path) -> None:
+    image = bytearray(BLOCK - 5) + batch(7, 3)[:5].replace(b"\0", b"\x11") + batch(7, 3)[5:] + bytes(BLOCK)
+    (tmp_path / "disk.img").write_bytes(image)
+    with pytest.raises(NotALogError):
+        salvage(FS, CLOCK, [tmp_path / "disk.img"], tmp_path / "out", SalvageOptions(carve=True))
+
+
+def test_a_partition_metadata_that_cannot_be_read_does_not_go_along(source: Path, tmp_path: Path) -> None:
+    (source / "partition.metadata").write_bytes(b"")
+    salvaged([source], tmp_path / "out" / "mixed-0")
+    assert not (tmp_path / "out" / "mixed-0" / "partition.metadata").exists()

@@ -1,0 +1,357 @@
+"""Each rule of verification notices what it is there for, and where."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seglog.clock import ManualClock
+from seglog.evidence.findings import Finding, Notice, Severity
+from seglog.scan.listing import Target, TargetKind, resolve_paths
+from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
+from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
+from tests.support import logs_on_disk as logs
+from tests.support.naive import NaiveRecord, batch_v2
+
+FS = LocalFileSystem()
+
+
+def verified(path: Path, level: Level = Level.SEMANTIC, **options: Any) -> tuple[list[Finding], VerifySummary]:
+    verification = Verification(FS, resolve_paths(FS, [path]), VerifyOptions(level=level, **options), ManualClock(0))
+    return list(verification), verification.summary
+
+
+def codes(path: Path, level: Level = Level.RECORD, **options: Any) -> list[str]:
+    return [found.code for found in verified(path, level, **options)[0]]
+
+
+def rebatched(number: int, **changes: Any) -> list[bytes]:
+    """Plain batches, one of them built with other fields (its checksum is right)."""
+    batches = logs.plain_batches()
+    arguments: dict[str, Any] = {"base_offset": 3 * number, "records": logs.records(3, number), **changes}
+    batches[number] = batch_v2(base_timestamp=1000 + 10 * number, **arguments)
+    return batches
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"base_offset": 5}, "OFFSETS_NOT_ASCENDING"),
+        ({"base_offset": 2**33}, "OFFSET_OUT_OF_SEGMENT"),
+        ({"attributes": 7}, "CODEC_UNKNOWN"),
+        ({"last_offset_delta": -1}, "OFFSET_DELTA_INVALID"),
+        ({"last_offset_delta": 1}, "COUNT_INVALID"),
+        ({"attributes": 0x10}, "PRODUCER_INVALID"),
+        ({"attributes": 0x20}, "CONTROL_INVALID"),
+        ({"max_timestamp": -2}, "TIMESTAMP_NEGATIVE"),
+    ],
+)
+def test_a_header_that_cannot_be_is_told_at_the_lowest_level(
+    changes: dict[str, Any], code: str, tmp_path: Path
+) -> None:
+    batches = rebatched(3, **changes)
+    found, summary = verified(logs.write_log(tmp_path, batches), Level.HEADER)
+    told = [item for item in found if item.code == code]
+    assert [item.position for item in told] == [sum(map(len, batches[:3]))]
+    assert summary.damaged
+
+
+def test_an_unknown_magic_is_told_though_no_checksum_covers_it(tmp_path: Path) -> None:
+    batches = logs.plain_batches()
+    batches[1] = batches[1][:16] + b"\x05" + batches[1][17:]
+    assert codes(logs.write_log(tmp_path, batches), Level.CRC) == ["MAGIC_UNKNOWN"]
+
+
+def test_a_falling_leader_epoch_is_told(tmp_path: Path) -> None:
+    batches = rebatched(3, leader_epoch=4)
+    assert codes(logs.write_log(tmp_path, batches), Level.CRC) == ["LEADER_EPOCH_DECREASING"] * 4
+
+
+def test_a_flipped_bit_costs_one_batch(tmp_path: Path) -> None:
+    batches = logs.plain_batches()
+    batches[2] = batches[2][:70] + bytes([batches[2][70] ^ 4]) + batches[2][71:]
+    path = logs.write_log(tmp_path, batches)
+    found, summary = verified(path, Level.CRC)
+    assert [(f.code, f.first_offset, f.last_offset, f.offsets_lost) for f in found] == [("CRC_MISMATCH", 6, 8, 3)]
+    assert (summary.batches, summary.damaged_bytes, summary.lost_offsets) == (7, len(batches[2]), 3)
+    assert summary.bytes + summary.damaged_bytes == path.stat().st_size
+    assert codes(path, Level.HEADER) == []
+
+
+def test_a_damaged_size_field_hides_no_batch_behind_it(tmp_path: Path) -> None:
+    batches = logs.plain_batches()
+    swallowed = struct.pack(">i", len(batches[2]) + len(batches[3]) - 12)
+    batches[2] = batches[2][:8] + swallowed + batches[2][12:]
+    found, summary = verified(logs.write_log(tmp_path, batches), Level.CRC)
+    assert [(f.code, f.length, f.first_offset, f.last_offset) for f in found] == [
+        ("UNREADABLE_BYTES", len(batches[2]), 6, 8)
+    ]
+    assert summary.batches == 7
+
+
+def test_a_torn_tail_is_expected_of_a_live_log_only(tmp_path: Path) -> None:
+    batches = logs.plain_batches()
+    path = logs.write_log(tmp_path, [*batches[:-1], batches[-1][:-9]])
+    assert codes(path, Level.CRC) == ["TORN_TAIL"]
+    assert codes(path, Level.CRC, live=True) == []
+
+
+@pytest.mark.parametrize(
+    ("record", "code"),
+    [
+        (NaiveRecord(1, 0, b"k", b"v"), "RECORD_OFFSETS_INVALID"),
+        (NaiveRecord(2, 10**6, b"k", b"v"), "RECORD_TIMESTAMP_ABOVE_MAX"),
+    ],
+)
+def test_records_are_judged_behind_a_right_checksum(record: NaiveRecord, code: str, tmp_path: Path) -> None:
+    inner = [*logs.records(2), record]
+    path = logs.write_log(tmp_path, rebatched(4, records=inner, max_timestamp=1050, last_offset_delta=2))
+    assert codes(path, Level.CRC) == []
+    assert codes(path, Level.RECORD) == [code]
+
+
+def test_a_body_that_cannot_be_decoded_is_told(tmp_path: Path) -> None:
+    path = logs.write_log(tmp_path, rebatched(4, payload=b"\x7f" * 40))
+    found, summary = verified(path, Level.RECORD)
+    assert [(f.code, f.offsets_lost) for f in found] == [("RECORDS_INVALID", 3)]
+    assert (summary.batches, summary.records) == (8, 21)
+
+
+def with_indexes(tmp_path: Path, offset_index: bytes, time_index: bytes) -> Path:
+    path = logs.write_log(tmp_path, logs.plain_batches())
+    path.with_suffix(".index").write_bytes(offset_index)
+    path.with_suffix(".timeindex").write_bytes(time_index)
+    return path
+
+
+def entry(number: int) -> tuple[int, int]:
+    batches = logs.plain_batches()
+    return 3 * number + 2, sum(map(len, batches[:number]))
+
+
+GOOD_INDEX = struct.pack(">iiii", *entry(2), *entry(5))
+GOOD_TIMES = struct.pack(">qiqi", 1022, 8, 1072, 23)
+
+
+def test_good_indexes_are_good(tmp_path: Path) -> None:
+    assert codes(with_indexes(tmp_path, GOOD_INDEX, GOOD_TIMES), Level.INDEX) == []
+
+
+@pytest.mark.parametrize(
+    ("index", "times", "code"),
+    [
+        (struct.pack(">ii", 8, entry(2)[1] + 1), GOOD_TIMES, "OFFSET_INDEX_INVALID"),
+        (struct.pack(">ii", 5, entry(2)[1]), GOOD_TIMES, "OFFSET_INDEX_INVALID"),
+        (struct.pack(">ii", 8, 10**6), GOOD_TIMES, "OFFSET_INDEX_INVALID"),
+        (GOOD_INDEX + GOOD_INDEX[:8], GOOD_TIMES, "OFFSET_INDEX_INVALID"),
+        (GOOD_INDEX[:-3], GOOD_TIMES, "INDEX_SIZE_INVALID"),
+        (GOOD_INDEX + bytes(80), GOOD_TIMES, "INDEX_PREALLOCATED"),
+        (GOOD_INDEX, struct.pack(">qi", 1010, 8), "TIME_INDEX_INVALID"),
+        (GOOD_INDEX, struct.pack(">qi", 9999, 8), "TIME_INDEX_INVALID"),
+        (GOOD_INDEX, struct.pack(">qi", 1072, 99), "TIME_INDEX_INVALID"),
+        (GOOD_INDEX, GOOD_TIMES[12:] + GOOD_TIMES[:12], "TIME_INDEX_INVALID"),
+    ],
+)
+def test_a_wrong_index_is_told(index: bytes, times: bytes, code: str, tmp_path: Path) -> None:
+    assert set(codes(with_indexes(tmp_path, index, times), Level.INDEX)) == {code}
+
+
+def aborted(*entries: tuple[int, int, int, int]) -> bytes:
+    return b"".join(struct.pack(">hqqqq", 0, *found) for found in entries)
+
+
+RIGHT_ABORTED = (7, 0, 2, 3), (7, 6, 8, 9)
+
+
+@pytest.mark.parametrize(
+    ("content", "wrong"),
+    [
+        (aborted(*RIGHT_ABORTED), 0),
+        (b"", 2),
+        (aborted(RIGHT_ABORTED[0]), 1),
+        (aborted(RIGHT_ABORTED[0], (7, 7, 8, 9)), 1),
+        (aborted(RIGHT_ABORTED[0], (7, 6, 8, 6)), 1),
+        (aborted(*RIGHT_ABORTED, (8, 9, 11, 12)), 1),
+    ],
+)
+def test_the_transaction_index_must_be_the_one_the_log_gives(content: bytes, wrong: int, tmp_path: Path) -> None:
+    path = logs.write_log(tmp_path, logs.transactional_batches())
+    path.with_suffix(".txnindex").write_bytes(content)
+    assert codes(path.parent, Level.SEMANTIC).count("TRANSACTION_INDEX_DIFFERS") == wrong
+
+
+def test_leader_epochs_must_fit_the_log(tmp_path: Path) -> None:
+    path = logs.write_log(tmp_path, logs.plain_batches())
+    checkpoint = path.parent / "leader-epoch-checkpoint"
+    for content, wrong in (
+        (b"0\n1\n0 0\n", 0),
+        (b"0\n2\n0 0\n1 24\n", 0),
+        (b"0\n1\n3 0\n", 1),
+        (b"0\n2\n0 0\n1 99\n", 1),
+    ):
+        checkpoint.write_bytes(content)
+        assert codes(path.parent, Level.SEMANTIC).count("LEADER_EPOCHS_DIFFER") == wrong, content
+
+
+def test_checkpoints_must_lie_within_the_log(tmp_path: Path) -> None:
+    logs.write_log(tmp_path, logs.plain_batches())
+    checkpoint = tmp_path / "recovery-point-offset-checkpoint"
+    for offset, wrong in ((24, 0), (25, 1)):
+        checkpoint.write_text(f"0\n1\nt 0 {offset}\n")
+        assert codes(tmp_path, Level.INDEX).count("CHECKPOINT_BEYOND_LOG") == wrong
+    checkpoint.write_text("0\n7\nt 0 24\n")
+    assert "CHECKPOINT_CORRUPT" in codes(tmp_path, Level.INDEX)
+
+
+def test_ranges_under_threads_find_what_one_pass_finds(tmp_path: Path) -> None:
+    batches = logs.plain_batches(300_000 // 3, 3)
+    broken = 70_000
+    good = logs.write_log(tmp_path, batches)
+    assert good.stat().st_size > 8 << 20
+    assert codes(good, Level.CRC, jobs=4) == []
+    batches[broken] = batches[broken][:-1] + b"\xff"
+    path = logs.write_log(tmp_path, batches, name="u-0")
+    for level in (Level.CRC, Level.RECORD):
+        found, summary = verified(path, level, jobs=4)
+        assert [(f.code, f.first_offset) for f in found] == [("CRC_MISMATCH", 3 * broken)]
+        assert summary.batches == len(batches) - 1
+
+
+def test_a_sample_looks_at_a_part_and_says_so(tmp_path: Path) -> None:
+    path = logs.write_log(tmp_path, logs.plain_batches(60_000, 3))
+    found, summary = verified(path, Level.CRC, sample=0.5, seed=3)
+    assert found == [] and not summary.complete
+    assert 0 < summary.bytes < path.stat().st_size
+
+
+def test_time_can_run_out(tmp_path: Path) -> None:
+    for base in range(0, 72, 24):
+        logs.write_log(tmp_path, logs.plain_batches(first_offset=base), base_offset=base)
+    found, summary = verified(tmp_path / "t-0", Level.INDEX, max_duration_s=0)
+    assert not summary.complete and summary.batches == 0 and found == []
+
+
+def test_progress_ends_at_the_whole_size(tmp_path: Path) -> None:
+    path = logs.write_log(tmp_path, logs.plain_batches())
+    seen: list[tuple[int, int]] = []
+    list(
+        Verification(
+            FS,
+            resolve_paths(FS, [path]),
+            VerifyOptions(),
+            ManualClock(0),
+            lambda done, total: seen.append((done, total)),
+        )
+    )
+    assert seen[-1] == (path.stat().st_size, path.stat().st_size)
+
+
+def test_looking_changes_nothing(tmp_path: Path) -> None:
+    path = with_indexes(tmp_path, GOOD_INDEX, GOOD_TIMES)
+    before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in path.parent.iterdir()}
+    verified(path.parent)
+    assert {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in path.parent.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [
+        (".DS_Store", Severity.INFO),
+        ("t.wm", Severity.INFO),
+        ("notes.log.txt", Severity.INFO),
+        ("sub/", Severity.INFO),
+        ("sub.log/", Severity.INFO),
+        ("x.log", Severity.ERROR),
+        ("x.snapshot", Severity.ERROR),
+        ("5.log", Severity.ERROR),
+        ("5.index", Severity.WARNING),
+    ],
+)
+def test_only_names_that_a_broker_looks_at_are_wrong(tmp_path: Path, name: str, severity: Severity) -> None:
+    partition = logs.write_log(tmp_path, logs.plain_batches()).parent
+    path = partition / name.rstrip("/")
+    if name.endswith("/"):
+        path.mkdir()
+    else:
+        path.touch()
+    (found,) = [each for each in verified(partition)[0] if each.code == "STRANGE_FILE"]
+    assert (found.severity, found.file) == (severity, path.name)
+    assert (found.broker_notices is Notice.NEVER) == (severity is Severity.INFO)
+
+
+@pytest.mark.parametrize(("name", "stops"), [("foo", True), ("lost+found", True), ("a b-0", False), ("ü-1", False)])
+def test_only_directories_that_a_broker_cannot_take_for_partitions_stop_it(
+    tmp_path: Path, name: str, stops: bool
+) -> None:
+    logs.write_log(tmp_path, logs.plain_batches())
+    (tmp_path / name).mkdir()
+    (found,) = [each for each in verified(tmp_path)[0] if each.code == "STRANGE_FILE"]
+    assert (found.severity is Severity.ERROR) == stops
+
+
+class Unreadable(LocalFileSystem):
+    """Where nothing in the directory u-0 may be read."""
+
+    def list(self, directory: Path) -> list[str]:
+        if directory.name == "u-0":
+            raise PermissionError(errno.EACCES, "Permission denied", str(directory))
+        return super().list(directory)
+
+
+def test_a_partition_that_cannot_be_read_is_reported_and_the_others_verified(tmp_path: Path) -> None:
+    for name in ("t-0", "u-0", "v-0"):
+        logs.write_log(tmp_path, logs.plain_batches(), name=name)
+    targets = [Target(tmp_path, TargetKind.LOG_DIRECTORY)]
+    verification = Verification(Unreadable(), targets, VerifyOptions(level=Level.SEMANTIC), ManualClock(0))
+    found = [(each.code, each.partition, each.message) for each in verification if each.severity is not Severity.INFO]
+    found = [each for each in found if each[0] != "INDEX_MISSING"]
+    assert found == [("UNREADABLE_FILE", "u-0", "Permission denied")]
+    summary = verification.summary
+    assert summary.batches == 16 and not summary.complete and summary.unreadable == 1 and not summary.damaged
+
+
+class Meddling(LocalFileSystem):
+    """Beside which somebody does something whenever a certain file is opened."""
+
+    def __init__(self, name: str, change: Callable[[], object]) -> None:
+        self.name, self.change = name, change
+
+    def open(self, path: Path, mode: OpenMode) -> LocalFile:
+        found = super().open(path, mode)
+        if path.name == self.name:
+            self.change()
+        return found
+
+
+def test_what_a_broker_is_in_the_middle_of_is_not_told_beside_it(tmp_path: Path) -> None:
+    path = logs.write_log(tmp_path, logs.plain_batches())
+    orphan = path.with_name(f"{99:020d}.index")
+    orphan.write_bytes(b"")
+    fs = Meddling("leader-epoch-checkpoint", lambda: orphan.unlink(missing_ok=True))
+    (path.parent / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+
+    def found(live: bool, file_system: LocalFileSystem) -> set[str]:
+        options = VerifyOptions(level=Level.SEMANTIC, live=live)
+        return {
+            each.code for each in Verification(file_system, [Target(path.parent, TargetKind.PARTITION)], options, clock)
+        }
+
+    clock = ManualClock(0)
+    assert "ORPHAN_INDEX" in found(True, FS), "it stays"
+    assert "ORPHAN_INDEX" not in found(True, fs), "its deletion was under way"
+
+
+def test_real_damage_beside_a_broker_is_told(tmp_path: Path) -> None:
+    batches = logs.plain_batches()
+    batches[3] = batches[3][:-1] + b"\xff"
+    path = logs.write_log(tmp_path, batches)
+    grown = Meddling(path.name, lambda: path.open("ab").write(batches[0][:40]))
+    options = VerifyOptions(level=Level.SEMANTIC, live=True)
+    targets = [Target(path.parent, TargetKind.PARTITION)]
+    found = [each for each in Verification(grown, targets, options, ManualClock(0)) if each.severity is Severity.ERROR]
+    assert [(each.code, each.first_offset) for each in found] == [("CRC_MISMATCH", 9)]
