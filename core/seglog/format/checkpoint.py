@@ -41,6 +41,13 @@ class CheckpointNumberError(CorruptCheckpointError):
     """
 
 
+class NoClusterIdError(CorruptCheckpointError):
+    """A `meta.properties` that names no cluster.
+
+    Kafka refuses to start, whereas a file that it cannot read takes that log directory offline.
+    """
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class EpochEntry:
     """A leader epoch and the offset of its first record."""
@@ -222,8 +229,10 @@ def parse_meta_properties(data: bytes, path: Path | str) -> MetaProperties:
         )
     except ValueError as error:
         raise CorruptCheckpointError(path, str(error)) from error
-    if version and (found.cluster_id is None or found.node_id is None):
-        raise CorruptCheckpointError(path, "cluster.id or node.id is missing")
+    if version and found.node_id is None:
+        raise CorruptCheckpointError(path, "node.id is missing")
+    if version and found.cluster_id is None:
+        raise NoClusterIdError(path, "cluster.id is missing")
     return found
 
 

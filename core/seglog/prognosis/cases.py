@@ -93,7 +93,7 @@ _CASES = (
     Case(
         "META_PROPERTIES_MISSING",
         _B,
-        "Refuses to start on a metadata log whose directory has no meta.properties.",
+        "Refuses to start: each of its log directories must have been formatted.",
         "kafka-storage.sh format --ignore-formatted -t CLUSTER-ID -c server.properties",
     ),
     Case("META_PROPERTIES_INVALID", _B, "Refuses to start: it does not know whose directory this is."),

@@ -1,7 +1,7 @@
 """What a starting broker makes of a log directory as a whole (Kafka: LogManager, MetaPropertiesEnsemble, FileLock).
 
-Steps: the lock; `meta.properties`; sub-directories that are no partitions; the checkpoints; partitions that are not
-served; then, over all directories given, what may not be there twice.
+Steps: the lock; sub-directories that are no partitions; the checkpoints; partitions that are not served; then, over
+all directories given, `meta.properties` and what may not be there twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from seglog.evidence.absent_partitions import absent_partitions
 from seglog.evidence.findings import Severity
 from seglog.evidence.surroundings import Surroundings, read_surroundings
 from seglog.format import filenames
-from seglog.format.checkpoint import CheckpointNumberError
+from seglog.format.checkpoint import CheckpointNumberError, MetaProperties, NoClusterIdError
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
 from seglog.prognosis.access import denied
@@ -30,6 +30,8 @@ _LOST = {
     filenames.HIGH_WATERMARK_CHECKPOINT: "Fails when it makes the partitions' replicas leader or follower.",
     filenames.CLEANER_OFFSET_CHECKPOINT: "The cleaner fails.",
 }
+_TWO_METADATA_LOGS = "Refuses to start: the metadata log may be in metadata.log.dir alone."
+_UNIDENTIFIED = "Takes the log directory offline, and goes on with the others."
 
 
 @dataclass(slots=True)
@@ -63,7 +65,7 @@ class Ward:
 def examine_directory(fs: FileSystem, path: Path) -> tuple[Ward, list[Diagnosis]]:
     """The directory's own rows. Raises NotALogError and OSError."""
     ward = admitted(fs, path)
-    rows = [*_lock(ward), *_access(fs, ward), *_meta_properties(ward), *_strangers(ward), *_checkpoints(ward)]
+    rows = [*_lock(ward), *_access(fs, ward), *_strangers(ward), *_checkpoints(ward)]
     rows += _states(ward)
     return ward, rows
 
@@ -85,14 +87,6 @@ def _access(fs: FileSystem, ward: Ward) -> Iterator[Diagnosis]:
     for found in denied(fs, ward.listing):
         row = ward.say("ACCESS_DENIED", found.path, found.message, command=found.command, count=found.count)
         yield replace(row, partition=found.partition)
-
-
-def _meta_properties(ward: Ward) -> Iterator[Diagnosis]:
-    path = ward.listing.path / filenames.META_PROPERTIES
-    if ward.around.meta_damage is not None:
-        yield ward.say("META_PROPERTIES_INVALID", path, str(ward.around.meta_damage).removeprefix(f"{path}: "))
-    elif ward.around.meta is None and any(partition.is_cluster_metadata for partition in ward.listing.partitions):
-        yield ward.say("META_PROPERTIES_MISSING", path, "there is a metadata log, without it")
 
 
 def _strangers(ward: Ward) -> Iterator[Diagnosis]:
@@ -127,12 +121,13 @@ def examine_together(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
     partitions: dict[tuple[TopicPartition, bool], Path] = {}
     for ward in wards:
         for partition in ward.listing.partitions:
-            if partition.state not in (PartitionState.LIVE, PartitionState.FUTURE) or partition.is_cluster_metadata:
+            if partition.state not in (PartitionState.LIVE, PartitionState.FUTURE):
                 continue
             key = partition.topic_partition, partition.state is PartitionState.FUTURE
             other = partitions.setdefault(key, partition.path)
             if other != partition.path:
-                yield ward.say("DUPLICATE_PARTITION", partition.path, f"it is also at {other}")
+                fields = {"broker": _TWO_METADATA_LOGS} if partition.is_cluster_metadata else {}
+                yield ward.say("DUPLICATE_PARTITION", partition.path, f"it is also at {other}", **fields)
     yield from _cleaner_twice(wards)
     yield from _identities(wards)
     yield from _absent(wards)
@@ -161,17 +156,42 @@ def _cleaner_twice(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
 
 
 def _identities(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
-    known = [(ward, ward.around.meta) for ward in wards if ward.around.meta is not None]
-    for i, (ward, meta) in enumerate(known):
-        for other, before in known[:i]:
-            pairs = (
-                ("cluster.id", meta.cluster_id != before.cluster_id, meta.cluster_id),
-                ("node.id", meta.node_id != before.node_id, meta.node_id),
-                ("directory.id", meta.directory_id == before.directory_id is not None, meta.directory_id),
-            )
-            for name, wrong, value in pairs:
-                if wrong:
-                    relation = "is also that" if name == "directory.id" else "is not that"
-                    message = f"{name} {value} {relation} of {other.listing.path}"
-                    yield ward.say("META_PROPERTIES_DIFFER", filenames.META_PROPERTIES, message)
-                    break
+    """Whether each directory says whose it is, and all say the same."""
+    readable = any(ward.around.meta is not None for ward in wards)
+    formatted = readable or any(_has_metadata_log(ward) for ward in wards)
+    known: list[tuple[Ward, MetaProperties]] = []
+    for ward in wards:
+        path, meta = ward.listing.path / filenames.META_PROPERTIES, ward.around.meta
+        if ward.around.meta_damage is not None:
+            message = str(ward.around.meta_damage).removeprefix(f"{path}: ")
+            refused = not readable or _has_metadata_log(ward) or isinstance(ward.around.meta_damage, NoClusterIdError)
+            fields = {} if refused else {"broker": _UNIDENTIFIED}
+            yield ward.say("META_PROPERTIES_INVALID", path, message, **fields)
+        elif meta is None:
+            if formatted:
+                yield ward.say("META_PROPERTIES_MISSING", path, "this directory, or another one, is a broker's")
+        elif meta.cluster_id is None or meta.node_id is None:
+            yield ward.say("META_PROPERTIES_INVALID", path, "cluster.id or node.id is missing")
+        else:
+            for other, before in known:
+                yield from _differing(ward, meta, other, before)
+            known.append((ward, meta))
+
+
+def _differing(ward: Ward, meta: MetaProperties, other: Ward, before: MetaProperties) -> Iterator[Diagnosis]:
+    """What one directory's identity and another's contradict each other in."""
+    pairs = (
+        ("cluster.id", meta.cluster_id != before.cluster_id, meta.cluster_id),
+        ("node.id", meta.node_id != before.node_id, meta.node_id),
+        ("directory.id", meta.directory_id == before.directory_id is not None, meta.directory_id),
+    )
+    for name, wrong, value in pairs:
+        if wrong:
+            relation = "is also that" if name == "directory.id" else "is not that"
+            message = f"{name} {value} {relation} of {other.listing.path}"
+            yield ward.say("META_PROPERTIES_DIFFER", filenames.META_PROPERTIES, message)
+            return
+
+
+def _has_metadata_log(ward: Ward) -> bool:
+    return any(partition.is_cluster_metadata for partition in ward.listing.partitions)

@@ -96,6 +96,7 @@ CHECKPOINT = b"0\n1\nt 0 8\n"
         ("cleaner-offset-checkpoint", b"0\n1\nt 0 99\n", "CHECKPOINT_BEYOND"),
         ("meta.properties", b"version=1\nnode.id=1\n", "META_PROPERTIES_INVALID"),
         ("meta.properties", b"version=7\ncluster.id=a\nnode.id=1\n", "META_PROPERTIES_INVALID"),
+        ("meta.properties", b"", "META_PROPERTIES_INVALID"),
         ("t-0/partition.metadata", b"version: 0\n", "PARTITION_METADATA_UNREADABLE"),
         ("some.file", b"", None),
     ],
@@ -131,6 +132,44 @@ def test_what_may_not_be_in_two_directories(logs: Path, tmp_path: Path) -> None:
         (path / "cleaner-offset-checkpoint").write_bytes(b"0\n1\nt 0 0\n")
     assert codes(logs, other) == {"DUPLICATE_PARTITION", "META_PROPERTIES_DIFFER", "CLEANER_CHECKPOINT_DUPLICATE"}
     assert codes(logs) == codes(other) == set()
+
+
+METADATA = b"version=1\ncluster.id=c\nnode.id=1\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "of_the_metadata", "code", "broker"),
+    [
+        (b"version=5\ncluster.id=c\nnode.id=1\n", False, "META_PROPERTIES_INVALID", "Takes the log directory offline"),
+        (b"version=1\ncluster.id=c\n", False, "META_PROPERTIES_INVALID", "Takes the log directory offline"),
+        (b"version=5\ncluster.id=c\nnode.id=1\n", True, "META_PROPERTIES_INVALID", "Refuses to start"),
+        (b"version=1\nnode.id=1\n", False, "META_PROPERTIES_INVALID", "Refuses to start"),
+        (b"", False, "META_PROPERTIES_INVALID", "Refuses to start"),
+        (None, False, "META_PROPERTIES_MISSING", "Refuses to start"),
+        (METADATA.replace(b"=c", b"=d"), False, "META_PROPERTIES_DIFFER", "Refuses to start"),
+    ],
+)
+def test_an_unreadable_meta_properties_costs_one_directory_unless_it_is_the_metadata_logs(
+    tmp_path: Path, data: bytes | None, of_the_metadata: bool, code: str, broker: str
+) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    write_segment(good / "t-0", 0, batch(0))
+    write_segment(bad / "u-0", 0, batch(0))
+    (good / "meta.properties").write_bytes(METADATA)
+    if data is not None:
+        (bad / "meta.properties").write_bytes(data)
+    ((bad if of_the_metadata else good) / "__cluster_metadata-0").mkdir()
+    rows = [row for row in diagnose(good, bad) if row.code.startswith("META_")]
+    assert [(row.code, row.log_directory, row.broker.partition(":")[0].partition(",")[0]) for row in rows] == [
+        (code, str(bad), broker)
+    ]
+
+
+def test_two_directories_with_the_metadata_log_keep_a_broker_from_starting(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "__cluster_metadata-0").mkdir(parents=True)
+        (tmp_path / name / "meta.properties").write_bytes(METADATA)
+    assert codes(tmp_path / "a", tmp_path / "b") == {"DUPLICATE_PARTITION"}
 
 
 def test_a_partition_whose_topic_id_the_metadata_does_not_know_would_be_set_aside(tmp_path: Path) -> None:
