@@ -123,7 +123,7 @@ class BusyBroker:
         while not self._ending.is_set():
             try:
                 work()
-            except (KafkaException, BufferError):
+            except (KafkaException, BufferError, TimeoutError):
                 self._ending.wait(0.2)  # the broker is going, or was killed: a new client tries again
 
     def _settings(self, **more: str) -> dict[str, str]:

@@ -83,6 +83,54 @@ def lose(suffix: str) -> Wound:
     return wound
 
 
+def blank(suffix: str) -> Wound:
+    """A file, or a page of it, is nothing but zeros."""
+
+    def wound(chance: random.Random, directories: Sequence[Path]) -> str:
+        path = _files(chance, directories, suffix)
+        if path is None:
+            return ""
+        size = path.stat().st_size
+        first = chance.choice((0, chance.randrange(size)))
+        length = min(size - first, chance.choice((size, 512)))
+        with path.open("r+b") as file:
+            file.seek(first)
+            file.write(bytes(length))
+        return _said(f"{length} zeros at {first}", path)
+
+    return wound
+
+
+def exchange(suffix: str) -> Wound:
+    """Two files of a kind have changed places, within a partition or between two."""
+
+    def wound(chance: random.Random, directories: Sequence[Path]) -> str:
+        one, other = (_files(chance, directories, suffix) for _ in range(2))
+        if one is not None and chance.random() < 0.7:
+            other = chance.choice(sorted(one.parent.glob(f"*{suffix}")))
+        if one is None or other is None or one == other:
+            return ""
+        kept = one.read_bytes()
+        one.write_bytes(other.read_bytes())
+        other.write_bytes(kept)
+        return _said(f"exchanged with {other.parent.name}/{other.name}", one)
+
+    return wound
+
+
+def give_another_id(chance: random.Random, directories: Sequence[Path]) -> str:
+    """A partition's topic id is another topic's, or nobody's."""
+    found = [each for one in partitions(directories) if (each := one / "partition.metadata").exists()]
+    if not found:
+        return ""
+    path, other = chance.choice(found), chance.choice(found)
+    if chance.random() < 0.5:
+        path.write_text("version: 0\ntopic_id: bd1Zvxo7SzqeYWy7nyL-1Q")
+        return _said("nobody's topic id", path)
+    path.write_bytes(other.read_bytes())
+    return _said(f"the topic id of {other.parent.name}", path)
+
+
 def grow(chance: random.Random, directories: Sequence[Path]) -> str:
     """Something stands behind the end of the last segment."""
     partition = chance.choice(partitions(directories))
@@ -244,6 +292,8 @@ def toggle_marker(chance: random.Random, directories: Sequence[Path]) -> str:
 WOUNDS: tuple[Wound, ...] = (
     *(flip(suffix) for suffix in (".log", ".log", ".log", ".index", ".timeindex", ".txnindex", ".snapshot")),
     *(cut(suffix) for suffix in (".log", ".log", ".index", ".timeindex", ".txnindex", ".snapshot")),
+    *(blank(suffix) for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot")),
+    *(exchange(suffix) for suffix in (".log", ".index", ".timeindex", ".snapshot")),
     *(lose(suffix) for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot")),
     grow,
     grow,
@@ -262,6 +312,8 @@ WOUNDS: tuple[Wound, ...] = (
     duplicate,
     duplicate,
     break_identity,
+    give_another_id,
+    give_another_id,
     pad,
     toggle_marker,
 )

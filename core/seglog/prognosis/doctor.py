@@ -2,8 +2,8 @@
 
 Nothing is changed, locked or created: what a start would do is tried on an overlay in memory. Steps:
 
-1. Each log directory: lock, identity, strange sub-directories, checkpoints (`doctor_directory`).
-2. Each partition that a broker would load: names, recovery, indexes, end, data (`doctor_partition`, `doctor_data`).
+1. Each log directory: lock, identity, strange sub-directories, checkpoints (`directory`).
+2. Each partition that a broker would load: names, recovery, indexes, end, data (`partition`, `data`).
 3. Checkpoints against the logs' extents, and the directories against each other.
 
 Kafka: LogManager.loadLogs, LogLoader, LogCleaner; the behaviour matrix of the specification (10.5) is its test.
