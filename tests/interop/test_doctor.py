@@ -1,4 +1,4 @@
-"""The behaviour matrix of the specification (10.5): what doctor says a broker does is what Kafka's classes do."""
+"""The behaviour matrix of the specification (§10.5): what doctor says a broker does is what Kafka's classes do."""
 
 from __future__ import annotations
 

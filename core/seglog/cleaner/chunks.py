@@ -1,7 +1,7 @@
 """Reading segments for the cleaner: chunks of whole batches, checked, and their payloads laid open.
 
 A cleaner never passes on what it does not understand: trailing bytes, an unknown magic or a wrong checksum end the
-round before anything was changed (Kafka gives such a batch a new, valid checksum: specification 15, gap 1).
+round before anything was changed (Kafka gives such a batch a new, valid checksum: specification §15, gap 1).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each log entry, a plain message or a compressed wrapper, becomes a batch of its own: base and last offset are those of
 the first and last record kept, the codec and the kind of timestamp stay. Kafka fails when nothing is left of the
-last entry of the range, which must stay; here an empty batch of magic 2 keeps its offset (specification 15, gap 3).
+last entry of the range, which must stay; here an empty batch of magic 2 keeps its offset (specification §15, gap 3).
 """
 
 from __future__ import annotations

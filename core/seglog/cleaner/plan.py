@@ -59,7 +59,7 @@ class CleaningResult:
         return sum(segment.size for segment in self.segments_after)
 
     def text(self, thread: int = 0) -> str:
-        """The block that a broker logs (specification 12.10)."""
+        """The block that a broker logs (specification §12.10)."""
         return format_stats(self.stats, self.topic_partition, self.first_dirty_offset, self.end_offset, thread)
 
     def to_json(self) -> dict[str, Any]:

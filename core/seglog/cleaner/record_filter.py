@@ -114,7 +114,7 @@ class RecordFilter:
         return ChunkTask(chunk, flags, ordinals, aborted)
 
     def _flags(self, chunk: Chunk, modified_ms: int) -> np.ndarray:
-        """Flags (uint8) of each batch: the table of specification 12.6."""
+        """Flags (uint8) of each batch: the table of specification §12.6."""
         batches, round_ = chunk.batches, self._round
         attributes = batches["attributes"]
         modern = batches["magic"] >= 2

@@ -1,6 +1,6 @@
 """Walking log entries of every magic in a buffer.
 
-Mirrors what Kafka's FileLogInputStream and RecordBatchIterator take as an entry (specification 2.3): the
+Mirrors what Kafka's FileLogInputStream and RecordBatchIterator take as an entry (specification §2.3): the
 size field decides the framing, magic below 2 (also negative) is read as a message, anything else as a record
 batch. The checksum is not looked at here.
 """

@@ -1,6 +1,6 @@
 """Where index entries go: the one rule that append, recovery, reindexing and the cleaner share.
 
-Mirrors LogSegment.append and LogSegment.recover of Kafka 4.3 (specification 5.1 and 5.2). For each batch, in
+Mirrors LogSegment.append and LogSegment.recover of Kafka 4.3 (specification §5.1 and §5.2). For each batch, in
 order:
 
 1. A maximum timestamp above the largest so far replaces it, with the batch's last offset.

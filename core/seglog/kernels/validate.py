@@ -1,4 +1,4 @@
-"""The rules that batches and records must keep, as bits (specification 10.6), and where an entry may begin.
+"""The rules that batches and records must keep, as bits (specification §10.6), and where an entry may begin.
 
 `judge_batches` looks at headers only, `judge_rows` at decoded records; both carry what they must remember from
 one call to the next in a small state array. `find_entry` resynchronises past damage.

@@ -342,7 +342,7 @@ class Log:
 
     def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
         """Puts `.cleaned` segments in place of `old` ones, so that a crash leaves one or the other
-        (§12.7).
+        (specification §12.7).
         """
         with self._changing():
             pending = swap.replace_segments(self.segments, new, old, self.producers)

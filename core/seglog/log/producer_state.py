@@ -5,7 +5,7 @@ The state at offset M is what all batches below M leave. A snapshot `<M>.snapsho
 log replays only what follows the newest snapshot. Replay goes by the batch table: batches without a producer
 id cost nothing, the others one step each; control records are decoded in bulk.
 
-Rules of a replay (specification 6.2, origin replication): sequences and epochs are taken as they come; a
+Rules of a replay (specification §6.2, origin replication): sequences and epochs are taken as they come; a
 non-transactional batch inside its producer's transaction is an error; a control batch without records only makes
 its producer known.
 """

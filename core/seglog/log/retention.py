@@ -1,7 +1,7 @@
 """Retention: which of the oldest segments go, and why each of the others stays (Kafka: UnifiedLog.deleteOldSegments).
 
 Three rules in Kafka's order, each going on where the one before it stopped, oldest segment first, up to the first
-segment that does not qualify (specification 11.2):
+segment that does not qualify (specification §11.2):
 
 1. log start: the next segment begins at or below the log start offset.
 2. size: without the segment the log still holds `retention.bytes`.

@@ -2,9 +2,9 @@
 
 `size` is where the last whole batch ends and the next one goes. Behind it a file may hold trailing bytes (a
 torn tail that a clean start does not look for): they stay as they are until the first append cuts them off,
-because a batch written behind them could never be read (specification 15, gap 22).
+because a batch written behind them could never be read (specification §15, gap 22).
 
-Recovery of a segment (specification 5.4):
+Recovery of a segment (specification §5.4):
 
 1. Empty the three indexes. 2. Walk the batches; the first one whose framing or checksum is wrong ends the
 walk. 3. Give each batch to the index rule, the leader epochs and the producers; aborted transactions go to

@@ -1,7 +1,7 @@
 """Replacing segments by others so that a crash at any point leaves the old ones or the new ones, never a
 mixture.
 
-Kafka: LocalLog.replaceSegments, and the first three passes of LogLoader.load (specification 12.7, 10.2).
+Kafka: LocalLog.replaceSegments, and the first three passes of LogLoader.load (specification §12.7, §10.2).
 
 Replacing:
 

@@ -150,7 +150,7 @@ def _has_producers(patient: Patient) -> bool:
 
 
 def cleaner_hazards(patient: Patient) -> Iterator[Diagnosis]:
-    """What makes Kafka's cleaner fail on this partition, or hide damage (specification 15.1 to 15.4)."""
+    """What makes Kafka's cleaner fail on this partition, or hide damage (specification §15, gaps 1 to 4)."""
     for segment in patient.listing.segments:
         hazards = _Hazards(patient, segment, closed=segment is not patient.listing.segments[-1])
         yield from hazards.rows()

@@ -6,7 +6,7 @@ Nothing is changed, locked or created: what a start would do is tried on an over
 2. Each partition that a broker would load: names, recovery, indexes, end, data (`partition`, `data`).
 3. Checkpoints against the logs' extents, and the directories against each other.
 
-Kafka: LogManager.loadLogs, LogLoader, LogCleaner; the behaviour matrix of the specification (10.5) is its test.
+Kafka: LogManager.loadLogs, LogLoader, LogCleaner; the behaviour matrix of the specification (§10.5) is its test.
 """
 
 from __future__ import annotations

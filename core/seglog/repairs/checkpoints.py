@@ -1,4 +1,4 @@
-"""The checkpoints of a log directory after its partitions were repaired (specification 16.4).
+"""The checkpoints of a log directory after its partitions were repaired (specification §16, point 4).
 
 - No entry may lie beyond the new log end.
 - A recovery point or cleaner offset inside or behind a segment that was written anew goes back to that segment.

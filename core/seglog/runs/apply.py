@@ -9,7 +9,7 @@ Going forward, a segment at a time:
 1. The old files get a second name in the run's folder (a hard link; moved where the file system has none). Nothing
    writes to them under either name while the lock is held. A symbolic link moves: what it leads to stays where it is.
 2. The staged files become `.swap` files, the `.log` first, and then take the final names: the protocol of
-   `log.swap`, so that a broker that starts in between completes what it finds (specification 12.7).
+   `log.swap`, so that a broker that starts in between completes what it finds (specification §12.7).
 3. A cut comes behind its segment's new indexes, which fit the shorter file as they fit the longer one.
 
 Going back is the same in reverse, with the old files.

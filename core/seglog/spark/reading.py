@@ -317,7 +317,7 @@ def not_shown(batches: np.ndarray, aborted: tuple[tuple[int, int, int], ...]) ->
     """Which batches a consumer never sees (bool): control batches, and those of the aborted transactions.
 
     A batch belongs to an aborted transaction when it is its producer's, transactional, and lies between the
-    transaction's first offset and its marker (what Kafka's consumer finds out step by step; specification 9.2).
+    transaction's first offset and its marker (what Kafka's consumer finds out step by step; specification §9.2).
     """
     v2 = batches["magic"] >= 2
     hidden: np.ndarray = v2 & ((batches["attributes"] & layout.CONTROL_MASK) != 0)

@@ -1,4 +1,4 @@
-"""Checking offset and time indexes against the batches of their log, as these go by (specification 5.1, 5.2).
+"""Checking offset and time indexes against the batches of their log, as these go by (specification §5.1, §5.2).
 
 The rules are the contract, not the habit of one version: an offset entry leads to a batch's first byte, behind
 all batches with lower offsets; a time entry's timestamp is reached by its offset, and nothing up to there is
