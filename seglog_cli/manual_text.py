@@ -9,7 +9,7 @@ Configuration keys are Kafka's own. A value is looked for in this order, and the
 - an environment variable `SEGLOG_` and the key in capitals with underscores, such as `SEGLOG_SEGMENT_BYTES`;
 - the entry of the topic, then the top level, of a YAML file: the one that `--config` names, else `SEGLOG_CONFIG`,
   else `./seglog.yaml`, else `$XDG_CONFIG_HOME/seglog/config.yaml` (root is refused any of these but the first when
-  others may write the file or its directory);
+  others may write the file or its directory); `/dev/null` is no file;
 - the topic's configuration in the log directory's own `__cluster_metadata-0`, then the brokers' defaults there;
 - Kafka's default.
 

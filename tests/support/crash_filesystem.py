@@ -43,6 +43,11 @@ class MemoryFile:
         self._owner.check_power()
         return len(self._node.content)
 
+    def status(self) -> FileStatus:
+        found = self._owner.status(self.path)
+        assert found is not None
+        return found
+
     def read_at(self, position: int, size: int) -> bytes:
         self._owner.check_power()
         return bytes(self._node.content[position : position + size])

@@ -22,7 +22,7 @@ import yaml
 from seglog.configuration.keys import KEYS, key_named, text_of
 from seglog.configuration.precedence import DEFAULT, Layers, ResolvedConfig, Setting, resolve_layers
 from seglog.errors import ConfigError, RefusedError
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileSystem, read_whole
 from seglog.storage.ownership import ROOT, reason_for_doubt
 
 CONFIG_VARIABLE = "SEGLOG_CONFIG"
@@ -120,12 +120,12 @@ def load_settings(
     """Reads the sources that hold for all topics.
 
     `overrides` are `KEY=VALUE` (`--set`); `config` is `--config`, else `SEGLOG_CONFIG`, `seglog.yaml` in
-    the working directory or `$XDG_CONFIG_HOME/seglog/config.yaml` is read, the first that is there.
+    the working directory or `$XDG_CONFIG_HOME/seglog/config.yaml` is read, the first that is there; none for /dev/null.
     ConfigError names file and line; a named file that is missing is an error. RefusedError when root finds a file that
     others may write, and that `config` does not name.
     """
     path = _config_path(fs, environment, config, working_directory)
-    top_level, topics = _read_file(fs, path) if path else ({}, {})
+    top_level, topics = _read_file(fs, path, is_named=config is not None) if path else ({}, {})
     variables, unknown = _environment(environment)
     options, option_defaults = _by_level(map(_override, overrides))
     own, defaults = _by_level(iter(variables))
@@ -198,37 +198,37 @@ def _config_path(
     named = config or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
     if named is not None:
         path = working_directory / named
+        if path == Path(os.devnull):
+            return None
         if fs.status(path) is None:
             raise ConfigError("the configuration file does not exist", path)
-        if config is None:
-            _refuse_others(fs, path)
         return path
     home = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "/")) / ".config")
     for path in (working_directory / FILE_NAME, Path(home) / "seglog" / "config.yaml"):
         if fs.status(path) is not None:
-            _refuse_others(fs, path)
             return path
     return None
 
 
-def _refuse_others(fs: FileSystem, path: Path) -> None:
-    """Root takes no configuration that somebody else may have written, unless it is named: it says what to delete."""
-    if os.geteuid() != ROOT:
-        return
-    for each in (path, path.parent):
-        found = fs.status(each)
-        reason = "" if found is None else reason_for_doubt(found)
-        if reason:
-            raise RefusedError(
-                f"{each} {reason}, and root would take the configuration {path} from there, which decides what is"
-                f" deleted: use it with --config {path} if it is to count, or let only root write it"
-            )
+def _read_text(fs: FileSystem, path: Path, *, is_named: bool) -> bytes:
+    """The file, which root takes from nobody else unless it is named: it says what to delete."""
+    with fs.open(path, "r") as file:
+        if os.geteuid() == ROOT and not is_named:
+            for each, found in ((path, file.status()), (path.parent, fs.status(path.parent))):
+                reason = "" if found is None else reason_for_doubt(found)
+                if reason:
+                    raise RefusedError(
+                        f"{each} {reason}, and root would take the configuration {path} from there, which decides what"
+                        f" is deleted: use it with --config {path} if it is to count (--config {os.devnull}: none), or"
+                        " let only root write it"
+                    )
+        return read_whole(file, _FILE_LIMIT)
 
 
-def _read_file(fs: FileSystem, path: Path) -> tuple[Layer, dict[str, Layer]]:
+def _read_file(fs: FileSystem, path: Path, *, is_named: bool) -> tuple[Layer, dict[str, Layer]]:
     """The top level of a YAML file and its `topics`, in the order written."""
     try:
-        text = fs.read_bytes(path, _FILE_LIMIT).decode()
+        text = _read_text(fs, path, is_named=is_named).decode()
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark

@@ -21,7 +21,8 @@ from seglog.layout import INT64_MAX
 from seglog.model import TopicPartition
 from seglog.storage.atomic import write_atomically
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.ownership import Access, require_trust
+from seglog.storage.ownership import Access
+from seglog.storage.trusted import read_trusted
 
 MOST_STREAMS = 1000
 
@@ -162,12 +163,11 @@ def record_batch(fs: FileSystem, log_directory: Path, batch: StreamBatch) -> Non
 
 
 def _read(fs: FileSystem, path: Path, parse: Callable[[Any], T]) -> T | None:
-    status = fs.status(path, follow=False)
-    if status is None:
+    data = read_trusted(fs, path)
+    if data is None:
         return None
-    require_trust(path, status)
     try:
-        value = json.loads(fs.read_bytes(path))
+        value = json.loads(data)
         if value["version"] != _VERSION:
             raise ValueError(f"version {value['version']} is not {_VERSION}")
         return parse(value)

@@ -18,7 +18,9 @@ be finished, behind `undoing` it can be undone. A torn last line was never acted
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -28,6 +30,7 @@ from typing import Any, Literal, get_args
 from seglog.errors import CorruptionError, UnsupportedError
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.ownership import PRIVATE, require_trust
+from seglog.storage.trusted import read_trusted
 
 JOURNAL_FILE = "journal.jsonl"
 OLD, NEW = "old", "new"
@@ -165,13 +168,12 @@ def read_journal(fs: FileSystem, folder: Path) -> RunRecord:
     later version, RefusedError when others than this user and root can have written it.
     """
     path = folder / JOURNAL_FILE
-    for each in (folder, path):
-        found = fs.status(each, follow=False)
-        if found is not None:
-            require_trust(each, found)
+    found = fs.status(folder, follow=False)
+    if found is not None:
+        require_trust(folder, found)
     state, start, changes = None, {}, []
     try:
-        for line in fs.read_bytes(path).splitlines(keepends=True):
+        for line in _lines(fs, path):
             if not line.endswith(b"\n"):
                 break
             record = json.loads(line)
@@ -189,6 +191,13 @@ def read_journal(fs: FileSystem, folder: Path) -> RunRecord:
     if not is_absolute(start["log_directory"]):
         raise CorruptionError(path, "the log directory that the journal names is no absolute path")
     return RunRecord(folder, state, start, tuple(changes))
+
+
+def _lines(fs: FileSystem, path: Path) -> list[bytes]:
+    data = read_trusted(fs, path)
+    if data is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    return data.splitlines(keepends=True)
 
 
 def is_absolute(path: object) -> bool:

@@ -26,8 +26,9 @@ from seglog.runs.journal import JOURNAL_FILE, NEW, FileFacts, RunRecord, is_abso
 from seglog.storage import links
 from seglog.storage.atomic import TEMPORARY_SUFFIX, write_atomically
 from seglog.storage.filesystem import FileStatus, FileSystem
-from seglog.storage.ownership import PRIVATE, ROOT, described_user, require_trust
+from seglog.storage.ownership import PRIVATE, ROOT, described_user
 from seglog.storage.trees import remove_tree
+from seglog.storage.trusted import read_trusted
 
 QUARANTINE = ".seglog-quarantine"
 PENDING_FILE = filenames.SEGLOG_RUN_FILE
@@ -207,11 +208,10 @@ def pending_run(fs: FileSystem, log_directory: Path) -> Path | None:
     make one.
     """
     path = log_directory / PENDING_FILE
-    found = fs.status(path, follow=False)
-    if found is None:
+    marker = read_trusted(fs, path, _MARKER_BYTES)
+    if marker is None:
         return None
-    require_trust(path, found)
-    folder = os.fsdecode(fs.read_bytes(path, _MARKER_BYTES)).removesuffix("\n")
+    folder = os.fsdecode(marker).removesuffix("\n")
     if not is_absolute(folder):
         raise RefusedError(f"{path} does not name the folder of a run; remove it to go on without it")
     return Path(folder)

@@ -83,6 +83,10 @@ class File(Protocol):
         """Bytes in the file now."""
         ...
 
+    def status(self) -> FileStatus:
+        """What the operating system says about this very file, whatever its name means by now."""
+        ...
+
     def read_at(self, position: int, size: int) -> bytes:
         """`size` bytes from `position`; fewer only at the end. Never allocates more than the file holds."""
         ...
@@ -207,6 +211,9 @@ class LocalFile:
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
+
+    def status(self) -> FileStatus:
+        return _status_of(os.fstat(self._descriptor))
 
     def read_at(self, position: int, size: int) -> bytes:
         if size > _UNCHECKED_READ_SIZE:
@@ -425,14 +432,19 @@ class LocalFileSystem:
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         with self.open(path, "r") as file:
-            size = file.size()
-            if size > limit:
-                raise RefusedError(f"{path}: {size} bytes, more than the {limit} bytes such a file may have")
-            return file.read_at(0, size)
+            return read_whole(file, limit)
 
     def link(self, source: Path, target: Path) -> None:
         with links.entry_of(source) as old, links.entry_of(target) as new:
             os.link(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor, follow_symlinks=False)
+
+
+def read_whole(file: File, limit: int) -> bytes:
+    """All that an open file holds. RefusedError when that is more than `limit` bytes."""
+    size = file.size()
+    if size > limit:
+        raise RefusedError(f"{file.path}: {size} bytes, more than the {limit} bytes such a file may have")
+    return file.read_at(0, size)
 
 
 def _status_of(found: os.stat_result) -> FileStatus:

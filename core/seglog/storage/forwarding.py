@@ -25,6 +25,9 @@ class PassingFile:
     def size(self) -> int:
         return self._below.size()
 
+    def status(self) -> FileStatus:
+        return self._below.status()
+
     def read_at(self, position: int, size: int) -> bytes:
         return self._below.read_at(position, size)
 

@@ -22,8 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from seglog.errors import RefusedError
-from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
+from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
 from seglog.storage.forwarding import PassingFile, PassingFileSystem
 from seglog.storage.overlay import Contents, OverlayFile
 
@@ -228,10 +227,7 @@ class FrozenFileSystem(PassingFileSystem):
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         with self.open(path, "r") as file:
-            size = file.size()
-            if size > limit:
-                raise RefusedError(f"{path}: {size} bytes, more than the {limit} bytes such a file may have")
-            return file.read_at(0, size)
+            return read_whole(file, limit)
 
 
 class _FrozenFile(PassingFile):

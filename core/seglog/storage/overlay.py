@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from seglog.errors import RefusedError
-from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
+from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -58,6 +57,9 @@ class OverlayFile:
 
     def size(self) -> int:
         return self._contents.size
+
+    def status(self) -> FileStatus:
+        return replace(self._contents.status, size=self.size())
 
     def read_at(self, position: int, size: int) -> bytes:
         buffer = bytearray(max(0, min(size, self.size() - position)))
@@ -243,10 +245,7 @@ class OverlayFileSystem:
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         with self.open(path, "r") as file:
-            size = file.size()
-            if size > limit:
-                raise RefusedError(f"{path}: {size} bytes, more than the {limit} bytes such a file may have")
-            return file.read_at(0, size)
+            return read_whole(file, limit)
 
     def link(self, source: Path, target: Path) -> None:
         if self.status(target) is not None:

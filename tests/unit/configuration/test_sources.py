@@ -9,7 +9,7 @@ import pytest
 
 from seglog.configuration.sources import Settings, load_settings
 from seglog.errors import ConfigError, RefusedError, UntrustedLinkError
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
 from tests.support.other_users import OTHER, needs_root, planted_link
 
 YAML = """\
@@ -165,6 +165,28 @@ def test_root_takes_no_configuration_that_others_may_write_unless_it_is_named(
     with pytest.raises(RefusedError, match=rf"--config {path} if it is to count"):
         load(tmp_path, environment=environment)
     assert load(tmp_path, environment=environment, config=path).path == path
+
+
+@needs_root
+def test_root_takes_no_configuration_that_takes_the_place_of_its_own_when_it_is_opened(tmp_path: Path) -> None:
+    class Swapping(LocalFileSystem):
+        def open(self, path: Path, mode: OpenMode) -> LocalFile:
+            os.chown(path, OTHER, OTHER)
+            return super().open(path, mode)
+
+    (tmp_path / "seglog.yaml").write_text("retention.ms: 1\n")
+    with pytest.raises(RefusedError, match="belongs to nobody"):
+        load_settings(Swapping(), working_directory=tmp_path, environment={})
+
+
+@needs_root
+@pytest.mark.parametrize("environment", [{}, {"SEGLOG_CONFIG": os.devnull}])
+def test_the_null_device_is_no_configuration(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "seglog.yaml").write_text("retention.ms: 1\n")
+    os.chown(tmp_path / "seglog.yaml", OTHER, OTHER)
+    named = None if environment else Path(os.devnull)
+    settings = load(tmp_path, environment={"HOME": str(tmp_path), **environment}, config=named)
+    assert settings.path is None and origin(settings, "retention.ms")[1] == "default"
 
 
 @needs_root

@@ -34,8 +34,8 @@ from seglog.runs.quarantine import (
 )
 from seglog.runs.restore import restore_run
 from seglog.scan.listing import list_log_directory
-from seglog.storage.filesystem import FileStatus, FileSystem, LocalFileSystem
-from seglog.storage.forwarding import PassingFileSystem
+from seglog.storage.filesystem import File, FileStatus, FileSystem, LocalFileSystem, OpenMode
+from seglog.storage.forwarding import PassingFile, PassingFileSystem
 from tests.support.command_line import run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.other_users import ANOTHER, OTHER, given_to, needs_root, planted_link
@@ -399,6 +399,11 @@ def test_what_a_repair_makes_belongs_to_the_owner_of_the_log(data: Path) -> None
 # --- mount points ----------------------------------------------------------------------------------------------
 
 
+class MountedFile(PassingFile):
+    def status(self) -> FileStatus:
+        return replace(super().status(), device=-1)
+
+
 class Mounted(PassingFileSystem):
     """A directory is a mount point: nothing is moved or linked across its border. Devices may tell, or not."""
 
@@ -416,6 +421,10 @@ class Mounted(PassingFileSystem):
     def status(self, path: Path, follow: bool = True) -> FileStatus | None:
         found = super().status(path, follow)
         return replace(found, device=-1) if found and self._tells and self._is_inside(path) else found
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        file = super().open(path, mode)
+        return MountedFile(file) if self._tells and self._is_inside(path) else file
 
     def rename(self, source: Path, target: Path) -> None:
         self._require_same(source, target)
