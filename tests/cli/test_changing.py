@@ -115,6 +115,31 @@ def test_indexes_come_back_as_they_were(log: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "name", ["00000000000000000750.snapshot.tmp", "00000000000000000000.log.deleted", "00000000000000009999.index"]
+)
+def test_reindexing_goes_on_where_files_wait_for_their_removal(log: Path, name: str) -> None:
+    before = offsets(log)
+    (log / name).write_bytes(b"left over")
+    done = run("reindex", log)
+    assert done.exit_code == 0, done.stderr
+    assert not (log / name).exists()
+    assert offsets(log) == before
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_reindexing_settles_a_swap_that_loses_nothing_and_refuses_another(log: Path, whole: bool) -> None:
+    segment = sorted(log.glob("*.log"))[0]
+    swap = segment.with_name(f"{segment.name}.swap")
+    swap.write_bytes(segment.read_bytes() if whole else b"")
+    before = offsets(log)
+    done = run("reindex", log)
+    assert done.exit_code == (0 if whole else 12), done.stderr
+    assert swap.exists() == (not whole)
+    swap.unlink(missing_ok=True)
+    assert offsets(log) == before
+
+
 def test_reindexing_refuses_to_lose_a_byte(log: Path) -> None:
     cut_in_two(log)
     before = contents(log)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,18 +15,19 @@ from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import SeglogError
 from seglog.log.directory import open_partition
+from seglog.model import Record
 from seglog.operations.clean import clean
+from seglog.operations.recover import RecoveryOptions, recover
 from seglog.operations.retain import RetentionRequest, retain
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from tests.support.compacted_directories import Topics, broker_directory
-from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of
+from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import files_of
 from tests.support.open_logs import START_MS
 
 FS = LocalFileSystem()
 HOUR_MS = 3_600_000
-STEP = int(os.environ.get("SEGLOG_FAULT_STEP", "3"))  # 1: every call fails as an error, a full disk and a kill
 DELETE = frozenset({"delete"})
 
 Work = Callable[[FileSystem, Path], object]
@@ -61,11 +62,47 @@ def truncating(fs: FileSystem, logs: Path) -> object:
         return log.truncate_to(40)
 
 
-WORK: dict[str, tuple[Work, frozenset[str]]] = {
-    "retain": (retaining, DELETE),
-    "retain, files wait": (retaining_with_delay, DELETE),
-    "clean": (cleaning, frozenset({"compact"})),
-    "truncate": (truncating, DELETE),
+def recovering(fs: FileSystem, logs: Path) -> object:
+    (target,) = resolve_paths(FS, [logs])
+    return list(recover(fs, later(), target, lambda _: LogConfig(), RecoveryOptions()))
+
+
+def reindexing(fs: FileSystem, logs: Path) -> object:
+    (target,) = resolve_paths(FS, [logs / "t-0"])
+    return list(recover(fs, later(), target, lambda _: LogConfig(), RecoveryOptions(lossless=True)))
+
+
+def crashed(logs: Path) -> None:
+    """The broker was killed in the middle of a batch."""
+    for path in (logs / "t-0").glob(f"{max((logs / 't-0').glob('*.log')).stem}.*"):
+        path.unlink()  # the empty active segment
+    last = max((logs / "t-0").glob("*.log"))
+    last.write_bytes(last.read_bytes()[:-30])
+    (logs / ".kafka_cleanshutdown").unlink()
+    (logs / "recovery-point-offset-checkpoint").unlink()
+
+
+def without_indexes(logs: Path) -> None:
+    for path in (logs / "t-0").glob("*index"):
+        path.unlink()
+
+
+@dataclass(frozen=True)
+class Case:
+    """What `work` does with a log directory; `spoil` is what happened to it before."""
+
+    work: Work
+    policy: frozenset[str] = DELETE
+    spoil: Callable[[Path], None] = lambda _: None
+
+
+CASES = {
+    "retain": Case(retaining),
+    "retain, files wait": Case(retaining_with_delay),
+    "clean": Case(cleaning, frozenset({"compact"})),
+    "truncate": Case(truncating),
+    "recover": Case(recovering, spoil=crashed),
+    "reindex": Case(reindexing, spoil=without_indexes),
 }
 
 
@@ -86,17 +123,19 @@ def state_of(logs: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-@pytest.mark.parametrize("name", WORK)
+@pytest.mark.parametrize("name", CASES)
 def test_a_command_that_fails_anywhere_ends_as_ever_when_it_runs_again(tmp_path: Path, name: str, kind: str) -> None:
-    work, policy = WORK[name]
-    origin = broker_directory(tmp_path / "origin", {"t-0": (5, 7)}, cleanup_policy=policy)
+    case = CASES[name]
+    work = case.work
+    origin = broker_directory(tmp_path / "origin", {"t-0": (5, 7)}, cleanup_policy=case.policy)
+    case.spoil(origin)
     copy = tmp_path / "copy"
     shutil.copytree(origin, copy)
     calls = calls_of(lambda fs: work(fs, copy))
     work(FS, copy)
     whole = state_of(copy)
     assert whole != state_of(origin)
-    for at in range(FAULTS.index(kind) % STEP, calls, STEP):
+    for at in moments(calls, kind):
         shutil.rmtree(copy)
         shutil.copytree(origin, copy)
         faults = Faults(at, kind)
@@ -108,3 +147,45 @@ def test_a_command_that_fails_anywhere_ends_as_ever_when_it_runs_again(tmp_path:
         assert state_of(copy) == whole, where
         listing = list_partition(FS, copy / "t-0")
         assert listing.orphans == () and listing.strangers == (), where
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_an_append_that_fails_anywhere_loses_nothing_that_was_flushed(tmp_path: Path, kind: str) -> None:
+    origin = broker_directory(tmp_path / "origin", {"t-0": (2, 7)}, cleanup_policy=DELETE)
+    copy, config = tmp_path / "copy", LogConfig(segment_bytes=700)
+    flushed: list[int] = []
+
+    def appending(fs: FileSystem, logs: Path) -> object:
+        flushed.clear()
+        owner, log = open_partition(logs / "t-0", fs=fs, clock=later(), config_of=lambda _: config, writable=True)
+        with owner:
+            for turn in range(4):
+                log.append([Record(b"%d %d" % (turn, n)) for n in range(6)], batch_records=3)
+                log.flush()
+                flushed.append(log.log_end_offset)
+        return log.log_end_offset
+
+    shutil.copytree(origin, copy)
+    calls = calls_of(lambda fs: appending(fs, copy))
+    whole = values_of(copy)
+    before = len(values_of(origin))
+    assert len(whole) == before + 24
+    for at in moments(calls, kind):
+        shutil.rmtree(copy)
+        shutil.copytree(origin, copy)
+        faults = Faults(at, kind)
+        with suppress(OSError, Killed, SeglogError):
+            appending(FaultyFileSystem(faults), copy)
+        where = f"{kind} at call {at} of {calls}: {faults.call}"
+        acknowledged, found = flushed[-1] if flushed else before, values_of(copy)
+        assert found == whole[: len(found)] and len(found) >= acknowledged, where
+        appending(FS, copy)
+        assert values_of(copy) == found + whole[before:], where
+
+
+def values_of(logs: Path) -> list[bytes | None]:
+    """What is in the log after an opening for writing, as a broker's start."""
+    config = LogConfig()
+    owner, log = open_partition(logs / "t-0", fs=FS, clock=later(), config_of=lambda _: config, writable=True)
+    with owner:
+        return [record.value for record in log.records()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,13 +24,12 @@ from seglog.salvage.salvage import SalvageOptions, salvage
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from tests.support.damage import batches_of
-from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of
+from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import batch, write_segment
 
 FS = LocalFileSystem()
 CLOCK = FixedClock(1_800_000_000_000)
 
-STEP = int(os.environ.get("SEGLOG_FAULT_STEP", "3"))  # 1: every call fails as an error, a full disk and a kill
 
 Work = Callable[[FileSystem, Path], object]
 
@@ -118,7 +116,7 @@ def test_what_fails_leaves_nothing_under_the_final_name_and_works_the_next_time(
     calls = calls_of(lambda fs: work(fs, target))
     whole = contents(target)
     old = {"": b"old"} if case.replaces else {}
-    for at in range(FAULTS.index(kind) % STEP, calls, STEP):
+    for at in moments(calls, kind):
         shutil.rmtree(home)
         home.mkdir()
         if case.replaces:
@@ -133,6 +131,7 @@ def test_what_fails_leaves_nothing_under_the_final_name_and_works_the_next_time(
         if after == whole and not case.replaces:
             with pytest.raises(RefusedError):
                 work(FS, target)
+            assert {path.name for path in home.iterdir()} <= {"t-1", ".lock"}, where
             shutil.rmtree(target)
         work(FS, target)
         assert contents(target) == whole, where

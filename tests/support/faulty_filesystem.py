@@ -122,3 +122,9 @@ def calls_of(work: Callable[[FileSystem], object]) -> int:
     faults = Faults()
     work(FaultyFileSystem(faults))
     return faults.calls
+
+
+def moments(calls: int, kind: str) -> range:
+    """Which calls to let fail: each, if SEGLOG_EVERY_FAULT is set, else about eight, others for each kind."""
+    step = 1 if os.environ.get("SEGLOG_EVERY_FAULT") else max(1, calls // 8)
+    return range(FAULTS.index(kind) * step // len(FAULTS), calls, step)

@@ -22,7 +22,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.clock import Clock
-from seglog.errors import CorruptRecordError, RefusedError, UnsupportedError
+from seglog.errors import CorruptRecordError, UnsupportedError
 from seglog.evidence.findings import CODES
 from seglog.evidence.segment_survey import SegmentSurveyor, code_of
 from seglog.format.builder import BatchOptions, encode_columns
@@ -118,10 +118,8 @@ def convert_to(
 ) -> tuple[Converted, int]:
     """Rewrites the partition of `listing` into `directory`, which appears when it is whole; returns the log end, too.
 
-    RefusedError when it is there already, LockedError when its log directory is in use; else as `convert`.
+    RefusedError when it is there and not empty, LockedError when its log directory is in use; else as `convert`.
     """
-    if fs.status(directory) is not None:
-        raise RefusedError(f"{directory} exists already")
     lock = DirectoryLock(directory.parent) if is_log_directory(fs, directory.parent) else nullcontext()
     with lock, new_directory(fs, directory) as place:
         owner, log = open_partition(place, fs=fs, clock=clock, config_of=config_of, writable=True, create=True)

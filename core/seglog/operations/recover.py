@@ -31,8 +31,8 @@ from seglog.storage.filesystem import FileSystem
 class RecoveryOptions:
     """How to recover. `recovery_point` None: as the checkpoint says.
 
-    `dry_run` tells what would happen. `lossless` reads from the first segment on, and refuses when anything but
-    indexes and snapshots would change. `on_loss` recovers a partition that loses data, which is as it was; without it
+    `dry_run` tells what would happen. `lossless` reads from the first segment on, and refuses when a byte would be
+    lost; what waits for removal or for its place (`.deleted`, `.tmp`, `.swap`) is settled as by any opening. `on_loss` recovers a partition that loses data, which is as it was; without it
     the data goes.
     """
 
@@ -83,7 +83,7 @@ def _recover_one(
     obstacles = list(partition_obstacles(owner.fs, owner.path / str(topic_partition)))
     if options.dry_run or options.lossless:
         plan = owner.plan_recovery(topic_partition, options.progress, recover_from=start)
-        if options.lossless and plan.changes:
+        if options.lossless and plan.truncated_bytes:
             raise RefusedError(
                 f"{plan.directory}: {plan.truncated_bytes} bytes cannot be indexed because of damage;"
                 " see `seglog verify`, and `seglog verify --repair`"

@@ -42,9 +42,9 @@ def new_directory(fs: FileSystem, target: Path) -> Iterator[Path]:
     mode; in a log directory the new one gets the broker's. RefusedError when `target` holds something.
     """
     target = links.resolve(target)
-    access = _access_for(fs, target)
     fs.make_directory(target.parent, parents=True)
-    _settle(fs, target.parent, filenames.UNFINISHED_PREFIX, filenames.UNFINISHED_SUFFIX)
+    require_free(fs, target)
+    access = _access_for(fs, target)
     staging, lock = _new_staging(fs, target.parent)
     place = staging / target.name
     try:
@@ -62,6 +62,16 @@ def new_directory(fs: FileSystem, target: Path) -> Iterator[Path]:
             lock.close()
 
 
+def require_free(fs: FileSystem, target: Path) -> None:
+    """RefusedError when `target` holds something. What attempts left that were killed, also after the rename, goes."""
+    target = links.resolve(target)
+    if fs.status(target.parent) is not None:
+        _settle(fs, target.parent, filenames.UNFINISHED_PREFIX, filenames.UNFINISHED_SUFFIX)
+    found = fs.status(target)
+    if found is not None and (not found.is_directory or fs.list(target)):
+        raise RefusedError(f"{target} is there already and not empty")
+
+
 class NewFile:
     """A file to write that becomes `target` when it is `kept`. A file that is there already lends owner and mode.
 
@@ -71,13 +81,13 @@ class NewFile:
 
     def __init__(self, fs: FileSystem, target: Path, *, replace: bool = False) -> None:
         self._fs, self.target = fs, links.resolve(target)
+        prefix, suffix = f".{self.target.name[:150]}.seglog-", ".part"
+        _settle(fs, self.target.parent, prefix, suffix)
         found = fs.status(self.target)
         if found is not None:
             _require_file(self.target, found)
             if not replace:
                 raise RefusedError(f"{target} exists already; --replace replaces it")
-        prefix, suffix = f".{self.target.name[:150]}.seglog-", ".part"
-        _settle(fs, self.target.parent, prefix, suffix)
         self.path = self.target.with_name(f"{prefix}{os.urandom(4).hex()}{suffix}")
         self.file = fs.open(self.path, "create_new")
         try:
@@ -117,8 +127,6 @@ def is_log_directory(fs: FileSystem, path: Path) -> bool:
 def _access_for(fs: FileSystem, target: Path) -> Access | None:
     found = fs.status(target)
     if found is not None:
-        if not found.is_directory or fs.list(target):
-            raise RefusedError(f"{target} is there already and not empty")
         return Access.of(found)
     parent = fs.status(target.parent)
     return Access.within(parent) if parent is not None and is_log_directory(fs, target.parent) else None

@@ -27,7 +27,7 @@ from seglog.format.checkpoint import parse_partition_metadata
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.loader import LoadOptions, load_log
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES
-from seglog.runs.beside import new_directory
+from seglog.runs.beside import new_directory, require_free
 from seglog.salvage.attribution import CarvedLog, attribute
 from seglog.salvage.carve import FOUND, carve_image, carve_log
 from seglog.salvage.messages import copy_07
@@ -243,9 +243,7 @@ def _partition_of(path: Path) -> str:
 
 
 def _prepare_target(fs: FileSystem, paths: Sequence[Path], target: Path) -> None:
-    status = fs.status(target)
-    if status is not None and (not status.is_directory or fs.list(target)):
-        raise RefusedError(f"{target} is there already and not empty; salvage writes a new log")
+    require_free(fs, target)
     for path in paths:
         found = fs.status(path)
         if found is None:
