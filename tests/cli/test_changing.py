@@ -130,9 +130,8 @@ def test_reindexing_goes_on_where_files_wait_for_their_removal(log: Path, name: 
 @pytest.mark.parametrize("whole", [True, False])
 def test_reindexing_settles_a_swap_that_loses_nothing_and_refuses_another(log: Path, whole: bool) -> None:
     segment = sorted(log.glob("*.log"))[0]
-    swap = segment.with_name(f"{segment.name}.swap")
+    swap, before = segment.with_name(f"{segment.name}.swap"), offsets(log)
     swap.write_bytes(segment.read_bytes() if whole else b"")
-    before = offsets(log)
     done = run("reindex", log)
     assert done.exit_code == (0 if whole else 12), done.stderr
     assert swap.exists() == (not whole)

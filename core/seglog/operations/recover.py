@@ -32,8 +32,8 @@ class RecoveryOptions:
     """How to recover. `recovery_point` None: as the checkpoint says.
 
     `dry_run` tells what would happen. `lossless` reads from the first segment on, and refuses when a byte would be
-    lost; what waits for removal or for its place (`.deleted`, `.tmp`, `.swap`) is settled as by any opening. `on_loss` recovers a partition that loses data, which is as it was; without it
-    the data goes.
+    lost; what waits for removal or for its place (`.deleted`, `.tmp`, `.swap`) is settled as by any opening. `on_loss`
+    recovers a partition that loses data, which is as it was; without it the data goes.
     """
 
     recovery_point: int | None = None

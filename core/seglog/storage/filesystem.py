@@ -19,13 +19,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
@@ -33,6 +30,7 @@ from seglog.errors import RefusedError
 from seglog.storage import links
 from seglog.storage.making import create_file, give, make_directory, not_a_file, require_replaceable
 from seglog.storage.ownership import Access
+from seglog.storage.syncing import start_writing, sync
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -46,7 +44,6 @@ _UNCHECKED_READ_SIZE = 1024 * 1024
 
 # Opening a named pipe that lies among the segments would wait for ever; regular files ignore O_NONBLOCK.
 _ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK
-_SYNC_FILE_RANGE_WRITE = 2
 _NO_ACCESS_TIME: int = getattr(os, "O_NOATIME", 0)
 
 
@@ -274,7 +271,7 @@ class LocalFile:
 
     def sync(self) -> None:
         with self._named():
-            _sync(self._descriptor)
+            sync(self._descriptor)
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
@@ -290,9 +287,7 @@ class LocalFile:
             os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_DONTNEED)
 
     def start_writing(self, position: int, size: int) -> None:
-        start = _sync_file_range()
-        if start is not None:
-            start(self._descriptor, position, size, _SYNC_FILE_RANGE_WRITE)
+        start_writing(self._descriptor, position, size)
 
     def fileno(self) -> int:
         return self._descriptor
@@ -398,7 +393,7 @@ class LocalFileSystem:
     def sync_directory(self, path: Path) -> None:
         descriptor = links.open_path(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _sync(descriptor)
+            sync(descriptor)
         finally:
             os.close(descriptor)
 
@@ -482,24 +477,3 @@ def _open(path: Path, mode: OpenMode) -> int:
             if error.errno != errno.EPERM:
                 raise
     return links.open_path(path, flags)
-
-
-@cache
-def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """Linux's call that starts writing a range and waits for nothing; Python has no name for it."""
-    if sys.platform != "linux":
-        return None
-    import ctypes  # few commands write so much
-
-    function = getattr(ctypes.CDLL(None), "sync_file_range", None)
-    if function is not None:
-        function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-    return function
-
-
-def _sync(descriptor: int) -> None:
-    """`fsync`; on macOS the call that also empties the drive's cache."""
-    if sys.platform == "darwin":
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-    else:
-        os.fsync(descriptor)
