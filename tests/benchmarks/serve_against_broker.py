@@ -1,0 +1,162 @@
+"""`seglog serve` against a real broker on the same directory, in one run: a consumer's throughput, and memory.
+
+    python -m tests.benchmarks.serve_against_broker [--records 1000000] [--sizes 100,1024] [--runs 3]
+
+Needs Java 17+ and Maven, as the `kafka` tests do. A broker writes a topic of each record size; then one consumer
+(librdkafka, by confluent-kafka) reads each from its first offset to its end: from that broker, and from `seglog serve`
+after the broker has stopped. Time begins when the first record comes. The best of several runs counts on both sides;
+memory is the most that each process ever held. Only the ratios of one run mean anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.support.kafka.broker import Broker
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_SECONDS = 60
+CHUNK_RECORDS = 10_000
+
+
+@dataclass(frozen=True)
+class Read:
+    """One run: records and bytes of keys and values, and the seconds between the first record and the last."""
+
+    records: int
+    size: int
+    seconds: float
+
+
+def produce(bootstrap: str, topic: str, records: int, size: int) -> None:
+    """Writes records of random, so incompressible, values."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 500_000})
+    value = os.urandom(size)
+    for i in range(records):
+        while True:
+            try:
+                producer.produce(topic, value, b"%016d" % i)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    left = producer.flush(LIMIT_SECONDS * 5)
+    assert left == 0, f"{left} records were not written"
+
+
+def consume(bootstrap: str, topic: str, records: int) -> Read:
+    """Reads the topic's partition 0 once."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "benchmark", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        count = size = 0
+        begun = 0.0
+        while count < records:
+            messages = consumer.consume(CHUNK_RECORDS, timeout=LIMIT_SECONDS if not count else 1)
+            begun = begun or time.perf_counter()
+            count += len(messages)
+            size += sum(len(each.value()) for each in messages)
+        return Read(count, size, time.perf_counter() - begun)
+    finally:
+        consumer.close()
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory that a process ever held."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    raise RuntimeError("the system does not say")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def serving(directory: Path) -> Iterator[tuple[int, str]]:
+    """`seglog serve` on a directory: its process, and where it listens."""
+    command = [sys.executable, "-m", "seglog_cli", "serve", "--json", "--listen", "127.0.0.1:0", str(directory)]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'core'}{os.pathsep}{ROOT}"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment)
+    assert process.stdout is not None
+    try:
+        yield process.pid, json.loads(process.stdout.readline())["listen"]
+    finally:
+        process.terminate()
+        process.communicate(timeout=LIMIT_SECONDS)
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one side reached: the best seconds of each topic, its processor time a run, and its memory."""
+
+    best: dict[str, Read]
+    cpu: dict[str, float]
+    peak: int
+
+
+def measured(pid: int, bootstrap: str, topics: dict[str, int], records: int, runs: int) -> Side:
+    best, cpu = {}, {}
+    for topic in topics:
+        consume(bootstrap, topic, records)
+        before = cpu_seconds(pid)
+        best[topic] = min((consume(bootstrap, topic, records) for _ in range(runs)), key=lambda read: read.seconds)
+        cpu[topic] = (cpu_seconds(pid) - before) / runs
+    return Side(best, cpu, peak_bytes(pid))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--sizes", default="100,1024")
+    parser.add_argument("--runs", type=int, default=3)
+    given = parser.parse_args()
+    topics = {f"size-{size}": int(size) for size in given.sizes.split(",")}
+    with tempfile.TemporaryDirectory(prefix="seglog-serve-") as work:
+        directory = Path(work) / "logs"
+        with Broker(directory) as broker:
+            for topic, size in topics.items():
+                broker.create_topic(topic)
+                produce(broker.bootstrap, topic, given.records, size)
+            kafka = measured(broker.process.pid, broker.bootstrap, topics, given.records, given.runs)
+            broker.stop()
+        with serving(directory) as (pid, bootstrap):
+            seglog = measured(pid, bootstrap, topics, given.records, given.runs)
+    show(topics, kafka, seglog)
+
+
+def show(topics: dict[str, int], kafka: Side, seglog: Side) -> None:
+    table = Table(title="one librdkafka consumer, the same directory")
+    for column in ("record bytes", "broker MB/s", "seglog MB/s", "ratio", "broker CPU s", "seglog CPU s"):
+        table.add_column(column, justify="right")
+    for topic, size in topics.items():
+        theirs, ours = (side.best[topic].size / side.best[topic].seconds / 1e6 for side in (kafka, seglog))
+        cpu = (f"{side.cpu[topic]:.2f}" for side in (kafka, seglog))
+        row = (f"{theirs:.1f}", f"{ours:.1f}", f"{ours / theirs:.2f}", *cpu)
+        table.add_row(str(size), *row)
+    console = Console()
+    console.print(table)
+    console.print(f"peak memory: broker {kafka.peak >> 20} MiB, seglog {seglog.peak >> 20} MiB")
+
+
+if __name__ == "__main__":
+    main()

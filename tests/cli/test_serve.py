@@ -1,0 +1,167 @@
+"""`seglog serve` as a process: it says when it is ready, serves, counts, keeps commits, and stops in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seglog.model import Record
+from seglog.serve import protocol
+from seglog.serve.endpoint import Address
+from seglog.serve.protocol import ErrorCode
+from tests.support.command_line import ROOT, ended
+from tests.support.open_logs import opened_log
+from tests.support.raw_client import RawClient
+
+LIMIT_SECONDS = 60
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    with opened_log(tmp_path / "logs" / "t-0") as log:
+        log.append([Record(b"value", timestamp=1000) for _ in range(7)])
+    return tmp_path / "logs"
+
+
+@contextmanager
+def served(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
+    """The process, and what it says when it is ready; it is stopped when the `with` ends."""
+    command = [sys.executable, "-m", "seglog_cli", "serve", "--json", "--listen", "127.0.0.1:0", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'core'}{os.pathsep}{ROOT}"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment)
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        line = process.stdout.readline()
+        assert line, process.stderr.read().decode()
+        yield process, json.loads(line)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=LIMIT_SECONDS)
+
+
+def address_of(said: dict[str, Any], field: str = "listen") -> Address:
+    host, _, port = said[field].rpartition(":")
+    return Address(host, int(port))
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"])
+def test_it_serves_until_a_signal_ends_it_and_tells_each_connection(
+    directory: Path, sent: signal.Signals, code: int
+) -> None:
+    with served(directory) as (process, said):
+        assert said["type"] == "serving" and said["listen"] == said["advertised"]
+        assert (said["topics"], said["partitions"]) == (1, 1)
+        with RawClient(address_of(said)) as client:
+            (topic,) = client.ask(protocol.METADATA, 12, {"topics": None}).topics
+            assert topic.name == "t"
+            process.send_signal(sent)
+            assert client.is_closed()
+        stdout, stderr = process.communicate(timeout=LIMIT_SECONDS)
+        assert process.returncode == code
+        (connection,) = [json.loads(line) for line in stdout.splitlines()]
+        assert (connection["type"], connection["client_id"], connection["requests"]) == ("connection", "raw", 1)
+        assert connection["reason"] == "the endpoint stops"
+        assert b"Traceback" not in stderr
+
+
+def test_counters_are_on_a_page_of_their_own(directory: Path) -> None:
+    with served("--metrics", "127.0.0.1:0", directory) as (_, said):
+        with RawClient(address_of(said)) as client:
+            client.ask(protocol.API_VERSIONS, 3)
+            with urllib.request.urlopen(f"http://{said['metrics']}/metrics", timeout=LIMIT_SECONDS) as answer:
+                lines = answer.read().decode().splitlines()
+        assert "seglog_serve_connections 1" in lines and "seglog_serve_requests_total 1" in lines
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://{said['metrics']}/other", timeout=LIMIT_SECONDS)
+
+
+def commit(client: RawClient, offset: int) -> ErrorCode:
+    partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}
+    values = {"group_id": "g", "topics": [{"name": "t", "partitions": [partition]}]}
+    (topic,) = client.ask(protocol.OFFSET_COMMIT, 8, values).topics
+    return ErrorCode(topic.partitions[0].error_code)
+
+
+def committed(client: RawClient) -> int:
+    values = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": (0,)}]}
+    (topic,) = client.ask(protocol.OFFSET_FETCH, 7, values).topics
+    return int(topic.partitions[0].committed_offset)
+
+
+def test_commits_are_kept_in_a_file_also_when_the_process_is_killed(directory: Path, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.jsonl"
+    with served("--offsets", file, directory) as (process, said), RawClient(address_of(said)) as client:
+        assert committed(client) == -1
+        for offset in (3, 5):
+            assert commit(client, offset) is ErrorCode.none
+        process.kill()
+        process.wait(LIMIT_SECONDS)
+    file.write_bytes(file.read_bytes() + b'{"type":"commit","group":"g","to')  # cut short by the kill
+    with served("--offsets", file, directory) as (_, said), RawClient(address_of(said)) as client:
+        assert committed(client) == 5
+        assert commit(client, 6) is ErrorCode.none
+    kept = [json.loads(line) for line in file.read_bytes().splitlines()]
+    assert [(each["group"], each["topic"], each["partition"], each["offset"]) for each in kept][-1] == ("g", "t", 0, 6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--offsets", "{logs}/offsets"], 12, "which is served and so not written to"),
+        (["--listen", "nowhere"], 2, "is not HOST:PORT"),
+        (["--listen", "0.0.0.0:0"], 2, "--advertise must say"),
+        (["--on-corrupt", "guess"], 2, "not one of fail, skip"),
+        (["--tls-key", "key.pem"], 2, "need --tls-cert"),
+        (["--tls-cert", "{logs}/t-0/leader-epoch-checkpoint"], 2, "no certificate and key"),
+    ],
+    ids=["offsets", "listen", "advertise", "on-corrupt", "key", "certificate"],
+)
+def test_wrong_usage_is_told_before_anything_is_served(
+    directory: Path, arguments: Sequence[str], code: int, words: str
+) -> None:
+    filled = [each.replace("{logs}", str(directory)) for each in arguments]
+    done = ended("serve", *filled, directory)
+    assert done.code == code and words in done.stderr.decode()
+
+
+def test_a_partition_that_cannot_be_opened_ends_it_or_is_left_out(directory: Path) -> None:
+    (directory / "pipe-0").mkdir()
+    os.mkfifo(directory / "pipe-0" / "00000000000000000000.log")
+    done = ended("serve", "--listen", "127.0.0.1:0", directory)
+    assert done.code == 74 and "pipe-0" in done.stderr.decode()
+    with served("--on-corrupt", "skip", directory) as (process, said):
+        assert said["type"] == "left_out" and "pipe-0" in said["path"]
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        assert (said["type"], said["partitions"]) == ("serving", 1)
+
+
+CERTIFICATE = """openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost
+ -addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}"""
+
+
+def test_tls_by_files_carries_the_records(directory: Path, tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = CERTIFICATE.format(key=key, certificate=certificate).split()
+    subprocess.run(command, check=True, capture_output=True, timeout=LIMIT_SECONDS)
+    with served("--tls-cert", certificate, "--tls-key", key, directory) as (_, said):
+        plain = RawClient(address_of(said))
+        context = ssl.create_default_context(cafile=str(certificate))
+        plain.socket = context.wrap_socket(plain.socket, server_hostname="127.0.0.1")
+        partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        asked = {"topics": [{"topic": "t", "partitions": [partition]}], "min_bytes": 1, "max_bytes": 1 << 20}
+        (topic,) = plain.ask(protocol.FETCH, 12, asked).responses
+        assert topic.partitions[0].records == (directory / "t-0" / "00000000000000000000.log").read_bytes()
+        plain.close()

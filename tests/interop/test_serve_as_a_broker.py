@@ -1,0 +1,83 @@
+"""A real broker and `seglog serve` on its directory afterwards: clients cannot tell them apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seglog.model import Isolation
+from tests.support.consumers import Row, librdkafka_rows
+from tests.support.kafka.broker import Broker
+from tests.support.serving import Serving
+
+PLACES = [("plain", 0), ("plain", 1), ("paid", 0)]
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+STAMPS = (-2, -1, 0, 1_700_000_000_005, 1_700_000_000_040, 1_800_000_000_000)
+
+
+def fill(bootstrap: str) -> None:
+    """Records of all codecs; transactions that commit and abort, and one that stays open; two groups' commits."""
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    for i, codec in enumerate(CODECS):
+        producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5})
+        for n in range(20):
+            stamp = 1_700_000_000_000 + 10 * i + n
+            value = None if n == 7 else b"value %d " % n * 20
+            headers = [("codec", codec.encode()), ("null", None)]
+            producer.produce("plain", value, b"key %d" % n, partition=n % 2, timestamp=stamp, headers=headers)
+        assert producer.flush(60) == 0
+    for name, end in (("a", "commit"), ("b", "abort"), ("c", "commit"), ("d", "none")):
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for n in range(5):
+            producer.produce("paid", b"%s %d" % (name.encode(), n), partition=0)
+        assert producer.flush(60) == 0
+        if end != "none":
+            (producer.commit_transaction if end == "commit" else producer.abort_transaction)(60)
+    for group, offset in (("one", 3), ("two", 11)):
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+        consumer.commit(offsets=[TopicPartition("plain", 1, offset, metadata=group)], asynchronous=False)
+        consumer.close()
+
+
+def seen(bootstrap: str) -> dict[str, Any]:
+    """Everything that a client can see: records, ends, offsets by time, committed offsets."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    found: dict[str, Any] = {}
+    for isolation in Isolation:
+        rows: dict[tuple[str, int], list[Row]] = librdkafka_rows(bootstrap, PLACES, isolation.label)
+        found[isolation.label] = rows
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "one", "isolation.level": isolation.label})
+        places = [TopicPartition(*place) for place in PLACES]
+        found[f"{isolation.label} ends"] = [consumer.get_watermark_offsets(place, timeout=30) for place in places]
+        for stamp in STAMPS:
+            asked = [TopicPartition(*place, stamp) for place in PLACES]
+            answered = consumer.offsets_for_times(asked, timeout=30)
+            found[f"{isolation.label} {stamp}"] = [each.offset for each in answered]
+        consumer.close()
+    for group in ("one", "two", "nobody"):
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+        committed = consumer.committed([TopicPartition("plain", 1), TopicPartition("plain", 0)], timeout=30)
+        found[f"committed by {group}"] = [(each.offset, each.metadata) for each in committed]
+        consumer.close()
+    return found
+
+
+@pytest.mark.kafka
+def test_clients_see_of_a_dead_broker_what_they_saw_of_the_living_one(tmp_path: Path) -> None:
+    directory = tmp_path / "logs"
+    with Broker(directory) as broker:
+        broker.create_topic("plain", partitions=2)
+        broker.create_topic("paid")
+        fill(broker.bootstrap)
+        living = seen(broker.bootstrap)
+        broker.stop()
+    assert len(living["read_committed"]["paid", 0]) == 10 < len(living["read_uncommitted"]["paid", 0])
+    assert living["committed by two"][0] == (11, "two")
+    with Serving(directory) as serving:
+        assert seen(serving.bootstrap) == living

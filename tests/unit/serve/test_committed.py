@@ -1,0 +1,88 @@
+"""Committed offsets: out of `__consumer_offsets`, transactions included, and out of the file that keeps them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from seglog.errors import InputError
+from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
+from seglog.log.validator import AppendOrigin
+from seglog.model import Record, TopicPartition
+from seglog.serve.committed import Commit, CommittedOffsets, OffsetsFile, load_offsets_topic
+from seglog.storage.filesystem import LocalFileSystem
+from tests.support.open_logs import opened_log
+
+PARTITION = TopicPartition("orders", 3)
+FS = LocalFileSystem()
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">h", len(value)) + value.encode()
+
+
+def key(group: str, partition: TopicPartition = PARTITION) -> bytes:
+    return struct.pack(">h", 1) + text(group) + text(partition.topic) + struct.pack(">i", partition.partition)
+
+
+def value(offset: int, epoch: int = -1, metadata: str = "") -> bytes:
+    return struct.pack(">hqi", 3, offset, epoch) + text(metadata) + struct.pack(">q", 1000)
+
+
+def commit(group: str, offset: int) -> Record:
+    return Record(value(offset), key(group), 1000)
+
+
+def found(directory: Path) -> Mapping[str, Mapping[TopicPartition, Commit]]:
+    commits = CommittedOffsets()
+    with opened_log(directory, writable=False) as log:
+        load_offsets_topic([log.view], commits)
+    return {group: dict(commits.of(group)) for group in commits.groups}
+
+
+def test_the_last_commit_counts_and_a_deleted_one_is_gone(tmp_path: Path) -> None:
+    directory = tmp_path / "__consumer_offsets-0"
+    with opened_log(directory) as log:
+        log.append([commit("g", 3), commit("gone", 4)])
+        log.append([Record(value(9, 2, "note"), key("g"), 1000), Record(None, key("gone"), 1000)])
+        log.append([Record(b"\0\3", struct.pack(">h", 2) + text("g"), 1000), Record(b"?", key("odd"), 1000)])
+    assert found(directory) == {"g": {PARTITION: Commit(9, 2, "note")}}
+
+
+@pytest.mark.parametrize(("committed", "offset"), [(True, 7), (False, 5)])
+def test_what_a_transaction_commits_counts_from_its_marker_on(tmp_path: Path, committed: bool, offset: int) -> None:
+    directory = tmp_path / "__consumer_offsets-0"
+    with opened_log(directory) as log:
+        log.append([commit("g", 5), commit("h", 1)])
+        producer = ProducerIdentity(9, 0, 0, transactional=True)
+        log.append([commit("g", 7)], producer=producer)
+        log.append([commit("h", 2)])  # not of the transaction, which still is open
+        assert found(directory) == {"g": {PARTITION: Commit(5)}, "h": {PARTITION: Commit(2)}}
+        marker = encode_end_txn_marker(producer, committed, 0, 1000)
+        log.append_batches(marker, origin=AppendOrigin.COORDINATOR)
+    assert found(directory)["g"] == {PARTITION: Commit(offset)}
+
+
+def test_the_file_keeps_what_was_appended_and_passes_over_a_torn_line(tmp_path: Path) -> None:
+    file = OffsetsFile(FS, tmp_path / "offsets")
+    file.open(CommittedOffsets())
+    for offset in range(5):
+        file.append([("g", PARTITION, Commit(offset, 1, "é\n")), ("h", PARTITION, Commit(offset))])
+    file.path.write_bytes(file.path.read_bytes() + b'{"type":')
+    again, commits = OffsetsFile(FS, file.path), CommittedOffsets()
+    again.open(commits)
+    assert sorted(commits) == [("g", PARTITION, Commit(4, 1, "é\n")), ("h", PARTITION, Commit(4))]
+    assert file.path.read_bytes().count(b"\n") == 2
+    again.append([("g", PARTITION, Commit(8))])
+    assert file.path.read_bytes().count(b"\n") == 3
+
+
+def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "offsets"
+    path.write_bytes(b"precious\n")
+    with pytest.raises(InputError, match="line 1"):
+        OffsetsFile(FS, path).open(CommittedOffsets())
+    assert path.read_bytes() == b"precious\n"
