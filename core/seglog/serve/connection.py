@@ -171,6 +171,8 @@ class Connection:
         if self._writer.get_extra_info("sslcontext") is not None or not _has_descriptor(span):
             return 0
         transport, file = self._writer.transport, cast(Any, span.file)
+        if transport.is_closing():
+            raise ConnectionResetError
         try:
             loop = asyncio.get_running_loop()
             return await loop.sendfile(transport, file, span.position, span.size, fallback=False)

@@ -128,6 +128,8 @@ def read_request(frame: bytes) -> Request:
     except (SerialError, LookupError, ValueError, TypeError, OverflowError, MemoryError, struct.error) as error:
         reason = f"API {api_key} in version {version} cannot be decoded: {type(error).__name__}"
         raise HostileRequestError(reason) from error
+    if not _nulls_fit(body):
+        raise HostileRequestError(f"API {api_key} in version {version} has a null where none can be")
     return Request(api_key, version, correlation_id, getattr(header, "client_id", None), body)
 
 
@@ -160,6 +162,28 @@ def message(kind: type[Any], values: Mapping[str, Any]) -> Any:
             value = tuple(message(nested, each) for each in value)
         given[name] = value
     return kind(**given)
+
+
+def _nulls_fit(entity: Any) -> bool:
+    """Whether only fields that may be null are: kio takes a null array for any array."""
+    plan: tuple[tuple[str, bool, bool], ...] = cast(Any, _nullable)(type(entity))
+    for name, nullable, nested in plan:
+        value = getattr(entity, name)
+        if value is None:
+            if not nullable:
+                return False
+        elif nested and not all(map(_nulls_fit, value if isinstance(value, tuple) else (value,))):
+            return False
+    return True
+
+
+@cache
+def _nullable(kind: Any) -> tuple[tuple[str, bool, bool], ...]:
+    """Of each field: its name, whether it may be null, and whether it holds entities."""
+    return tuple(
+        (field.name, type(None) in get_args(field.type), _entity_in(field.type) is not None)
+        for field in dataclasses.fields(kind)
+    )
 
 
 @cache

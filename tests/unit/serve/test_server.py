@@ -98,9 +98,10 @@ def test_writes_are_refused_for_good(serving: Serving) -> None:
         struct.pack(">ihhi", 8, 77, 0, 1),
         struct.pack(">ihhi", 8, protocol.FETCH, 18, 1),
         struct.pack(">ihhih", 10, protocol.METADATA, 1, 1, 9),
+        struct.pack(">ihhihii", 18, protocol.LIST_OFFSETS, 1, 1, -1, -1, -1),
         b"GET / HTTP/1.1\r\n\r\n",
     ],
-    ids=["negative", "empty", "too large", "too short", "unknown API", "unknown version", "cut short", "HTTP"],
+    ids=["negative", "empty", "too large", "too short", "API", "version", "cut short", "null array", "HTTP"],
 )
 def test_who_sends_no_request_is_closed_and_nothing_is_kept(serving: Serving, sent: bytes) -> None:
     before = serving.endpoint.metrics.hostile_total
