@@ -40,9 +40,11 @@ def record_format(file: str, input_format: str | None, key_separator: str | None
 @contextlib.contextmanager
 def open_chunks(file: str, flush_ms: int | None) -> Iterator[Iterator[bytes | None]]:
     """Chunks of at most CHUNK_BYTES of `file` (`-`: standard input); None when nothing came for a while."""
+    from seglog.locations import parse_location
+
     wait_ms = min(_LONGEST_WAIT_MS, max(flush_ms or 1 << 40, _LEAST_WAIT_MS))
     if file != "-":
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(parse_location(file), os.O_RDONLY | os.O_CLOEXEC)
         try:
             yield _chunks(descriptor, file, wait_ms)
         finally:

@@ -29,8 +29,10 @@ def named_run(session: Session, name: str, quarantine: Path | None) -> RunRecord
 
     Without a quarantine it is looked for around the working directory, and where this user made it.
     """
+    from seglog.locations import require_name
     from seglog.runs.quarantine import find_run
 
+    require_name(name)
     known = places(quarantine, Path.cwd())
     note = _notes() / Path(name).name
     found = session.fs.status(note) if quarantine is None else None

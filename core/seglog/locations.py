@@ -6,9 +6,10 @@ seglog does not reach by itself.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from seglog.errors import ConfigError, UnsupportedError
 
@@ -19,15 +20,15 @@ _FILE_HOSTS = ("", "localhost")
 
 
 def parse_location(location: str | Path) -> Path:
-    """The path that `location` means. ConfigError for text that can be none: it is empty, or has a NUL in it;
+    """The path that `location` means. ConfigError for text that can be none: empty, or what no file can be called;
     UnsupportedError for one on another file system, also where it became a Path.
     """
     text = str(location)
+    require_name(text)
     path = _path_of_uri(text) if text.lower().startswith(_FILE) else text
     if not path:  # not the working directory: a variable was not set
         raise ConfigError(f"'{text}' is an empty path: name a log or a log directory")
-    if "\0" in path:
-        raise ConfigError(f"{path!r}: no path has a NUL in it")
+    require_name(path)
     found = None if path is not text else _SCHEME.match(text)
     if found is not None:
         scheme = found[1].lower()
@@ -45,4 +46,14 @@ def _path_of_uri(text: str) -> str:
         if host.lower() not in _FILE_HOSTS:
             raise UnsupportedError(f"{text}: it names the machine {host}; give the path on this one")
         rest = slash + path
-    return unquote(rest)
+    return os.fsdecode(unquote_to_bytes(os.fsencode(rest)))  # %ff is a byte, whatever the text's encoding
+
+
+def require_name(text: str) -> None:
+    """ConfigError for text that no file can be called: with a NUL, or with half a character (a lone surrogate)."""
+    if "\0" in text:
+        raise ConfigError(f"{text!r}: no path has a NUL in it")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{text!r}: no path has half a character in it") from error

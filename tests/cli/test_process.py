@@ -91,6 +91,16 @@ def test_a_reader_that_goes_early_ends_every_listing_quietly(logs: Path) -> None
         assert (done.returncode, done.stdout) == (141, "")
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["clean", "--help"], ["--version", "-v"]])
+def test_help_for_a_reader_that_is_gone_ends_quietly(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "seglog_cli", *arguments]
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, env=environment(), check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_a_pipe_that_is_full_and_does_not_block_is_waited_for(logs: Path) -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)

@@ -22,6 +22,7 @@ from seglog_cli.app import run
         ("file:///a/b", "/a/b"),
         ("FILE://localhost/a", "/a"),
         ("file:/logs#old/t-0?x", "/logs#old/t-0?x"),  # and not /logs, which is another directory
+        ("file:/a%ff\udcfe", "/a\udcff\udcfe"),  # a byte of a name is one, whatever the encoding
     ],
 )
 def test_paths_and_file_uris_are_paths(text: str, path: str) -> None:
@@ -71,3 +72,35 @@ def test_the_library_says_so() -> None:
         pass
     with pytest.raises(UnsupportedError, match="mounted file systems"):
         list(seglog.verify(Path("s3://bucket/orders-0")))
+
+
+@pytest.mark.parametrize("location", ["a\0b", "file:/a%00b", "\ud83d"])
+def test_what_no_file_can_be_called_is_wrong_usage(
+    location: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigError, match=r"no path has (a NUL|half a character) in it"):
+        parse_location(location)
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020d}.log").write_bytes(b"")
+    partition = str(tmp_path / "orders-0")
+    for arguments in (
+        ["ls", location],
+        ["append", partition, location],
+        ["export", partition, "--format", "csv", "-o", location],
+        ["undo", location],
+        ["dump-log", "--files", location],
+        ["salvage", partition, "-o", location],
+    ):
+        assert run(arguments) in (2, 10), arguments  # a name of a run is no URI
+        assert capsys.readouterr().err.count("error: ") == 1
+
+
+def test_a_configured_directory_that_no_file_can_be_called_names_its_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020d}.log").write_bytes(b"")
+    for key, said in (("metadata.log.dir", "metadata.log.dir"), ("log.dirs", "log.dirs"), ("log.dir", "log.dirs")):
+        (tmp_path / "seglog.yaml").write_text(f'{key}: "a\\0b"\n')
+        assert run(["config", "show", "--config", str(tmp_path / "seglog.yaml"), str(tmp_path / "orders-0")]) == 2
+        assert capsys.readouterr().err == f"error: {said}: 'a\\x00b': no path has a NUL in it\n"

@@ -10,7 +10,9 @@ from seglog.configuration.keys import LogConfig
 from seglog.configuration.metadata_location import find_metadata, identity_of
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.sources import Settings
+from seglog.errors import ConfigError, SeglogError
 from seglog.format.filenames import parse_partition_directory
+from seglog.locations import parse_location
 from seglog.scan.listing import Target, TargetKind
 from seglog.storage.filesystem import FileSystem
 
@@ -34,8 +36,8 @@ class DirectorySettings:
     ) -> None:
         self._given, self._chosen, self._override_policy = given, chosen, override_policy
         broker = given.resolve(None, chosen=chosen).broker
-        stated = Path(broker.metadata_log_dir) if broker.metadata_log_dir else None
-        others = tuple(Path(path) for path in broker.log_dirs)
+        stated = _directory("metadata.log.dir", broker.metadata_log_dir) if broker.metadata_log_dir else None
+        others = tuple(_directory("log.dirs", path) for path in broker.log_dirs)
         self._log_directory = log_directory
         self.metadata_directory = find_metadata(fs, log_directory, stated, others)
         self.metadata: ClusterMetadata | None = None
@@ -91,3 +93,10 @@ def topic_of(target: Target) -> str | None:
     name = target.directory.resolve().name
     found = parse_partition_directory(name)
     return name if found is None else found.topic_partition.topic
+
+
+def _directory(key: str, text: str) -> Path:
+    try:
+        return parse_location(text)
+    except SeglogError as error:
+        raise ConfigError(f"{key}: {error}") from error
