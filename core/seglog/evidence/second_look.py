@@ -33,22 +33,25 @@ def look_until_settled(
     is_grave: Callable[[T], bool],
     clock: Clock,
 ) -> Settled[T]:
-    """Calls `look` until every grave row it gives has been there for `STAYS_S` seconds, or there is none.
+    """Calls `look` until every grave row that it gives was there `STAYS_S` seconds before that look began, or there is
+    none.
 
     `look` gets None at first, later the grave rows in question: it may leave out whatever these do not depend on,
     but not change its mind about the others. `key` tells whether two rows are the same thing.
     """
     rows = first = look(None)
-    since: dict[Hashable, float] = {key(row): clock.monotonic() for row in rows if is_grave(row)}
+    seen = clock.monotonic()
+    since: dict[Hashable, float] = {key(row): seen for row in rows if is_grave(row)}
+    began = seen  # of the last look: that time has passed shows nothing, a look that began later does
     for pause in _PAUSES_S:
-        if not since or all(clock.monotonic() - seen >= STAYS_S for seen in since.values()):
+        if not since or all(began - noted >= STAYS_S for noted in since.values()):
             break
         clock.sleep(pause)
+        began = clock.monotonic()
         rows = look([row for row in rows if is_grave(row)])
-        now = clock.monotonic()
-        since = {key(row): since.get(key(row), now) for row in rows if is_grave(row)}
-    now = clock.monotonic()
+        seen = clock.monotonic()
+        since = {key(row): since.get(key(row), seen) for row in rows if is_grave(row)}
     grave = [row for row in rows if is_grave(row)]
-    stayed = [row for row in grave if now - since[key(row)] >= STAYS_S]
-    restless = [row for row in grave if now - since[key(row)] < STAYS_S]
+    stayed = [row for row in grave if began - since[key(row)] >= STAYS_S]
+    restless = [row for row in grave if began - since[key(row)] < STAYS_S]
     return Settled([row for row in first if not is_grave(row)] + stayed, restless)

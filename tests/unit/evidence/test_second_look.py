@@ -53,3 +53,17 @@ def test_later_looks_are_told_what_is_in_question() -> None:
 
     look_until_settled(look, lambda row: row, str.isupper, ManualClock())
     assert asked == [None, ["WRONG"]]
+
+
+class SlowClock(ManualClock):
+    """That of a process which hardly gets to run: three seconds go by between any two moments."""
+
+    def monotonic(self) -> float:
+        self.sleep(3)
+        return super().monotonic()
+
+
+def test_time_that_passes_without_another_look_shows_nothing() -> None:
+    looks = iter([["WRONG"], [], []])
+    settled = look_until_settled(lambda grave: next(looks), lambda row: row, str.isupper, SlowClock())
+    assert settled == Settled([], [])
