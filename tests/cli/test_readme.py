@@ -5,18 +5,24 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from seglog_cli.exit_codes import ExitCode
 from seglog_cli.manual import descriptions
-from tests.support.command_line import ROOT, clean_logs, run, shell
+from tests.support.command_line import ROOT, clean_logs, environment, run, shell
 from tests.support.fixtures import fixture_copy
 from tests.support.readme_tour import shown_lines
 
 README = (ROOT / "README.md").read_text()
+ALL_EXAMPLES = [example for one in descriptions() for example in one.examples]
 # Those of `seglog spark` need a session and a cluster's paths; tests/spark/test_jobs.py runs these commands.
-EXAMPLES = [example for one in descriptions() for example in one.examples if not example.startswith("seglog spark")]
+SERVE_EXAMPLES = [example for example in ALL_EXAMPLES if example.startswith("seglog serve")]
+EXAMPLES = [example for example in ALL_EXAMPLES if not example.startswith(("seglog spark", "seglog serve"))]
 EXAMPLE_RUN = "20261121T015349Z-7f3a"
 
 
@@ -125,3 +131,27 @@ def test_the_examples_of_the_help_work(example: str, tmp_path: Path, monkeypatch
     else:
         result = run(*shlex.split(command)[1:])
         assert result.exit_code in (0, 1), result.output
+
+
+@pytest.mark.parametrize("example", SERVE_EXAMPLES)
+def test_the_examples_of_serve_serve_until_they_are_stopped(example: str, tmp_path: Path) -> None:
+    logs = clean_logs(tmp_path)
+    places = {
+        **stage(logs, tmp_path),
+        "/mnt/broker1/data": str(logs),
+        "/mnt/broker2/data": str(tmp_path / "new"),
+        "backup/orders-0": str(tmp_path / "new" / "orders-0"),
+        ":9308": ":0",
+    }
+    command = example
+    for written, real in sorted(places.items(), key=lambda place: -len(place[0])):
+        command = command.replace(written, real)
+    arguments = [*shlex.split(command)[1:], "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "seglog_cli", *arguments], stderr=subprocess.PIPE, text=True, env=environment()
+    ) as server:
+        assert server.stderr is not None
+        said = server.stderr.readline()
+        server.send_signal(signal.SIGTERM)
+        assert "read-only, on 127.0.0.1:" in said, said + server.stderr.read()
+    assert server.returncode == ExitCode.TERMINATED
