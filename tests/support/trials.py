@@ -217,6 +217,8 @@ class Bench:
             if done.exit_code:
                 yield f"undo ends with {done.exit_code}: {done.output[-300:]}"
                 return
+        if not runs:
+            return  # nothing was taken; an empty log that a broker would make, too, may have been made
         after = _contents(root)
         differ = sorted(str(path) for path in before.keys() | after.keys() if before.get(path) != after.get(path))
         differ = [path for path in differ if path.endswith(suffix) and not path.endswith("/.lock")]
