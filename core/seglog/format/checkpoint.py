@@ -33,8 +33,15 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,40}")
 T = TypeVar("T")
 
 
-class CheckpointNumberError(CorruptCheckpointError):
-    """An entry whose partition, offset or epoch is no number.
+class UnforeseenByKafkaError(CorruptCheckpointError):
+    """Damage on which Kafka's reader throws something other than an IOException.
+
+    A broker fails to start where it loads a partition, whereas other damage takes the log directory offline.
+    """
+
+
+class CheckpointNumberError(UnforeseenByKafkaError):
+    """An entry whose partition, offset or epoch is no number, or a number of entries below 0.
 
     Kafka starts with such an offset checkpoint as if it were empty (NumberFormatException), whereas any other
     damage takes the log directory offline (IOException).
@@ -46,6 +53,10 @@ class NoClusterIdError(CorruptCheckpointError):
 
     Kafka refuses to start, whereas a file that it cannot read takes that log directory offline.
     """
+
+
+class CheckpointEndsError(CheckpointNumberError):
+    """A file that ends after its version, as no broker writes it. Kafka takes it for an empty one."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -97,8 +108,13 @@ def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def parse_leader_epochs(data: bytes, path: Path | str) -> tuple[EpochEntry, ...]:
-    """The entries of `leader-epoch-checkpoint` in the file's order; an empty file gives none."""
-    return tuple(_entries(data, path, _epoch_entry))
+    """The entries of `leader-epoch-checkpoint` in the file's order; a file that is empty or ends after its version
+    gives none.
+    """
+    try:
+        return tuple(_entries(data, path, _epoch_entry))
+    except CheckpointEndsError:
+        return ()
 
 
 def format_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
@@ -118,7 +134,11 @@ def _entries(data: bytes, path: Path | str, parse: Callable[[list[str]], T | Non
     version = _header_number(lines, 0, "version", path)
     if version != CHECKPOINT_VERSION:
         raise CorruptCheckpointError(path, f"line 1: version {version} is not {CHECKPOINT_VERSION}")
+    if len(lines) == 1:
+        raise CheckpointEndsError(path, "line 2: the number of entries is missing")
     count = _header_number(lines, 1, "number of entries", path)
+    if count < 0:
+        raise CheckpointNumberError(path, f"line 2: {count} entries are announced")
     entries = []
     for number, line in enumerate(lines[2:], start=3):
         try:
@@ -172,8 +192,6 @@ def _number(text: str, most: int) -> int:
 
 
 def _header_number(lines: list[str], index: int, what: str, path: Path | str) -> int:
-    if index >= len(lines):
-        raise CorruptCheckpointError(path, f"line {index + 1}: the {what} is missing")
     try:
         return _number(lines[index], INT32_MAX)
     except ValueError as error:
@@ -185,21 +203,31 @@ def _header_number(lines: list[str], index: int, what: str, path: Path | str) ->
 
 def parse_partition_metadata(data: bytes, path: Path | str) -> PartitionMetadata:
     """Version and topic id. The names of the fields are not looked at, as in Kafka."""
-    lines = [_METADATA_SEPARATOR.split(line) for line in _lines(data)]
-    for number, fields in enumerate(lines[:2], start=1):
-        if len(fields) != 2:
-            raise CorruptCheckpointError(path, f"line {number}: not of the form 'name: value'")
-    if len(lines) < 2:
-        raise CorruptCheckpointError(path, f"line {len(lines) + 1}: missing")
+    lines = _lines(data)
     try:
-        version, topic_id = _number(lines[0][1], INT32_MAX), parse_uuid(lines[1][1])
+        version = _number(_metadata_value(lines, 0, path), INT32_MAX)
     except ValueError as error:
-        raise CorruptCheckpointError(path, str(error)) from error
+        raise CorruptCheckpointError(path, f"line 1: {error}") from error
     if version < 0:
         raise CorruptCheckpointError(path, f"line 1: version {version} is negative")
+    try:
+        topic_id = parse_uuid(_metadata_value(lines, 1, path))
+    except ValueError as error:
+        raise UnforeseenByKafkaError(path, f"line 2: {error}") from error
     if topic_id == ZERO_UUID:
         raise CorruptCheckpointError(path, "line 2: the topic id is zero")
     return PartitionMetadata(topic_id, version)
+
+
+def _metadata_value(lines: list[str], index: int, path: Path | str) -> str:
+    if len(lines) <= index:
+        raise UnforeseenByKafkaError(path, f"line {index + 1}: missing")
+    fields = _METADATA_SEPARATOR.split(lines[index])
+    while fields and not fields[-1]:
+        fields.pop()  # as Java's split
+    if len(fields) != 2:
+        raise CorruptCheckpointError(path, f"line {index + 1}: not of the form 'name: value'")
+    return fields[1]
 
 
 def format_partition_metadata(metadata: PartitionMetadata) -> bytes:

@@ -14,6 +14,7 @@ from pathlib import Path
 from seglog.errors import CorruptionError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import (
+    CheckpointEndsError,
     CheckpointNumberError,
     parse_meta_properties,
     parse_offset_checkpoint,
@@ -57,9 +58,11 @@ def directory_obstacles(fs: FileSystem, log_directory: Path) -> Iterator[str]:
 def _read_checkpoint(fs: FileSystem, path: Path) -> None:
     try:
         parse_offset_checkpoint(fs.read_bytes(path), path)
+    except CheckpointEndsError:
+        return  # a broker takes it as empty
     except CheckpointNumberError as error:
         if path.name in (filenames.RECOVERY_POINT_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT):
-            return  # a broker takes it as empty
+            return  # and this one too
         raise error
 
 

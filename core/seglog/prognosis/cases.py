@@ -73,6 +73,8 @@ class Diagnosis:
 
 _B, _D, _N = Gravity.BLOCKER, Gravity.DANGER, Gravity.NOTE
 
+UNFORESEEN = "Refuses to start: it did not foresee such a file (a NumberFormatException, or the like)."
+
 _REPAIR = "seglog verify --repair {partition}"
 _REINDEX = "seglog reindex {partition}"
 _SET_ASIDE = "mv {path} SOMEWHERE-OUTSIDE-LOG.DIRS"

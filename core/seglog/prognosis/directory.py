@@ -15,7 +15,12 @@ from seglog.evidence.absent_partitions import absent_partitions
 from seglog.evidence.findings import Severity
 from seglog.evidence.surroundings import Surroundings, read_surroundings
 from seglog.format import filenames
-from seglog.format.checkpoint import CheckpointNumberError, MetaProperties, NoClusterIdError
+from seglog.format.checkpoint import (
+    CheckpointEndsError,
+    CheckpointNumberError,
+    MetaProperties,
+    NoClusterIdError,
+)
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
 from seglog.prognosis.access import denied
@@ -29,6 +34,11 @@ _LOST = {
     filenames.LOG_START_OFFSET_CHECKPOINT: "Takes the file for empty: records that were deleted come back.",
     filenames.HIGH_WATERMARK_CHECKPOINT: "Fails when it makes the partitions' replicas leader or follower.",
     filenames.CLEANER_OFFSET_CHECKPOINT: "The cleaner fails.",
+}
+_EMPTY = {  # where the reader itself comes to that end
+    **_LOST,
+    filenames.HIGH_WATERMARK_CHECKPOINT: "Takes the file for empty: the high watermarks begin at the logs' starts.",
+    filenames.CLEANER_OFFSET_CHECKPOINT: "Takes the file for empty: the cleaner begins anew at the logs' starts.",
 }
 _TWO_METADATA_LOGS = "Refuses to start: the metadata log may be in metadata.log.dir alone."
 _UNIDENTIFIED = "Takes the log directory offline, and goes on with the others."
@@ -103,7 +113,8 @@ def _checkpoints(ward: Ward) -> Iterator[Diagnosis]:
     for name, error in ward.around.damage.items():
         reason = str(error).removeprefix(f"{ward.listing.path / name}: ")
         if isinstance(error, CheckpointNumberError):
-            yield ward.say("CHECKPOINT_IGNORED", name, reason, broker=_LOST[name])
+            lost = _EMPTY if isinstance(error, CheckpointEndsError) else _LOST
+            yield ward.say("CHECKPOINT_IGNORED", name, reason, broker=lost[name])
         else:
             yield ward.say("CHECKPOINT_UNREADABLE", name, reason)
 

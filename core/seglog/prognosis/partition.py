@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
-from seglog.format.checkpoint import parse_leader_epochs
+from seglog.format.checkpoint import UnforeseenByKafkaError, parse_leader_epochs
 from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.obstacles import NAMED_BY_OFFSET, is_offset
-from seglog.prognosis.cases import Diagnosis
+from seglog.prognosis.cases import UNFORESEEN, Diagnosis
 from seglog.prognosis.data import cleaner_hazards, of_findings, of_losses, of_transactions
 from seglog.prognosis.partition_facts import Patient
 from seglog.prognosis.placement import placement
@@ -84,22 +84,19 @@ def _refused_names(patient: Patient) -> list[Path]:
 def _small_files(patient: Patient) -> Iterator[Diagnosis]:
     listing = patient.listing
     if listing.leader_epoch_checkpoint is not None:
-        reason = _unreadable_epochs(patient.fs, listing.leader_epoch_checkpoint)
-        if reason:
-            yield patient.say("LEADER_EPOCHS_UNREADABLE", listing.leader_epoch_checkpoint, reason)
+        path = listing.leader_epoch_checkpoint
+        if error := _unreadable_epochs(patient.fs, path):
+            fields = {"broker": UNFORESEEN} if isinstance(error, UnforeseenByKafkaError) else {}
+            yield patient.say("LEADER_EPOCHS_UNREADABLE", path, str(error).removeprefix(f"{path}: "), **fields)
     yield from placement(patient)
 
 
-def _unreadable_epochs(fs: FileSystem, path: Path) -> str:
+def _unreadable_epochs(fs: FileSystem, path: Path) -> SeglogError | None:
     try:
         parse_leader_epochs(fs.read_bytes(path), path)
     except (CorruptCheckpointError, RefusedError) as error:
-        return _reason(error, path)
-    return ""
-
-
-def _reason(error: Exception, path: Path) -> str:
-    return str(error).removeprefix(f"{path}: ")
+        return error
+    return None
 
 
 def _leftovers(patient: Patient) -> Iterator[Diagnosis]:

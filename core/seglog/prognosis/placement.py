@@ -15,10 +15,10 @@ from collections.abc import Iterator
 
 from seglog.configuration.cluster_metadata import ClusterMetadata
 from seglog.errors import CorruptCheckpointError, RefusedError
-from seglog.format.checkpoint import parse_partition_metadata
+from seglog.format.checkpoint import UnforeseenByKafkaError, parse_partition_metadata
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
-from seglog.prognosis.cases import Diagnosis, Gravity
+from seglog.prognosis.cases import UNFORESEEN, Diagnosis, Gravity
 from seglog.prognosis.partition_facts import Patient
 
 
@@ -30,7 +30,8 @@ def placement(patient: Patient) -> Iterator[Diagnosis]:
         try:
             topic_id = format_uuid(parse_partition_metadata(patient.fs.read_bytes(path), path).topic_id)
         except (CorruptCheckpointError, RefusedError) as error:
-            yield patient.say("PARTITION_METADATA_UNREADABLE", path, str(error).removeprefix(f"{path}: "))
+            fields = {"broker": UNFORESEEN} if isinstance(error, UnforeseenByKafkaError) else {}
+            yield patient.say("PARTITION_METADATA_UNREADABLE", path, str(error).removeprefix(f"{path}: "), **fields)
             return
     key = patient.listing.topic_partition
     if patient.metadata is None or key is None:

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from seglog.errors import CorruptCheckpointError
 from seglog.format.checkpoint import (
+    CheckpointEndsError,
     CheckpointNumberError,
     EpochEntry,
     MetaProperties,
     PartitionMetadata,
+    UnforeseenByKafkaError,
     format_clean_shutdown,
     format_leader_epochs,
     format_meta_properties,
@@ -92,11 +94,9 @@ def test_of_a_partition_listed_twice_the_last_holds() -> None:
         (b"x\n0\n", 1),
         (b"\n0\n", 1),
         (b" 0\n0\n", 1),
-        (b"0", 2),
         (b"0\nx\n", 2),
         (b"0\n2\na 0 5\n", 2),
         (b"0\n0\na 0 5\n", 2),
-        (b"0\n-1\n", 2),
         (b"0\n1\na 0\n", 3),
         (b"0\n1\na 0 5 6\n", 3),
         (b"0\n1\n a 0 5\n", 3),
@@ -115,6 +115,40 @@ def test_malformed_checkpoints_name_the_line(data: bytes, line: int) -> None:
 def test_fields_that_are_no_numbers_are_told_apart_as_kafka_does(entry: bytes) -> None:
     with pytest.raises(CheckpointNumberError, match=f"{PATH}: line 3:"):
         parse_offset_checkpoint(b"0\n1\n" + entry + b"\n", PATH)
+
+
+def test_a_number_of_entries_below_0_is_nothing_that_kafka_foresees() -> None:
+    for parse in (parse_offset_checkpoint, parse_leader_epochs):
+        with pytest.raises(CheckpointNumberError, match=f"{PATH}: line 2: -1 entries"):
+            parse(b"0\n-1\n", PATH)
+
+
+@pytest.mark.parametrize("data", [b"0", b"0\n"])
+def test_a_checkpoint_that_ends_after_its_version_is_empty_to_kafka(data: bytes) -> None:
+    assert parse_leader_epochs(data, PATH) == ()
+    with pytest.raises(CheckpointEndsError, match=f"{PATH}: line 2: the number of entries is missing"):
+        parse_offset_checkpoint(data, PATH)
+
+
+@pytest.mark.parametrize(
+    ("data", "foreseen"),
+    [
+        (b"", False),
+        (b"version: 0", False),
+        (b"version: 0\ntopic_id: nonsense", False),
+        (b"version: x\ntopic_id: nonsense", True),
+        (b"version: -1", True),
+        (b"version 0", True),
+        (b"version:0\n", True),
+        (b"version: 0\n\n", True),
+        (b"version: 0\ntopic_id: \n", True),
+        (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", True),
+    ],
+)
+def test_damage_of_partition_metadata_is_told_apart_as_kafka_does(data: bytes, foreseen: bool) -> None:
+    with pytest.raises(CorruptCheckpointError) as caught:
+        parse_partition_metadata(data, PATH)
+    assert isinstance(caught.value, UnforeseenByKafkaError) is not foreseen
 
 
 def test_a_number_of_many_digits_is_an_error_and_takes_no_time() -> None:

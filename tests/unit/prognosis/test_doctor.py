@@ -107,6 +107,35 @@ def test_small_files(logs: Path, name: str, data: bytes, code: str | None) -> No
 
 
 @pytest.mark.parametrize(
+    ("name", "data", "refuses"),
+    [
+        ("leader-epoch-checkpoint", b"0\n5\n", False),
+        ("leader-epoch-checkpoint", b"1\n0\n", False),
+        ("leader-epoch-checkpoint", b"0\n1\nx 0\n", True),
+        ("leader-epoch-checkpoint", b"0\n-1\n", True),
+        ("partition.metadata", b"version: x\ntopic_id: y\n", False),
+        ("partition.metadata", b"", True),
+        ("partition.metadata", b"version: 0\n", True),
+        ("partition.metadata", b"version: 0\ntopic_id: nonsense\n", True),
+    ],
+)
+def test_what_kafka_does_not_foresee_in_a_small_file_keeps_a_broker_from_starting(
+    logs: Path, name: str, data: bytes, refuses: bool
+) -> None:
+    (logs / "t-0" / name).write_bytes(data)
+    (row,) = [row for row in diagnose(logs) if row.gravity is Gravity.BLOCKER]
+    assert row.broker.startswith("Refuses to start" if refuses else "Takes the log directory offline")
+
+
+@pytest.mark.parametrize("name", ["recovery-point", "replication", "log-start", "cleaner"])
+def test_a_checkpoint_that_ends_after_its_version_is_taken_for_an_empty_one(logs: Path, name: str) -> None:
+    (logs / f"{name}-offset-checkpoint").write_bytes(b"0\n")
+    (row,) = diagnose(logs)
+    assert (row.code, row.gravity) == ("CHECKPOINT_IGNORED", Gravity.DANGER)
+    assert row.broker.startswith("Takes the file for empty")
+
+
+@pytest.mark.parametrize(
     ("name", "code"),
     [
         ("lost+found", "STRANGE_DIRECTORY"),
