@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Partition, command, offset_option, one_of, size_option, time_option
 from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from seglog.scan.listing import PartitionListing
 
 _SHOWN = 3
 
@@ -40,6 +44,8 @@ def run(
     aborted and of open transactions are left out. Where offsets do not ascend (a block written twice, moved, or
     from elsewhere) each offset is shown once, in the order of the files, and a warning says where.
 
+    In a log of Kafka 0.7 offsets are byte positions: --offset begins at the first message there or after it.
+
     Examples:
       seglog read orders-lz4-0 --offset 700
       seglog read --json payments-0 --isolation read_committed --limit 3
@@ -53,6 +59,12 @@ def run(
         raise UsageError("--offset and --timestamp do not go together")
     level = one_of("--isolation", isolation, [one.label for one in Isolation])
     base64 = one_of("--bytes", bytes_as, ("auto", "base64")) == "base64"
+    listing = _listing_07(session, partition)
+    if listing is not None:
+        if timestamp is not None:
+            raise UsageError(f"{partition}: messages of Kafka 0.7 have no timestamps")
+        _read_07(session, listing, offset, limit, max_bytes, base64)
+        return
     logging.getLogger("seglog.log.reading").addHandler(logging.NullHandler())  # it is said below, with figures
     with session.open_log(partition) as log:
         found = fetch_records(
@@ -70,3 +82,30 @@ def run(
             session.console.warning(str(disorder))
         if len(log.disorders) > _SHOWN:
             session.console.warning(f"so it is in {len(log.disorders) - _SHOWN} other segments")
+
+
+def _listing_07(session: Session, partition: Path) -> PartitionListing | None:
+    """The files of a log of Kafka 0.7; None for any other."""
+    from seglog.scan.listing import list_partition
+
+    status = session.fs.status(partition)
+    if status is None or not status.is_directory:
+        return None  # opening it says so
+    listing = list_partition(session.fs, partition)
+    return listing if listing.format == "0.7" else None
+
+
+def _read_07(
+    session: Session,
+    listing: PartitionListing,
+    offset: int | None,
+    limit: int | None,
+    max_bytes: int | None,
+    base64: bool,
+) -> None:
+    from seglog.dump.render_json import json_line, text_line
+    from seglog.operations.read_07 import read_07
+
+    line = json_line if session.as_json else text_line
+    for fields in read_07(session.fs, listing, offset, limit, max_bytes, base64):
+        session.console.write(line("record", fields))

@@ -32,7 +32,7 @@ def run(
     Settles what an interrupted cleaning left, reads every segment from the recovery point on, cuts the log
     after its last good batch, and rebuilds indexes, producer snapshots and leader epochs. The recovery point
     is the one in the log directory's checkpoint, as a broker takes it: what lies below was flushed and is not
-    read. --recovery-point 0 reads all of it.
+    read. --recovery-point 0 reads all of it. Logs of Kafka 0.7 are passed over.
 
     What is cut off goes to the quarantine first, and `seglog undo` gives it back; so do logs that an
     interrupted cleaning would replace by less than they hold. With --no-keep it is gone, as with a broker:

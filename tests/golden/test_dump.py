@@ -106,7 +106,7 @@ def test_the_messages_of_kafka_0_7_are_dumped(tmp_path: Path) -> None:
     log_directory = fixture_copy("0.7", tmp_path)
     for partition in fixture_partitions("0.7"):
         directory = log_directory / partition
-        lines = dumped(directory)
+        lines = dumped(directory, records=True)
         found = [line["value"] for line in lines if line["type"] == "record"]
         wanted = [payload for entry in expected("0.7", partition, "list") for payload in entry["payloads"]]
         assert found == wanted

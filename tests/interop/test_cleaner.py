@@ -48,12 +48,24 @@ def cleaned_files(directory: Path) -> dict[str, tuple[int, bytes]]:
 @pytest.mark.parametrize("name", LOGS)
 @pytest.mark.parametrize("seed", range(3))
 def test_three_rounds_end_as_kafkas(kafka: KafkaHarness, tmp_path: Path, name: str, seed: int) -> None:
+    require_same_rounds(kafka, tmp_path, name, seed, 1000)
+
+
+@pytest.mark.parametrize("name", ["plain", "upgraded", "transactions"])
+@pytest.mark.parametrize("delete_retention_ms", [2**63 - 1, 2**63 - START_MS - 20_000])
+def test_a_horizon_past_all_time_is_none_as_kafkas_sum_wraps(
+    kafka: KafkaHarness, tmp_path: Path, name: str, delete_retention_ms: int
+) -> None:
+    require_same_rounds(kafka, tmp_path, name, 1, delete_retention_ms)
+
+
+def require_same_rounds(kafka: KafkaHarness, tmp_path: Path, name: str, seed: int, delete_retention_ms: int) -> None:
     chance = random.Random(f"{name} {seed}")
     options = {"records": 1500, "seed": seed, "key_space": 60, "batch_records": chance.choice([1, 4, 30]), **LOGS[name]}
     sizes = {"segment_bytes": chance.choice([9000, 30_000]), "index_interval_bytes": chance.choice([0, 300])}
     kafka.generate(tmp_path / "kafka", topic="t", roll_at_end=bool(seed % 2), **options, **sizes)
     shutil.copytree(tmp_path / "kafka", tmp_path / "seglog")
-    config = {**sizes, "segment_bytes": sizes["segment_bytes"] * 2, "delete_retention_ms": 1000}
+    config = {**sizes, "segment_bytes": sizes["segment_bytes"] * 2, "delete_retention_ms": delete_retention_ms}
     now_ms, advance_ms, redirty = START_MS + 10_000, chance.choice([0, 500, 5000]), seed == 1
     theirs = kafka.clean(
         tmp_path / "kafka" / "t-0", passes=3, now_ms=now_ms, advance_ms=advance_ms, redirty=redirty, **config

@@ -234,7 +234,7 @@ def filter_settings(round_: CleaningRound, indexing: OffsetIndexing, compressed:
     """The settings (int64) of `kernels.filtering`."""
     settings = np.zeros(filtering.SETTINGS_SLOTS, dtype=np.int64)
     settings[filtering.FIRST_DIRTY] = round_.first_mapped_offset
-    settings[filtering.NEW_HORIZON] = round_.now_ms + round_.delete_retention_ms
+    settings[filtering.NEW_HORIZON] = round_.new_horizon_ms
     settings[filtering.SLOTS] = indexing.offset_map.slot_count if indexing.offset_map.entries else 0
     settings[filtering.KEY_OVERHEAD] = indexing.offset_map.key_overhead
     settings[filtering.HASH_MASK] = indexing.offset_map.hash_mask

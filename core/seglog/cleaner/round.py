@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from seglog import layout
 from seglog.cleaner.cleanable import cleanable_offsets, round_down
 from seglog.cleaner.grouping import SegmentBounds, group_segments
 from seglog.cleaner.options import CleanerOptions
@@ -95,6 +96,14 @@ class CleaningRound:
     def end_offset(self) -> int:
         """The next first dirty offset: the whole range is cleaned in one round."""
         return self.first_uncleanable_offset
+
+    @property
+    def new_horizon_ms(self) -> int:
+        """The delete horizon that this round writes. Past 2^63-1 it comes out below 0, which is none: Kafka's sum
+        wraps, and a tombstone that nothing will ever let go needs no horizon.
+        """
+        horizon_ms = self.now_ms + self.delete_retention_ms
+        return horizon_ms if horizon_ms <= layout.INT64_MAX else horizon_ms - (1 << 64)
 
     @property
     def first_mapped_offset(self) -> int:

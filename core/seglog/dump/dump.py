@@ -17,13 +17,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from seglog import layout
-from seglog.dump.files import dump_file, is_log
+from seglog.dump.files import dump_file, is_log, rendered_rows
 from seglog.dump.render_json import text_line
 from seglog.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.dump.selection import EVERYTHING, Chosen, Selection
 from seglog.escaping import json_text
 from seglog.evidence.damage import record_findings, with_damage
 from seglog.evidence.findings import Finding
+from seglog.evidence.messages_07 import Messages07, is_07
 from seglog.evidence.readable_files import Source, sources, unreadable
 from seglog.format.budget import Account
 from seglog.format.columns import Records
@@ -71,16 +72,34 @@ def dump(fs: FileSystem, targets: Sequence[Target], options: DumpOptions) -> Ite
                 yield source
                 continue
             try:
-                if not is_log(source.path):
+                dumped: _LogDump | Messages07
+                if is_07(source.path):
+                    dumped = _dumped_07(source, options, remaining)
+                    yield from rendered_rows(source.fs, source.path, dumped.rows(), options.json)
+                elif not is_log(source.path):
                     yield from dump_file(source.fs, source.path, options.json)
                     continue
-                dumped = _LogDump(source, options, remaining)
-                yield from dumped.blocks()
+                else:
+                    dumped = _LogDump(source, options, remaining)
+                    yield from dumped.blocks()
             except OSError as error:
                 yield unreadable(source.path.parent, error)
                 continue
             if remaining is not None:
                 remaining -= dumped.shown
+
+
+def _dumped_07(source: Source, options: DumpOptions, limit: int | None) -> Messages07:
+    chosen = options.selection.starting_at(source.least_offset)
+    return Messages07(
+        source.fs,
+        source.path,
+        records=options.records,
+        base64_values=options.base64,
+        first_offset=chosen.first_offset or 0,
+        end_offset=chosen.end_offset,
+        limit=limit if chosen.takes_bare_messages else 0,
+    )
 
 
 class _LogDump(LogRenderer):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from seglog.dump.render_json import json_line, text_line
 from seglog.evidence.file_rows import rows_of
 from seglog.evidence.findings import Finding
+from seglog.evidence.messages_07 import Row
 from seglog.format.filenames import FileKind, parse_file_name
 from seglog.storage.filesystem import FileSystem
 
@@ -26,12 +27,19 @@ def is_log(path: Path) -> bool:
 
 def dump_file(fs: FileSystem, path: Path, as_json: bool) -> Iterator[memoryview | Finding]:
     """The rows of a small file as rendered blocks, and findings on it. UnsupportedError for an unknown name."""
+    return rendered_rows(fs, path, rows_of(fs, path), as_json)
+
+
+def rendered_rows(
+    fs: FileSystem, path: Path, rows: Iterable[Row | Finding], as_json: bool
+) -> Iterator[memoryview | Finding]:
+    """Rows of a file as rendered blocks, after a line for the file itself, and the findings among them."""
     partition = path.parent.resolve().name
     if not as_json:
         status = fs.status(path)
         yield memoryview(text_line("file", {"path": str(path), "size": 0 if status is None else status.size}))
     lines: list[bytes] = []
-    for row in rows_of(fs, path):
+    for row in rows:
         if isinstance(row, Finding):
             if lines:
                 yield memoryview(b"".join(lines))

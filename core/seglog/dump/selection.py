@@ -9,6 +9,7 @@ import numpy as np
 
 from seglog.format.columns import Records
 from seglog.kernels.matching import match_keys
+from seglog.model import NO_PRODUCER_ID, NO_TIMESTAMP
 
 
 class Chosen(NamedTuple):
@@ -41,6 +42,14 @@ class Selection:
     def everything(self) -> bool:
         """Whether there is no condition."""
         return self == EVERYTHING
+
+    @property
+    def takes_bare_messages(self) -> bool:
+        """Whether it takes messages without time, producer and key (Kafka 0.7)."""
+        in_time = (self.first_timestamp is None or self.first_timestamp <= NO_TIMESTAMP) and (
+            self.end_timestamp is None or self.end_timestamp > NO_TIMESTAMP
+        )
+        return in_time and self.producer_id in (None, NO_PRODUCER_ID) and self.key is None
 
     def starting_at(self, offset: int) -> Selection:
         """The same, of what lies at `offset` or after it."""

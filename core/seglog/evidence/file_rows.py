@@ -6,7 +6,6 @@ nothing. What cannot be read becomes a finding.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,19 +15,15 @@ import numpy as np
 
 from seglog.errors import CorruptCheckpointError, CorruptSnapshotError, RefusedError, UnsupportedError
 from seglog.evidence.findings import Finding, finding
-from seglog.format import checkpoint, filenames, message_07
-from seglog.format.compression import DecompressionError
+from seglog.evidence.messages_07 import Messages07, Row
+from seglog.format import checkpoint, filenames
 from seglog.format.filenames import FileKind, parse_file_name
 from seglog.format.index_entries import decode_offset_index, decode_time_index, decode_transaction_index
 from seglog.format.producer_snapshot import decode_snapshot
 from seglog.format.uuids import format_uuid
 from seglog.storage.filesystem import FileSystem
 
-Row = tuple[str, dict[str, Any]]
-
 _INDEX_READ_BYTES = 1020 * 1024  # a multiple of all three entry sizes
-_PAYLOAD_LIMIT = 64 << 20
-_READ_07_BYTES = 64 << 20
 
 
 def is_known(path: Path) -> bool:
@@ -145,54 +140,7 @@ def _quorum_state_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
 
 
 def _rows_07(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
-    """Messages of Kafka 0.7: their offset is a byte position of the whole log."""
-    base, position = _base_offset(path), 0
-    with fs.open(path, "r") as file:
-        size = file.size()
-        while position < size:
-            found = message_07.walk_messages(file.read_at(position, _READ_07_BYTES))
-            for message in found.messages:
-                yield from _message_07_rows(path, base + position, position, message)
-            if found.end_position == 0:
-                code = "TORN_TAIL" if found.end is message_07.End07.TRUNCATED else "UNREADABLE_BYTES"
-                where = {"position": position, "length": size - position, "first_offset": base + position}
-                yield _finding(code, path, found.end.value, **where)
-                return
-            position += found.end_position
-
-
-def _message_07_rows(path: Path, base: int, start: int, message: message_07.Message07) -> Iterator[Row | Finding]:
-    where = {
-        "position": start + message.position,
-        "length": message.size,
-        "first_offset": base + message.position,
-    }
-    codec = "unknown" if message.codec is None else message.codec.label
-    fields = {
-        "position": start + message.position,
-        "size": message.size,
-        "magic": message.magic,
-        "codec": codec,
-    }
-    valid = message.is_valid
-    yield "message", {"offset": base + message.position, **fields, "crc": message.crc, "valid": valid}
-    if not valid:
-        yield _finding("CRC_MISMATCH", path, f"the checksum of the message is wrong (stored {message.crc})", **where)
-        return
-    try:
-        contents = message_07.payloads(message, _PAYLOAD_LIMIT)
-    except DecompressionError as error:
-        yield _finding("RECORDS_INVALID", path, error.reason, **where)
-        return
-    for payload in contents:
-        yield "record", {"offset": base + message.position, **_bytes_fields("value", bytes(payload))}
-
-
-def _bytes_fields(name: str, value: bytes) -> dict[str, str]:
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_b64": base64.b64encode(value).decode("ascii")}
+    return Messages07(fs, path).rows()
 
 
 _BY_KIND: dict[FileKind, Reader] = {

@@ -134,6 +134,7 @@ def write_batch(
         copy_bytes(data, data_position, out, at, int(row["size"]))
         return at + int(row["size"]), VERBATIM
     counters[10] += 1
+    stamp = stamp and settings[1] >= 0  # a horizon that no clock reaches is not written
     if stamp:
         counters[12] += 1
         target["base_timestamp"] = settings[1]

@@ -45,6 +45,7 @@ from seglog.scan.listing import (
     LogDirectoryListing,
     list_log_directory,
     list_partition,
+    require_batches,
     require_partition,
     require_room_for_partition,
 )
@@ -261,6 +262,7 @@ class LogDirectory:
         self, directory: Path, progress: Progress | None = None, recover_from: int | None = None
     ) -> LoadOptions:
         """How the log in `directory` is to be opened: by checkpoints and marker, or by what its files say."""
+        require_batches(self.fs, directory)
         topic_partition = _named(directory)
         clean, recovery_point = self.clean_shutdown, self.recovery_points.get(topic_partition, 0)
         if not self.is_broker_directory or not self.is_known(directory):

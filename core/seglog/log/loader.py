@@ -29,7 +29,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from seglog.clock import Clock
-from seglog.errors import CorruptIndexError, CorruptionError, NotALogError, SeglogError, SegmentOffsetOverflowError
+from seglog.errors import (
+    CorruptIndexError,
+    CorruptionError,
+    NotALogError,
+    SeglogError,
+    SegmentOffsetOverflowError,
+)
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_replay import rebuild_producer_state
@@ -37,8 +43,9 @@ from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManage
 from seglog.log.recovered_segment import OffsetNotAscendingError, RecoveredSegment
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES, LogSegment
 from seglog.log.segments import LogSegments
-from seglog.log.split import split_overflowed
+from seglog.log.split import is_overflowed, split_overflowed
 from seglog.log.swap import BeforeLoss, ReplacedLog, retire_segments, retire_snapshots, settle_leftovers
+from seglog.scan.listing import require_batches
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 
@@ -146,6 +153,7 @@ def load_log(fs: FileSystem, directory: Path, clock: Clock, options: LoadOptions
     status = fs.status(directory)
     if status is None or not status.is_directory:
         raise NotALogError(directory, "no such directory")
+    require_batches(fs, directory)
     if options.writable:
         return _Loader(fs, directory, clock, options).load()
     for _ in range(_READ_ATTEMPTS - 1):
@@ -264,6 +272,8 @@ class _Loader:
                 return step()
             except SegmentOffsetOverflowError as error:
                 segment = self._segments.get(error.base_offset) or self._segment(error.base_offset)
+                if not is_overflowed(segment):
+                    raise  # a batch lies below the base: no split mends that
                 new, deleted = split_overflowed(self._segments, segment)
                 bases = ", ".join(str(part.base_offset) for part in new)
                 self._report.events.append(f"{error}; split into segments at {bases}")

@@ -22,17 +22,18 @@ from seglog.log.swap import replace_segments
 from seglog.scan.segment_scan import Chunk
 
 
+def is_overflowed(segment: LogSegment) -> bool:
+    """Whether the segment's last offset does not fit it, so that it can be split."""
+    last = segment.read_next_offset()[0] - 1
+    return last >= segment.base_offset and not segment.fits(last)
+
+
 def split_overflowed(
     segments: LogSegments, segment: LogSegment, producers: ProducerStateManager | None = None
 ) -> tuple[list[LogSegment], list[Path]]:
     """Replaces `segment` by segments that its offsets fit; returns them and the `.deleted` files to remove.
-
-    SegmentOffsetOverflowError when the last offset fits: then a batch lies below the base, and no split mends
-    that.
+    `is_overflowed` says whether that can help.
     """
-    next_offset, end = segment.read_next_offset()
-    if next_offset <= segment.base_offset or segment.fits(next_offset - 1):
-        raise SegmentOffsetOverflowError(segment.path, segment.base_offset, next_offset - 1, end)
     modified_ms = segment.modified_ms
     new = _copied(segment)
     tail = segment.size - sum(part.size for part in new)

@@ -22,7 +22,7 @@ from seglog.log.directory import ConfigOf, LogDirectory
 from seglog.log.loader import LossAhead, Progress, RecoveryReport, stop_at_loss
 from seglog.log.obstacles import partition_obstacles
 from seglog.model import TopicPartition
-from seglog.scan.listing import Target, TargetKind
+from seglog.scan.listing import Target, TargetKind, is_07
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 
@@ -70,7 +70,7 @@ def recover(
 
 def _partitions(owner: LogDirectory, path: Path, whole: bool) -> list[TopicPartition]:
     if whole:
-        return list(owner.topic_partitions)
+        return [each for each in owner.topic_partitions if not is_07(owner.fs, owner.path / str(each))]
     found = parse_topic_partition(path.name)
     if found is None or found.topic == CLUSTER_METADATA_TOPIC:
         raise RefusedError(f"{path}: only a directory named topic-partition can be recovered")

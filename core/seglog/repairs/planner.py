@@ -118,7 +118,10 @@ class _Planner:
             return self._planned(0)
         if Part.LOG in self._options.only:
             if self._options.policy is Policy.TRUNCATE:
-                listing = self._plan_truncation(listing)
+                truncated = self._plan_truncation(listing)
+                if truncated is None:
+                    return self._planned(self._log_end_offset(listing))
+                listing = truncated
             else:
                 self._plan_surveys(listing)
         end = self._log_end_offset(listing)
@@ -198,8 +201,8 @@ class _Planner:
         if survey.last_offset is not None:
             self._ends[segment.base_offset] = survey.last_offset + 1
 
-    def _plan_truncation(self, listing: PartitionListing) -> PartitionListing:
-        """What a broker's recovery from the first suspect segment on would cut and delete."""
+    def _plan_truncation(self, listing: PartitionListing) -> PartitionListing | None:
+        """What a broker's recovery from the first suspect segment on would cut and delete; None when it fails."""
         suspects = [segment.base_offset for segment in listing.segments if self._suspects(segment.log.name)]
         if not suspects:
             return listing
@@ -212,9 +215,16 @@ class _Planner:
         try:
             report = plan_recovery(self._overlay, self._directory, self._clock, options)
         except (CorruptionError, SegmentOffsetOverflowError) as error:
-            self._draft.unrepaired.append(f"recovery as a broker does it fails: {error}")
-            return listing
+            other = Policy.SMALLEST_LOSS.value
+            self._draft.unrepaired.append(f"recovery as a broker does it fails (--policy {other} does not): {error}")
+            return None
         sizes = {segment.base_offset: segment for segment in listing.segments}
+        if any(found.base_offset not in sizes for found in report.recovered):
+            self._draft.unrepaired.append(
+                f"{self._directory}: recovery splits a segment whose offsets do not fit it, which is no repair: seglog"
+                " recover does it, and keeps what it cuts"
+            )
+            return None
         for found in report.truncated_segments:
             segment = sizes[found.base_offset]
             survey = Survey(segment.size)

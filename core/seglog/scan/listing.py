@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Literal
 
-from seglog.errors import NotALogError, RefusedError
+from seglog.errors import NotALogError, RefusedError, UnsupportedError
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, FileName, FileState, PartitionState
 from seglog.model import TopicPartition
@@ -237,6 +237,25 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
     if any(name in _OTHER_FILES for name in names) or (not names and is_named_so):
         return Target(path, TargetKind.PARTITION)
     raise NotALogError(path)
+
+
+def is_07(fs: FileSystem, directory: Path) -> bool:
+    """Whether a directory holds a log of Kafka 0.7, by names alone; a missing one does not."""
+    names = fs.list(directory) if fs.status(directory) is not None else []
+    suffixes = {name[name.rfind(".") :] for name in names}
+    if FileKind.LOG_07.value not in suffixes or FileKind.LOG.value in suffixes:
+        return False
+    found = map(filenames.parse_file_name, names)
+    return any(parsed is not None and parsed.kind is FileKind.LOG_07 for parsed in found)
+
+
+def require_batches(fs: FileSystem, directory: Path) -> None:
+    """UnsupportedError for a log of Kafka 0.7, whose messages are no batches."""
+    if is_07(fs, directory):
+        raise UnsupportedError(
+            f"{directory} is a log of Kafka 0.7, beside which a broker begins an empty one: seglog read, dump and"
+            " verify read it, and salvage copies its good messages"
+        )
 
 
 def require_partition(fs: FileSystem, path: Path) -> None:

@@ -9,12 +9,14 @@ from seglog.errors import UnsupportedError
 from seglog.evidence.absent_partitions import absent_partitions
 from seglog.evidence.file_rows import rows_of
 from seglog.evidence.findings import Finding, Notice, Severity, finding
+from seglog.evidence.messages_07 import Messages07
 from seglog.evidence.surroundings import Surroundings
 from seglog.format import filenames
 from seglog.log.obstacles import NAMED_BY_OFFSET, is_offset
 from seglog.model import TopicPartition
 from seglog.scan.listing import LogDirectoryListing, PartitionListing
 from seglog.storage.filesystem import FileSystem
+from seglog.verification.batches import Totals
 
 
 def verify_names(fs: FileSystem, listing: PartitionListing, *, live: bool = False) -> Iterator[Finding]:
@@ -111,15 +113,24 @@ def _readable(fs: FileSystem, path: Path, partition: str) -> Iterator[Finding]:
         yield finding("STRANGE_FILE", partition, path.name, str(error))
 
 
-def verify_07(fs: FileSystem, listing: PartitionListing) -> Iterator[Finding]:
-    """A log of Kafka 0.7: every message's checksum and contents, and that the files join."""
+def verify_07(fs: FileSystem, listing: PartitionListing, totals: Totals, file: str | None = None) -> Iterator[Finding]:
+    """A log of Kafka 0.7, or one `file` of it: every message's checksum and contents, and that the files join.
+
+    Adds messages and payloads to `totals`, as batches and records.
+    """
     partition = listing.directory.resolve().name
     expected: int | None = None
     for segment in listing.segments:
-        if expected is not None and segment.base_offset != expected:
-            message = f"the file before it ends at {expected}"
-            yield finding("SEGMENT_GAP_07", partition, segment.log.name, message, first_offset=expected)
-        expected = segment.base_offset + segment.size
-        for row in rows_of(fs, segment.log):
+        following, expected = expected, segment.base_offset + segment.size
+        if file is not None and segment.log.name != file:
+            continue
+        if following is not None and segment.base_offset != following:
+            message = f"the file before it ends at {following}"
+            yield finding("SEGMENT_GAP_07", partition, segment.log.name, message, first_offset=following)
+        messages = Messages07(fs, segment.log, records=False)
+        for row in messages.rows():
             if isinstance(row, Finding):
                 yield row
+        totals.bytes += segment.size
+        totals.batches += messages.messages
+        totals.records += messages.payloads

@@ -84,8 +84,7 @@ class PartitionLook:
         if self.whole and deep:
             yield from verify_names(self.view.fs, self.listing, live=self.view.live)
         if self.listing.format == "0.7":
-            yield from verify_07(self.view.fs, self.listing)
-            self.totals.bytes += self.listing.size
+            yield from verify_07(self.view.fs, self.listing, self.totals, self.options.file)
             self.options.advance(self.listing.size, 0)
         elif self.options.sample is not None:
             yield from self._samples(self.options.sample)

@@ -25,6 +25,7 @@ from seglog.storage.filesystem import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
+from tests.support.log_files import batch
 
 FS = LocalFileSystem()
 NAME = "4.3.0/clean"
@@ -195,6 +196,31 @@ def test_policy_truncate_drops_what_lies_behind(data: Path) -> None:
     assert outcome.run is not None
     undo_run(FS, outcome.run)
     assert facts(data) == before
+
+
+def test_what_a_brokers_recovery_fails_over_is_left_and_said(tmp_path: Path) -> None:
+    """A later segment holds an offset below its base: Kafka finds nothing to split and does not start."""
+    directory = tmp_path / "logs" / "t-0"
+    directory.mkdir(parents=True)
+    for base, batches in ((0, (batch(0, 10),)), (10, (batch(10, 5),)), (15, (batch(7), batch(15, 2)))):
+        (directory / f"{base:020d}.log").write_bytes(b"".join(batches))
+    before = facts(tmp_path)
+    outcome = mended(directory.parent, "t-0", options=RepairOptions(policy=Policy.TRUNCATE))
+    (left,) = outcome.unrepaired
+    assert "position 0: offset 7 does not fit a segment that starts at 15" in left and "smallest-loss" in left
+    assert outcome.run is None and facts(tmp_path) == before
+    assert mended(directory.parent, "t-0").complete
+
+
+def test_a_segment_that_recovery_would_split_is_left_to_recover(tmp_path: Path) -> None:
+    directory = tmp_path / "logs" / "t-0"
+    directory.mkdir(parents=True)
+    torn = batch(2**31 + 10, 3)
+    (directory / f"{0:020d}.log").write_bytes(batch(0, 10) + batch(2**31, 5) + torn[:-1] + b"\xff")
+    before = facts(tmp_path)
+    outcome = mended(directory.parent, "t-0", options=RepairOptions(policy=Policy.TRUNCATE))
+    assert any("recovery splits a segment" in each and "seglog recover" in each for each in outcome.unrepaired)
+    assert outcome.run is None and facts(tmp_path) == before
 
 
 def test_a_swap_that_is_damaged_is_undone_when_the_old_segment_is_whole(data: Path) -> None:
