@@ -16,7 +16,7 @@ from seglog_cli.exit_codes import ExitCode
 from seglog_cli.manual import descriptions
 from tests.support.command_line import ROOT, clean_logs, environment, run, shell
 from tests.support.fixtures import fixture_copy
-from tests.support.readme_tour import shown_lines
+from tests.support.readme_tour import commands, followed, installed_clone
 
 README = (ROOT / "README.md").read_text()
 ALL_EXAMPLES = [example for one in descriptions() for example in one.examples]
@@ -26,23 +26,23 @@ EXAMPLES = [example for example in ALL_EXAMPLES if not example.startswith(("segl
 EXAMPLE_RUN = "20261121T015349Z-7f3a"
 
 
-def tour() -> list[tuple[str, list[str]]]:
-    """Command and expected lines, in order."""
-    match = re.search(r"<!-- tour -->\n```console\n(.*?)```", README, re.DOTALL)
-    assert match is not None
-    steps: list[tuple[str, list[str]]] = []
-    for line in match[1].splitlines():
-        if line.startswith("$ "):
-            steps.append((line[2:], []))
-        else:
-            steps[-1][1].append(line)
-    return steps
+def test_the_page_shows_what_happens_in_a_fresh_clone(tmp_path: Path) -> None:
+    assert len(commands(README)) > 12
+    made = followed(README, installed_clone(tmp_path))
+    assert made.splitlines() == README.splitlines(), "run python -m tests.support.readme_tour"
 
 
-def test_the_tour_shows_what_happens(tmp_path: Path) -> None:
-    logs = clean_logs(tmp_path)
-    for command, expected in tour():
-        assert shown_lines(command, logs) == expected, f"{command}: run python -m tests.support.readme_tour"
+def test_the_page_activates_copies_and_enters_before_it_calls_seglog() -> None:
+    opening = commands(README)[:3]
+    assert [command.split()[0] for command in opening] == [".", "cp", "cd"]
+
+
+@pytest.mark.parametrize(
+    ("symptom", "command"), [("the broker does not start", "seglog doctor"), ("consumers stand still", "seglog txn")]
+)
+def test_the_night_table_names_the_command_for_each_symptom(symptom: str, command: str) -> None:
+    (row,) = [line for line in README.splitlines() if symptom in line]
+    assert f"`{command} " in row
 
 
 @pytest.mark.parametrize("marker", ["main-command", "test-command"])

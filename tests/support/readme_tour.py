@@ -1,42 +1,88 @@
-"""Writes the output of the README's tour again: `PYTHONPATH=core:. python -m tests.support.readme_tour`.
+"""The README followed word for word, and its output written again.
 
-The commands are those that stand in the README, run in order on a fresh copy of the fixture; `test_readme`
-then holds the page to them.
+`PYTHONPATH=core:. python -m tests.support.readme_tour` runs the page's console blocks in order, in one shell, where the
+page's first command leaves a reader: in a clone whose `.venv` has seglog. `test_readme` holds the page to the output.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tempfile
+import venv
 from pathlib import Path
 
-from tests.support.command_line import ROOT, clean_logs, shell
+from tests.support.command_line import ROOT, environment
 
-TOUR = re.compile(r"(<!-- tour -->\n```console\n)(.*?)(```\n)", re.DOTALL)
+CONSOLE = re.compile(r"(```console\n)(.*?)(```\n)", re.DOTALL)
+LIBRARY = re.compile(r"<!-- library -->\n```python\n(.*?)```\n", re.DOTALL)
+_STEP = "--- step ---"
 
 
-def shown_lines(command: str, logs: Path) -> list[str]:
-    """What a reader sees: the output, with the directory as $PWD, and an exit code that is not 0."""
-    done = shell(command, logs)
-    lines = done.stdout.replace(str(logs.resolve()), "$PWD").splitlines()
-    return [*lines, *([f"[exit code {done.returncode}]"] if done.returncode else [])]
+def installed_clone(directory: Path) -> Path:
+    """A clone after the page's first command: the fixtures, and a `.venv` whose seglog and python are this tree's.
+
+    Only `pip install` is left out: it builds the kernels for a minute.
+    """
+    clone = directory / "seglog"
+    shutil.copytree(ROOT / "fixtures" / "kafka" / "4.3.0" / "clean", clone / "fixtures" / "kafka" / "4.3.0" / "clean")
+    venv.create(clone / ".venv")
+    for name, command in (("python", ""), ("seglog", " -m seglog_cli")):
+        script = clone / ".venv" / "bin" / name
+        script.unlink(missing_ok=True)
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}"{command} "$@"\n')
+        script.chmod(0o755)
+    return clone
 
 
 def commands(readme: str) -> list[str]:
-    """The tour's commands, in order."""
-    match = TOUR.search(readme)
-    assert match is not None
-    return [line[2:] for line in match[2].splitlines() if line.startswith("$ ")]
+    """The commands of all console blocks, in order."""
+    return [line[2:] for block in CONSOLE.findall(readme) for line in block[1].splitlines() if line.startswith("$ ")]
+
+
+def shown(readme: str, clone: Path) -> list[list[str]]:
+    """For each command what a reader sees: output, the directory as $PWD, and an exit code that is not 0.
+
+    The library's example is written where the page says, before the first command that names it.
+    """
+    script = []
+    for command in commands(readme):
+        if command == "python library.py":
+            script.append(f"cat > library.py <<'END'\n{''.join(LIBRARY.findall(readme))}END")
+        script += [f"echo '{_STEP}'", command, 'code=$?; [ $code = 0 ] || echo "[exit code $code]"']
+    done = subprocess.run(
+        [shutil.which("bash") or "/bin/bash", "-c", "\n".join(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=clone,
+        env=environment(PATH=os.environ.get("PATH", "/usr/bin:/bin")),
+        check=False,
+        timeout=300,
+    )
+    steps = done.stdout.replace(str(clone.resolve() / "tour"), "$PWD").split(f"{_STEP}\n")
+    return [step.splitlines() for step in steps[1:]]
+
+
+def followed(readme: str, clone: Path) -> str:
+    """The page with what its commands show."""
+    results = iter(shown(readme, clone))
+
+    def block(match: re.Match[str]) -> str:
+        steps = ["\n".join([f"$ {command}", *next(results)]) for command in commands(match[0])]
+        return match[1] + "\n".join(steps) + "\n" + match[3]
+
+    return CONSOLE.sub(block, readme)
 
 
 def main() -> None:
     """Rewrites the README."""
     path = ROOT / "README.md"
-    readme = path.read_text()
     with tempfile.TemporaryDirectory() as directory:
-        logs = clean_logs(Path(directory))
-        steps = ["\n".join([f"$ {command}", *shown_lines(command, logs)]) for command in commands(readme)]
-    path.write_text(TOUR.sub(lambda match: match[1] + "\n".join(steps) + "\n" + match[3], readme))
+        path.write_text(followed(path.read_text(), installed_clone(Path(directory))))
 
 
 if __name__ == "__main__":
