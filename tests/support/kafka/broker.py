@@ -25,7 +25,7 @@ from tests.support.kafka.jvm import find_java, kafka_classpath
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-START_LIMIT_SECONDS = 120
+START_LIMIT_SECONDS = 300
 STOP_LIMIT_SECONDS = 60
 CLUSTER_ID = "c2VnbG9nLXRlc3RzLS0tLQ"  # any 16 bytes; fixed, so that directories of several runs fit together
 
@@ -52,7 +52,8 @@ SETTINGS = {
 
 
 class Broker:
-    """Starts when made (RuntimeError with the broker's own log when it cannot); a context manager stops it.
+    """Starts when made; a context manager stops it. RuntimeError with its own log when it ends, TimeoutError when it
+    takes too long.
 
     `log_directory` may hold partitions already. `settings` are added to server.properties. The working files
     (configuration and log) go to `work_directory`, default beside the log directory. `echo` is what its log holds:
@@ -163,10 +164,12 @@ class Broker:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self._as_user())
         deadline = time.monotonic() + START_LIMIT_SECONDS
         while not self._answers():
-            if process.poll() is not None or time.monotonic() > deadline:
+            if process.poll() is not None:
+                raise RuntimeError(f"the broker did not start on {self.log_directory}:\n{self.log_text()}")
+            if time.monotonic() > deadline:
                 process.kill()
                 process.wait()
-                raise RuntimeError(f"the broker did not start on {self.log_directory}:\n{self.log_text()}")
+                raise TimeoutError(f"the broker is still starting on {self.log_directory}:\n{self.log_text()}")
             time.sleep(0.2)
         return process
 
