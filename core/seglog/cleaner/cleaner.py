@@ -22,7 +22,7 @@ from seglog.cleaner.indexing import OffsetIndexing, build_offset_map
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.output import CleanedOutput, GroupOutput, NullOutput, SegmentSummary
 from seglog.cleaner.plan import CleaningPlan, CleaningResult
-from seglog.cleaner.round import CleaningRound, prepare_round
+from seglog.cleaner.round import CleaningRound, prepare_round, require_rollable
 from seglog.cleaner.stats import CleanerStats
 from seglog.clock import Clock
 from seglog.errors import RefusedError
@@ -83,6 +83,7 @@ def clean_log(
     has no room on disk: in each case the log is as it was. The checkpoint is the caller's to write.
     """
     if options.roll and log.segments.active.size:
+        require_rollable(log)
         log.roll()
     round_ = prepare_round(log, options, clock, checkpoint)
     stats = CleanerStats(clock)

@@ -16,6 +16,7 @@ from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.strategy import StrategyKind
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
+from seglog.errors import RefusedError
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
@@ -171,10 +172,12 @@ def prepare_round(
     """The round that is due for `log` now; reads indexes and headers only.
 
     `checkpoint` is the partition's entry in cleaner-offset-checkpoint. With `options.roll` the active segment counts
-    as rolled: before the round is run, it must be.
+    as rolled: before the round is run, it must be. RefusedError when it cannot be (`require_rollable`).
     """
     now_ms = clock.now_ms()
     config = log.config
+    if options.roll:
+        require_rollable(log)
     segments = rolled_segments(log) if options.roll else log.segments
     found = cleanable_offsets(
         segments,
@@ -213,6 +216,23 @@ def prepare_round(
         limit_reason=found.reason,
         checkpoint_reset=found.checkpoint_reset,
     )
+
+
+def require_rollable(log: CleanableLog) -> None:
+    """RefusedError when the active segment holds offsets at or above the log end, as it does not ascend.
+
+    Rolled, they would lie in a segment that ends below them, where no reader looks for them.
+    """
+    active = log.segments.active
+    for chunk in active.scan():
+        beyond = chunk.batches["last_offset"] >= log.log_end_offset
+        if beyond.any():
+            batch = chunk.batches[int(np.argmax(beyond))]
+            raise RefusedError(
+                f"{active.path}: position {int(batch['position'])}: the batch reaches offset"
+                f" {int(batch['last_offset'])}, and the log ends at {log.log_end_offset - 1}: offsets do not ascend, so"
+                " the segment cannot be rolled; run `seglog verify --repair` first"
+            )
 
 
 def rolled_segments(log: CleanableLog) -> LogSegments:

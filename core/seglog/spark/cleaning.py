@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 
 from seglog.cleaner.manager import CleanerManager, LogToClean, check_checkpoints
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.round import prepare_round
+from seglog.cleaner.round import prepare_round, require_rollable
 from seglog.cleaner.strategy import StrategyKind
 from seglog.clock import Clock
 from seglog.errors import SeglogError, UnsupportedError
@@ -251,6 +251,7 @@ def _run(
 def _prepared(due: _Due, clock: Clock, options: CleanerOptions) -> _Work:
     log = due.log
     if options.roll and log.segments.active.size:
+        require_rollable(log)
         log.roll()
     round_ = prepare_round(log, options, clock, due.checkpoint)
     check_space(round_)

@@ -22,7 +22,7 @@ from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
 from seglog.storage.forwarding import PassingFile, PassingFileSystem
 from tests.support.cleaning import append, clean, compacted_log, contents, keyed
 from tests.support.crash_filesystem import CrashFileSystem
-from tests.support.log_files import files_of
+from tests.support.log_files import batch, files_of
 from tests.support.open_logs import START_MS
 from tests.support.reference_cleaner import survivors
 
@@ -59,6 +59,22 @@ def test_the_active_segment_is_left_alone_unless_it_is_rolled(tmp_path: Path) ->
     assert contents(log) == before
     assert clean(log, roll=True).end_offset == 2
     assert contents(log) == [(1, b"a", b"2")]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_segment_that_reaches_beyond_the_log_end_is_not_rolled(tmp_path: Path, dry_run: bool) -> None:
+    with compacted_log(tmp_path) as log:
+        append(log, keyed(("a", "1"), ("b", "2")))
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes() + batch(20, 2) + batch(10, 2))
+    log = compacted_log(tmp_path)
+    before = digest(tmp_path / "t-0")
+    with pytest.raises(RefusedError, match=rf"{path.name}: position \d+: the batch reaches offset 21, .*ends at 11"):
+        if dry_run:
+            plan_round(log, CleanerOptions(roll=True), ManualClock(START_MS))
+        else:
+            clean(log, roll=True)
+    assert digest(tmp_path / "t-0") == before
 
 
 def test_a_second_round_begins_where_the_first_ended_and_still_beats_the_clean_section(tmp_path: Path) -> None:
