@@ -273,14 +273,8 @@ class LocalFile:
         with self._named():
             sync(self._descriptor)
 
-    @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        """The operating system knows a descriptor; whoever reads the error wants a name."""
-        try:
-            yield
-        except OSError as error:
-            error.filename = error.filename or str(self.path)
-            raise
+    def _named(self) -> contextlib.AbstractContextManager[None]:
+        return _naming(self.path)
 
     def advise_dropped(self, position: int, size: int) -> None:
         if hasattr(os, "posix_fadvise"):
@@ -393,7 +387,8 @@ class LocalFileSystem:
     def sync_directory(self, path: Path) -> None:
         descriptor = links.open_path(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            sync(descriptor)
+            with _naming(path):
+                sync(descriptor)
         finally:
             os.close(descriptor)
 
@@ -459,6 +454,16 @@ def _status_of(found: os.stat_result) -> FileStatus:
         is_special=not (stat.S_ISREG(kind) or stat.S_ISDIR(kind) or stat.S_ISLNK(kind)),
         names=found.st_nlink,
     )
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """The operating system knows a descriptor; whoever reads the error wants a name."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def _as_bytes(buffer: ReadableBuffer) -> memoryview:

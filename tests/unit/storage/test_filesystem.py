@@ -242,3 +242,18 @@ def test_errors_of_open_files_name_the_file(fs: FileSystem, tmp_path: Path) -> N
             with pytest.raises(OSError) as caught:
                 change()
             assert caught.value.filename == str(path)
+
+
+def test_an_error_of_fsync_names_the_file_or_the_directory(
+    fs: FileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("seglog.storage.filesystem.sync", fail)
+    path = tmp_path / "a"
+    with fs.open(path, "create") as file, pytest.raises(OSError) as of_file:
+        file.sync()
+    with pytest.raises(OSError) as of_directory:
+        fs.sync_directory(tmp_path)
+    assert (of_file.value.filename, of_directory.value.filename) == (str(path), str(tmp_path))
