@@ -147,6 +147,12 @@ _CASES = (
         "Puts the damaged file in place of good segments, which it deletes.",
         _REPAIR,
     ),
+    Case(
+        "SWAP_SHORTER",
+        _D,
+        "Puts a file that is empty or ends sooner in place of good segments, which it deletes.",
+        _REPAIR,
+    ),
     Case("ORPHAN_INDEX", _N, "Deletes an index whose segment is gone."),
     Case("LEADER_EPOCHS_UNREADABLE", _B, "Takes the log directory offline.", _REINDEX),
     Case("PARTITION_METADATA_UNREADABLE", _B, "Takes the log directory offline.", "restore it from another replica"),

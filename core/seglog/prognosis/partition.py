@@ -20,6 +20,7 @@ from seglog.format.checkpoint import UnforeseenByKafkaError, parse_leader_epochs
 from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.obstacles import NAMED_BY_OFFSET, is_offset
+from seglog.log.swap import ReplacedLog, settle_leftovers
 from seglog.prognosis.cases import UNFORESEEN, Diagnosis
 from seglog.prognosis.data import cleaner_hazards, of_findings, of_losses, of_transactions
 from seglog.prognosis.partition_facts import Patient
@@ -100,13 +101,38 @@ def _unreadable_epochs(fs: FileSystem, path: Path) -> SeglogError | None:
 
 
 def _leftovers(patient: Patient) -> Iterator[Diagnosis]:
-    for path in patient.listing.leftovers:
-        if path in _refused_names(patient):
-            continue
-        if path.name.endswith(".log.swap") and _is_damaged(patient.fs, path):
-            yield patient.say("SWAP_DAMAGED", path, "the file would replace live segments, and is not whole")
+    leftovers = [path for path in patient.listing.leftovers if path not in _refused_names(patient)]
+    damaged = {path for path in leftovers if path.name.endswith(".log.swap") and _is_damaged(patient.fs, path)}
+    lost = _replaced_logs(patient) if any(path.name.endswith(".log.swap") for path in leftovers) else []
+    for path in leftovers:
+        if path in damaged:
+            message = "; ".join(("the file would replace live segments, and is not whole", *map(_told, lost)))
+            yield patient.say("SWAP_DAMAGED", path, message, **_lost_offsets(lost, by_damage=True))
         else:
             yield patient.say("LEFTOVER_SETTLED", path, "left by an interrupted deletion, cleaning, swap or write")
+    if not damaged:
+        for each in lost:
+            message = f"{_told(each)}: {each.reason}"
+            yield patient.say("SWAP_SHORTER", each.path, message, **_lost_offsets([each], by_damage=False))
+
+
+def _replaced_logs(patient: Patient) -> list[ReplacedLog]:
+    """The live logs that the start gives up for `.swap` files which do not hold all that they hold."""
+    return settle_leftovers(_without_refused(patient), patient.listing.directory).replaced
+
+
+def _told(lost: ReplacedLog) -> str:
+    return f"{lost.size} bytes of {lost.path.name} up to offset {lost.end_offset - 1} are replaced"
+
+
+def _lost_offsets(lost: list[ReplacedLog], *, by_damage: bool) -> dict[str, int]:
+    """Where the offsets lie that go; of a damaged replacement nobody knows what it holds, so all count."""
+    if not lost:
+        return {}
+    bases = [int(each.path.stem) for each in lost]
+    first = min(bases) if by_damage else max(min(bases), lost[0].swap_end_offset)
+    last = max(each.end_offset for each in lost) - 1
+    return {"first_offset": first, "last_offset": last, "length": sum(each.size for each in lost)}
 
 
 def _is_damaged(fs: FileSystem, path: Path) -> bool:

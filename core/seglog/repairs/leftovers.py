@@ -1,9 +1,9 @@
 """What an interrupted replacement of segments left, settled so that the least is lost.
 
 A starting broker finishes a swap that its files say is complete, whatever they hold (`log.swap`). Here, when a
-`.swap` log is damaged while the segments it was to replace are whole (live or already renamed to `.deleted`), the
-swap is undone instead: the old segments stay, and nothing they hold is lost. Orphaned indexes go. All of it ends up
-in the run's folder, not in nothing.
+`.swap` log is damaged, empty or too short while the segments it was to replace are whole (live or already renamed to
+`.deleted`), the swap is undone instead: the old segments stay, and nothing they hold is lost. Orphaned indexes go. All
+of it ends up in the run's folder, not in nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seglog.storage.overlay import OverlayFileSystem
 
 def settle_on(fs: OverlayFileSystem, directory: Path, surveyor: SegmentSurveyor) -> list[FileRepair]:
     """Settles the leftovers in `directory` on an overlay; returns what that removes and renames, in order."""
-    repairs = _undo_damaged_swap(fs, directory, surveyor)
+    repairs = _undo_losing_swap(fs, directory, surveyor)
     settled = settle_leftovers(fs, directory)
     targets = {target for _, target in settled.renamed}
     repairs += [
@@ -45,13 +45,16 @@ def settle_on(fs: OverlayFileSystem, directory: Path, surveyor: SegmentSurveyor)
     return repairs
 
 
-def _undo_damaged_swap(fs: OverlayFileSystem, directory: Path, surveyor: SegmentSurveyor) -> list[FileRepair]:
+def _undo_losing_swap(fs: OverlayFileSystem, directory: Path, surveyor: SegmentSurveyor) -> list[FileRepair]:
     names = [(name, parsed) for name in fs.list(directory) if (parsed := parse_file_name(name)) is not None]
     if any(parsed.state is FileState.CLEANED for _, parsed in names):
         return []  # incomplete: settling drops it
     swaps = [(name, parsed) for name, parsed in names if parsed.state is FileState.SWAP]
     logs = [parsed.offset for _, parsed in swaps if parsed.kind is FileKind.LOG]
-    if not logs or all(_is_whole(fs, directory, base, FileState.SWAP, surveyor) for base in logs):
+    if not logs:
+        return []
+    reason = _why_undone(fs, directory, logs, surveyor)
+    if not reason:
         return []
     old = _old_segments(names, min(logs))
     if min(logs) not in old or not all(_is_whole(fs, directory, base, state, surveyor) for base, state in old.items()):
@@ -59,7 +62,7 @@ def _undo_damaged_swap(fs: OverlayFileSystem, directory: Path, surveyor: Segment
     repairs = []
     for name, _ in swaps:
         fs.remove(directory / name)
-        repairs.append(FileRepair(name, "remove", "the replacement is damaged, and what it was to replace is whole"))
+        repairs.append(FileRepair(name, "remove", reason))
     live = {name for name, parsed in names if parsed.state is FileState.LIVE}
     for name, parsed in names:
         target = name.removesuffix(FileState.DELETED.value)
@@ -67,6 +70,15 @@ def _undo_damaged_swap(fs: OverlayFileSystem, directory: Path, surveyor: Segment
             fs.rename(directory / name, directory / target)
             repairs.append(FileRepair(target, "move", "the segment that was to be replaced comes back", name))
     return repairs
+
+
+def _why_undone(fs: OverlayFileSystem, directory: Path, swaps: list[int], surveyor: SegmentSurveyor) -> str:
+    """What is wrong with the replacement by the `.swap` logs at these offsets, or ""."""
+    if not all(_is_whole(fs, directory, base, FileState.SWAP, surveyor) for base in swaps):
+        return "the replacement is damaged, and what it was to replace is whole"
+    if settle_leftovers(OverlayFileSystem(fs), directory).replaced:
+        return "the replacement is empty or ends sooner than what it was to replace, which is whole"
+    return ""
 
 
 def _old_segments(names: list[tuple[str, FileName]], least: int) -> dict[int, FileState]:

@@ -343,3 +343,31 @@ def test_an_index_is_believed(logs: Path) -> None:
     assert kafka_end(FS, segment).next_offset == 0
     (log / f"{0:020d}.index").write_bytes(struct.pack(">ii", 7, segment.size // 2) + bytes(80))
     assert kafka_end(FS, segment).next_offset == 8, "zero padding leads to the segment's start"
+
+
+@pytest.mark.parametrize(
+    ("replacement", "code", "lost"),
+    [
+        (b"", "SWAP_SHORTER", (0, 7)),
+        (batch(0, 4), "SWAP_SHORTER", (4, 7)),
+        (batch(0, 8)[:-1], "SWAP_DAMAGED", (0, 7)),
+    ],
+    ids=["empty", "shorter", "damaged"],
+)
+@pytest.mark.parametrize("deep", [True, False], ids=["deep", "quick"])
+def test_a_swap_that_loses_is_a_danger_with_the_offsets_that_go(
+    replacement: bytes, code: str, lost: tuple[int, int], deep: bool, logs: Path
+) -> None:
+    log = logs / "t-0" / f"{0:020d}.log"
+    log.with_name(f"{log.name}.swap").write_bytes(replacement)
+    size = log.stat().st_size
+    (row,) = (row for row in diagnose(logs, deep=deep) if row.code.startswith("SWAP_"))
+    assert (row.code, row.gravity) == (code, Gravity.DANGER)
+    assert (row.first_offset, row.last_offset, row.length) == (*lost, size)
+    assert f"{size} bytes of {log.name} up to offset 7 are replaced" in row.message
+
+
+def test_a_swap_that_holds_all_that_it_replaces_is_a_note(logs: Path) -> None:
+    log = logs / "t-0" / f"{0:020d}.log"
+    shutil.copy(log, f"{log}.swap")
+    assert not {code for code in codes(logs) if code.startswith("SWAP_")}

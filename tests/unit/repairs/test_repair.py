@@ -231,6 +231,16 @@ def test_a_swap_that_is_damaged_is_undone_when_the_old_segment_is_whole(data: Pa
     assert (old.read_bytes(), (data / ORDERS / f"{LOG}.swap").exists()) == (contents, False)
 
 
+@pytest.mark.parametrize("kept", [0, 1], ids=["empty", "shorter"])
+def test_a_swap_that_ends_sooner_is_undone_when_the_old_segment_is_whole(data: Path, kept: int) -> None:
+    old = data / ORDERS / LOG
+    contents = old.read_bytes()
+    first = 12 + int.from_bytes(contents[8:12], "big")
+    (data / ORDERS / f"{LOG}.swap").write_bytes(contents[: kept * first])
+    assert mended(data, ORDERS).complete
+    assert (old.read_bytes(), (data / ORDERS / f"{LOG}.swap").exists()) == (contents, False)
+
+
 def test_segments_retired_by_a_damaged_swap_come_back(data: Path) -> None:
     old = data / ORDERS / LOG
     contents = old.read_bytes()
