@@ -132,21 +132,23 @@ def _format_page(markdown: str) -> str:
 
 
 def _findings_page() -> str:
-    from seglog.evidence.findings import CODES
+    from seglog.evidence.findings import CODES, Notice
     from seglog.prognosis.cases import CASES
 
     lines = [roff.title("seglog-findings", 7, VERSION)]
     lines += roff.section("NAME", "seglog\\-findings \\- what seglog verify and seglog doctor can find")
     lines += roff.section("DESCRIPTION")
     lines += roff.paragraph(
-        "What `seglog verify` finds are facts about files, what `seglog doctor` finds are what a Kafka 4.3 broker would"
-        " do on them. Both have codes, which stay the same from version to version."
+        "`seglog verify` reports facts about files. `seglog doctor` reports what a Kafka 4.3 broker would do with them."
+        " Both use codes, which stay the same from version to version."
     )
     lines += roff.section("FINDINGS OF VERIFY")
-    lines += roff.paragraph("How severe it is, what it means, what a broker does, and how it is mended.")
+    lines += roff.paragraph("Each entry gives the severity, the meaning, what a broker does, and the repair.")
     for kind in CODES.values():
         repair = f" Repair: `{kind.repair}`." if kind.repair else ""
-        notice = f"A broker notices {kind.notices.value}."
+        notice = (
+            "A broker never notices." if kind.notices is Notice.NEVER else f"A broker notices {kind.notices.value}."
+        )
         text = f"({kind.severity.value}) {kind.meaning} {notice} {kind.broker}{repair}"
         lines += roff.terms([(kind.code, text)])
     lines += roff.section("DIAGNOSES OF DOCTOR")

@@ -3,7 +3,7 @@
     @command
     def ls(session: Session, paths: Paths) -> int: …
 
-A command names its own parameters; `command` adds the common ones behind them, builds the `Session`, runs the
+A command names its own parameters; `command` adds the common ones after them, builds the `Session`, runs the
 function under `failures.guard` and leaves with its exit code. Everything else here is a shared parameter
 type. Every option that takes a value has a metavar, which the help and the manual show.
 """
@@ -125,7 +125,7 @@ def offset_option(name: str, help_text: str) -> Any:
 
 
 def flag(name: str, help_text: str) -> Any:
-    """An option without a value; `name` may hold a short form behind a blank."""
+    """An option without a value; `name` may hold a short form after a blank."""
     return typer.Option(*name.split(), help=help_text, show_default=False)
 
 

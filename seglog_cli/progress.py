@@ -1,7 +1,7 @@
 """Progress on stderr: a moving line on a terminal, a line every ten seconds, or nothing.
 
 `auto` shows the moving line when stderr is a terminal, and nothing otherwise. A display
-is told how far the work is and decides nothing; it draws at most ten times a second. Where work is not
+receives how far the work is and decides nothing; it draws at most ten times a second. Where work is not
 counted in bytes, `unit` names what is counted.
 """
 

@@ -112,7 +112,7 @@ class Session:
             yield log
 
     def config_of(self, log_directory: Path, sources: Sources | None = None, *, tell: bool = True) -> DirectorySettings:
-        """The configuration of each topic in a log directory; what is odd about it is told, unless not `tell`."""
+        """The configuration of each topic in a log directory; with `tell`, what is odd about it is reported."""
         from seglog.configuration.sources import load_settings
         from seglog.configuration.topic_settings import DirectorySettings
 

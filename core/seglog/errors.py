@@ -119,8 +119,8 @@ class OffsetOutOfRangeError(SeglogError):
         self.offset, self.log_start_offset, self.log_end_offset = offset, log_start_offset, log_end_offset
         subject = f"{what}: " if what else ""
         super().__init__(
-            f"{subject}offset {offset} is out of range: the log holds offsets {log_start_offset} to"
-            f" {log_end_offset} (the end is the next offset to be written)"
+            f"{subject}offset {offset} is out of range: the log begins at offset {log_start_offset}, and the next"
+            f" offset to be written is {log_end_offset}"
         )
 
 

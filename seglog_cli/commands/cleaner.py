@@ -53,12 +53,12 @@ def run(
 ) -> int:
     """Keeps the compacted logs of a log directory clean, as a broker's cleaner threads do.
 
-    Runs until a signal ends it, or for one pass with --once. A pass cleans the filthiest log until none is
+    Runs until a signal ends it, or for one pass with --once. A pass cleans the dirtiest log until none is
     eligible (min.cleanable.dirty.ratio, max.compaction.lag.ms), then deletes what the retention of
-    compact,delete topics lets go; then it rests for log.cleaner.backoff.ms. --jobs threads, or
+    compact,delete topics allows; then it rests for log.cleaner.backoff.ms. --jobs threads, or
     log.cleaner.threads, share the dedupe buffer and the throttle. Only topics whose cleanup.policy is known
     to include compact are touched, and none whose configuration here goes against the cluster's metadata. A
-    partition that cannot be cleaned is told with the reason and left alone until its files change.
+    partition that cannot be cleaned is reported with the reason and left alone until its files change.
 
     The directory is locked only during a pass that has work to do: between passes seglog can append or
     repair, and a broker can start; then the service waits. SIGTERM and SIGINT end it within a second: an

@@ -42,10 +42,10 @@ def run(
 ) -> int:
     """Compares two or more copies of a partition: replicas, a backup, before and after.
 
-    bytes compares the .log files; batches what lies at each offset, wherever segments were rolled; view the
-    latest value of each key that a reader of committed records sees, which compaction must not change. Where
-    checksums tell which copy is right, it says so. Of log directories, partitions of the same name are
-    compared. The exit code is 1 when there is a difference.
+    bytes compares the .log files. batches compares what lies at each offset, wherever segments were rolled. view
+    compares the latest value of each key that a reader of committed records sees, which compaction must not change.
+    Where checksums show which copy is right, the output says so. In log directories, it compares partitions of the
+    same name. The exit code is 1 when there is a difference.
 
     Examples:
       seglog diff broker1/orders-0 broker2/orders-0
@@ -108,6 +108,6 @@ def _partitions(session: Session, copies: Sequence[Path]) -> list[tuple[str, lis
     if kinds == {TargetKind.PARTITION}:
         return [(targets[0].path.resolve().name, [target.path for target in targets])]
     if kinds != {TargetKind.LOG_DIRECTORY}:
-        raise UsageError("diff: it takes partition directories, or log directories, not both and no files")
+        raise UsageError("diff takes partition directories or log directories, not both, and no files")
     every = [{p.path.name for p in list_log_directory(session.fs, target.path).live} for target in targets]
     return [(name, [target.path / name for target in targets]) for name in sorted(set().union(*every))]

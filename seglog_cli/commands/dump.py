@@ -36,9 +36,9 @@ def run(
 ) -> int:
     """Shows batches and records, and the contents of every other Kafka file.
 
-    What a file holds is told by its name: segments, indexes, snapshots, checkpoints, metadata snapshots, the
-    files of Kafka 0.7. Damage is reported where it lies and the dump goes on behind it; then the exit code
-    is 1. Records of a batch whose checksum is wrong appear only with --untrusted, marked.
+    A file's name says what it holds: a segment, an index, a snapshot, a checkpoint, a metadata snapshot, or a file of
+    Kafka 0.7. The dump reports damage where it lies and goes on after it; the exit code is then 1. Records of a
+    batch whose checksum is wrong appear only with --untrusted, and are marked.
 
     Examples:
       seglog dump orders-lz4-0 --limit 2

@@ -28,8 +28,8 @@ def run(
     Each segment gets a verdict: clean, dirty, or what keeps it from being cleaned (the active segment, an
     open transaction, min.compaction.lag.ms), and what keeps it from being deleted. The rules are those that
     `clean` and `retain` apply, and a dry run of the round shows whether damage would end it; --quick leaves
-    that out and reads only indexes and headers. With --advise, each command that cleans or deletes has been
-    tried on paper: it is shown only if it does something. Looks, and changes nothing.
+    that out and reads only indexes and headers. With --advise, each command that cleans or deletes is
+    tried in memory first, and shown only if it would do something. Nothing is changed.
 
     Examples:
       seglog explain customers-0

@@ -57,14 +57,14 @@ def run(
     """Writes the records of a partition to a file that other programs read.
 
     JSON lines are those of `dump --records`, and `append` reads them. CSV has a header line; null is an empty field,
-    the empty string a quoted one; keys and values stand there as they are. A spreadsheet runs a cell that begins with
-    =, +, -, @, a tab or a line end as a formula: with --csv-safe an apostrophe stands in front of it, which whoever
-    reads the records back has to take off. Parquet (it needs the extra arrow) has typed columns and binary keys and
+    the empty string a quoted one; keys and values are written as they are. A spreadsheet runs a cell that begins with
+    =, +, -, @, a tab or a line end as a formula: --csv-safe puts an apostrophe in front of it, which a reader of
+    the file has to remove. Parquet (needs the extra arrow) has typed columns and binary keys and
     values. Records of aborted transactions are written too; transaction markers are not. Damage is reported on
-    standard error and passed over; then the exit code is 1.
+    standard error and skipped; the exit code is then 1.
 
-    The file appears under its name when it is whole. Where FILE is a link of yours (or of root), what it leads to is
-    written or replaced; links of others, directories, devices and pipes are refused.
+    The file appears under its name when it is complete. If FILE is a link of yours (or of root), its target is
+    written or replaced. Links of others, directories, devices and pipes are errors.
 
     Examples:
       seglog export orders-lz4-0 -o orders.jsonl

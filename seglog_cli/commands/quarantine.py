@@ -13,7 +13,7 @@ from seglog_cli.parameters import PlainCommand
 from seglog_cli.quarantines import QuarantineOption, forget_run, named_run, places
 from seglog_cli.session import Session
 
-SUMMARY = "What repairs took out of logs: look at it, take it back, throw it away."
+SUMMARY = "Shows, restores or deletes what repairs removed from logs."
 
 app = typer.Typer(help=SUMMARY, rich_markup_mode=None, context_settings=CONTEXT)
 
@@ -22,7 +22,7 @@ Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or its fo
 
 @app.callback()
 def group(show_help: HelpOption = False) -> None:
-    """What repairs took out of logs: look at it, take it back, throw it away."""
+    """Shows, restores or deletes what repairs removed from logs."""
 
 
 @app.command("ls", cls=PlainCommand, context_settings=CONTEXT)

@@ -10,8 +10,8 @@ from seglog_cli.session import Session
 def run(session: Session, path: OnePath, dry_run: DryRun = False) -> None:
     """Rebuilds offset, time and transaction indexes, producer snapshots and leader epochs from the records.
 
-    No record is touched: where damage would make it lose bytes, it refuses and names the commands that mend
-    it.
+    No record changes. Where damage would make it lose bytes, it refuses and names the commands that repair
+    the damage.
 
     Examples:
       seglog reindex --dry-run customers-0
@@ -27,4 +27,4 @@ def run(session: Session, path: OnePath, dry_run: DryRun = False) -> None:
         settle_unfinished(session, log_directory_of(target))
     options = RecoveryOptions(dry_run=dry_run, lossless=True)
     for report in recover(session.fs, session.clock, target, session.config_of_target(target), options):
-        show_recovery(session, report, dry_run)
+        show_recovery(session, report, dry_run, "reindex")

@@ -62,11 +62,11 @@ def run(
 ) -> int:
     """Deletes old segments as a broker does: below the log start, over retention.bytes, older than retention.ms.
 
-    Each segment is shown with the reason why it goes or stays; a record with a timestamp in the future, which
-    holds back everything after it, with its offset and with the time when it lets go. A rule that was
-    given neither here nor in the configuration does not count. The cleanup policy of a topic is the one in
-    the cluster's metadata; a topic listed there without one has the broker's default. Of a partition whose
-    topic and policy nobody knows, nothing goes by size or time unless it is named together with a rule.
+    Each segment is shown with the reason why it is deleted or stays. A record with a timestamp in the future holds
+    back everything after it; its offset is shown, with the time until which it does so. A rule counts only if it
+    is given here or in the configuration. The cleanup policy of a topic is the one in the cluster's metadata; a
+    topic listed there without one has the broker's default. A partition whose topic and policy are not known loses
+    nothing by size or time unless it is named together with a rule.
 
     A rule that would delete what the cluster's own configuration keeps (--policy delete on a compacted
     topic, a --retention-ms below the topic's retention.ms) is refused; with --override-policy it is

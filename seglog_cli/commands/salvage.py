@@ -24,22 +24,22 @@ def run(
     into_one: Annotated[bool, flag("--into-one", "Take all that is found for one log.")] = False,
     segment_bytes: Annotated[int | None, size_option("--segment-bytes", "Size of the new segments.")] = None,
 ) -> int:
-    """Copies every good batch that can be found into a new and valid log; never writes to where it reads.
+    """Copies every good batch that it finds into a new and valid log; never writes to its sources.
 
-    Batches are looked for in segments, before and behind damage, and in .swap, .deleted and .cleaned files;
-    with --carve in any file, at any place. They are sorted by offset; of copies one is taken, from a live
-    segment rather than a leftover. Indexes, snapshots and leader epochs are made anew. What was found where,
-    and which offsets nobody has, is shown: compaction leaves such gaps, too.
+    It looks for batches in segments, before and after damage, and in .swap, .deleted and .cleaned files; with --carve
+    in any file, at any place. It sorts them by offset and takes one of several copies, from a live segment rather
+    than a leftover. It rebuilds indexes, snapshots and leader epochs. The output shows what each file held and which
+    offsets are missing; compaction leaves such gaps, too.
 
-    An image holds many logs, and no batch names its topic. They are told apart by offsets that go on,
+    An image holds many logs, and no batch names its topic. They are distinguished by offsets that go on,
     leader epochs, producers and their sequences, codec, time, and how keys and values look; a batch that the
     file system has cut in two is put together. Several logs go to DIR/carved-0, DIR/carved-1 …, or under the
-    name of the partition whose files are given too. What might as well belong to one log as to another
+    name of the partition whose files are given too. A part that might belong to either of two logs
     stays apart, is marked, and makes the exit code 1: look at the records, and join what belongs together
     with --into-one, which makes one log of everything. Where offsets contradict each other, one batch is
     taken, and the others are counted.
 
-    Of a Kafka 0.7 log, whose offsets are positions, the messages behind damage get new ones.
+    In a Kafka 0.7 log offsets are positions, so messages after damage get new ones.
 
     Examples:
       seglog salvage orders-0 -o /tmp/rescued/orders-0

@@ -62,11 +62,11 @@ def run(
 ) -> int:
     """Serves the partitions in directories to Kafka clients, for reading only.
 
-    Consumers list topics, seek by offset and by time, read with both isolations and all codecs, as from a broker;
-    what writes is refused with an authorization error. The directories are opened as `read` opens them: nothing is
-    created, locked or changed, also beside a running broker, and what is served is what was there at the start.
+    Consumers list topics, seek by offset and by time, read with both isolations and all codecs, as from a broker.
+    Requests that write get an authorization error. Nothing in the directories is created, locked or changed, so they
+    may belong to a running broker. Clients see what was there at the start.
     Replicas of a partition may lie in several directories: the one with the highest leader epoch, and of those the
-    longest, is served. Old messages (magic 0 and 1) are sent as they lie, which clients understand.
+    longest, is served. Old messages (magic 0 and 1) are sent as they are, which clients understand.
 
     Groups (the classic protocol) begin at the offsets that the directories' own __consumer_offsets hold. What they
     commit is kept in memory, or with --offsets in a file that the next run begins with.

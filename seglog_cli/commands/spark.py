@@ -59,7 +59,7 @@ Settings = Annotated[
 def group(show_help: HelpOption = False) -> None:
     """Verify, measure, clean, export and compare logs with Spark, on all cores or on a cluster.
 
-    It takes the extra spark (pip install 'seglog[spark]') and Java 17 or later. On a cluster every executor needs
+    This needs the extra spark (pip install 'seglog[spark]') and Java 17 or later. On a cluster every executor needs
     seglog and must see the logs under the same paths.
     """
 
@@ -115,7 +115,7 @@ def stats(
 ) -> int:
     """Shows what logs hold, as `seglog stats` does, a task a partition.
 
-    With --sizing also how dirty each log is, the dedupe buffer that its keys take, and whether a cleaner keeps up.
+    --sizing also shows how dirty each log is, the dedupe buffer that its keys need, and whether a cleaner keeps up.
 
     Examples:
       seglog spark stats --json /var/lib/kafka/data
@@ -173,7 +173,7 @@ def clean(
     Small partitions are cleaned side by side, a task each. A giant one is split: its segments are indexed by many
     tasks, its keys meet in reducers, and its segments are rewritten by many tasks. Tasks write beside the log; the
     driver holds the lock, checks that nothing has changed, and swaps. A task that fails or runs twice harms nothing.
-    Every task has a --dedupe-buffer-size of its own. What would be done is shown by `seglog clean --dry-run`.
+    Every task has a --dedupe-buffer-size of its own. `seglog clean --dry-run` shows what would be done.
 
     Examples:
       seglog spark clean --master yarn /mnt/kafka/data
@@ -225,7 +225,7 @@ def export(
 ) -> None:
     """Writes records as Parquet, in folders topic=…/date=… that Spark, DuckDB and others read as columns.
 
-    The date is that of the record's timestamp, in UTC. Damage ends it, and nothing is left.
+    The date is that of the record's timestamp, in UTC. Damage is an error, and then nothing is left behind.
 
     Examples:
       seglog spark export -o /lake/orders /mnt/kafka/data/orders-*

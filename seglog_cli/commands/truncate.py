@@ -14,20 +14,20 @@ from seglog_cli.session import Session
 def run(
     session: Session,
     partition: Partition,
-    to_offset: Annotated[int | None, offset_option("--to-offset", "Drop this offset and everything behind it.")] = None,
+    to_offset: Annotated[int | None, offset_option("--to-offset", "Drop this offset and everything after it.")] = None,
     to_time: Annotated[
-        int | None, time_option("--to-time", "Drop the first record of this time or later, and all behind it.")
+        int | None, time_option("--to-time", "Drop the first record of this time or later, and all after it.")
     ] = None,
-    at_damage: Annotated[bool, flag("--at-damage", "Drop the first damaged batch and all behind it.")] = False,
+    at_damage: Annotated[bool, flag("--at-damage", "Drop the first damaged batch and all after it.")] = False,
     dry_run: DryRun = False,
     no_keep: NoKeep = False,
     quarantine: QuarantineOption = None,
 ) -> None:
     """Cuts off the end of a log, as a broker truncates a follower: whole batches, with indexes and checkpoints.
 
-    A batch that holds the offset goes as a whole, and the log ends before it: what is cut is said. Nothing
-    happens when the log ends before the offset; an offset below the log start is refused. --at-damage does what
-    a recovery of the whole log would.
+    A batch that holds the offset is cut as a whole, and the log then ends before it; the output says what was cut.
+    Nothing happens when the log ends before the offset. An offset below the log start is an error. --at-damage
+    does what a recovery of the whole log would do.
 
     What is cut goes to the quarantine first, and `seglog undo` gives it back; with --no-keep it is gone.
 

@@ -22,9 +22,8 @@ def run(
 ) -> None:
     """Takes a repair back: every file as it was, bit for bit, with its times, mode and owner.
 
-    Refused when a file that the repair changed has changed since, as then something would be lost. The run is
-    looked for in the quarantine of the current directory, if that is (in) a log directory, and where
-    --quarantine says.
+    It refuses when a file that the repair changed has changed again since, as data would then be lost. It looks for
+    the run in the quarantine of the current directory, if that is (in) a log directory, and in --quarantine.
 
     Examples:
       seglog undo 20261121T015349Z-7f3a --quarantine /var/lib/kafka/.seglog-quarantine

@@ -32,13 +32,13 @@ def kept_text(session: Session, report: RecoveryReport) -> str:
     return f"; kept: seglog undo {report.run.name} gives it back"
 
 
-def show_recovery(session: Session, report: RecoveryReport, dry_run: bool) -> None:
+def show_recovery(session: Session, report: RecoveryReport, dry_run: bool, verb: str = "recover") -> None:
     """A recovered partition as a line of data."""
     console, kept = session.console, kept_text(session, report)
     if console.as_json:
         console.json(recovery_record(report, dry_run))
         return
-    did = "would recover" if dry_run else "recovered"
+    did = f"would {verb}" if dry_run else f"{verb}ed"
     what = _lost_text(report) if report.truncated_bytes else "nothing lost"
     name = console.styled(report.directory.name, "strong")
     offsets = f"offsets {report.log_start_offset} to {report.log_end_offset}"

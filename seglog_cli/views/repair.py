@@ -107,7 +107,7 @@ def show_run(console: Console, run: RunRecord, size: int) -> None:
 
 
 def show_salvage(console: Console, report: SalvageReport, code: ExitCode) -> None:
-    """What was found where, what became of it, and what nobody has."""
+    """What each source held, what became of it, and which offsets no source has."""
     for source in report.sources:
         fields: dict[str, Any] = {**dataclasses.asdict(source), "path": str(source.path)}
         if console.as_json:
@@ -165,10 +165,17 @@ def _details(row: dict[str, Any]) -> str:
             same = last is None or last == row["first_offset"]
             parts.append(f"offset {row['first_offset']}" if same else f"offsets {row['first_offset']} to {last}")
     if "before" in row:
-        parts.append(f"{row['before']} becomes {row['after']}")
+        parts.append(_change_text(row["before"], row["after"]))
     if row.get("source"):
         parts.append(f"from {row['source']}")
     return ", ".join(parts)
+
+
+def _change_text(before: object, after: object) -> str:
+    """What becomes of a value; a checkpoint that is written anew, or has no entry before or after, has None."""
+    if before is None:
+        return "written anew" if after is None else f"set to {after}"
+    return f"{before} is removed" if after is None else f"{before} becomes {after}"
 
 
 _PAST = {

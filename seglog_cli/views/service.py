@@ -59,7 +59,7 @@ class Reporter:
 
     def problem(self, sentence: str) -> None:
         with self._lock:
-            if sentence != self._last_problem:  # a lock that is held is told once, not every 15 seconds
+            if sentence != self._last_problem:  # a held lock is reported once, not every 15 seconds
                 self._console.warning(sentence)
             self._last_problem = sentence
 

@@ -52,11 +52,15 @@ def show_transaction(console: Console, one: Transaction, partition: str) -> None
         return
     style = {"committed": "good", "aborted": "warning", "open": "strong"}[one.state.value]
     state = "hanging" if one.hanging else one.state.value
-    end = "open" if one.last_offset is None else str(one.last_offset)
+    offsets = (
+        f"from offset {one.first_offset}"
+        if one.last_offset is None
+        else f"offsets {one.first_offset} to {one.last_offset}"
+    )
     coordinator = f", coordinator: {one.coordinator}" if one.coordinator else ""
     source = "" if one.source == "log" else f", known to {one.file} only"
     console.line(
-        f"{console.styled(state, style)} offsets {one.first_offset} to {end}, producer {one.producer_id}"
+        f"{console.styled(state, style)} {offsets}, producer {one.producer_id}"
         f" epoch {one.producer_epoch}, {one.records} records in {one.batches} batches,"
         f" {one.duration_ms} ms{coordinator}{source}"
     )
@@ -76,7 +80,7 @@ def show_abort(console: Console, one: Transaction, listing: PartitionListing, bo
 
 
 def show_statistics(console: Console, found: Statistics) -> None:
-    """What they add up to."""
+    """Shows their totals."""
     if console.as_json:
         console.json({"type": "transaction_statistics", **dataclasses.asdict(found)})
         return

@@ -151,7 +151,10 @@ def test_reindexing_refuses_to_lose_a_byte(log: Path) -> None:
 def test_reading_out_of_range_names_the_range(log: Path) -> None:
     done = run("read", log, "--offset", "791")
     assert done.exit_code == 2
-    assert "offset 791 is out of range: the log holds offsets 0 to 790" in done.stderr
+    assert (
+        "offset 791 is out of range: the log begins at offset 0, and the next offset to be written is 790"
+        in done.stderr
+    )
     assert run("read", log, "--offset", "790").exit_code == 0
 
 

@@ -34,7 +34,7 @@ def test_every_segment_gets_a_verdict(tmp_path: Path) -> None:
     (path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 100\n")
     found = explained(*COMPACT, path / "t-0")
     assert [segment["cleaning"] for segment in found["segments"]] == [
-        "clean", "clean", "clean up to 100", "dirty", "active: never cleaned until it is rolled",
+        "clean", "clean", "clean up to 100", "dirty", "active: not cleaned before it is rolled",
     ]  # fmt: skip
     assert found["first_dirty_offset"] == 100
     assert not found["eligible"]
@@ -246,7 +246,7 @@ def test_what_may_be_deleted_is_deleted_by_the_command_that_is_advised(tmp_path:
 def test_a_policy_that_nobody_knows_promises_no_deletion(tmp_path: Path) -> None:
     path = closed(tmp_path / "logs") / "t-0"
     found = explained("--set", "retention.ms=1s", path)
-    assert found["deletion"] == ["cleanup.policy is not known: only segments below the log start offset go"]
+    assert found["deletion"] == ["cleanup.policy is not known: only segments below the log start offset are deleted"]
     assert {segment["deletion"] for segment in found["segments"]} == {"cleanup.policy is not known"}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seglog.storage.lock import DirectoryLock
-from tests.support.command_line import clean_logs, json_lines, process, run
+from tests.support.command_line import clean_logs, json_lines, keep_partitions, process, run
 from tests.support.fixtures import fixture_copy
 
 LOG = "00000000000000000000.log"
@@ -209,3 +209,12 @@ def test_what_is_the_name_of_no_run_is_not_found(name: str, tmp_path: Path, monk
     for command in (["undo", name], ["quarantine", "purge", name]):
         result = run(*command)
         assert (result.exit_code, result.stderr.count("error: ")) == (10, 1), result.output
+
+
+def test_a_checkpoint_that_cannot_be_read_is_written_anew_and_no_value_is_shown_for_it(logs: Path) -> None:
+    keep_partitions(logs, {"orders-none-0"})
+    (logs / "recovery-point-offset-checkpoint").write_text("none\n")
+    result = run("verify", "--repair", "--dry-run", logs)
+    assert "set recovery-point-offset-checkpoint:" in result.stdout
+    assert "written anew" in result.stdout
+    assert "None" not in result.stdout

@@ -76,7 +76,7 @@ def read_chunks(segment: LogSegment, start: int, options: CleanerOptions) -> Ite
             last_offset = int(chunk.batches["last_offset"][-1])
     reason = EndReason.COMPLETE if scan.end is None else scan.end.reason
     if reason is not EndReason.COMPLETE or segment.trailing_bytes:
-        where = segment.path.name if last_offset is None else f"behind offset {last_offset}"
+        where = segment.path.name if last_offset is None else f"after offset {last_offset}"
         text = reason.value if reason is not EndReason.COMPLETE else EndReason.TRAILING.value
         raise CorruptRecordError(segment.path, f"{text} ({where}){ADVICE}", position)
 

@@ -44,8 +44,9 @@ def cleanable_offsets(
     reset = not log_start_offset <= first <= log_end_offset
     if reset:
         first = log_start_offset
-    limits = [(segments.active.base_offset, "the active segment is never cleaned")]
-    if last_stable_offset < segments.active.base_offset:
+    active = segments.active.base_offset
+    limits = [(active, f"the active segment begins at offset {active} and is not cleaned")]
+    if last_stable_offset < active:
         limits.append((last_stable_offset, "a transaction is open (last stable offset)"))
     young = _first_young(segments, first, min_compaction_lag_ms, now_ms)
     if young is not None:

@@ -1,4 +1,4 @@
-"""What a cleaning round is told: memory, strategy, and what to do beyond what a broker would."""
+"""The options of a cleaning round: memory, strategy, and what it does beyond a broker's round."""
 
 from __future__ import annotations
 

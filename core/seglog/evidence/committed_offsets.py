@@ -1,4 +1,4 @@
-"""Offsets that readers have left behind: committed ones of groups, and the state of share groups.
+"""Offsets that readers have stored: committed ones of groups, and the state of share groups.
 
 A reader commits what it has read, so that an offset above a log's end says that the log was once longer. It is a
 weaker witness than the broker's own files, as a client may commit any number.

@@ -1,6 +1,6 @@
 """Everything in a log directory that is no `.log`, row by row: indexes, snapshots, checkpoints, Kafka 0.7.
 
-A file is told by its name, as Kafka tells it; `.deleted`, `.cleaned`, `.swap` and `.tmp` behind a name change
+A file's name says what it holds, as in Kafka; `.deleted`, `.cleaned`, `.swap` and `.tmp` after a name change
 nothing. What cannot be read becomes a finding.
 """
 
@@ -83,7 +83,7 @@ def _index_rows(
         if unused:
             yield "preallocated_entries", {"count": unused}
         if size % entry_bytes:
-            message = f"{size % entry_bytes} bytes behind the last whole entry"
+            message = f"{size % entry_bytes} bytes after the last whole entry"
             yield _finding("INDEX_SIZE_INVALID", path, message, position=size - size % entry_bytes)
 
     return read

@@ -93,16 +93,16 @@ _REGISTRY = (
     FindingCode(
         "CRC_MISMATCH",
         _E,
-        "The checksum of a batch does not fit its bytes.",
-        "Serves the batch until a consumer refuses it; an unclean start cuts the log there and drops all behind.",
+        "The checksum of a batch does not match its bytes.",
+        "Serves the batch until a consumer refuses it; an unclean start cuts the log there and drops all that follows.",
         Notice.UNCLEAN_START,
         "excise",
     ),
     FindingCode(
         "UNREADABLE_BYTES",
         _E,
-        "Bytes between two good batches are no batch: a damaged size field, or foreign data.",
-        "Fails every read behind that place; an unclean start cuts the log there and drops all behind.",
+        "Bytes between two good batches do not form a batch: a size field is damaged, or the data is foreign.",
+        "Fails every read after that place; an unclean start cuts the log there and drops all that follows.",
         Notice.READ,
         "excise",
     ),
@@ -110,7 +110,7 @@ _REGISTRY = (
         "TORN_TAIL",
         _E,
         "The file ends within a batch: a write that was cut short.",
-        "An unclean start cuts it off; after a clean one the next append goes behind it and cannot be read.",
+        "An unclean start cuts it off; after a clean one the next append follows it and cannot be read.",
         Notice.UNCLEAN_START,
         "truncate",
     ),
@@ -134,7 +134,7 @@ _REGISTRY = (
         "OFFSET_OUT_OF_SEGMENT",
         _E,
         "A batch has offsets below its segment's base, beyond the next segment's, or too far from the base.",
-        "Start-up fails, or the segment is split, when it is recovered.",
+        "An unclean start fails, or splits the segment.",
         Notice.UNCLEAN_START,
         "excise",
     ),
@@ -243,7 +243,7 @@ _REGISTRY = (
         "INDEX_SIZE_INVALID",
         _E,
         "An index file does not end with a whole entry.",
-        "Opens it all the same; its own sanity check would refuse it.",
+        "Opens it anyway; its own sanity check would refuse it.",
         Notice.NEVER,
         "reindex",
     ),
@@ -345,20 +345,20 @@ _REGISTRY = (
         "LOG_MISSING",
         _E,
         "A partition directory has no log file, and what lies around it says that it held records.",
-        "Makes an empty log there and serves it; a follower fetches everything again, a leader has lost it.",
+        "Makes an empty log there and serves it. A follower fetches everything again; a leader has lost it.",
         Notice.NEVER,
     ),
     FindingCode(
         "SEGMENT_MISSING",
         _E,
         "No segment holds some offsets that the log once had: files of a segment are gone.",
-        "Readers pass over the offsets without a word.",
+        "Readers skip the offsets silently.",
         Notice.NEVER,
     ),
     FindingCode(
         "LOG_END_MISSING",
         _E,
-        "The log ends before offsets that it once had: acknowledged records are gone. Only a warning where no more than"
+        "The log ends before offsets that it once had: acknowledged records are gone. It is a warning when only"
         " a group's committed offset says so, as a client may commit any number.",
         "Takes the end that it finds, and gives the missing offsets out again to other records.",
         Notice.NEVER,
@@ -367,7 +367,7 @@ _REGISTRY = (
         "PARTITION_MISSING",
         _E,
         "Checkpoints or the cluster's metadata name a partition that has no directory.",
-        "Makes an empty log for it and serves that; a follower fetches everything again, a leader has lost it.",
+        "Makes an empty log for it and serves that. A follower fetches everything again; a leader has lost it.",
         Notice.NEVER,
     ),
     FindingCode(
@@ -380,7 +380,7 @@ _REGISTRY = (
     FindingCode(
         "LEFTOVER_FILE",
         _W,
-        "A file of an interrupted deletion, cleaning or swap.",
+        "An interrupted deletion, cleaning or swap left this file.",
         "Deletes it or finishes the swap when it starts.",
         Notice.START,
         "recover",
@@ -388,7 +388,7 @@ _REGISTRY = (
     FindingCode(
         "ORPHAN_INDEX",
         _W,
-        "An index whose segment is gone.",
+        "The segment of this index is gone.",
         "Deletes it when it starts.",
         Notice.START,
         "recover",
@@ -396,9 +396,9 @@ _REGISTRY = (
     FindingCode(
         "STRANGE_FILE",
         _W,
-        "A name that Kafka never gives.",
-        "Ignores all but names that end as its own do: refuses to start when these do not begin with a number, and"
-        " over a directory that is no partition.",
+        "Kafka never gives a file this name.",
+        "Ignores names that do not end like its own. Refuses to start if one that does has no number in front, or if a"
+        " directory is not a partition.",
         Notice.START,
     ),
     FindingCode(

@@ -1,10 +1,10 @@
-"""What is gone from a log, told by everything that still speaks of it: offsets that no file holds any more.
+"""What is gone from a log, according to everything that still mentions it: offsets that no file holds any more.
 
 A file that is damaged shows it; one that is missing shows nothing. Its witnesses are
 
 - the checkpoints: high watermark, recovery point, log start, the cleaner's first dirty offset;
 - names: producer snapshots, and indexes whose log is gone;
-- leader epochs that begin behind the log's end, or in a hole;
+- leader epochs that begin after the log's end, or in a hole;
 - offsets that groups have committed (weaker: a client may commit any number).
 
 What compaction, retention and tiered storage lawfully take away is no loss: a hole counts where nothing was compacted,
@@ -80,7 +80,7 @@ class Extent:
 
     @property
     def end_offset(self) -> int | None:
-        """The offset behind the last batch; None without segments."""
+        """The offset after the last batch; None without segments."""
         return self.segments[-1].next_offset if self.segments else None
 
 
@@ -371,7 +371,7 @@ class _Losses:
 
 
 def _reached(fs: FileSystem, index: NamedFile) -> int:
-    """The offset behind the last one that an index whose log is gone speaks of; its base where it says nothing."""
+    """The offset after the last one that an index whose log is gone speaks of; its base where it says nothing."""
     name = parse_file_name(index.path.name)
     if name is None or index.size > _MOST_INDEX_BYTES or name.kind is FileKind.TRANSACTION_INDEX:
         return index.offset

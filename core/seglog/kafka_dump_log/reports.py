@@ -1,4 +1,4 @@
-"""What kafka-dump-log tells on stderr behind all files (Kafka: DumpLogSegments, TimeIndexDumpErrors)."""
+"""What kafka-dump-log prints to stderr after all files (Kafka: DumpLogSegments, TimeIndexDumpErrors)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 
-EMPTY_POLICY = "cleanup.policy is empty: only segments below the log start offset go"
+EMPTY_POLICY = "cleanup.policy is empty: only segments below the log start offset are deleted"
 
 
 class RetentionRule(Enum):
@@ -257,7 +257,7 @@ class _Judge:
         age = self.now_ms - segment.largest_timestamp()
         if self.config.retention_ms < 0 or age <= self.config.retention_ms:
             return ""
-        return f"its newest record is {age} ms old, more than retention.ms {self.config.retention_ms}"
+        return f"its newest record is {age} ms old, and retention.ms is {self.config.retention_ms}"
 
     # --- verdicts
 
@@ -315,12 +315,12 @@ class _Judge:
             policy = ",".join(sorted(self.config.cleanup_policy))
             if not policy:
                 return EMPTY_POLICY
-            return f"cleanup.policy is {policy}: only segments below the log start offset go"
+            return f"cleanup.policy is {policy}: only segments below the log start offset are deleted"
         if self._freeing:
             active = index == len(self.segments) - 1
             return "the active segment" if active else "as much is free without it as is wanted"
         if index > gone:
-            return f"behind segment {self.segments[gone].base_offset}, which stays"
+            return f"after segment {self.segments[gone].base_offset}, which stays"
         return "; ".join([self._size_verdict(index), self._time_verdict(index)])
 
     def _size_verdict(self, index: int) -> str:
@@ -337,5 +337,5 @@ class _Judge:
         age = self.now_ms - segment.largest_timestamp()
         if age < 0:
             what = "its newest record" if segment.max_timestamp >= 0 else "its modification time"
-            return f"{what} lies {-age} ms in the future and holds everything behind it"
+            return f"{what} lies {-age} ms in the future and holds back everything after it"
         return f"its newest record is {age} ms old, not more than retention.ms {limit}"

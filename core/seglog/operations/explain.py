@@ -253,7 +253,7 @@ def _segments(patient: _Patient) -> Iterator[SegmentExplanation]:
 
 def _cleaning_of(log: Log, segment: LogSegment, verdict: SegmentVerdict, state: LogToClean) -> str:
     if segment is log.segments.active:
-        return "active: never cleaned until it is rolled"
+        return "active: not cleaned before it is rolled"
     if segment.base_offset >= state.first_uncleanable_offset:
         return f"not yet: {state.limit_reason}"
     if verdict.next_offset <= state.first_dirty_offset:

@@ -40,7 +40,7 @@ from seglog.scan.listing import Target, TargetKind, list_log_directory, list_par
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 
-UNKNOWN_POLICY = "cleanup.policy is not known: only segments below the log start offset go"
+UNKNOWN_POLICY = "cleanup.policy is not known: only segments below the log start offset are deleted"
 KAFKAS_OWN = "one of Kafka's own topics: nothing is taken from it to free space"
 _INTERNAL_PREFIX = "__"
 
@@ -115,7 +115,7 @@ class RetentionFailure:
 
 
 def stated_retention(resolved: ResolvedConfig) -> LogConfig:
-    """The topic's configuration without retention values that nobody stated."""
+    """The topic's configuration without retention values that no source gives."""
     log, settings = resolved.log, resolved.settings
     return replace(
         log,

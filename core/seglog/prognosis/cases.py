@@ -109,7 +109,7 @@ _CASES = (
     Case(
         "CHECKPOINT_IGNORED",
         _D,
-        "Takes the whole file for empty: recovery starts at offset 0, deleted records come back.",
+        "Takes the whole file for empty: recovery starts at offset 0, and deleted records come back.",
         _CHECKPOINTS,
     ),
     Case("DUPLICATE_PARTITION", _B, "Refuses to start: one partition lies in two log directories.", _SET_ASIDE),
@@ -130,11 +130,11 @@ _CASES = (
     Case(
         "PARTITION_MISSING",
         _D,
-        "Makes an empty log for it and serves that; a follower fetches everything again, a leader has lost it.",
+        "Makes an empty log for it and serves that. A follower fetches everything again; a leader has lost it.",
         _RESTORE,
     ),
     Case("DELETED_PARTITION", _N, "Deletes it a minute after it started."),
-    Case("SET_ASIDE_PARTITION", _N, "Does not serve it; it only takes space."),
+    Case("SET_ASIDE_PARTITION", _N, "Does not serve it; it only takes up space."),
     Case("METADATA_UNREADABLE", _D, "The controller cannot replay its log beyond that place.", "copy from a voter"),
     # --- names in a partition
     Case("STRANGE_SEGMENT_NAME", _B, "Refuses to start: the file's name has no offset.", _SET_ASIDE),
@@ -160,9 +160,9 @@ _CASES = (
     Case("LOAD_FAILS", _B, "Refuses to start: loading the log fails.", _REPAIR),
     Case("LOG_END_UNREADABLE", _B, "Refuses to start: it cannot find the end of the log.", _REPAIR),
     Case("LOG_END_WRONG", _D, "Ends the log too early and gives the offsets that follow out again.", _REINDEX),
-    Case("TAIL_STAYS", _D, "Keeps these bytes; what it appends goes behind them and cannot be read.", _REPAIR),
-    Case("RECOVERY_CUTS", _D, "Cuts the segment there; what is behind is gone.", _REPAIR),
-    Case("RECOVERY_DROPS_SEGMENTS", _D, "Deletes every segment behind the damage, good ones too.", _REPAIR),
+    Case("TAIL_STAYS", _D, "Keeps these bytes; what it appends follows them and cannot be read.", _REPAIR),
+    Case("RECOVERY_CUTS", _D, "Cuts the segment there; all that follows is gone.", _REPAIR),
+    Case("RECOVERY_DROPS_SEGMENTS", _D, "Deletes every segment after the damage, good ones too.", _REPAIR),
     Case("LOG_DROPPED", _D, "Deletes the whole log: it ends below its checkpointed start.", _CHECKPOINTS),
     Case("SEGMENT_HOLE", _D, "Cuts that one segment and keeps later ones: a hole in the offsets.", _REPAIR),
     Case("SEGMENT_RECOVERED", _N, "Rebuilds the segment's indexes when it starts."),
@@ -185,7 +185,7 @@ _CASES = (
     Case("ABORTED_EXPOSED", _D, "Serves aborted records as committed, or hides committed ones.", _REINDEX),
     # --- what is gone
     Case("LOG_MISSING", _D, "Makes an empty log in its place and serves that.", _RESTORE),
-    Case("SEGMENT_MISSING", _D, "Does not notice; readers pass over these offsets without a word.", _RESTORE),
+    Case("SEGMENT_MISSING", _D, "Does not notice; readers skip these offsets silently.", _RESTORE),
     Case("LOG_END_MISSING", _D, "Takes the end that it finds, and gives these offsets out again.", _RESTORE),
     # --- what the data holds
     Case("DAMAGE_SERVED", _D, "Does not notice when it starts; readers and followers fail there.", _REPAIR),
@@ -202,7 +202,7 @@ _CASES = (
         "Holds back readers of committed data and the cleaner for ever.",
         "seglog txn {partition} abort-cmd",
     ),
-    Case("TRANSACTION_OPEN", _N, "Its coordinator ends it, or aborts it when its time is over."),
+    Case("TRANSACTION_OPEN", _N, "Its coordinator ends it, or aborts it when it times out."),
     Case("CHANGED_WHILE_READ", _N, "Goes on with its work."),
     Case("CHECKPOINT_BEYOND", _N, "Corrects the checkpoint when it starts."),
 )

@@ -198,7 +198,7 @@ def _cuts(patient: Patient, plan: RecoveryReport) -> Iterator[Diagnosis]:
             yield patient.say("SEGMENT_RECOVERED", path, "an index is missing or contradicts the segment's base")
     if plan.deleted_segments:
         first = plan.deleted_segments[0]
-        message = f"{len(plan.deleted_segments)} segments, {plan.deleted_bytes} bytes, behind the damage"
+        message = f"{len(plan.deleted_segments)} segments, {plan.deleted_bytes} bytes, after the damage"
         fields = {"length": plan.deleted_bytes, "first_offset": first, "count": len(plan.deleted_segments)}
         yield patient.say("RECOVERY_DROPS_SEGMENTS", f"{first:020d}.log", message, **fields)
 
@@ -227,11 +227,11 @@ def _indexes(patient: Patient, segment: SegmentFiles) -> Iterator[Diagnosis]:
             yield patient.say("TIME_INDEX_MISSING", segment.log.with_suffix(".timeindex"), "there is no time index")
     elif padding := _padding(patient.fs, segment.time_index, segment.base_offset, 12):
         code = "TIME_INDEX_PADDED" if segment.size else "INDEX_PADDED"
-        yield patient.say(code, segment.time_index, f"{padding} zero entries behind the written ones")
+        yield patient.say(code, segment.time_index, f"{padding} zero entries after the written ones")
     if segment.offset_index is not None:
         padding = _padding(patient.fs, segment.offset_index, segment.base_offset, 8)
         if padding:
-            yield patient.say("INDEX_PADDED", segment.offset_index, f"{padding} zero entries behind the written ones")
+            yield patient.say("INDEX_PADDED", segment.offset_index, f"{padding} zero entries after the written ones")
 
 
 def _newest(fs: FileSystem, segment: SegmentFiles) -> int:
@@ -243,7 +243,7 @@ def _newest(fs: FileSystem, segment: SegmentFiles) -> int:
 
 
 def _padding(fs: FileSystem, path: Path, base_offset: int, entry_bytes: int) -> int:
-    """Zero entries behind the written ones; a lone one of a time index may be genuine: a record at time 0."""
+    """Zero entries after the written ones; a lone one of a time index may be genuine: a record at time 0."""
     rows, base = _rows(fs, path, base_offset, entry_bytes)
     used = used_entries(rows, base)
     return 0 if entry_bytes == 12 and used == 0 and len(rows) == 1 else len(rows) - used
@@ -279,7 +279,7 @@ def _end(patient: Patient) -> Iterator[Diagnosis]:
         )
     elif end.position < active.size:
         length = active.size - end.position
-        message = f"{length} bytes behind the last whole batch"
+        message = f"{length} bytes after the last whole batch"
         yield patient.say(
             "TAIL_STAYS", active.log, message, position=end.position, length=length, first_offset=end.next_offset
         )

@@ -25,7 +25,7 @@ _READ_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class KafkaEnd:
-    """`next_offset` and the byte behind the last batch a broker sees; `refusal` says why it would not start."""
+    """`next_offset` and the byte after the last batch a broker sees; `refusal` says why it would not start."""
 
     next_offset: int
     position: int

@@ -239,7 +239,7 @@ class _Planner:
     def _drop_segment(self, segment: SegmentFiles, listing: PartitionListing) -> None:
         snapshots = [s.path for s in listing.snapshots if s.offset == segment.base_offset]
         for path in (*segment.files, *snapshots):
-            self._draft.files.append(FileRepair(path.name, "remove", "it lies behind the damage"))
+            self._draft.files.append(FileRepair(path.name, "remove", "it lies after the damage"))
             self._overlay.remove(path)
 
     def _plan_07(self, listing: PartitionListing) -> None:

@@ -1,4 +1,4 @@
-"""The good messages of a Kafka 0.7 file, joined. Positions are offsets there, so those behind damage get new ones."""
+"""The good messages of a Kafka 0.7 file, joined. Positions are offsets there, so those after damage get new ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding the way again behind damage: where does the next good entry of a `.log` begin?
+"""Finding the next good entry after damage: where does the next good entry of a `.log` begin?
 
 An entry's size field is not covered by its checksum, so a wrong checksum leaves two possibilities: the bytes
 inside are damaged, or the size is and what follows was swallowed. Steps:

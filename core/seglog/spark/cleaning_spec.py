@@ -1,4 +1,4 @@
-"""What a cleaning task is told: a round as values that travel, and the same round again where it arrives."""
+"""What a cleaning task receives: a round as values that travel, and the same round again where it arrives."""
 
 from __future__ import annotations
 

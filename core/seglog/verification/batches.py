@@ -282,7 +282,7 @@ def _readable(records: Records, valid: np.ndarray) -> int:
 RULES: dict[int, tuple[str, str]] = {
     validate.OFFSETS_NOT_ASCENDING: (
         "OFFSETS_NOT_ASCENDING",
-        "the batch does not start behind the one before it",
+        "the batch does not start after the end of the one before it",
     ),
     validate.OFFSET_OUT_OF_SEGMENT: (
         "OFFSET_OUT_OF_SEGMENT",

@@ -101,7 +101,7 @@ class IndexObserver:
 
     def _preallocated(self, path: Path, count: int, position: int) -> None:
         severity = Severity.WARNING if self.closed and not self._live else Severity.INFO
-        message = f"{count} zero entries behind the written ones, from preallocation; would be rebuilt"
+        message = f"{count} zero entries after the written ones, from preallocation; they would be rebuilt"
         self._waiting.append(self._finding("INDEX_PREALLOCATED", path, message, severity=severity, position=position))
 
     def _check_shape(self) -> None:

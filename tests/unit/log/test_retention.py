@@ -45,7 +45,7 @@ def test_time_lets_go_of_segments_whose_newest_record_is_older_than_retention(tm
     assert removed(log, START_MS + HOUR_MS + 1) == [0]
     plan = plan_retention(log, START_MS + 2 * HOUR_MS + 1)
     assert [(s.base_offset, s.rule) for s in plan.removed] == [(0, RetentionRule.TIME), (5, RetentionRule.TIME)]
-    assert "3600001 ms old, more than retention.ms 3600000" in plan.removed[1].reason
+    assert "3600001 ms old, and retention.ms is 3600000" in plan.removed[1].reason
     assert (plan.new_log_start_offset, plan.rolls) == (10, False)
 
 
@@ -95,7 +95,7 @@ def test_a_timestamp_in_the_future_blocks_and_says_until_when(tmp_path: Path) ->
     assert (blocked.in_future, blocked.blocking_offset, blocked.largest_timestamp) == (True, 9, future)
     assert blocked.deletable_ms == behind.deletable_ms == future + HOUR_MS + 1
     assert "in the future" in blocked.reason
-    assert behind.reason == "behind segment 5, which stays"
+    assert behind.reason == "after segment 5, which stays"
     assert removed(log, blocked.deletable_ms - 1) == [0]
     assert removed(log, blocked.deletable_ms) == [0, 5, 10, 15]
 
