@@ -27,6 +27,8 @@ from tests.support.naive import NaiveRecord, batch_v2
 
 keys = st.none() | st.binary(max_size=3) | st.binary(min_size=6, max_size=40)
 
+NO_FILE: Any = None  # a complete chunk has its bytes with it: nothing looks into its file
+
 
 def batches_of(groups: list[list[bytes | None]]) -> tuple[np.ndarray, np.ndarray]:
     base, data = 0, b""
@@ -41,7 +43,7 @@ def survivors(data: np.ndarray, batches: np.ndarray, options: CleanerOptions) ->
     """(ordinals that survive, passes)."""
     offset_map = OffsetMap(options, 1 << 20)
     reader = KeyReader(0, OFFSET, offset_map.seeds, offset_map.hash_mask)
-    chunk = Chunk(Path("log"), 0, data, batches)
+    chunk = Chunk(Path("log"), 0, data, batches, NO_FILE)
     passes = 0
     while passes == 0 or offset_map.is_full:
         if passes:
@@ -102,7 +104,7 @@ def test_a_batch_that_lies_about_itself_is_named() -> None:
         broken = batches.copy()
         broken["count"][0] = count
         with pytest.raises(InvalidRecordError, match=reason) as caught:
-            list(reader.tables(Chunk(Path("log"), 0, data, broken), np.zeros(2, dtype=bool)))
+            list(reader.tables(Chunk(Path("log"), 0, data, broken, NO_FILE), np.zeros(2, dtype=bool)))
         assert caught.value.position == 0
 
 

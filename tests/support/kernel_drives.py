@@ -143,6 +143,7 @@ def cleaned(given: Input) -> None:
 
 
 def cleaned_by_stages(given: Input) -> None:
+    from seglog.spark.cleaning_blobs import object_blob
     from seglog.spark.cleaning_merge import MergeSpace
     from seglog.spark.cleaning_spec import RoundSpec
     from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group
@@ -155,14 +156,14 @@ def cleaned_by_stages(given: Input) -> None:
     fs.make_directory(given.partition / "staging")
     to_reducers: list[list[bytes]] = [[], []]
     for number in range(len(spec.groups)):
-        for target, blob in index_group(fs, spec, number, 2):
+        for target, blob in index_group(fs, spec.of_group(number), number, 2):
             to_reducers[target].append(blob)
-    to_groups: list[list[bytes]] = [[] for _ in spec.groups]
+    to_groups: list[list[bytes]] = [[object_blob(spec.of_group(number))] for number in range(len(spec.groups))]
     for reducer, blobs in enumerate(to_reducers):
-        for target, blob in merge_keys(spec, reducer, blobs, MergeSpace(fs, given.partition)):
+        for target, blob in merge_keys(spec.without_groups(), reducer, blobs, MergeSpace(fs, given.partition)):
             to_groups[target].append(blob)
     for blobs in to_groups:
-        rewrite_group(fs, spec, blobs, 0)
+        rewrite_group(fs, blobs, 0)
 
 
 def _cleaning(given: Input) -> CleanerOptions:

@@ -124,7 +124,7 @@ def _indexed(fs: FileSystem, spec: RoundSpec, number: int, reducers: int) -> Ite
             for keys in clean.add(chunk, control, is_dirty):
                 yield from by_reducer(CLEAN, number, keys, spec.hash_seeds, spec.hash_mask, reducers)
             if is_dirty.any():
-                account.map_bytes_read += len(chunk.data)
+                account.map_bytes_read += chunk.size
                 for keys in dirty.add(chunk, skipped | control):
                     account.map_entries += len(keys)
                     yield from by_reducer(ENTRIES, number, keys, spec.hash_seeds, spec.hash_mask, reducers)
