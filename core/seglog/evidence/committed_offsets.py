@@ -3,27 +3,24 @@
 A reader commits what it has read, so that an offset above a log's end says that the log was once longer. It is a
 weaker witness than the broker's own files, as a client may commit any number.
 
-Kafka: GroupMetadataManager (`__consumer_offsets`), ShareCoordinatorShard (`__share_group_state`). The last record of
-each key counts; only that one is decoded.
+Kafka: OffsetMetadataManager (`__consumer_offsets`), ShareCoordinatorShard (`__share_group_state`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog import layout
-from seglog.format.coordinator import OFFSETS, SHARE_STATE, decode_coordinator_record
+from seglog.evidence.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC, CoordinatorReplay, ShareReplay, Stored
+from seglog.format.coordinator import OFFSETS, SHARE_STATE, CoordinatorRecord, decode_coordinator_record
 from seglog.format.wire import WireError
-from seglog.model import TopicPartition
+from seglog.model import NO_LEADER_EPOCH, TopicPartition
 from seglog.scan.listing import list_log_directory
-from seglog.scan.log_walk import Piece, walk_view
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 
-OFFSETS_TOPIC = "__consumer_offsets"
-SHARE_TOPIC = "__share_group_state"
+UNKNOWN = -1  # Kafka: the start offset and the delivery count of a share partition that has none
 
 _COMMITS = {b"\x00\x00", b"\x00\x01"}  # key types of offset commits (the others are members and assignments)
 
@@ -37,6 +34,37 @@ class Committed:
     share: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """A committed offset: everything below `offset` of `partition` has been read. Times in epoch milliseconds;
+    `expires_ms` is None where the group's own retention counts (all commits since Kafka 2.1).
+    """
+
+    group: str
+    partition: TopicPartition
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    expires_ms: int | None
+    stored: Stored
+
+
+@dataclass(frozen=True, slots=True)
+class ShareState:
+    """How far a share group is in a partition: records below `start_offset` are done with, `delivered` at and after
+    it as well (UNKNOWN: not known), and `reached` is the offset after the last one that was handed out.
+    """
+
+    group: str
+    topic_id: str
+    partition: int
+    start_offset: int
+    delivered: int
+    reached: int
+    stored: Stored
+
+
 def read_committed_offsets(
     fs: FileSystem, log_directory: Path, topic_of: Callable[[str], str | None]
 ) -> dict[TopicPartition, Committed]:
@@ -46,67 +74,93 @@ def read_committed_offsets(
     over. Raises OSError.
     """
     found: dict[TopicPartition, Committed] = {}
-    for key, committed in (
-        *_of_groups(_last_values(fs, log_directory, OFFSETS_TOPIC)),
-        *_of_share_groups(_last_values(fs, log_directory, SHARE_TOPIC), topic_of),
-    ):
+    for key, committed in _all_committed(fs, log_directory, topic_of):
         known = found.get(key)
         if known is None or known.offset < committed.offset:
             found[key] = committed
     return found
 
 
-def _last_values(fs: FileSystem, log_directory: Path, topic: str) -> dict[bytes, bytes]:
-    """The last value of each key in the partitions of a topic; without those that were deleted."""
-    found: dict[bytes, bytes] = {}
-    for partition in list_log_directory(fs, log_directory).live:
-        if partition.topic_partition.topic != topic:
+def _all_committed(
+    fs: FileSystem, log_directory: Path, topic_of: Callable[[str], str | None]
+) -> Iterator[tuple[TopicPartition, Committed]]:
+    for directory in list_log_directory(fs, log_directory).live:
+        if directory.topic_partition.topic not in (OFFSETS_TOPIC, SHARE_TOPIC):
             continue
-        with PartitionView(fs, partition.path) as view:
-            for _, step in walk_view(view):
-                if isinstance(step, Piece):
-                    _take(step, found)
-    return found
+        is_share = directory.topic_partition.topic == SHARE_TOPIC
+        replay = ShareReplay() if is_share else CoordinatorReplay()
+        with PartitionView(fs, directory.path) as view:
+            replay.take_view(view)
+        if isinstance(replay, ShareReplay):
+            for state in share_states(replay):
+                topic = topic_of(state.topic_id) if isinstance(state, ShareState) else None
+                if isinstance(state, ShareState) and topic is not None:
+                    yield TopicPartition(topic, state.partition), Committed(state.group, state.reached, share=True)
+            continue
+        for commit in offset_commits(replay.values.values()):
+            if isinstance(commit, OffsetCommit):
+                yield commit.partition, Committed(commit.group, commit.offset)
 
 
-def _take(piece: Piece, found: dict[bytes, bytes]) -> None:
-    data = piece.batches[piece.valid & ((piece.batches["attributes"] & layout.CONTROL_MASK) == 0)]
-    for records in piece.records(data):
-        for i in range(len(records)):
-            key, value = records.key(i), records.value(i)
-            if key is None:
-                continue
-            if value is None:
-                found.pop(key, None)
-            else:
-                found[key] = value
-
-
-def _of_groups(values: dict[bytes, bytes]) -> Iterator[tuple[TopicPartition, Committed]]:
-    for key, value in values.items():
-        if key[:2] not in _COMMITS:
+def offset_commits(values: Iterable[Stored]) -> Iterator[OffsetCommit | WireError]:
+    """The offset commits among the values of `__consumer_offsets`; for one that cannot be decoded the error."""
+    for stored in values:
+        if stored.key[:2] not in _COMMITS:
             continue
         try:
-            record = decode_coordinator_record(OFFSETS, key, value)
-        except WireError:
+            record = decode_coordinator_record(OFFSETS, stored.key, stored.value)
+        except WireError as error:
+            yield error
             continue
         if record.value is not None:
-            name = TopicPartition(str(record.key["topic"]), int(record.key["partition"]))
-            yield name, Committed(str(record.key["group"]), int(record.value["offset"]))
+            yield _commit(record, stored)
 
 
-def _of_share_groups(
-    values: dict[bytes, bytes], topic_of: Callable[[str], str | None]
-) -> Iterator[tuple[TopicPartition, Committed]]:
-    for key, value in values.items():
-        try:
-            record = decode_coordinator_record(SHARE_STATE, key, value)
-        except WireError:
-            continue
-        topic = topic_of(str(record.key["topicId"]))
-        if record.value is None or topic is None:
-            continue
-        batches = record.value.get("stateBatches") or ()
-        reached = max((int(batch["lastOffset"]) + 1 for batch in batches), default=int(record.value["startOffset"]))
-        name = TopicPartition(topic, int(record.key["partition"]))
-        yield name, Committed(str(record.key["groupId"]), reached, share=True)
+def _commit(record: CoordinatorRecord, stored: Stored) -> OffsetCommit:
+    value = record.value or {}
+    expires = int(value.get("expireTimestamp", -1))
+    return OffsetCommit(
+        group=str(record.key["group"]),
+        partition=TopicPartition(str(record.key["topic"]), int(record.key["partition"])),
+        offset=int(value["offset"]),
+        leader_epoch=int(value.get("leaderEpoch", NO_LEADER_EPOCH)),
+        metadata=str(value.get("metadata") or ""),
+        committed_ms=int(value["commitTimestamp"]),
+        expires_ms=None if expires < 0 else expires,
+        stored=stored,
+    )
+
+
+def share_states(replay: ShareReplay) -> Iterator[ShareState | WireError]:
+    """Where each share group is in each partition; for a record that cannot be decoded the error."""
+    for chain in replay.chains.values():
+        state: ShareState | None = None
+        for stored in chain:
+            try:
+                record = decode_coordinator_record(SHARE_STATE, stored.key, stored.value)
+            except WireError as error:
+                yield error
+                continue
+            state = _share_state(record, stored, state)
+        if state is not None:
+            yield state
+
+
+def _share_state(record: CoordinatorRecord, stored: Stored, before: ShareState | None) -> ShareState:
+    """The state after a snapshot or an update, which leaves unsaid what it leaves alone."""
+    value = record.value or {}
+    start, delivered = int(value["startOffset"]), int(value.get("deliveryCompleteCount", UNKNOWN))
+    reached = max((int(batch["lastOffset"]) + 1 for batch in value.get("stateBatches") or ()), default=UNKNOWN)
+    if before is not None:
+        start = before.start_offset if start == UNKNOWN else start
+        delivered = before.delivered if delivered == UNKNOWN else delivered
+        reached = max(reached, before.reached)
+    return ShareState(
+        group=str(record.key["groupId"]),
+        topic_id=str(record.key["topicId"]),
+        partition=int(record.key["partition"]),
+        start_offset=start,
+        delivered=delivered,
+        reached=max(reached, start),
+        stored=stored,
+    )

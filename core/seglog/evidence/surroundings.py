@@ -14,7 +14,8 @@ from pathlib import Path
 
 from seglog.configuration.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
-from seglog.evidence.committed_offsets import OFFSETS_TOPIC, SHARE_TOPIC, Committed, read_committed_offsets
+from seglog.evidence.committed_offsets import Committed, read_committed_offsets
+from seglog.evidence.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
 from seglog.evidence.transactions import TRANSACTION_TOPIC
 from seglog.format import filenames
 from seglog.format.checkpoint import MetaProperties, parse_meta_properties, parse_offset_checkpoint

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from seglog.errors import RefusedError
+from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.serve.catalog import Catalog
-from seglog.serve.committed import OFFSETS_TOPIC, CommittedOffsets, OffsetsFile, load_offsets_topic
+from seglog.serve.committed import CommittedOffsets, OffsetsFile, load_offsets_topic
 from seglog.serve.endpoint import Address, Endpoint
 from seglog.serve.metrics_page import MetricsPage
 from seglog.serve.server import Server
