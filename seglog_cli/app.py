@@ -42,6 +42,7 @@ COMMANDS = (
     "salvage",
     "undo",
     "quarantine",
+    "groups",
     "serve",
     "spark",
     "dump-log",

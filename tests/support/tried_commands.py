@@ -35,6 +35,7 @@ def looks(root: Path, partition: Path, file: Path, other: Path, out: Path, chanc
         ["explain", "--advise", str(partition)],
         ["txn", str(partition)],
         ["doctor", str(root)],
+        ["groups", str(root), *chance.choice([[], ["--csv"], ["--at", str(START_MS + 10)]])],
         ["diff", str(partition), str(other)],
         ["config", "show", str(chance.choice([root, partition]))],
         ["export", str(partition), "-o", str(out / "export.jsonl")],

@@ -129,7 +129,9 @@ class CoordinatorReplay:
     def _end(self, piece: Piece, batch: np.ndarray, path: Path) -> None:
         """A control batch: of a marker, the end of its producer's transaction."""
         if not piece.complete:
-            self._tell(f"{path}: position {int(batch['position'][0])}: a control batch of {int(batch['size'][0])} bytes")
+            self._tell(
+                f"{path}: position {int(batch['position'][0])}: a control batch of {int(batch['size'][0])} bytes"
+            )
             return
         for marker in read_markers(piece.data, batch, piece.position, path):
             if marker is None or (isinstance(marker, Marker) and not self._counts(marker.timestamp)):

@@ -1,0 +1,374 @@
+"""Groups out of a dead cluster's disks: what each had committed, who its members were, and its lag (`seglog groups`).
+
+1. The partitions of `__consumer_offsets` and `__share_group_state` are looked up in every directory. Of several
+   replicas of one, the most advanced counts.
+2. Each is replayed (`evidence.coordinator_replay`), to its end or to a time.
+3. A group belongs into one partition, by Kafka's hash of its name. What lies in another one is shown and said; the
+   right one wins.
+4. Lag is against the end of the longest log of that partition that is there.
+
+Damage and what cannot be read are problems of the report; the rest goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from seglog.configuration.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from seglog.errors import NotALogError, SeglogError
+from seglog.evidence.committed_offsets import UNKNOWN, OffsetCommit, ShareState, offset_commits, share_states
+from seglog.evidence.coordinator_replay import (
+    OFFSETS_TOPIC,
+    SHARE_TOPIC,
+    CoordinatorReplay,
+    ShareReplay,
+    pending_values,
+)
+from seglog.evidence.group_states import SHARE, GroupState, Member, group_states
+from seglog.format import filenames
+from seglog.format.checkpoint import parse_partition_metadata
+from seglog.format.uuids import format_uuid
+from seglog.inspect.overview import PartitionOverview, overview
+from seglog.model import TopicPartition
+from seglog.scan.listing import Target, TargetKind, list_log_directory, log_directory_of
+from seglog.scan.view import PartitionView
+from seglog.storage.filesystem import FileSystem
+
+DEFAULT_PARTITIONS = 50  # offsets.topic.num.partitions
+
+_METADATA_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPartition:
+    """How far a group is in a partition. Times in epoch milliseconds; None where nothing tells.
+
+    `offset` is the committed one, of a share group its start offset; None where a member is assigned the partition
+    and has committed nothing. `pending_offset` is what a transaction that is still open would commit. `misplaced`: it
+    lies in a partition of `__consumer_offsets` in which Kafka does not look for this group.
+    """
+
+    partition: TopicPartition
+    offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    leader_epoch: int | None = None
+    metadata: str = ""
+    committed_ms: int | None = None
+    expires_ms: int | None = None
+    pending_offset: int | None = None
+    member: Member | None = None
+    misplaced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group: `kind` is classic, consumer, share or streams, `state` Kafka's word for it."""
+
+    name: str
+    kind: str
+    state: str
+    epoch: int
+    members: tuple[Member, ...]
+    partitions: tuple[GroupPartition, ...]
+
+    @property
+    def lag(self) -> int | None:
+        """Of all partitions; None when it is known of none."""
+        known = [one.lag for one in self.partitions if one.lag is not None]
+        return sum(known) if known else None
+
+
+@dataclass(slots=True)
+class GroupsReport:
+    """Groups by name. `problems` are sentences about what may be missing, `notes` about what is odd."""
+
+    groups: list[Group] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_groups(
+    fs: FileSystem,
+    targets: Sequence[Target],
+    *,
+    at_ms: int | None = None,
+    wanted: Callable[[str], bool] = lambda _name: True,
+) -> GroupsReport:
+    """The groups whose names are `wanted`, now or at a time (epoch milliseconds).
+
+    Targets are log directories, or partitions of the groups' topics. NotALogError when none of these is there.
+    """
+    return _Reading(fs, targets, at_ms).report(wanted)
+
+
+def coordinator_partition(group: str, partitions: int) -> int:
+    """Where in `__consumer_offsets` a group lies (Kafka: Utils.abs(groupId.hashCode()) % partitions)."""
+    units = group.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for i in range(0, len(units), 2):
+        code = (31 * code + int.from_bytes(units[i : i + 2], "big")) & 0xFFFFFFFF
+    signed = code - (1 << 32) if code >= 1 << 31 else code
+    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
+
+
+def reset_csv(groups: Sequence[Group]) -> str:
+    """The lines that `kafka-consumer-groups --reset-offsets --from-file` takes: topic,partition,offset for one group,
+    with the group before them for several. Share groups are no part of it (Kafka: CsvUtils).
+    """
+    taken = [one for one in groups if one.kind != SHARE]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for group in taken:
+        for one in group.partitions:
+            if one.offset is not None:
+                row = (one.partition.topic, one.partition.partition, one.offset)
+                writer.writerow(row if len(taken) == 1 else (group.name, *row))
+    return out.getvalue()
+
+
+class _Reading:
+    """One look at all the directories."""
+
+    def __init__(self, fs: FileSystem, targets: Sequence[Target], at_ms: int | None) -> None:
+        self._fs, self._targets, self._at_ms = fs, targets, at_ms
+        self._directories = list(dict.fromkeys(log_directory_of(target) for target in targets))
+        self._found = GroupsReport()
+        self._states: dict[str, GroupState] = {}
+        self._commits: dict[tuple[str, TopicPartition], tuple[OffsetCommit, bool]] = {}
+        self._pending: dict[tuple[str, TopicPartition], int] = {}
+        self._shares: dict[tuple[str, TopicPartition], ShareState] = {}
+        self._replays: dict[tuple[str, int], tuple[Path, CoordinatorReplay]] = {}
+        self._ends: dict[TopicPartition, int | None] = {}
+
+    def report(self, wanted: Callable[[str], bool]) -> GroupsReport:
+        """Reads everything."""
+        for key, paths in sorted(self._coordinators().items()):
+            self._replay(key, paths)
+        for (topic, number), (path, replay) in self._replays.items():
+            if isinstance(replay, ShareReplay):
+                self._take_shares(path, replay)
+            elif topic == OFFSETS_TOPIC:
+                self._take_groups(number, path, replay)
+        names = {*self._states, *(name for name, _ in (*self._commits, *self._shares, *self._pending))}
+        for name in sorted(filter(wanted, names)):
+            self._found.groups.append(self._group(name))
+        return self._found
+
+    def _coordinators(self) -> dict[tuple[str, int], list[Path]]:
+        """The replicas of each partition of the groups' topics."""
+        found: dict[tuple[str, int], list[Path]] = {}
+        for target in self._targets:
+            here: list[tuple[TopicPartition, Path]] = []
+            if target.kind is TargetKind.LOG_DIRECTORY:
+                here = [(one.topic_partition, one.path) for one in list_log_directory(self._fs, target.path).live]
+            elif target.kind is TargetKind.PARTITION:
+                parsed = filenames.parse_partition_directory(target.path.resolve().name)
+                here = [] if parsed is None else [(parsed.topic_partition, target.path)]
+            chosen = [(key, path) for key, path in here if key.topic in (OFFSETS_TOPIC, SHARE_TOPIC)]
+            if not chosen and target.kind is not TargetKind.LOG_DIRECTORY:
+                raise NotALogError(target.path, f"not a partition of {OFFSETS_TOPIC} or {SHARE_TOPIC}")
+            for key, path in chosen:
+                paths = found.setdefault((key.topic, key.partition), [])
+                if path.resolve() not in [each.resolve() for each in paths]:
+                    paths.append(path)
+        if not found:
+            named = ", ".join(str(target.path) for target in self._targets)
+            raise NotALogError(self._targets[0].path, f"no partition of {OFFSETS_TOPIC} is there ({named})")
+        return found
+
+    def _replay(self, key: tuple[str, int], paths: Sequence[Path]) -> None:
+        best: tuple[Path, CoordinatorReplay] | None = None
+        for path in paths:
+            replay = ShareReplay(self._at_ms) if key[0] == SHARE_TOPIC else CoordinatorReplay(self._at_ms)
+            try:
+                with PartitionView(self._fs, path) as view:
+                    replay.take_view(view)
+            except (OSError, NotALogError) as error:
+                self._problem(path, str(error))
+                continue
+            rank = (replay.end_offset, -replay.damaged)
+            if best is None or rank > (best[1].end_offset, -best[1].damaged):
+                best = path, replay
+        if best is None:
+            return
+        path, replay = best
+        self._replays[key] = best
+        for sentence in replay.damage:
+            self._problem(path, sentence)
+        if replay.damaged > len(replay.damage):
+            self._problem(path, f"{replay.damaged - len(replay.damage)} more places are damaged")
+        if self._at_ms is not None and replay.missing and key[0] == OFFSETS_TOPIC:
+            self._found.notes.append(
+                f"{path}: compaction has removed {replay.missing} records from before that time: what had been"
+                " committed by then may be missing where a later commit took its place"
+            )
+
+    def _problem(self, path: Path, sentence: str) -> None:
+        self._found.problems.append(sentence if str(path) in sentence else f"{path}: {sentence}")
+
+    def _take_groups(self, number: int, path: Path, replay: CoordinatorReplay) -> None:
+        sentences: list[str] = []
+        for name, state in group_states(replay.values.values(), self._topic_of, sentences).items():
+            if name not in self._states or not self._is_misplaced(name, number):
+                self._states[name] = state
+        strays: dict[str, int] = {}
+        for found in offset_commits(replay.values.values()):
+            if not isinstance(found, OffsetCommit):
+                sentences.append(f"a committed offset cannot be decoded: {found}")
+                continue
+            misplaced = self._is_misplaced(found.group, number)
+            strays[found.group] = strays.get(found.group, 0) + misplaced
+            known = self._commits.get((found.group, found.partition))
+            if known is None or (misplaced, -found.committed_ms) < (known[1], -known[0].committed_ms):
+                self._commits[found.group, found.partition] = found, misplaced
+        for found in offset_commits(pending_values(replay)):
+            if isinstance(found, OffsetCommit):
+                self._pending[found.group, found.partition] = found.offset
+            else:
+                sentences.append(f"an offset of an open transaction cannot be decoded: {found}")
+        for name, count in strays.items():
+            if count and self._partition_count:
+                right = coordinator_partition(name, self._partition_count)
+                self._found.notes.append(
+                    f"{path}: {count} commits of group {name}, for which Kafka looks in {OFFSETS_TOPIC}-{right}"
+                )
+        for sentence in sentences:
+            self._problem(path, sentence)
+
+    def _take_shares(self, path: Path, replay: ShareReplay) -> None:
+        for found in share_states(replay):
+            if not isinstance(found, ShareState):
+                self._problem(path, f"the state of a share group cannot be decoded: {found}")
+                continue
+            topic = self._topic_of(found.topic_id) or found.topic_id
+            self._shares[found.group, TopicPartition(topic, found.partition)] = found
+
+    def _is_misplaced(self, group: str, number: int) -> bool:
+        count = self._partition_count
+        return count is not None and coordinator_partition(group, count) != number
+
+    @cached_property
+    def _partition_count(self) -> int | None:
+        """How many partitions `__consumer_offsets` has: as the metadata says, else as most groups lie; None where
+        neither tells."""
+        for metadata in self._metadata:
+            topic_id = metadata.topic_ids.get(OFFSETS_TOPIC)
+            if topic_id is not None and metadata.partitions.get(topic_id):
+                return len(metadata.partitions[topic_id])
+        places = {
+            (found.group, number)
+            for (topic, number), (_, replay) in self._replays.items()
+            if topic == OFFSETS_TOPIC
+            for found in offset_commits(replay.values.values())
+            if isinstance(found, OffsetCommit)
+        }
+        largest = max((number for topic, number in self._replays if topic == OFFSETS_TOPIC), default=0)
+        for count in (DEFAULT_PARTITIONS, largest + 1):
+            right = sum(coordinator_partition(group, count) == number for group, number in places)
+            if largest < count and 2 * right > len(places):
+                return count
+        return None
+
+    @cached_property
+    def _metadata(self) -> list[ClusterMetadata]:
+        found = (read_cluster_metadata(self._fs, path, assignments=True) for path in self._directories)
+        return [one for one in found if one is not None]
+
+    @cached_property
+    def _topics(self) -> dict[str, str]:
+        """Names of topics by their ids: as the metadata says, and the directories themselves."""
+        names = {topic_id: topic for one in self._metadata for topic, topic_id in one.topic_ids.items()}
+        for directory in self._directories:
+            for one in list_log_directory(self._fs, directory).live:
+                path = one.path / filenames.PARTITION_METADATA
+                try:
+                    data = self._fs.read_bytes(path, _METADATA_BYTES)
+                    names.setdefault(
+                        format_uuid(parse_partition_metadata(data, path).topic_id), one.topic_partition.topic
+                    )
+                except FileNotFoundError:
+                    continue
+                except (OSError, SeglogError) as error:
+                    self._problem(path, str(error))
+        return names
+
+    def _topic_of(self, topic_id: str) -> str | None:
+        return self._topics.get(topic_id)
+
+    @cached_property
+    def _places(self) -> dict[TopicPartition, list[Path]]:
+        found: dict[TopicPartition, list[Path]] = {}
+        for directory in self._directories:
+            for one in list_log_directory(self._fs, directory).live:
+                found.setdefault(one.topic_partition, []).append(one.path)
+        return found
+
+    def _log_end(self, partition: TopicPartition) -> int | None:
+        if partition not in self._ends:
+            ends = [end for path in self._places.get(partition, ()) for end in self._end_of(path)]
+            self._ends[partition] = max(ends, default=None)
+        return self._ends[partition]
+
+    def _end_of(self, path: Path) -> Iterator[int]:
+        for one in overview(self._fs, [Target(path, TargetKind.PARTITION)]):
+            if not isinstance(one, PartitionOverview):
+                self._problem(path, str(one.error))
+            elif one.end_offset is not None:
+                yield one.end_offset
+
+    def _group(self, name: str) -> Group:
+        state = self._states.get(name) or GroupState()
+        shares = {key: share for (group, key), share in self._shares.items() if group == name}
+        if shares and name not in self._states:
+            state.kind = SHARE
+        holders = {key: member for member in state.members.values() for key in member.assigned}
+        if state.kind == SHARE:
+            rows = [self._share_row(key, share, holders.get(key)) for key, share in shares.items()]
+        else:
+            keys = {*holders, *(key for group, key in (*self._commits, *self._pending) if group == name)}
+            rows = [self._row(name, key, holders.get(key)) for key in keys]
+        return Group(
+            name=name,
+            kind=state.kind,
+            state=state.state,
+            epoch=state.epoch,
+            members=tuple(state.members[each] for each in sorted(state.members)),
+            partitions=tuple(sorted(rows, key=lambda row: row.partition)),
+        )
+
+    def _row(self, name: str, key: TopicPartition, member: Member | None) -> GroupPartition:
+        commit, misplaced = self._commits.get((name, key), (None, False))
+        end, pending = self._log_end(key), self._pending.get((name, key))
+        if commit is None:
+            return GroupPartition(key, None, end, None, pending_offset=pending, member=member)
+        return GroupPartition(
+            partition=key,
+            offset=commit.offset,
+            log_end_offset=end,
+            lag=None if end is None else end - commit.offset,
+            leader_epoch=None if commit.leader_epoch < 0 else commit.leader_epoch,
+            metadata=commit.metadata,
+            committed_ms=commit.committed_ms,
+            expires_ms=commit.expires_ms,
+            pending_offset=pending,
+            member=member,
+            misplaced=misplaced,
+        )
+
+    def _share_row(self, key: TopicPartition, state: ShareState, member: Member | None) -> GroupPartition:
+        end, start = self._log_end(key), state.start_offset
+        known = end is not None and UNKNOWN not in (start, state.delivered)
+        return GroupPartition(
+            partition=key,
+            offset=None if start == UNKNOWN else start,
+            log_end_offset=end,
+            lag=end - start - state.delivered if known and end is not None else None,
+            committed_ms=state.stored.timestamp,
+            member=member,
+        )

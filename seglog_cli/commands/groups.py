@@ -1,0 +1,70 @@
+"""`seglog groups`: how far each group had read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.options import Paths, command, flag, one_of, time_option
+from seglog_cli.session import Session
+
+FORMATS = ("table", "json", "reset-csv")
+
+
+@command
+def run(
+    session: Session,
+    paths: Paths,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", metavar="NAME", help="Only this group; a pattern with * and ?; repeatable."),
+    ] = None,
+    at: Annotated[int | None, time_option("--at", "What was committed at that time.")] = None,
+    output_format: Annotated[
+        str, typer.Option("--format", metavar="table|json|reset-csv", help="How to show it.")
+    ] = "table",
+    as_csv: Annotated[bool, flag("--csv", "The same as --format reset-csv.")] = False,
+) -> int:
+    """Shows committed offsets, lag and members of consumer groups, out of __consumer_offsets on disk.
+
+    PATH is a log directory, several of them, or single partitions of __consumer_offsets and __share_group_state. Of
+    several replicas of a partition the most advanced counts. Offsets that a transaction committed count when its
+    marker is COMMIT. Lag is against the end of the longest log of a partition that is there, also with --at.
+    For share groups the start offset is shown. A group's state is what a broker that loads it takes it for.
+
+    --csv is what `kafka-consumer-groups --reset-offsets --from-file` takes: topic,partition,offset for one group,
+    group,topic,partition,offset for several. Share groups are left out of it.
+
+    Damage is passed over and reported; the exit code is then 3.
+
+    Examples:
+      seglog groups /var/lib/kafka/data
+      seglog groups --group "app-*" --json /var/lib/kafka/data
+      seglog groups --at 2026-11-21T05:03:44Z /var/lib/kafka/data
+      seglog groups --csv /var/lib/kafka/data
+    """
+    from seglog.operations.groups import read_groups
+    from seglog.scan.listing import resolve_paths
+    from seglog_cli.views.groups import show_groups, show_reset_csv
+
+    shown = one_of("--format", "reset-csv" if as_csv else output_format, FORMATS)
+    report = read_groups(session.fs, resolve_paths(session.fs, paths), at_ms=at, wanted=_wanted(group))
+    for sentence in (*report.problems, *report.notes):
+        session.console.warning(sentence)
+    for pattern in group or ():
+        if not any(_wanted([pattern])(one.name) for one in report.groups):
+            session.console.warning(f"--group {pattern}: no such group")
+    if shown == "reset-csv":
+        show_reset_csv(session.console, report.groups)
+    else:
+        show_groups(session.console, report.groups, as_json=session.as_json or shown == "json")
+    return ExitCode.INCOMPLETE if report.problems else ExitCode.DONE
+
+
+def _wanted(patterns: Sequence[str] | None) -> Callable[[str], bool]:
+    """Whether a name is one of those asked for, or fits one of the patterns; all do when none is asked for."""
+    return lambda name: not patterns or any(name == each or fnmatchcase(name, each) for each in patterns)

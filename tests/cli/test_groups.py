@@ -1,0 +1,62 @@
+"""`seglog groups`: table, JSON lines, Kafka's CSV, and what is odd or damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seglog.operations.groups import coordinator_partition
+from tests.support.command_line import clean_logs, json_lines, run
+from tests.support.group_records import commit
+from tests.support.open_logs import opened_log
+
+
+def offsets_topic(logs: Path, *groups: str, number: int = 0, offset: int = 5) -> Path:
+    """A partition of `__consumer_offsets` with a commit of each group."""
+    directory = logs / f"__consumer_offsets-{number}"
+    with opened_log(directory) as log:
+        for group in groups:
+            log.append([commit(group, offset)])
+    return directory
+
+
+def test_the_csv_names_groups_only_where_there_are_several(tmp_path: Path) -> None:
+    logs = clean_logs(tmp_path)
+    assert run("groups", "--csv", "--group", "group-1", logs).stdout == "orders-lz4,0,169\npayments,0,398\n"
+    lines = run("groups", "--format", "reset-csv", "--group", "group-[01]", logs).stdout.splitlines()
+    assert lines == [f"group-{n},{rest}" for n in (0, 1) for rest in ("orders-lz4,0,169", "payments,0,398")]
+
+
+def test_lag_is_against_the_logs_that_are_there(tmp_path: Path) -> None:
+    logs = clean_logs(tmp_path)
+    found = json_lines(run("groups", "--json", "--group", "group-0", logs))
+    assert [(one["type"], one["lag"]) for one in found] == [("group", 623), ("group_offset", 621), ("group_offset", 2)]
+    assert found[0]["state"] == "Empty"
+
+
+def test_the_most_advanced_of_several_replicas_counts(tmp_path: Path) -> None:
+    one, two = offsets_topic(tmp_path / "1", "g"), offsets_topic(tmp_path / "2", "g", "g", offset=8)
+    for paths in ((one, two), (two, one)):
+        (group, row) = json_lines(run("groups", "--json", *paths))
+        assert (group["group"], row["offset"], row["log_end_offset"], row["lag"]) == ("g", 8, None, None)
+
+
+def test_a_commit_in_the_wrong_partition_is_said(tmp_path: Path) -> None:
+    groups = [name for name in "abcdefgh" if coordinator_partition(name, 50) == coordinator_partition("a", 50)]
+    right = coordinator_partition("a", 50)
+    offsets_topic(tmp_path, *groups, number=right, offset=4)
+    offsets_topic(tmp_path, "a", number=(right + 1) % 50, offset=9)
+    offsets_topic(tmp_path, "b", number=coordinator_partition("b", 50))
+    result = run("groups", "--json", tmp_path)
+    assert f"1 commits of group a, for which Kafka looks in __consumer_offsets-{right}" in result.stderr
+    assert [one["offset"] for one in json_lines(result) if one.get("offset")] == [4, 5]
+
+
+def test_damage_is_reported_and_the_rest_is_shown(tmp_path: Path) -> None:
+    directory = offsets_topic(tmp_path, "first", "second")
+    (file,) = directory.glob("*.log")
+    data = bytearray(file.read_bytes())
+    data[70] ^= 1
+    file.write_bytes(data)
+    result = run("groups", "--csv", tmp_path)
+    assert (result.exit_code, result.stdout) == (3, "orders,3,5\n")
+    assert "position 0: the checksum" in result.stderr
