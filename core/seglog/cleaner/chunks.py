@@ -16,6 +16,7 @@ import numpy as np
 from seglog import layout
 from seglog.cleaner.options import CHUNK_BYTES, PACKED_CHUNK_BYTES, CleanerOptions
 from seglog.errors import CorruptRecordError, InvalidRecordError
+from seglog.format.budget import Account, unlimited
 from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records, joined
 from seglog.format.compression import DecompressionError, decompress, decompress_into
@@ -50,10 +51,13 @@ class Part:
     records: Records | None = None
 
 
-def read_chunks(segment: LogSegment, start: int, options: CleanerOptions) -> Iterator[Chunk]:
+def read_chunks(
+    segment: LogSegment, start: int, options: CleanerOptions, account: Account | None = None
+) -> Iterator[Chunk]:
     """The chunks of a segment from byte `start`, valid for `options.chunks_ahead` steps and the one after.
 
-    CorruptRecordError where they break off, UnsupportedError for a batch too large to be held.
+    A large one counts in `account` until the next step. CorruptRecordError where they
+    break off, UnsupportedError for a batch too large to be held.
     """
     position = start
     last_offset = None
@@ -66,14 +70,16 @@ def read_chunks(segment: LogSegment, start: int, options: CleanerOptions) -> Ite
             chunk_bytes=min(options.chunk_bytes, _most_bytes(file, start, options)),
             held_bytes=WHOLE_LIMIT,
             file=file,
+            account=account,
             buffers=1 if options.jobs == 1 else options.chunks_ahead + 2,
         )
         for chunk in scan:
             if not chunk.complete:
                 raise too_large_to_rewrite(segment.path, chunk.batches[0])
-            yield chunk
             position = chunk.position + len(chunk.data)
             last_offset = int(chunk.batches["last_offset"][-1])
+            yield chunk
+            del chunk  # a large one is not held while the next one is read
     reason = EndReason.COMPLETE if scan.end is None else scan.end.reason
     if reason is not EndReason.COMPLETE or segment.trailing_bytes:
         where = segment.path.name if last_offset is None else f"after offset {last_offset}"
@@ -92,6 +98,11 @@ def _most_bytes(file: File, start: int, options: CleanerOptions) -> int:
     if not plain:
         return PACKED_CHUNK_BYTES
     return CHUNK_BYTES if options.jobs == 1 else options.shared_chunk_bytes
+
+
+def is_large(data: np.ndarray) -> bool:
+    """Whether these bytes, of a chunk or a part, are more than ordinary ones: then they count in an account."""
+    return len(data) > CHUNK_BYTES
 
 
 def check_chunk(chunk: Chunk) -> Chunk:
@@ -116,11 +127,11 @@ def invalid_records(path: Path, row: np.void, status: int) -> InvalidRecordError
     )
 
 
-def open_parts(chunk: Chunk, wanted: np.ndarray | None = None) -> Iterator[Part]:
+def open_parts(chunk: Chunk, wanted: np.ndarray | None = None, account: Account | None = None) -> Iterator[Part]:
     """The chunk's batches in order, in parts of about 4 MiB of records.
 
-    Batches of magic 2 that are not `wanted` (bool, one a batch) get an empty payload. InvalidRecordError for a
-    batch that cannot be decompressed.
+    Batches of magic 2 that are not `wanted` (bool, one a batch) get an empty payload. A large part counts in
+    `account` until the next step. InvalidRecordError for a batch that cannot be decompressed.
     """
     batches = chunk.batches
     legacy = batches["magic"] < 2
@@ -132,7 +143,10 @@ def open_parts(chunk: Chunk, wanted: np.ndarray | None = None) -> Iterator[Part]
         return
     borders = [0, *(np.flatnonzero(legacy[1:] != legacy[:-1]) + 1).tolist(), len(batches)]
     for first, last in pairwise(borders):
-        yield from _legacy(chunk, first, last) if legacy[first] else _expanded(chunk, first, last, wanted)
+        if legacy[first]:
+            yield from _legacy(chunk, first, last)
+        else:
+            yield from _expanded(chunk, first, last, wanted, account or unlimited())
 
 
 def _legacy(chunk: Chunk, first: int, last: int) -> Iterator[Part]:
@@ -154,7 +168,7 @@ def _legacy(chunk: Chunk, first: int, last: int) -> Iterator[Part]:
         yield Part(begin, begin + len(records.batches), records.arena, nothing, nothing, records)
 
 
-def _expanded(chunk: Chunk, first: int, last: int, wanted: np.ndarray | None) -> Iterator[Part]:
+def _expanded(chunk: Chunk, first: int, last: int, wanted: np.ndarray | None, account: Account) -> Iterator[Part]:
     rows = chunk.batches[first:last]
     count = len(rows)
     from_, to = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
@@ -168,16 +182,27 @@ def _expanded(chunk: Chunk, first: int, last: int, wanted: np.ndarray | None) ->
         np.zeros(count, dtype=np.int8) if wanted is None else (~wanted[first:last]).view(np.int8) * _UNWANTED,
         np.zeros(count + 1, dtype=np.int64),
     )
-    arena, begin, used, i = np.empty(_ARENA_BYTES, dtype=np.uint8), 0, 0, 0
+    arena, begin, used, i, taken = np.empty(_ARENA_BYTES, dtype=np.uint8), 0, 0, 0, 0
     while True:
         i, used = packed.lay_open(i, arena, used)
         if i > begin or not count:
             yield Part(first + begin, first + i, arena, packed.bounds[begin:i], packed.bounds[begin + 1 : i + 1])
+        account.give(taken)
         if i == count:
             return
+        taken = WHOLE_LIMIT  # how much it expands to shows afterwards
+        arena = np.empty(0, dtype=np.uint8)
+        account.take(taken)
         payload = _alone(chunk, rows[i], packed.codecs[i], chunk.data[from_[i] : to[i]])
-        arena, begin, used = np.empty(max(_ARENA_BYTES, len(payload)), dtype=np.uint8), i, len(payload)
-        arena[:used] = payload
+        begin, used = i, len(payload)
+        if used < _ARENA_BYTES:
+            arena = np.empty(_ARENA_BYTES, dtype=np.uint8)
+            arena[:used] = payload
+        else:
+            arena = payload  # which is full
+        del payload
+        account.give(taken - len(arena))
+        taken = len(arena)
         packed = replace(packed, bounds=np.zeros(count + 1, dtype=np.int64))  # the part given away keeps its own
         packed.bounds[i + 1] = used
         i += 1

@@ -22,11 +22,12 @@ from typing import Generic
 from seglog import layout
 from seglog.cleaner.indexing import OffsetIndexing
 from seglog.cleaner.output import GroupOutput, OutputT, SegmentSummary
-from seglog.cleaner.record_filter import FilteredChunk, RecordFilter
+from seglog.cleaner.record_filter import FilteredChunk, RecordFilter, held_by
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker
 from seglog.errors import IncompleteError
+from seglog.format.budget import Account
 from seglog.kernels import filtering
 from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
@@ -111,7 +112,11 @@ class RoundCopy(Generic[OutputT]):
         return copied
 
     def _copy_one(
-        self, round_: CleaningRound, flusher: Executor, item: tuple[tuple[LogSegment, ...], GroupTracker]
+        self,
+        round_: CleaningRound,
+        flusher: Executor,
+        item: tuple[tuple[LogSegment, ...], GroupTracker],
+        account: Account,
     ) -> tuple[GroupOutput[OutputT], list[SegmentSummary], int, CleanerStats]:
         """(output, account of its segments, dirty records met, statistics) of one group."""
         group, tracker = item
@@ -121,7 +126,7 @@ class RoundCopy(Generic[OutputT]):
             first = self._indexing.ordinals_at(group[0].base_offset)
             filter_.ordinals[:] = first
             output = self._begin(group)
-            copy_group(round_, group, filter_, output, stats, None)
+            copy_group(round_, group, filter_, output, stats, None, account)
             with stats.phase("fsync"):
                 summaries = output.finish(group[-1].modified_ms, flusher)
             return output, summaries, int(filter_.ordinals[0]) - first[0], stats
@@ -185,10 +190,15 @@ def copy_group(
     output: GroupOutput[OutputT],
     stats: CleanerStats,
     pool: Executor | None,
+    account: Account | None = None,
 ) -> None:
-    """Filters a group into its output."""
-    for filtered in in_order(pool, filter_.filter_chunk, filter_.tasks(group), round_.options.chunks_ahead):
+    """Filters a group into its output. Without a pool what is large counts in `account`."""
+    tasks, ahead = filter_.tasks(group, account), round_.options.chunks_ahead
+    for filtered in in_order(pool, filter_.filter_chunk, tasks, ahead, held=held_by, account=account):
         _write(filtered, output, stats)
+        if account is not None:
+            account.give(filtered.held_bytes)
+        del filtered
 
 
 def _write(filtered: FilteredChunk, output: GroupOutput[OutputT], stats: CleanerStats) -> None:
@@ -239,7 +249,8 @@ def _remaining_transactional(round_: CleaningRound, indexing: OffsetIndexing, po
     filter_ = RecordFilter(round_, indexing, scout, recompress=False)
     remaining: set[int] = set()
     for group in round_.groups:
-        for filtered in in_order(pool, filter_.filter_chunk, filter_.tasks(group), round_.options.chunks_ahead):
+        tasks, ahead = filter_.tasks(group), round_.options.chunks_ahead
+        for filtered in in_order(pool, filter_.filter_chunk, tasks, ahead, held=held_by):
             for batches, _ in filtered.pieces:
                 kind = batches["attributes"] & (layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK)
                 remaining.update(batches["base_offset"][kind == layout.TRANSACTIONAL_MASK].tolist())

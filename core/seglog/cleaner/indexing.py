@@ -18,12 +18,13 @@ from itertools import chain
 import numpy as np
 
 from seglog import layout
-from seglog.cleaner.chunks import Part, check_chunk, invalid_records, open_parts, read_chunks
+from seglog.cleaner.chunks import Part, check_chunk, invalid_records, is_large, open_parts, read_chunks
 from seglog.cleaner.key_tables import KeyReader, KeyTable
 from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker, collect_aborted
+from seglog.format.budget import Account
 from seglog.kernels import filtering, superseding
 from seglog.kernels.decode import rows_needed
 from seglog.kernels.records import RECORDS_VALID
@@ -92,6 +93,10 @@ class _Opened:
     rest: Iterator[KeyTable]
 
 
+def _held_by(item: tuple[int, Chunk, np.ndarray]) -> int:
+    return len(item[1].data) if is_large(item[1].data) else 0
+
+
 def build_offset_map(round_: CleaningRound, stats: CleanerStats, pool: Executor | None) -> OffsetIndexing:
     """Indexes [`first_mapped_offset`, `first_uncleanable_offset`). Corruption errors leave everything as it was."""
     indexing = OffsetIndexing(OffsetMap(round_.options, round_.first_uncleanable_offset - round_.first_mapped_offset))
@@ -122,7 +127,8 @@ class _Passes:
             self._map.begin_pass(ordinal)
         unsettled: tuple[int, int, int] | None = None
         chunks = self._first_chunks() if self._first_pass else self._later_chunks(number, position)
-        for opened in in_order(self._pool, self._open, chunks, self._round.options.chunks_ahead):
+        ahead = self._round.options.chunks_ahead
+        for opened in in_order(self._pool, self._open, chunks, ahead, held=_held_by):
             before = (opened.segment_number, opened.chunk.position, self._map.next_ordinal)
             if self._first_pass:
                 _note_start(self._indexing.dirty_starts, self._segments[opened.segment_number], before[2])
@@ -130,6 +136,7 @@ class _Passes:
                 self._put(opened)
             if unsettled is None and self._map.is_full:
                 unsettled = before
+            del opened
         self._indexing.entries += self._map.entries
         self._indexing.most_entries = max(self._indexing.most_entries, self._map.entries)
         if unsettled is not None or not self._first_pass:
@@ -169,7 +176,7 @@ class _Passes:
                 self._indexing.aborted.append(int(chunk.batches[i]["base_offset"]))
         return aborted
 
-    def _open(self, item: tuple[int, Chunk, np.ndarray]) -> _Opened:
+    def _open(self, item: tuple[int, Chunk, np.ndarray], account: Account) -> _Opened:
         number, chunk, aborted = item
         if self._first_pass:
             with self._stats.phase("checksum"):
@@ -178,7 +185,7 @@ class _Passes:
         control = batches["attributes"] & layout.CONTROL_MASK != 0
         skipped = aborted | control & (batches["magic"] >= 2)
         skipped |= batches["last_offset"] < self._round.first_mapped_offset
-        tables = self._keys.tables(chunk, skipped)
+        tables = self._keys.tables(chunk, skipped, account)
         if self._pool is None:
             return _Opened(number, chunk, [], tables)
         with self._stats.phase("keys"):

@@ -11,6 +11,7 @@ import numpy as np
 
 from seglog.cleaner.chunks import Part, invalid_records, open_parts
 from seglog.cleaner.strategy import Strategy, StrategyKind
+from seglog.format.budget import Account
 from seglog.kernels import key_tables as kernels
 from seglog.scan.segment_scan import Chunk
 
@@ -76,12 +77,12 @@ class KeyReader:
         self._settings[kernels.VERSION] = int(strategy.kind)
         self._spare: deque[KeyTable] = deque()
 
-    def tables(self, chunk: Chunk, skipped: np.ndarray) -> Iterator[KeyTable]:
-        """The tables of a chunk's batches that are not `skipped` (bool), in order.
+    def tables(self, chunk: Chunk, skipped: np.ndarray, account: Account | None = None) -> Iterator[KeyTable]:
+        """The tables of a chunk's batches that are not `skipped` (bool), in order; a large part counts in `account`.
 
         InvalidRecordError for a batch whose records cannot be read.
         """
-        for part in open_parts(chunk, ~skipped):
+        for part in open_parts(chunk, ~skipped, account):
             passed_over = skipped[part.first : part.last]
             if part.records is None:
                 yield from self._of_batches(chunk, part, passed_over)

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from seglog import layout
-from seglog.cleaner.chunks import Part, check_chunk, invalid_records, open_parts, read_chunks
+from seglog.cleaner.chunks import Part, check_chunk, invalid_records, is_large, open_parts, read_chunks
 from seglog.cleaner.indexing import OffsetIndexing, filter_settings, track_batches
 from seglog.cleaner.legacy_filter import filter_legacy
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker, collect_aborted
+from seglog.format.budget import Account, unlimited
 from seglog.format.buffers import byte_view
 from seglog.format.compression import compress
 from seglog.format.zstd_library import zstd_slots
@@ -54,6 +55,7 @@ class FilteredChunk:
     bytes_read: int
     pieces: list[Piece] = field(default_factory=list)
     counters: np.ndarray = field(default_factory=lambda: np.zeros(filtering.COUNTER_SLOTS, dtype=np.int64))
+    held_bytes: int = 0  # in the account that it was made with
     aborted: list[AbortedTransaction] = field(default_factory=list)
 
 
@@ -66,6 +68,11 @@ class ChunkTask:
     ordinals: np.ndarray
     aborted: list[AbortedTransaction]
     done: FilteredChunk | None = None
+
+
+def held_by(task: ChunkTask) -> int:
+    """The bytes that a task holds, where they are many: `held` of `in_order`."""
+    return len(task.chunk.data) if is_large(task.chunk.data) else 0
 
 
 class RecordFilter:
@@ -87,16 +94,17 @@ class RecordFilter:
 
     # --- in log order --------------------------------------------------------------------------------------
 
-    def tasks(self, group: tuple[LogSegment, ...]) -> Iterator[ChunkTask]:
-        """The chunks of a group, decided on."""
+    def tasks(self, group: tuple[LogSegment, ...], account: Account | None = None) -> Iterator[ChunkTask]:
+        """The chunks of a group, decided on; a large one counts in `account` until the next step."""
         round_ = self._round
         for i, segment in enumerate(group):
             bound = group[i + 1].base_offset if i + 1 < len(group) else segment.read_next_offset()[0]
             number = round_.segments.index(segment)
             self._tracker.add_aborted(collect_aborted(round_.segments, number, round_.log_start_offset, bound))
             modified_ms = segment.modified_ms
-            for chunk in read_chunks(segment, 0, round_.options):
+            for chunk in read_chunks(segment, 0, round_.options, account):
                 yield self._task(chunk, modified_ms)
+                del chunk
 
     def _task(self, chunk: Chunk, modified_ms: int) -> ChunkTask:
         batches = chunk.batches
@@ -106,7 +114,7 @@ class RecordFilter:
         if (batches["magic"] < 2).any():
             # how many records a wrapper has, only decoding tells, and the next chunk begins behind them
             task = ChunkTask(chunk, flags, self.ordinals, aborted)
-            return ChunkTask(chunk, flags, self.ordinals, aborted, self.filter_chunk(task))
+            return ChunkTask(chunk, flags, self.ordinals, aborted, self.filter_chunk(task, unlimited()))
         counted = (batches["attributes"] & layout.CONTROL_MASK == 0) & (flags & KEEP_ALL == 0)
         counts = np.where(counted, np.maximum(batches["count"], 0), 0).astype(np.int64)
         dirty = flags & DIRTY != 0
@@ -152,8 +160,10 @@ class RecordFilter:
 
     # --- under threads -------------------------------------------------------------------------------------
 
-    def filter_chunk(self, task: ChunkTask) -> FilteredChunk:
-        """What is left of a chunk. InvalidRecordError or CorruptRecordError for a batch that cannot be read."""
+    def filter_chunk(self, task: ChunkTask, account: Account) -> FilteredChunk:
+        """What is left of a chunk; where that is much, it counts in `account`. InvalidRecordError or
+        CorruptRecordError for a batch that cannot be read.
+        """
         if task.done is not None:
             return task.done
         chunk = task.chunk
@@ -161,7 +171,7 @@ class RecordFilter:
             with self._stats.phase("checksum"):
                 check_chunk(chunk)
         filtered = FilteredChunk(len(chunk.data), aborted=task.aborted)
-        parts = open_parts(chunk, task.flags & DELETE == 0)
+        parts = open_parts(chunk, task.flags & DELETE == 0, account)
         while True:
             with self._stats.phase("decompress"):
                 part = next(parts, None)
@@ -175,7 +185,8 @@ class RecordFilter:
                         self._round, batches, part.records, flags, task.ordinals, place, filtered.counters
                     )
             else:
-                self._filter_part(task, part, batches, flags, filtered)
+                self._filter_part(task, part, batches, flags, filtered, account)
+                del part
 
     def _place(self, compressed: bool) -> Place:
         """The arrays that say which record is the latest, as kernels take them."""
@@ -186,15 +197,23 @@ class RecordFilter:
         return offset_map.survivors, superseded, offset_map.slots, offset_map.store, offset_map.seeds, settings
 
     def _filter_part(
-        self, task: ChunkTask, part: Part, batches: np.ndarray, flags: np.ndarray, filtered: FilteredChunk
+        self,
+        task: ChunkTask,
+        part: Part,
+        batches: np.ndarray,
+        flags: np.ndarray,
+        filtered: FilteredChunk,
+        account: Account,
     ) -> None:
         chunk = task.chunk
         compressed = bool((batches["attributes"] & layout.CODEC_MASK != 0).any())
         place = self._place(compressed)
         # what a count claims is believed as far as the bytes could hold it
         most_records = max(int(np.minimum(batches["count"], (part.ends - part.starts) // LEAST_RECORD_SIZE).max()), 0)
-        kept = np.empty((most_records + 1) * rebuilding.KEPT_ROW_BYTES, dtype=np.uint8)
-        room, first = len(part.arena) + _SLACK_BYTES, 0
+        kept_bytes, room, first = (most_records + 1) * rebuilding.KEPT_ROW_BYTES, len(part.arena) + _SLACK_BYTES, 0
+        taken = kept_bytes + room if is_large(part.arena) else 0
+        account.take(taken)
+        kept = np.empty(kept_bytes, dtype=np.uint8)
         while first < len(batches):
             left = len(batches) - first
             out, targets = np.empty(room, dtype=np.uint8), np.empty(left, dtype=layout.BATCH)
@@ -229,6 +248,10 @@ class RecordFilter:
                 filtered.pieces.append((targets[:rows], out[:used]))
             room = room if done > first else 2 * room
             first = done
+        if compressed:
+            account.give(taken)  # packed, it is small
+        else:
+            filtered.held_bytes += taken
 
     def _packed(
         self,

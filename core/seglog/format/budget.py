@@ -15,6 +15,8 @@ from collections import deque
 from types import TracebackType
 from typing import Self
 
+from seglog.layout import INT64_MAX
+
 _LEAST_BYTES = 64 << 20
 _BYTES_A_THREAD = 6 << 20  # chunk, arena, rows and output of an ordinary task, twice
 
@@ -44,6 +46,18 @@ class MemoryBudget:
         """Whether nothing more can be taken out of turn."""
         with self._changed:
             return self._taken >= self._limit
+
+    def wait_for_room(self) -> None:
+        """Returns when something may be taken out of turn, or nothing is held at all."""
+        with self._changed:
+            while self._open and self._taken >= self._limit:
+                self._changed.wait()
+
+    def lift(self) -> None:
+        """Lets everybody go on: the work is being given up."""
+        with self._changed:
+            self._limit = INT64_MAX
+            self._changed.notify_all()
 
     def _take(self, account: Account, size: int, waiting: bool) -> None:
         with self._changed:

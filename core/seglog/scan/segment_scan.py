@@ -20,6 +20,7 @@ import numpy as np
 from seglog import layout
 from seglog.errors import CorruptRecordError
 from seglog.format import checksum
+from seglog.format.budget import Account, unlimited
 from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.format.decoder import checksums_valid, decode_large, decode_records, scan_batches
@@ -105,7 +106,8 @@ class SegmentScan:
     """Iterates over the chunks of `path` from byte `start` (a batch boundary) to `end` (default: end of file).
 
     After the iteration `end` tells how it stopped. `file`, when given, is read instead of opening `path` and
-    stays open. Memory goes round in `buffers` buffers: a chunk is valid for as many steps, less one.
+    stays open. Memory goes round in `buffers` buffers: a chunk is valid for as many steps, less one. What is held
+    beyond them counts in `account` until the next step.
     """
 
     def __init__(
@@ -119,11 +121,12 @@ class SegmentScan:
         held_bytes: int = HELD_BYTES,
         file: File | None = None,
         buffers: int = 1,
+        account: Account | None = None,
     ) -> None:
         self._buffers = max(buffers, 1)
         self._fs, self._path, self._start, self._stop = fs, path, start, end
         self._chunk_bytes, self._held_bytes = max(chunk_bytes, layout.HEADER_UP_TO_MAGIC + 1), held_bytes
-        self._file = file
+        self._file, self._account = file, account or unlimited()
         self.end: ScanEnd | None = None
 
     @classmethod
@@ -151,7 +154,9 @@ class SegmentScan:
         rows, buffer = ring[0]
         position, wanted = self._start, len(buffer)
         while position < stop:
-            target = buffer if wanted <= len(buffer) else np.empty(wanted, dtype=np.uint8)
+            beyond = wanted if wanted > len(buffer) else 0
+            self._account.take(beyond)
+            target = np.empty(beyond, dtype=np.uint8) if beyond else buffer
             filled = file.read_into(position, byte_view(target[: min(len(target), stop - position)]))
             if filled == 0:
                 stop = position  # the file was cut while it was read
@@ -161,6 +166,7 @@ class SegmentScan:
                 yield Chunk(self._path, position, target[: found.consumed], found.batches, file)
                 ring.rotate(-1)
                 rows, buffer = ring[0]
+            self._account.give(beyond)
             position += found.consumed
             wanted = len(buffer)
             if found.status not in (WALK_COMPLETE, WALK_FULL) and found.consumed < filled:

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import apply_plan, clean_log, plan_round
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.strategy import Strategy
 from seglog.clock import ManualClock
-from seglog.errors import ConfigError, CorruptRecordError, InvalidRecordError, RefusedError, UnsupportedError
+from seglog.errors import ConfigError, CorruptRecordError, InvalidRecordError, RefusedError
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Header, Record
@@ -276,25 +275,6 @@ def test_what_cannot_be_decompressed_is_refused_as_such(tmp_path: Path, codec: C
         with pytest.raises(InvalidRecordError, match="cannot be decompressed") as caught:
             clean(log, **options)
         assert caught.value.position == begin
-    assert digest(log.directory) == before
-
-
-@pytest.mark.parametrize("codec", [None, Compression.GZIP, Compression.ZSTD])
-def test_a_batch_too_large_to_be_written_anew_is_refused_by_name(
-    tmp_path: Path, codec: Compression | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(chunks, "WHOLE_LIMIT", 2000)
-    monkeypatch.setattr(chunks, "_ARENA_BYTES", 500)
-    log = compacted_log(tmp_path)
-    append(log, many(9, 3))
-    append(log, [Record(b"v" * 3000, b"large", START_MS)], 1, codec)
-    log.roll()
-    position = int(next(log.segments.first.rows())["position"][-1])
-    before = digest(log.directory)
-    for jobs in (1, 3):
-        with pytest.raises(UnsupportedError, match="with offsets 9 to 9 is, or expands to, more than") as caught:
-            clean(log, jobs=jobs, chunk_bytes=200)
-        assert f"{log.segments.first.path}: position {position}: " in str(caught.value)
     assert digest(log.directory) == before
 
 
