@@ -55,7 +55,7 @@ ALONG: dict[str, Callable[[FileSystem, Path], object]] = {
     "remove directory": lambda fs, path: fs.remove_directory(path),
     "list": lambda fs, path: fs.list(path.parent),
     "sync directory": lambda fs, path: fs.sync_directory(path.parent),
-    "link from": lambda fs, path: fs.link(path, Path("/nowhere-at-all")),
+    "link from": lambda fs, path: fs.link(path, path.parent.with_name("linked")),
     "link to": lambda fs, path: fs.link(Path("/nowhere-at-all"), path),
     "lock": lambda fs, path: DirectoryLock(path.parent).acquire(),
     "holder": lambda fs, path: holder_of(path.parent),
