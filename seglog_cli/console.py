@@ -132,34 +132,45 @@ class Stream:
 
     def __init__(self, stream: TextIO, name: str) -> None:
         self._buffer, self.name, self.is_terminal = stream.buffer, name, stream.isatty()
+        self._waits = not _is_blocking(stream)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """All of `data`; waits where the other end is not ready."""
-        rest = memoryview(data)
-        while True:
-            try:
-                self._buffer.write(rest)
-                break
-            except BlockingIOError as error:
-                rest = rest[error.characters_written :]
-                select.select([], [self._buffer], [])
-            except OSError as error:
-                raise self._named(error) from error
+        try:
+            if self._waits:
+                self._write_waiting(memoryview(data).cast("B"))
+            else:
+                self._buffer.write(data)
+        except OSError as error:
+            raise self._named(error) from error
         if self.is_terminal:
             self.flush()
 
     def flush(self) -> None:
         """Hands on what is buffered."""
-        while True:
+        try:
+            self._buffer.flush()
+        except OSError as error:
+            raise self._named(error) from error
+
+    def _write_waiting(self, rest: memoryview) -> None:
+        """Past the buffer, whose flush on a descriptor that does not block loses what the other end did not take."""
+        descriptor = self._buffer.fileno()
+        while rest:
             try:
-                return self._buffer.flush()
+                rest = rest[os.write(descriptor, rest) :]
             except BlockingIOError:
-                select.select([], [self._buffer], [])
-            except OSError as error:
-                raise self._named(error) from error
+                select.select([], [descriptor], [])
 
     def _named(self, error: OSError) -> OSError:
         return stream_error(error, self.name)
+
+
+def _is_blocking(stream: TextIO) -> bool:
+    try:
+        return os.get_blocking(stream.fileno())
+    except (OSError, ValueError):  # closed, or no file at all: writing to it says so
+        return True
 
 
 def stream_error(error: OSError, name: str) -> OSError:
