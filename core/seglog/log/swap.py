@@ -32,7 +32,6 @@ from typing import Literal
 
 import numpy as np
 
-from seglog.format.decoder import checksums_valid
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, parse_file_name
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
@@ -184,7 +183,7 @@ def _damage(segment: LogSegment) -> str:
     """What is wrong with the batches of a `.swap` log, or ""."""
     scan = segment.scan()
     for chunk in scan:
-        valid = checksums_valid(chunk.data, chunk.batches, chunk.position)
+        valid = chunk.checksums_valid()
         if not valid.all():
             return f"a checksum at position {int(chunk.batches['position'][int(np.argmin(valid))])} is wrong"
     if scan.end is not None and scan.end.reason is not EndReason.COMPLETE:

@@ -12,6 +12,7 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptRecordError, OffsetOutOfRangeError, RefusedError
+from seglog.format.builder import BatchOptions, columns_of, encode_all
 from seglog.log.directory import LogDirectory
 from seglog.model import Record, TopicPartition
 from seglog.operations.keeping import Keeper
@@ -20,6 +21,7 @@ from seglog.runs.apply import undo_run
 from seglog.runs.journal import RunState, read_journal
 from seglog.runs.quarantine import QUARANTINE
 from seglog.scan.listing import Target, TargetKind
+from seglog.scan.segment_scan import HELD_BYTES
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.log_files import FS, batch, files_of
 from tests.support.open_logs import START_MS
@@ -291,8 +293,9 @@ def test_a_swap_that_holds_less_than_the_log_is_said_and_the_log_is_kept(
     assert {n: c for n, c in files_of(logs / "t-0").items() if n in before} == before
 
 
-def test_a_complete_swap_takes_its_place_without_a_word(tmp_path: Path) -> None:
-    swap = batch(0, 5) + batch(14, 1)
+@pytest.mark.parametrize("size", [5, HELD_BYTES])
+def test_a_complete_swap_takes_its_place_without_a_word(tmp_path: Path, size: int) -> None:
+    swap = batch(0, 5) + encode_all(columns_of([Record(bytes(size), b"k", START_MS)]), 14, BatchOptions())
     logs = swapped(tmp_path, swap)
     assert recovered(logs, dry_run=True).replaced == []
     report = recovered(logs)
