@@ -2,7 +2,7 @@
 
 The threads also take the items themselves, one at a time: reading and deciding go on in the order of the log while
 earlier chunks are worked on. Ordinary items are small enough that many may wait for their turn. Large ones count: each
-item has an account (`format.budget`), and while too much is held none is read ahead, and none is expanded before its
+item has an account (`memory_budget`), and while too much is held none is read ahead, and none is expanded before its
 turn. So a log of large batches is worked on one batch after the other.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Generic, TypeVar
 
-from seglog.format.budget import Account, MemoryBudget, unlimited
+from seglog.memory_budget import Account, MemoryBudget, unlimited
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from seglog.format.budget import Account, unlimited
+from seglog.memory_budget import Account, unlimited
 from seglog.ordered_pool import LARGE_BYTES, in_order
 
 MIB = 1 << 20

@@ -16,7 +16,6 @@ import numpy as np
 from seglog import layout
 from seglog.cleaner.options import CHUNK_BYTES, PACKED_CHUNK_BYTES, CleanerOptions
 from seglog.errors import CorruptRecordError, InvalidRecordError
-from seglog.format.budget import Account, unlimited
 from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records, joined
 from seglog.format.compression import DecompressionError, decompress, decompress_into
@@ -27,6 +26,7 @@ from seglog.kernels.decode import payload_spans
 from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED
 from seglog.kernels.runs import DECOMPRESS, decompress_run
 from seglog.log.segment import LogSegment
+from seglog.memory_budget import Account, unlimited
 from seglog.model import Compression
 from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
 from seglog.storage.filesystem import File

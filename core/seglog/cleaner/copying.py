@@ -27,10 +27,10 @@ from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker
 from seglog.errors import IncompleteError
-from seglog.format.budget import Account
 from seglog.kernels import filtering
 from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
+from seglog.memory_budget import Account
 from seglog.ordered_pool import in_order
 
 _EVEN = 1.1  # the longest load of a thread, in shares of the mean, with which groups are copied side by side

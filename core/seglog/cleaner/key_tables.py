@@ -11,8 +11,8 @@ import numpy as np
 
 from seglog.cleaner.chunks import Part, invalid_records, open_parts
 from seglog.cleaner.strategy import Strategy, StrategyKind
-from seglog.format.budget import Account
 from seglog.kernels import key_tables as kernels
+from seglog.memory_budget import Account
 from seglog.scan.segment_scan import Chunk
 
 # Enough rows that a call costs nothing beside them, and few enough that a table stays in a core's cache.

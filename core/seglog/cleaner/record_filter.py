@@ -20,7 +20,6 @@ from seglog.cleaner.legacy_filter import filter_legacy
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker, collect_aborted
-from seglog.format.budget import Account, unlimited
 from seglog.format.buffers import byte_view
 from seglog.format.compression import compress
 from seglog.format.zstd_library import zstd_slots
@@ -39,6 +38,7 @@ from seglog.kernels.filtering import (
 from seglog.kernels.records import LEAST_RECORD_SIZE
 from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
+from seglog.memory_budget import Account, unlimited
 from seglog.scan.segment_scan import Chunk
 
 _OVERHEAD = layout.RECORD_BATCH_OVERHEAD

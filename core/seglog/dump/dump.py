@@ -26,10 +26,10 @@ from seglog.evidence.damage import record_findings, with_damage
 from seglog.evidence.findings import Finding
 from seglog.evidence.messages_07 import Messages07, is_07
 from seglog.evidence.readable_files import Source, sources, unreadable
-from seglog.format.budget import Account
 from seglog.format.columns import Records
 from seglog.format.filenames import parse_file_name
 from seglog.kernels import render
+from seglog.memory_budget import Account
 from seglog.scan.listing import Target
 from seglog.scan.log_walk import LogWalk, Piece
 from seglog.storage.filesystem import FileSystem

@@ -18,7 +18,6 @@ import numpy as np
 
 from seglog import layout
 from seglog.format import checksum
-from seglog.format.budget import Account, unlimited
 from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.format.compression import DecompressionError, decompress_into
@@ -36,6 +35,7 @@ from seglog.kernels.records import (
     RECORDS_VALID,
 )
 from seglog.kernels.runs import decompress_run
+from seglog.memory_budget import Account, unlimited
 
 # What is held at once of records: a run of batches expanded, and a table of rows (56 bytes each).
 ARENA_BYTES = 16 << 20

@@ -23,7 +23,6 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import UnsupportedError
-from seglog.format.budget import Account, unlimited
 from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.format.compression import DecompressionError
@@ -44,6 +43,7 @@ from seglog.kernels.records import (
     TRAILING_BYTES,
     whole_records,
 )
+from seglog.memory_budget import Account, unlimited
 
 # Enough that what is done once a window costs nothing beside it, and records enough that a table stays small.
 WINDOW_BYTES = 4 << 20

@@ -29,7 +29,6 @@ from seglog.errors import NotALogError
 from seglog.evidence.damage import record_findings, with_damage
 from seglog.evidence.file_rows import is_known
 from seglog.evidence.findings import Finding
-from seglog.format.budget import Account
 from seglog.format.columns import Records
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FileKind, FileState, parse_file_name
 from seglog.kafka_dump_log.decoders import Decoder, StringDecoder, control_text
@@ -37,6 +36,7 @@ from seglog.kafka_dump_log.indexes import IndexDump
 from seglog.kafka_dump_log.reports import Report, Reports
 from seglog.kernels import render, render_dump_log
 from seglog.layout import CONTROL_MASK, INT32_MAX, RECORD
+from seglog.memory_budget import Account
 from seglog.scan.log_walk import LogWalk, Piece
 from seglog.storage.filesystem import FileSystem
 

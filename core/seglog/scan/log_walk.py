@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
-from seglog.format.budget import Account
 from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.format.decoder import BatchScan, checksums_valid, decode_large, decode_records, scan_batches
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
+from seglog.memory_budget import Account
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.resync import OffsetRange, entry_end, next_entry
 from seglog.scan.segment_scan import CHUNK_BYTES, EndReason, checksum_valid, entry_row

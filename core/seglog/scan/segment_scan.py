@@ -20,11 +20,11 @@ import numpy as np
 from seglog import layout
 from seglog.errors import CorruptRecordError
 from seglog.format import checksum
-from seglog.format.budget import Account, unlimited
 from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.format.decoder import checksums_valid, decode_large, decode_records, scan_batches
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE, WALK_COMPLETE, WALK_FULL
+from seglog.memory_budget import Account, unlimited
 from seglog.storage.filesystem import File, FileSystem
 
 CHUNK_BYTES = 1 << 20

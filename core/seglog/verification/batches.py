@@ -19,12 +19,12 @@ from seglog import layout
 from seglog.evidence.damage import record_findings, with_damage
 from seglog.evidence.findings import Finding, finding
 from seglog.evidence.row_rules import RowRules
-from seglog.format.budget import Account, unlimited
 from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.kernels import validate
 from seglog.kernels.crc32c import HARDWARE
 from seglog.kernels.validate import judge_batches, walk_clean
+from seglog.memory_budget import Account, unlimited
 from seglog.scan.log_walk import Gap, LogWalk, Piece
 from seglog.scan.resync import OffsetRange
 from seglog.storage.filesystem import FileSystem

@@ -16,8 +16,8 @@ from seglog import layout
 from seglog.evidence.findings import Finding, finding
 from seglog.evidence.losses import ExtentObserver, losses_of
 from seglog.evidence.surroundings import Surroundings
-from seglog.format.budget import MemoryBudget, bytes_in_flight
 from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT
+from seglog.memory_budget import MemoryBudget, bytes_in_flight
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.scan.resync import OffsetRange, next_entry
 from seglog.scan.view import PartitionView, SingleFile
