@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,12 @@ def keyed(*pairs: tuple[str, str | None], timestamp: int = START_MS) -> list[Rec
     ]
 
 
+def many(count: int, keys: int, seed: int = 1) -> list[Record]:
+    """Records of `keys` keys by chance, one millisecond apart."""
+    chance = random.Random(seed)
+    return [Record(b"value-%d" % i, b"key-%d" % chance.randrange(keys), START_MS + i) for i in range(count)]
+
+
 def append(log: Log, records: Sequence[Record], batch_records: int = 3, codec: Compression | None = None) -> None:
     """Appends in batches of `batch_records`."""
     if records:
@@ -38,6 +46,12 @@ def append(log: Log, records: Sequence[Record], batch_records: int = 3, codec: C
 def contents(log: Log) -> list[tuple[int | None, bytes | None, bytes | None]]:
     """(offset, key, value) of every record."""
     return [(record.offset, record.key, record.value) for record in log.records()]
+
+
+def digest(directory: Path) -> str:
+    """Of everything in a partition directory, times included."""
+    text = repr([(p.name, p.stat().st_mtime_ns, p.read_bytes()) for p in sorted(directory.iterdir())])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def clean(log: Log, *, at: int = START_MS, checkpoint: int | None = None, **options: Any) -> CleaningResult:

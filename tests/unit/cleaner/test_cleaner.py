@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import random
 import re
 from pathlib import Path
 
@@ -19,24 +17,13 @@ from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Header, Record
 from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
 from seglog.storage.forwarding import PassingFile, PassingFileSystem
-from tests.support.cleaning import append, clean, compacted_log, contents, keyed
+from tests.support.cleaning import append, clean, compacted_log, contents, digest, keyed, many
 from tests.support.crash_filesystem import CrashFileSystem
 from tests.support.log_files import batch, files_of
 from tests.support.open_logs import START_MS
 from tests.support.reference_cleaner import survivors
 
 DAY_MS = 86_400_000
-
-
-def many(count: int, keys: int, seed: int = 1) -> list[Record]:
-    chance = random.Random(seed)
-    return [Record(b"value-%d" % i, b"key-%d" % chance.randrange(keys), START_MS + i) for i in range(count)]
-
-
-def digest(directory: Path) -> str:
-    """Of everything in a partition directory, times included."""
-    text = repr([(p.name, p.stat().st_mtime_ns, p.read_bytes()) for p in sorted(directory.iterdir())])
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_the_last_record_of_each_key_survives_with_its_offset(tmp_path: Path) -> None:

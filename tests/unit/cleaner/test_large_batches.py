@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import random
 from pathlib import Path
 
 import pytest
@@ -11,20 +9,9 @@ import pytest
 from seglog.cleaner import chunks
 from seglog.errors import UnsupportedError
 from seglog.model import Compression, Record
-from tests.support.cleaning import append, clean, compacted_log
+from tests.support.cleaning import append, clean, compacted_log, digest, many
 from tests.support.log_files import files_of
 from tests.support.open_logs import START_MS
-
-
-def many(count: int, keys: int, seed: int = 1) -> list[Record]:
-    chance = random.Random(seed)
-    return [Record(b"value-%d" % i, b"key-%d" % chance.randrange(keys), START_MS + i) for i in range(count)]
-
-
-def digest(directory: Path) -> str:
-    """Of everything in a partition directory, times included."""
-    text = repr([(p.name, p.stat().st_mtime_ns, p.read_bytes()) for p in sorted(directory.iterdir())])
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
