@@ -24,10 +24,10 @@ import numpy as np
 
 from seglog import layout
 from seglog.format.columns import Records
-from seglog.format.coordinator import METADATA_FRAME_VERSION, decode_metadata_record
+from seglog.format.coordinator import decode_metadata_record
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.format.uuids import format_uuid
-from seglog.format.wire import WireError
+from seglog.format.wire import FRAME_VERSION, WireError
 from seglog.model import TopicPartition
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
@@ -320,7 +320,7 @@ def _of_interest(records: Records, path: Path, start: int, kinds: Sequence[int])
     at = np.where(long_enough, rows["value_position"], 0).astype(np.int64)
     wanted = long_enough & (rows["offset"] >= start)
     if len(arena):
-        wanted &= (arena[at] == METADATA_FRAME_VERSION) & np.isin(arena[np.minimum(at + 1, len(arena) - 1)], kinds)
+        wanted &= (arena[at] == FRAME_VERSION) & np.isin(arena[np.minimum(at + 1, len(arena) - 1)], kinds)
     for i in np.flatnonzero(wanted).tolist():
         value = records.value(i) or b""
         yield _MetadataRecord(value[1], value, int(rows["offset"][i]), path)

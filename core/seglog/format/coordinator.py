@@ -18,7 +18,6 @@ from typing import Any
 
 from seglog.format import message_tables
 from seglog.format.wire import (
-    FRAME_VERSION,
     FramedRecord,
     Message,
     UnknownRecordTypeError,
@@ -26,8 +25,6 @@ from seglog.format.wire import (
     decode_framed,
     decode_message,
 )
-
-METADATA_FRAME_VERSION = FRAME_VERSION
 
 OFFSETS = message_tables.GROUPS
 TRANSACTIONS = message_tables.TRANSACTIONS
@@ -75,7 +72,7 @@ def decode_coordinator_record(table: str, key: bytes | None, value: bytes | None
 
 def decode_metadata_record(value: bytes | None) -> FramedRecord:
     """A value of `__cluster_metadata`. Raises `WireError`, for bytes behind the record too."""
-    return decode_framed(_metadata_messages(), value or b"")
+    return decode_framed(message_tables.framed_messages(message_tables.METADATA), value or b"")
 
 
 def coordinator_text(table: str, key: bytes | None, value: bytes | None, offset: int) -> tuple[str, str | None]:
@@ -138,11 +135,6 @@ def _base64(value: object) -> str:
     if not isinstance(value, bytes):
         raise TypeError(f"{type(value).__name__} has no place in a message")
     return base64.b64encode(value).decode("ascii")
-
-
-def _metadata_messages() -> dict[int, tuple[str, Message]]:
-    found = message_tables.messages(message_tables.METADATA)
-    return {number: (name, message) for (number, name), message in found.items()}
 
 
 def _version(data: bytes, what: str) -> int:

@@ -17,13 +17,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from uuid import UUID
 
-from seglog.format.uuids import format_uuid
+from seglog.format.uuids import ZERO_UUID, format_uuid
 from seglog.format.wire import NEVER, Field, Message
 
 _FIELD = re.compile(r"(\w+):(\[\])?(\w+|\{)(\S*)")
-_DEFAULTS = {"string": "", "bytes": b"", "bool": False, "float64": 0.0, "uuid": format_uuid(UUID(int=0))}
+_DEFAULTS = {"string": "", "bytes": b"", "bool": False, "float64": 0.0, "uuid": format_uuid(ZERO_UUID)}
 _SUFFIX = re.compile(r"(?:@(\d+)(?:-(\d+))?)?(?:(\?)(\d*))?(?:#(\d+)(?:=(null|-\d+))?)?")
 
 
@@ -32,6 +31,12 @@ def messages(table: str) -> dict[tuple[int, str], Message]:
     """The messages of a table by record type and name."""
     entries = re.split(r"\n(?=\d)", table.strip())
     return dict(_entry(entry) for entry in entries)
+
+
+@cache
+def framed_messages(table: str) -> dict[int, tuple[str, Message]]:
+    """Name and message by record type, of a table whose records say their type themselves (`wire.decode_framed`)."""
+    return {number: (name, message) for (number, name), message in messages(table).items()}
 
 
 def _entry(text: str) -> tuple[tuple[int, str], Message]:

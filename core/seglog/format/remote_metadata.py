@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from functools import cache
 from typing import Any
 
 from seglog.format import message_tables
-from seglog.format.wire import FramedRecord, Message, WireError, decode_framed
+from seglog.format.wire import FramedRecord, WireError, decode_framed
 
 # Java's own words for the exception that DumpLogSegments meets.
 _NO_VALUE = (
@@ -42,7 +41,7 @@ def decode_remote_metadata(value: bytes | None) -> FramedRecord:
     """A value of `__remote_log_metadata`. Raises `WireError` with Kafka's text, for bytes behind the record too."""
     if value is None:
         raise WireError("the record has no value", _NO_VALUE)
-    return decode_framed(_messages(), value)
+    return decode_framed(message_tables.framed_messages(message_tables.REMOTE), value)
 
 
 def remote_metadata_text(value: bytes | None, offset: int) -> str:
@@ -52,12 +51,6 @@ def remote_metadata_text(value: bytes | None, offset: int) -> str:
         return _TEXTS[record.name](record.data)
     except WireError as error:
         return f"Error at offset {offset}, skipping. {error.kafka}"
-
-
-@cache
-def _messages() -> dict[int, tuple[str, Message]]:
-    found = message_tables.messages(message_tables.REMOTE)
-    return {number: (name, message) for (number, name), message in found.items()}
 
 
 def _segment(data: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from seglog.layout import INT32_MAX
 NEVER = 1 << 15  # a version that no message has
 FRAME_VERSION = 1
 
-INT16_MAX, _UINT32_MAX = 2**15 - 1, 2**32 - 1
+_INT16_MAX, _UINT32_MAX = 2**15 - 1, 2**32 - 1
 
 # What Kafka says.
 _FRAME_VERSION_0 = (
@@ -159,7 +159,7 @@ def _framed_number(frame: Reader, what: str) -> int:
         number = frame.signed_varint()
     except WireError as error:
         raise WireError(f"Error while reading {what}") from error
-    if number > INT16_MAX:
+    if number > _INT16_MAX:
         raise WireError(f"Value for {what} was too large.")
     return int(_SHORT.unpack(_LONG.pack(number)[2:])[0])  # Java's cast
 
@@ -263,7 +263,7 @@ class Reader:
                 return self._null(name, field)
             if kind == "bytes":
                 return self._array(size)
-            if size > INT16_MAX:
+            if size > _INT16_MAX:
                 raise WireError(f"string field {name} had invalid length {size}")
             return java_text(self._array(size))
         fixed = _FIXED[kind]
