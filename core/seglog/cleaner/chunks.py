@@ -18,7 +18,7 @@ from seglog.cleaner.options import CHUNK_BYTES, PACKED_CHUNK_BYTES, CleanerOptio
 from seglog.errors import CorruptRecordError, InvalidRecordError
 from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records, joined
-from seglog.format.compression import DecompressionError, decompress, decompress_into
+from seglog.format.compression import DecompressionError, decompress, decompress_into, is_known_codec
 from seglog.format.decoder import checksums_valid, decode_records
 from seglog.format.windows import WHOLE_LIMIT, too_large_to_rewrite
 from seglog.format.zstd_library import zstd_slots
@@ -287,6 +287,6 @@ def _alone(chunk: Chunk, row: np.void, codec: int, piece: np.ndarray) -> np.ndar
     except DecompressionError as error:
         if error.too_large:
             raise too_large_to_rewrite(chunk.path, row) from error
-        status = DECOMPRESSION_FAILED if codec <= 4 else CODEC_UNKNOWN
+        status = DECOMPRESSION_FAILED if is_known_codec(codec, int(row["magic"])) else CODEC_UNKNOWN
         raise invalid_records(chunk.path, row, status) from error
     return np.frombuffer(raw, dtype=np.uint8)

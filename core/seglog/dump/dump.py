@@ -34,8 +34,6 @@ from seglog.scan.listing import Target
 from seglog.scan.log_walk import LogWalk, Piece
 from seglog.storage.filesystem import FileSystem
 
-_NOTHING = np.zeros(0, dtype=np.uint8)
-
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
@@ -162,8 +160,7 @@ class _LogDump(LogRenderer):
         wrappers = (batches["magic"] < 2) & ((batches["attributes"] & layout.CODEC_MASK) != 0)
         if self.records or wrappers.any():
             return piece.records(batches, account)
-        status = np.zeros(len(batches), dtype=np.int8)
-        return iter((Records(_NOTHING, np.zeros(0, dtype=layout.RECORD), batches, status),))
+        return iter((Records.without_rows(batches),))
 
     def _limited(self, chosen: Chosen, trusted: np.ndarray) -> Chosen:
         """What of `chosen` the limit still allows; counts it as shown."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seglog import layout
 from seglog.kernels import records as kernels
 from seglog.kernels.varint import read_varint
 from seglog.model import Header, Record
@@ -51,6 +52,12 @@ class Records:
     first_batch: int = 0
     rows_before: int = 0
     rows_behind: int = 0
+
+    @classmethod
+    def without_rows(cls, batches: np.ndarray, status: int = kernels.RECORDS_VALID, first_batch: int = 0) -> Records:
+        """Batches of one status, and none of their records."""
+        arena, rows = np.zeros(0, dtype=np.uint8), np.zeros(0, dtype=layout.RECORD)
+        return cls(arena, rows, batches, np.full(len(batches), status, dtype=np.int8), first_batch)
 
     def __len__(self) -> int:
         return len(self.rows)

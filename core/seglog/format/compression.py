@@ -66,6 +66,11 @@ class _DoesNotFitError(Exception):
     """The room that a part of the stream was given is too small for it."""
 
 
+def is_known_codec(codec: int, magic: int) -> bool:
+    """Whether batches of this magic may have this codec: zstd came with magic 2."""
+    return codec < Compression.ZSTD or (codec == Compression.ZSTD and magic >= 2)
+
+
 def decompress_into(
     codec: int, data: ByteSource, out: npt.NDArray[np.uint8], position: int = 0, *, magic: int = 2
 ) -> int:

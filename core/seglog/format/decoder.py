@@ -20,8 +20,8 @@ from seglog import layout
 from seglog.format import checksum
 from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
-from seglog.format.compression import DecompressionError, decompress_into
-from seglog.format.expanding import FilePayload, MemoryPayload, Payload, ReadInto
+from seglog.format.compression import DecompressionError, decompress_into, is_known_codec
+from seglog.format.expanding import FilePayload, MemoryPayload, ReadInto
 from seglog.format.windows import EXPANDED_LIMIT, RECORD_LIMIT, LargeBatch
 from seglog.format.zstd_library import zstd_slots
 from seglog.kernels import crc32c, legacy
@@ -125,7 +125,7 @@ def decode_large(
     else:
         span = _wrapped_span(file, row[0])
         if span is None:
-            yield _without_rows(row, ENTRY_INVALID)
+            yield Records.without_rows(row, ENTRY_INVALID)
             return
         position, size = span
     yield from LargeBatch(row, lambda: FilePayload(file, position, size), limit=limit, account=account).parts()
@@ -135,7 +135,7 @@ def _plain_message(file: ReadInto, row: np.ndarray, account: Account) -> Iterato
     """A message of magic 0 or 1, which is one record: whole, or not at all."""
     size = int(row[0]["size"])
     if size > RECORD_LIMIT:
-        yield _without_rows(row, RECORD_TOO_LARGE)
+        yield Records.without_rows(row, RECORD_TOO_LARGE)
         return
     account.take(size)
     data = np.empty(size, dtype=np.uint8)
@@ -160,11 +160,6 @@ def _wrapped_span(file: ReadInto, row: np.void) -> tuple[int, int] | None:
             return at, size
         at += max(size, 0)
     return None
-
-
-def _without_rows(row: np.ndarray, status: int) -> Records:
-    rows = np.zeros(0, dtype=layout.RECORD)
-    return Records(np.zeros(0, dtype=np.uint8), rows, row, np.array([status], dtype=np.int8))
 
 
 class _Run:
@@ -263,7 +258,7 @@ class _Run:
         codec, magic = int(self.codecs[i]), int(self.batches[i]["magic"])
         if self.batches[i]["count"] == 0 or self.status[i] != RECORDS_VALID:
             return True, arena, position
-        if codec > 4 or (codec == 4 and magic < 2):
+        if not is_known_codec(codec, magic):
             self.status[i] = CODEC_UNKNOWN
             return True, arena, position
         while True:
@@ -299,7 +294,7 @@ class _Run:
             needed = kernels.rows_needed(batches, *own)
             if needed > ROWS_AT_ONCE and batches[0]["magic"] >= 2:
                 lying = arena, int(own[0][0]), int(own[1][0])
-                yield from LargeBatch(batches, _no_payload, lying=lying, number=begin, account=self.account).parts()
+                yield from LargeBatch(batches, lying=lying, number=begin, account=self.account).parts()
                 continue
             self.account.take(needed * layout.RECORD.itemsize)
             rows = np.empty(needed, dtype=layout.RECORD)
@@ -321,7 +316,3 @@ class _Run:
                 begin, total = i, 0
             total += rows
         yield begin, behind
-
-
-def _no_payload() -> Payload:
-    raise AssertionError("the payload lies in memory")

@@ -25,7 +25,7 @@ from seglog import layout
 from seglog.errors import UnsupportedError
 from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
-from seglog.format.compression import DecompressionError
+from seglog.format.compression import DecompressionError, is_known_codec
 from seglog.format.expanding import Expansion, Payload, expanded
 from seglog.kernels import decode as kernels
 from seglog.kernels import legacy
@@ -78,14 +78,14 @@ class _Survey:
 class LargeBatch:
     """One batch or wrapper. `row` is its table of one row (layout.BATCH); `payload` opens its payload from the start.
 
-    `lying` is (data, start, end) where the payload is not compressed and lies in memory. `number` is the batch's place
-    in the table that is being decoded; `limit` bounds what it expands to. What is held counts in `account`.
+    `lying` is (data, start, end) instead, where the payload lies expanded in memory. `number` is the batch's place in
+    the table that is being decoded; `limit` bounds what it expands to. What is held counts in `account`.
     """
 
     def __init__(
         self,
         row: np.ndarray,
-        payload: Callable[[], Payload],
+        payload: Callable[[], Payload] | None = None,
         *,
         lying: tuple[np.ndarray, int, int] | None = None,
         number: int = 0,
@@ -116,13 +116,12 @@ class LargeBatch:
                     if not behind:
                         return
         if not given:
-            nothing = np.zeros(0, dtype=layout.RECORD)
-            yield Records(np.zeros(0, dtype=np.uint8), nothing, self._row, status, self._number)
+            yield Records.without_rows(self._row, survey.status, self._number)
 
     # --- what it holds, and how it ends -----------------------------------------------------------------------
 
     def _survey(self) -> _Survey:
-        if self._codec > 4 or (self._codec == 4 and self._is_legacy):
+        if not is_known_codec(self._codec, self._magic):
             return _Survey(CODEC_UNKNOWN)
         try:
             with self._windows() as windows:
@@ -183,6 +182,7 @@ class LargeBatch:
         cut = legacy.whole_entries if self._is_legacy else whole_records
         if self._lying is not None:
             return _Windows(None, count, cut, self._limit, self._account, self._lying)
+        assert self._open is not None
         return _Windows(expanded(self._codec, self._open(), self._magic), count, cut, self._limit, self._account)
 
     def _decoded(self, window: _Window) -> tuple[np.ndarray, int]:

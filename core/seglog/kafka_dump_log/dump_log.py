@@ -35,12 +35,10 @@ from seglog.kafka_dump_log.decoders import Decoder, StringDecoder, control_text
 from seglog.kafka_dump_log.indexes import IndexDump
 from seglog.kafka_dump_log.reports import Report, Reports
 from seglog.kernels import render, render_dump_log
-from seglog.layout import CONTROL_MASK, INT32_MAX, RECORD
+from seglog.layout import CONTROL_MASK, INT32_MAX
 from seglog.memory_budget import Account
 from seglog.scan.log_walk import LogWalk, Piece
 from seglog.storage.filesystem import FileSystem
-
-_NOTHING = np.zeros(0, dtype=np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +177,7 @@ class _LogText(LogRenderer):
     ) -> Generator[Rendered, None, None]:
         batches, valid = piece.batches[first:behind], piece.valid[first:behind]
         if not self.options.is_deep:
-            records = Records(_NOTHING, np.zeros(0, dtype=RECORD), batches, np.zeros(len(batches), dtype=np.int8))
-            yield from self._lines(records, valid)
+            yield from self._lines(Records.without_rows(batches), valid)
             return
         for records in piece.records(batches, account):
             trusted = valid[records.first_batch : records.first_batch + len(records.batches)]
