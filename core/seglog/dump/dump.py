@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -187,17 +188,8 @@ class _LogDump(LogRenderer):
         return flags.astype(np.uint8)
 
     def _lines(self, arena: np.ndarray, batches: np.ndarray, flags: np.ndarray, rows: np.ndarray) -> Iterator[Block]:
-        state = np.zeros(render.STATE_SIZE, dtype=np.int64)
-        while state[render.STATE_BATCH] < len(batches):
-            out = self.buffer(int(state[render.STATE_NEEDED]))
-            written = render.render(
-                self._style, self.options.base64, self._prefix, arena, batches, flags, rows, out, state
-            )
-            if written:
-                state[render.STATE_NEEDED] = 0
-                yield memoryview(out)[:written]  # type: ignore[arg-type]
-            else:
-                self.give_back(out)
+        line = (self._style, self.options.base64, self._prefix)
+        return self.lines(len(batches), partial(render.render, *line, arena, batches, flags, rows))
 
 
 def _with_inner_offsets(records: Records) -> np.ndarray:

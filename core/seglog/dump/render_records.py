@@ -18,9 +18,8 @@ def render_records(records: Records, *, as_json: bool, base64: bool = False) -> 
     style = render.JSON if as_json else render.TEXT
     flags = np.full(len(records.batches), render.SHOW_RECORDS | render.VALID, dtype=np.uint8)
     state = np.zeros(render.STATE_SIZE, dtype=np.int64)
-    room = _BLOCK_BYTES
     while state[render.STATE_BATCH] < len(records.batches):
-        out = np.empty(max(room, int(state[render.STATE_NEEDED])), dtype=np.uint8)
+        out = np.empty(max(_BLOCK_BYTES, int(state[render.STATE_NEEDED])), dtype=np.uint8)
         written = render.render(
             style, base64, _NO_PREFIX, records.arena, records.batches, flags, records.rows, out, state
         )

@@ -8,7 +8,7 @@ block is valid until the next step.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +17,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.evidence.findings import Finding
+from seglog.kernels import render
 from seglog.memory_budget import Account, MemoryBudget, bytes_in_flight
 from seglog.scan.log_walk import Piece
 
@@ -99,17 +100,24 @@ class LogRenderer:
             if not isinstance(block, Finding) and isinstance(block.obj, np.ndarray):
                 self._buffers.append(block.obj if block.obj.base is None else block.obj.base)
 
-    def buffer(self, least: int = 0) -> np.ndarray:
-        """A buffer (uint8) of at least `least` bytes."""
+    def lines(self, count: int, write: Callable[[np.ndarray, np.ndarray], int]) -> Iterator[Block]:
+        """The blocks of `count` batches: `write(out, state)` is a rendering kernel (`kernels.render`) on them."""
+        state = np.zeros(render.STATE_SIZE, dtype=np.int64)
+        while state[render.STATE_BATCH] < count:
+            out = self._buffer(int(state[render.STATE_NEEDED]))
+            written = write(out, state)
+            if written:
+                state[render.STATE_NEEDED] = 0
+                yield memoryview(out)[:written]  # type: ignore[arg-type]
+            else:
+                self._buffers.append(out)
+
+    def _buffer(self, least: int) -> np.ndarray:
         try:
             found = self._buffers.popleft()
         except IndexError:
             found = _NO_BUFFER
         return found if len(found) >= max(least, BLOCK_BYTES) else np.empty(max(least, BLOCK_BYTES), dtype=np.uint8)
-
-    def give_back(self, buffer: np.ndarray) -> None:
-        """A buffer that was not needed."""
-        self._buffers.append(buffer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -193,16 +194,9 @@ class _LogText(LogRenderer):
         run = render_dump_log.SKIP_METADATA if self.options.skip_record_metadata else 0
         run |= render_dump_log.PRINT_DATA if self.options.prints_data else 0
         endings, bounds, has_ending = self._endings(records)
-        state = np.zeros(render.STATE_SIZE, dtype=np.int64)
         arguments = (run, records.arena, records.batches, flags.astype(np.uint8), records.rows)
-        while state[render.STATE_BATCH] < len(records.batches):
-            out = self.buffer(int(state[render.STATE_NEEDED]))
-            written = render_dump_log.render_dump_log(*arguments, endings, bounds, has_ending, out, state)
-            if written:
-                state[render.STATE_NEEDED] = 0
-                yield memoryview(out)[:written]  # type: ignore[arg-type]
-            else:
-                self.give_back(out)
+        write = partial(render_dump_log.render_dump_log, *arguments, endings, bounds, has_ending)
+        return self.lines(len(records.batches), write)
 
     def _endings(self, records: Records) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Texts of control records, and of all records where a decoder is asked for: (bytes, bounds, rows that have
