@@ -28,12 +28,9 @@ from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
 from seglog.memory_budget import Account
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.resync import OffsetRange, entry_end, next_entry
-from seglog.scan.segment_scan import CHUNK_BYTES, EndReason, checksum_valid, entry_row
+from seglog.scan.segment_scan import CHUNK_BYTES, HELD_BYTES, EndReason, checksum_valid, declared_size, entry_row
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import File, FileSystem
-
-# The largest entry whose bytes are held: several threads may have several of them at once.
-HELD_BYTES = 4 << 20
 
 _LEAST_ROWS = 1024
 
@@ -169,7 +166,7 @@ class LogWalk:
         self, file: File, data: np.ndarray, filled: int, status: int, position: int, stop: int
     ) -> Generator[Piece | Gap, None, tuple[int, int]]:
         """What to do where no whole entry begins at the front; returns (position, buffer size to go on with)."""
-        size = _declared_size(data, filled)
+        size = declared_size(data, 0, filled)
         framed = status not in (WALK_BAD_SIZE, WALK_BAD_HEADER) and size > 0 and size <= stop - position
         row = entry_row(file, position, stop) if framed else None
         behind = None
@@ -221,12 +218,6 @@ def walk_view(view: PartitionView, *, check: bool = True) -> Iterator[tuple[Segm
 
 
 _REASONS = {WALK_BAD_SIZE: EndReason.BAD_SIZE, WALK_BAD_HEADER: EndReason.BAD_HEADER}
-
-
-def _declared_size(data: np.ndarray, end: int) -> int:
-    if end < layout.LOG_OVERHEAD:
-        return 0
-    return int.from_bytes(data[8:12].tobytes(), "big", signed=True) + layout.LOG_OVERHEAD
 
 
 def _all_zeros(file: File, position: int, end: int) -> bool:

@@ -28,7 +28,8 @@ from seglog.memory_budget import Account, unlimited
 from seglog.storage.filesystem import File, FileSystem
 
 CHUNK_BYTES = 1 << 20
-# The largest batch whose bytes are held. Of control batches, which are read as a whole, more.
+# The largest batch whose bytes are held: several threads may have several of them at once. Of control batches, which
+# are read as a whole, more.
 HELD_BYTES = 4 << 20
 HELD_CONTROL_BYTES = 128 << 20
 
@@ -170,7 +171,7 @@ class SegmentScan:
             position += found.consumed
             wanted = len(buffer)
             if found.status not in (WALK_COMPLETE, WALK_FULL) and found.consumed < filled:
-                size = _declared_size(target, found.consumed, filled)
+                size = declared_size(target, found.consumed, filled)
                 reason = self._stopped(found.status, size, stop - position, position - found.consumed + filled == stop)
                 large = None
                 if reason is None and size > self._held_bytes:
@@ -213,7 +214,7 @@ def entry_row(file: File, position: int, stop: int) -> np.ndarray | None:
     filled = file.read_into(position, byte_view(head[: max(0, min(len(head), stop - position))]))
     if filled <= layout.HEADER_UP_TO_MAGIC:
         return None
-    size = int.from_bytes(head[8:12].tobytes(), "big", signed=True) + layout.LOG_OVERHEAD
+    size = declared_size(head, 0, filled)
     least = layout.LEAST_ENTRY_SIZE + layout.LOG_OVERHEAD
     if not least <= size <= min(stop - position, layout.INT32_MAX):
         return None
@@ -242,7 +243,7 @@ def checksum_valid(file: File, row: np.void) -> bool:
     return value == int(row["crc"])
 
 
-def _declared_size(data: np.ndarray, position: int, end: int) -> int:
+def declared_size(data: np.ndarray, position: int, end: int) -> int:
     """The size with overhead that the entry at `position` declares, or 0 when its size field is not all there."""
     if end - position < layout.LOG_OVERHEAD:
         return 0
