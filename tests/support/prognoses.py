@@ -18,12 +18,15 @@ from typing import Any
 import pytest
 
 from seglog.clock import Clock
+from seglog.configuration.cluster_metadata import read_cluster_metadata
+from seglog.format.filenames import PartitionState
 from seglog.log.loader import LoadOptions, RecoveryReport, load_log
 from seglog.prognosis import partition as opening
-from seglog.storage.filesystem import FileSystem
+from seglog.scan.listing import list_log_directory
+from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from tests.support.command_line import run
-from tests.support.kafka import Broker
+from tests.support.kafka import NODE_ID, Broker
 
 QUIET = {  # nothing but the load touches the logs
     "log.initial.task.delay.ms": "3600000",
@@ -61,9 +64,14 @@ class Log:
 
 @dataclass
 class Prognosis:
-    """Doctor's rows, and the log that each partition directory would become."""
+    """Doctor's rows, and the log that each partition directory would become.
+
+    `awaited` are partitions that the controller has given to the broker, which had no directory for them yet: they held
+    nothing, doctor does not miss them, and the start makes them.
+    """
 
     rows: list[dict[str, Any]]
+    awaited: set[str]
     logs: dict[Path, Log] = field(default_factory=dict)
 
     def named(self, code: str) -> set[str]:
@@ -99,7 +107,7 @@ def foretell(directories: Sequence[Path]) -> Prognosis:
         done = run("doctor", "--json", *directories)
     assert done.exit_code in (0, 1), done.output
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    prognosis = Prognosis([row for row in lines if row["type"] == "diagnosis"])
+    prognosis = Prognosis([row for row in lines if row["type"] == "diagnosis"], _awaited(directories))
     ends = {(row["log_directory"], row["partition"]): row for row in prognosis.rows if row["code"] == "LOG_END_WRONG"}
     for directory, (_, report, sizes) in plans.items():
         wrong = ends.get((str(directory.parent), directory.name))
@@ -107,6 +115,17 @@ def foretell(directories: Sequence[Path]) -> Prognosis:
         recovered = frozenset(one.base_offset for one in report.recovered)
         prognosis.logs[directory] = Log(report.log_start_offset, end, recovered, sizes)
     return prognosis
+
+
+def _awaited(directories: Sequence[Path]) -> set[str]:
+    """What the metadata log lists for the broker without naming a log directory, and what lies in none of them."""
+    fs = LocalFileSystem()
+    metadata = read_cluster_metadata(fs, directories[0], assignments=True)
+    assert metadata is not None
+    listed = [each for one in directories for each in list_log_directory(fs, one).partitions]
+    there = {each.topic_partition for each in listed if each.state in (PartitionState.LIVE, PartitionState.FUTURE)}
+    assigned = [(key, found.directory_of(NODE_ID)) for key, _, found in metadata.assigned_to(NODE_ID)]
+    return {str(key) for key, directory in assigned if directory is None and key not in there}
 
 
 def try_start(directories: Sequence[Path], work: Path, settings: Mapping[str, str]) -> Course:
@@ -152,11 +171,11 @@ def differences(prognosis: Prognosis, course: Course, directories: Sequence[Path
     strays = {path for path in paths if path.parent not in course.offline}
     if strays != course.strays:
         yield f"stray: doctor {sorted(map(str, strays))}, broker {sorted(map(str, course.strays))}"
-    missing = prognosis.named("PARTITION_MISSING")
+    missing = prognosis.named("PARTITION_MISSING") | prognosis.awaited
     moving = {path.name.split(".")[0] for path in prognosis.logs if path.name.endswith("-future")}
     made = {path.name for path in course.made} - moving
     if missing != made and not course.offline:
-        yield f"made anew: doctor {sorted(missing)}, broker {sorted(made)}"
+        yield f"made anew: doctor and the metadata log {sorted(missing)}, broker {sorted(made)}"
     for path in sorted({*prognosis.logs, *course.logs}):
         if path.parent not in course.offline and path not in course.made:
             yield from (f"{path.parent.name}/{path.name}: {each}" for each in _unlike(path, prognosis, course))

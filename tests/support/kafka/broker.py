@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 START_LIMIT_SECONDS = 300
 STOP_LIMIT_SECONDS = 60
+NODE_ID = 1
 CLUSTER_ID = "c2VnbG9nLXRlc3RzLS0tLQ"  # any 16 bytes; fixed, so that directories of several runs fit together
 
 SETTINGS = {
     "process.roles": "broker,controller",
-    "node.id": "1",
+    "node.id": str(NODE_ID),
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
     "offsets.topic.replication.factor": "1",
