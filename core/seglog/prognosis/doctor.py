@@ -33,7 +33,7 @@ from seglog.prognosis.partition_facts import Patient
 from seglog.scan.listing import PartitionDirectory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
-from seglog.verification.files import verify_log_directory
+from seglog.verification.files import contradicted_offsets
 
 __all__ = ["CASES", "Case", "Diagnosis", "Doctor", "DoctorSummary", "Gravity"]
 
@@ -108,10 +108,9 @@ class Doctor:
             if self._progress is not None:
                 self._progress(number + 1, len(loaded))
         short = {row.partition for row in visit.rows if row.code == LOG_END_MISSING}
-        for found in verify_log_directory(ward.listing, ward.around, visit.extents, live=ward.live):
-            named = found.message.partition(":")[0]
-            if found.code == "CHECKPOINT_BEYOND_LOG" and named not in short:
-                yield ward.say("CHECKPOINT_BEYOND", found.file, found.message)
+        for found in contradicted_offsets(ward.around, visit.extents, live=ward.live):
+            if str(found.topic_partition) not in short:
+                yield ward.say("CHECKPOINT_BEYOND", found.file, f"{found.topic_partition}: {found.message}")
 
     def _partition(self, visit: _Visit, partition: PartitionDirectory) -> Iterator[Diagnosis]:
         """One partition; beside a broker it is looked at until what is grave has stayed."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from seglog.errors import UnsupportedError
 from seglog.evidence.absent_partitions import absent_partitions
 from seglog.evidence.file_rows import rows_of
-from seglog.evidence.findings import Finding, Notice, Severity, finding
+from seglog.evidence.findings import CODES, Finding, Notice, Severity, finding
 from seglog.evidence.messages_07 import Messages07
 from seglog.evidence.surroundings import Surroundings
 from seglog.format import filenames
@@ -17,6 +18,15 @@ from seglog.model import TopicPartition
 from seglog.scan.listing import LogDirectoryListing, PartitionListing
 from seglog.storage.filesystem import FileSystem
 from seglog.verification.batches import Totals
+
+
+class ContradictedOffset(NamedTuple):
+    """An offset of a partition in the checkpoint `file` that its log contradicts."""
+
+    topic_partition: TopicPartition
+    file: str
+    message: str
+    severity: Severity = CODES["CHECKPOINT_BEYOND_LOG"].severity
 
 
 def verify_names(fs: FileSystem, listing: PartitionListing, *, live: bool = False) -> Iterator[Finding]:
@@ -72,36 +82,35 @@ def verify_log_directory(
         yield finding("CHECKPOINT_CORRUPT", "", filenames.META_PROPERTIES, str(around.meta_damage))
     for name, error in around.damage.items():
         yield finding("CHECKPOINT_CORRUPT", "", name, str(error))
-    for key, (base, end) in sorted(extents.items()):
-        offsets = {name: found.get(key) for name, found in around.offsets.items()}
-        yield from _offsets_of(key, base, end, offsets, live)
+    for key, name, message, severity in contradicted_offsets(around, extents, live=live):
+        yield finding("CHECKPOINT_BEYOND_LOG", "", name, f"{key}: {message}", severity=severity)
     for absent in absent_partitions([(listing, around)]):
         where = {"first_offset": absent.first_offset, "last_offset": absent.last_offset}
         name = str(absent.topic_partition)
         yield finding("PARTITION_MISSING", name, "", absent.message, severity=absent.severity, **where)
 
 
-def _offsets_of(
-    key: TopicPartition, base: int, end: int, found: Mapping[str, int | None], live: bool
-) -> Iterator[Finding]:
-    start = found.get(filenames.LOG_START_OFFSET_CHECKPOINT)
-    least = base if start is None else max(start, base)
-    watermark = found.get(filenames.HIGH_WATERMARK_CHECKPOINT)
-    for name, offset in found.items():
-        if offset is None:
-            continue
-        if not 0 <= offset <= end:
-            yield _beyond(name, key, f"offset {offset} is not within the log, which ends at {end}")
-        elif name == filenames.CLEANER_OFFSET_CHECKPOINT and offset < least:
-            # the log start has moved on: the cleaner begins there
-            yield _beyond(name, key, f"offset {offset} is below the log's start, {least}", severity=Severity.INFO)
-    # a broker writes the two at different times
-    if not live and start is not None and watermark is not None and start > watermark:
-        yield _beyond(filenames.LOG_START_OFFSET_CHECKPOINT, key, f"{start} is above the high watermark {watermark}")
-
-
-def _beyond(name: str, key: TopicPartition, message: str, **fields: object) -> Finding:
-    return finding("CHECKPOINT_BEYOND_LOG", "", name, f"{key}: {message}", **fields)
+def contradicted_offsets(
+    around: Surroundings, extents: Mapping[TopicPartition, tuple[int, int]], *, live: bool = False
+) -> Iterator[ContradictedOffset]:
+    """Checkpointed offsets that the logs contradict; `extents` as for `verify_log_directory`."""
+    for key, (base, end) in sorted(extents.items()):
+        offsets = {name: found[key] for name, found in around.offsets.items() if key in found}
+        start = offsets.get(filenames.LOG_START_OFFSET_CHECKPOINT)
+        least = base if start is None else max(start, base)
+        watermark = offsets.get(filenames.HIGH_WATERMARK_CHECKPOINT)
+        for name, offset in offsets.items():
+            if not 0 <= offset <= end:
+                message = f"offset {offset} is not within the log, which ends at {end}"
+                yield ContradictedOffset(key, name, message)
+            elif name == filenames.CLEANER_OFFSET_CHECKPOINT and offset < least:
+                # the log start has moved on: the cleaner begins there
+                message = f"offset {offset} is below the log's start, {least}"
+                yield ContradictedOffset(key, name, message, Severity.INFO)
+        # a broker writes the two at different times
+        if not live and start is not None and watermark is not None and start > watermark:
+            message = f"{start} is above the high watermark {watermark}"
+            yield ContradictedOffset(key, filenames.LOG_START_OFFSET_CHECKPOINT, message)
 
 
 def _readable(fs: FileSystem, path: Path, partition: str) -> Iterator[Finding]:
