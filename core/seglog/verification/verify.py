@@ -146,11 +146,10 @@ class Verification:
         options: VerifyOptions,
         clock: Clock,
         progress: Progress | None = None,
-        *,
-        around: Surroundings | None = None,
     ) -> None:
         self._fs, self._targets, self._options, self._clock = fs, targets, options, clock
-        self._progress, self._around = progress, around
+        self._progress = progress
+        self._beside: dict[Path, Surroundings | None] = {}
         self._totals = Totals()
         self._done = self._total = 0
         self._ends_at = None if options.max_duration_s is None else clock.monotonic() + options.max_duration_s
@@ -183,7 +182,7 @@ class Verification:
             yield _Job(target.path, 0 if status is None else status.size, target, None)
             return
         if target.kind is TargetKind.PARTITION:
-            yield _Job(target.path, self._size(target.path), target, self._around or self._surroundings(target.path))
+            yield _Job(target.path, self._size(target.path), target, self._surroundings(target.path))
             return
         around = read_surroundings(self._fs, target.path)  # before the logs
         listing = list_log_directory(self._fs, target.path)
@@ -193,10 +192,14 @@ class Verification:
                 yield _Job(partition.path, self._size(partition.path), target, around)
 
     def _surroundings(self, partition: Path) -> Surroundings | None:
-        try:
-            return read_surroundings(self._fs, links.resolve(partition).parent, ask_readers=False)
-        except OSError:
-            return None  # of a partition that was named, the directory around it need not be readable
+        """What lies around a partition that was named; once for all partitions of a log directory."""
+        directory = links.resolve(partition).parent
+        if directory not in self._beside:
+            try:
+                self._beside[directory] = read_surroundings(self._fs, directory, ask_readers=False)
+            except OSError:
+                self._beside[directory] = None  # it need not be readable
+        return self._beside[directory]
 
     def _size(self, directory: Path) -> int:
         """Bytes of its logs, for the progress display; what is wrong with the directory is told in its turn."""

@@ -17,6 +17,7 @@ from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
 from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
 from tests.support import logs_on_disk as logs
 from tests.support.naive import NaiveRecord, batch_v2
+from tests.support.watched_files import CountingFileSystem
 
 FS = LocalFileSystem()
 
@@ -292,6 +293,17 @@ def test_only_directories_that_a_broker_cannot_take_for_partitions_stop_it(
     (tmp_path / name).mkdir()
     (found,) = [each for each in verified(tmp_path)[0] if each.code == "STRANGE_FILE"]
     assert (found.severity is Severity.ERROR) == stops
+
+
+def test_what_lies_around_partitions_that_are_named_is_read_once(tmp_path: Path) -> None:
+    for name in ("t-0", "u-0", "v-0"):
+        logs.write_log(tmp_path, logs.plain_batches(), name=name)
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 0\n")
+    fs = CountingFileSystem()
+    targets = [Target(tmp_path / name, TargetKind.PARTITION) for name in ("t-0", "u-0", "v-0")]
+    list(Verification(fs, targets, VerifyOptions(level=Level.SEMANTIC), ManualClock(0)))
+    assert fs.opened["recovery-point-offset-checkpoint"] == 1
+    assert fs.opened[f"{0:020d}.log"] >= 3
 
 
 class Unreadable(LocalFileSystem):
