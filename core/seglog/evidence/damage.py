@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from seglog.evidence.findings import Finding, finding
+from seglog.evidence.findings import Finding, finding, place_of
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records
 from seglog.log.read_order import Disorder
 from seglog.scan.log_walk import Gap, Piece
@@ -60,7 +60,7 @@ def gap_finding(gap: Gap, path: Path, last_offset: int, next_offset: int | None)
         "first_offset": first,
         "last_offset": last,
     }
-    place = path.parent.resolve().name, path.name
+    place = place_of(path)
     follows = "nothing good follows" if gap.at_end else "a good batch follows"
     if gap.zeros:
         message = f"{gap.length} zero bytes where a batch should begin; {follows}"
@@ -84,17 +84,25 @@ def _checksum_findings(piece: Piece, path: Path, last_offset: int) -> Iterator[F
         if not (previous < first <= last and (following is None or last < following)):
             first, last = previous + 1, previous if following is None else following - 1
         known = first <= last
-        yield finding(
+        yield batch_finding(
             "CRC_MISMATCH",
-            path.parent.resolve().name,
-            path.name,
+            place_of(path),
             f"the checksum of the batch is wrong (stored {int(row['crc'])})",
-            position=int(row["position"]),
-            length=int(row["size"]),
+            row,
             first_offset=first if known else None,
             last_offset=last if known else None,
             offsets_lost=last - first + 1 if known else 0,
         )
+
+
+def batch_finding(code: str, place: tuple[str, str], message: str, row: np.void, **fields: Any) -> Finding:
+    """A finding on a batch (a `row` of headers): its bytes and the offsets that it claims, unless `fields` say others.
+
+    `place` is the partition and the file.
+    """
+    where = {"position": int(row["position"]), "length": int(row["size"])}
+    offsets = {"first_offset": int(row["base_offset"]), "last_offset": int(row["last_offset"])}
+    return finding(code, *place, message, **{**where, **offsets, **fields})
 
 
 def record_findings(records: Records, valid: np.ndarray, path: Path) -> Iterator[Finding]:
@@ -107,15 +115,11 @@ def record_findings(records: Records, valid: np.ndarray, path: Path) -> Iterator
     for i in np.flatnonzero((records.status != 0) & valid).tolist():
         row, status = records.batches[i], int(records.status[i])
         readable = records.rows_before + int(np.count_nonzero(records.rows["batch"] == i))
-        yield finding(
+        yield batch_finding(
             "BATCH_TOO_LARGE_TO_DECODE" if status in TOO_LARGE else "RECORDS_INVALID",
-            path.parent.resolve().name,
-            path.name,
+            place_of(path),
             f"{STATUS_REASONS[status]}; {readable} records before that are readable",
-            position=int(row["position"]),
-            length=int(row["size"]),
-            first_offset=int(row["base_offset"]),
-            last_offset=int(row["last_offset"]),
+            row,
             offsets_lost=max(0, int(row["last_offset"]) - int(row["base_offset"]) + 1 - readable),
         )
 
@@ -124,8 +128,7 @@ def disorder_finding(disorder: Disorder) -> Finding:
     """What a reader is told of a segment whose offsets do not ascend."""
     return finding(
         "OFFSETS_NOT_ASCENDING",
-        disorder.path.parent.resolve().name,
-        disorder.path.name,
+        *place_of(disorder.path),
         disorder.told,
         position=disorder.position,
         first_offset=disorder.offset,

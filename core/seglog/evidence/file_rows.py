@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from seglog.errors import CorruptCheckpointError, CorruptSnapshotError, RefusedError, UnsupportedError
-from seglog.evidence.findings import Finding, finding
+from seglog.evidence.findings import Finding, finding, place_of
 from seglog.evidence.messages_07 import Messages07, Row
 from seglog.format import checkpoint, filenames
 from seglog.format.filenames import FileKind, parse_file_name
@@ -39,9 +38,9 @@ def rows_of(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
     try:
         yield from reader(fs, path)
     except (CorruptCheckpointError, RefusedError) as error:
-        yield _finding("CHECKPOINT_CORRUPT", path, str(error))
+        yield finding("CHECKPOINT_CORRUPT", *place_of(path), str(error))
     except CorruptSnapshotError as error:
-        yield _finding("SNAPSHOT_CORRUPT", path, error.reason, position=error.position)
+        yield finding("SNAPSHOT_CORRUPT", *place_of(path), error.reason, position=error.position)
 
 
 Reader = Callable[[FileSystem, Path], Iterator[Row | Finding]]
@@ -52,10 +51,6 @@ def _reader(name: str) -> Reader | None:
     if parsed is not None:
         return _BY_KIND.get(parsed.kind)
     return _BY_NAME.get(name.removesuffix(".tmp").removesuffix(".deleted"))
-
-
-def _finding(code: str, path: Path, message: str, **fields: Any) -> Finding:
-    return finding(code, path.parent.resolve().name, path.name, message, **fields)
 
 
 def _base_offset(path: Path) -> int:
@@ -84,7 +79,7 @@ def _index_rows(
             yield "preallocated_entries", {"count": unused}
         if size % entry_bytes:
             message = f"{size % entry_bytes} bytes after the last whole entry"
-            yield _finding("INDEX_SIZE_INVALID", path, message, position=size - size % entry_bytes)
+            yield finding("INDEX_SIZE_INVALID", *place_of(path), message, position=size - size % entry_bytes)
 
     return read
 
@@ -136,7 +131,7 @@ def _quorum_state_rows(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:
     try:
         yield "quorum_state", {"data": json.loads(fs.read_bytes(path))}
     except (ValueError, RecursionError) as error:
-        yield _finding("CHECKPOINT_CORRUPT", path, f"not JSON: {error}")
+        yield finding("CHECKPOINT_CORRUPT", *place_of(path), f"not JSON: {error}")
 
 
 def _rows_07(fs: FileSystem, path: Path) -> Iterator[Row | Finding]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 
@@ -85,6 +86,11 @@ def finding(code: str, partition: str, file: str, message: str, **fields: Any) -
     kind = CODES[code]
     fields = {"broker_notices": kind.notices, "repair": kind.repair, "severity": kind.severity, **fields}
     return Finding(code=code, partition=partition, file=file, message=message, **fields)
+
+
+def place_of(path: Path) -> tuple[str, str]:
+    """`partition` and `file` of a finding on the file `path` of a partition."""
+    return path.parent.resolve().name, path.name
 
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO

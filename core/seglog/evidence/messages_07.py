@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seglog.evidence.findings import Finding, finding
+from seglog.evidence.findings import Finding, finding, place_of
 from seglog.format.compression import DecompressionError
 from seglog.format.filenames import FileKind, parse_file_name
 from seglog.format.message_07 import End07, Message07, payloads, walk_messages
@@ -111,4 +111,4 @@ class Messages07:
             return encoded
 
     def _finding(self, code: str, message: str, **fields: Any) -> Finding:
-        return finding(code, self._path.parent.resolve().name, self._path.name, message, **fields)
+        return finding(code, *place_of(self._path), message, **fields)

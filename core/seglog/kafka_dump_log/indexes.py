@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog.errors import CorruptSnapshotError
-from seglog.evidence.findings import Finding, finding
+from seglog.evidence.findings import Finding, finding, place_of
 from seglog.format.checksum import crc32c
 from seglog.format.decoder import decode_records
 from seglog.format.filenames import FileKind, parse_file_name
@@ -184,7 +184,7 @@ class IndexDump:
             yield f"{self.path} passed sanity check."
             return
         code = "OFFSET_INDEX_INVALID" if entry_bytes == 8 else "TIME_INDEX_INVALID"
-        yield finding(code, self.path.parent.resolve().name, self.path.name, problem)
+        yield finding(code, *place_of(self.path), problem)
 
     def _transaction_index(self) -> Iterator[str | Report]:
         for producer, first, last, stable, stored in decode_transaction_index(self._read()).tolist():

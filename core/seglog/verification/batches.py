@@ -16,8 +16,8 @@ from typing import Protocol
 import numpy as np
 
 from seglog import layout
-from seglog.evidence.damage import record_findings, with_damage
-from seglog.evidence.findings import Finding, finding
+from seglog.evidence.damage import batch_finding, record_findings, with_damage
+from seglog.evidence.findings import Finding, place_of
 from seglog.evidence.row_rules import RowRules
 from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
@@ -191,7 +191,7 @@ class SegmentVerifier:
         self.level, self.growing = level, growing
         self.totals = Totals()
         self._state = new_state(last_offset, leader_epoch)
-        self._place = path.parent.resolve().name, path.name
+        self._place = place_of(path)
 
     @property
     def last_offset(self) -> int:
@@ -259,15 +259,7 @@ class SegmentVerifier:
 
     def _finding(self, code: str, row: np.void, message: str) -> Finding:
         offsets = f"offsets {int(row['base_offset'])} to {int(row['last_offset'])}, magic {int(row['magic'])}"
-        return finding(
-            code,
-            *self._place,
-            f"{message} ({offsets})",
-            position=int(row["position"]),
-            length=int(row["size"]),
-            first_offset=int(row["base_offset"]),
-            last_offset=int(row["last_offset"]),
-        )
+        return batch_finding(code, self._place, f"{message} ({offsets})", row)
 
     def _count_damage(self, found: Finding) -> None:
         if found.code in _DAMAGE:

@@ -16,6 +16,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptCheckpointError, CorruptIndexError, CorruptSnapshotError, InvalidRecordError
+from seglog.evidence.damage import batch_finding
 from seglog.evidence.findings import Finding, finding
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.control import ControlRecordError, parse_control_record
@@ -134,10 +135,7 @@ class SemanticObserver:
                 f"producer {int(row['producer_id'])} wrote outside the transaction it began at offset"
                 f" {producer.transaction_first_offset}"
             )
-            where = {"position": int(row["position"]), "length": int(row["size"])}
-            offsets = {"first_offset": int(row["base_offset"]), "last_offset": int(row["last_offset"])}
-            name = self._current.log.name
-            yield finding("TRANSACTION_STATE_INVALID", self._partition, name, message, **where, **offsets)
+            yield batch_finding("TRANSACTION_STATE_INVALID", (self._partition, self._current.log.name), message, row)
 
     def _completed(self, transaction: CompletedTransaction, last_stable_offset: int) -> None:
         if transaction.aborted:
@@ -160,13 +158,7 @@ class SemanticObserver:
                 try:
                     record = parse_control_record(records.key(i), records.value(i))
                 except ControlRecordError as error:
-                    where = {"position": int(batch["position"]), "length": int(batch["size"])}
-                    offset = {
-                        "first_offset": int(batch["base_offset"]),
-                        "last_offset": int(batch["last_offset"]),
-                    }
-                    name = self._current.log.name
-                    yield finding("CONTROL_INVALID", self._partition, name, str(error), **where, **offset)
+                    yield batch_finding("CONTROL_INVALID", (self._partition, self._current.log.name), str(error), batch)
                     continue
                 if record.type is ControlType.ABORT:
                     self._found.abort_markers.add((int(batch["producer_id"]), int(batch["base_offset"])))
