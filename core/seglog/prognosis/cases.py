@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 
@@ -69,6 +70,20 @@ class Diagnosis:
             "broker": self.broker,
             "command": self.command or None,
         }
+
+
+def diagnosis(
+    code: str, log_directory: Path, partition: Path | None, path: Path, message: str, **fields: Any
+) -> Diagnosis:
+    """A `Diagnosis` of the file or directory `path` with what its case says, unless `fields` say otherwise.
+
+    `partition` is the directory that it is about, None where that is the log directory: its command takes `path` then.
+    """
+    case = CASES[code]
+    command = case.command.format(log_directory=log_directory, partition=partition or path, path=path)
+    known = {"gravity": case.gravity, "broker": case.broker, "command": command, **fields}
+    name = "" if partition is None else partition.name
+    return Diagnosis(code, log_directory=str(log_directory), partition=name, file=path.name, message=message, **known)
 
 
 _B, _D, _N = Gravity.BLOCKER, Gravity.DANGER, Gravity.NOTE

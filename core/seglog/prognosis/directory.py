@@ -24,7 +24,7 @@ from seglog.format.checkpoint import (
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
 from seglog.prognosis.access import denied
-from seglog.prognosis.cases import CASES, Diagnosis, Gravity
+from seglog.prognosis.cases import Diagnosis, Gravity, diagnosis
 from seglog.scan.listing import LogDirectoryListing, list_log_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import Holder, holder_of
@@ -59,13 +59,7 @@ class Ward:
 
     def say(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
         """A diagnosis of the directory itself."""
-        case = CASES[code]
-        path = self.listing.path / file
-        command = case.command.format(log_directory=self.listing.path, partition=path, path=path)
-        known: dict[str, Any] = {"gravity": case.gravity, "broker": case.broker, "command": command, **fields}
-        return Diagnosis(
-            code, log_directory=str(self.listing.path), partition="", file=path.name, message=message, **known
-        )
+        return diagnosis(code, self.listing.path, None, self.listing.path / file, message, **fields)
 
     def offset(self, checkpoint: str, key: TopicPartition) -> int:
         """What a checkpoint says of a partition; 0 where it says nothing."""

@@ -13,7 +13,7 @@ from seglog.configuration.keys import LogConfig
 from seglog.evidence.surroundings import Surroundings
 from seglog.evidence.transactions import Coordinated
 from seglog.log.loader import RecoveryReport
-from seglog.prognosis.cases import CASES, Diagnosis
+from seglog.prognosis.cases import Diagnosis, diagnosis
 from seglog.prognosis.segment_end import KafkaEnd
 from seglog.scan.listing import PartitionListing
 from seglog.scan.view import PartitionView
@@ -82,17 +82,7 @@ class Patient:
             return False
         return base_offset in plan.deleted_segments or any(one.base_offset == base_offset for one in plan.recovered)
 
-    @property
-    def name(self) -> str:
-        """The directory's name."""
-        return self.listing.directory.name
-
     def say(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
         """A diagnosis of this partition; `fields` override what its case says."""
-        case = CASES[code]
-        path = self.listing.directory / file
-        command = case.command.format(log_directory=self.log_directory, partition=self.listing.directory, path=path)
-        known: dict[str, Any] = {"gravity": case.gravity, "broker": case.broker, "command": command, **fields}
-        return Diagnosis(
-            code, log_directory=str(self.log_directory), partition=self.name, file=path.name, message=message, **known
-        )
+        directory = self.listing.directory
+        return diagnosis(code, self.log_directory, directory, directory / file, message, **fields)
