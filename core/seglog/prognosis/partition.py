@@ -101,7 +101,8 @@ def _unreadable_epochs(fs: FileSystem, path: Path) -> SeglogError | None:
 
 
 def _leftovers(patient: Patient) -> Iterator[Diagnosis]:
-    leftovers = [path for path in patient.listing.leftovers if path not in _refused_names(patient)]
+    refused = set(_refused_names(patient))
+    leftovers = [path for path in patient.listing.leftovers if path not in refused]
     damaged = {path for path in leftovers if path.name.endswith(".log.swap") and _is_damaged(patient.fs, path)}
     lost = _replaced_logs(patient) if any(path.name.endswith(".log.swap") for path in leftovers) else []
     for path in leftovers:
