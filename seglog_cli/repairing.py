@@ -64,13 +64,11 @@ def jobs_of(session: Session, paths: Sequence[Path]) -> list[Job]:
 
 
 def _job_of(session: Session, target: Target) -> Job:
-    from seglog.format.filenames import PartitionState
     from seglog.scan.listing import TargetKind, list_log_directory
 
     if target.kind is TargetKind.LOG_DIRECTORY:
         found = list_log_directory(session.fs, target.path).partitions
-        usable = (PartitionState.LIVE, PartitionState.FUTURE)
-        mine = tuple(each.path for each in found if each.state in usable and not each.is_cluster_metadata)
+        mine = tuple(each.path for each in found if each.state.is_served and not each.is_cluster_metadata)
         return Job(target.path, mine, True)
     if target.kind is TargetKind.FILE:
         raise UsageError(f"{target.path}: a repair takes partition and log directories, as a file's neighbours change")

@@ -19,7 +19,6 @@ import pytest
 
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import read_cluster_metadata
-from seglog.format.filenames import PartitionState
 from seglog.log.loader import LoadOptions, RecoveryReport, load_log
 from seglog.prognosis import partition as opening
 from seglog.scan.listing import list_log_directory
@@ -123,7 +122,7 @@ def _awaited(directories: Sequence[Path]) -> set[str]:
     metadata = read_cluster_metadata(fs, directories[0], assignments=True)
     assert metadata is not None
     listed = [each for one in directories for each in list_log_directory(fs, one).partitions]
-    there = {each.topic_partition for each in listed if each.state in (PartitionState.LIVE, PartitionState.FUTURE)}
+    there = {each.topic_partition for each in listed if each.state.is_served}
     assigned = [(key, found.directory_of(NODE_ID)) for key, _, found in metadata.assigned_to(NODE_ID)]
     return {str(key) for key, directory in assigned if directory is None and key not in there}
 

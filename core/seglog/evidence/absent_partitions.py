@@ -15,11 +15,8 @@ from seglog.configuration.cluster_metadata import Assignment, ClusterMetadata
 from seglog.evidence.findings import Severity
 from seglog.evidence.surroundings import Surroundings
 from seglog.format import filenames
-from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
 from seglog.scan.listing import LogDirectoryListing
-
-_SERVED = (PartitionState.LIVE, PartitionState.FUTURE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +37,11 @@ def absent_partitions(directories: Sequence[tuple[LogDirectoryListing, Surroundi
     """What is missing in the directories of one broker. Those that are not given may hold more: only what belongs in
     one of these is missed. Raises OSError.
     """
-    there = {p.topic_partition for listing, _ in directories for p in listing.partitions if p.state in _SERVED}
+    there = {p.topic_partition for listing, _ in directories for p in listing.partitions if p.state.is_served}
     metadata = next((m for _, around in directories if (m := around.metadata) is not None and m.knows_topics), None)
     node_id = next((around.node_id for _, around in directories if around.node_id is not None), None)
     for listing, around in directories:
-        leaving = {p.topic_partition for p in listing.partitions if p.state not in _SERVED}
+        leaving = {p.topic_partition for p in listing.partitions if not p.state.is_served}
         expected = set(around.named)
         if metadata is not None and node_id is not None:
             expected |= _assigned_here(metadata, node_id, around)

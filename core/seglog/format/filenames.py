@@ -76,6 +76,11 @@ class PartitionState(Enum):
     STRAY = "-stray"
     FUTURE = "-future"
 
+    @property
+    def is_served(self) -> bool:
+        """Whether a broker keeps it: it serves a live partition, and goes on to fill a future one."""
+        return self in (PartitionState.LIVE, PartitionState.FUTURE)
+
 
 @dataclass(frozen=True, slots=True)
 class FileName:

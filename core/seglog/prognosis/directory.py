@@ -126,7 +126,7 @@ def examine_together(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
     partitions: dict[tuple[TopicPartition, bool], Path] = {}
     for ward in wards:
         for partition in ward.listing.partitions:
-            if partition.state not in (PartitionState.LIVE, PartitionState.FUTURE):
+            if not partition.state.is_served:
                 continue
             key = partition.topic_partition, partition.state is PartitionState.FUTURE
             other = partitions.setdefault(key, partition.path)

@@ -103,7 +103,7 @@ class Doctor:
         loaded = [p for p in ward.listing.partitions if not p.is_cluster_metadata]
         for number, partition in enumerate(loaded):
             yield from self._partition(visit, partition)
-            counted = partition.state in _SERVED
+            counted = partition.state.is_served
             self.summary = replace(self.summary, partitions=self.summary.partitions + counted)
             if self._progress is not None:
                 self._progress(number + 1, len(loaded))
@@ -143,8 +143,8 @@ class Doctor:
         with view:
             patient = visit.patient(view, self._clock, partition)
             try:
-                rows = examine_partition(patient, self._deep and partition.state in _SERVED)
-                yield from rows if partition.state in _SERVED else (row for row in rows if row.gravity is _BLOCKER)
+                rows = examine_partition(patient, self._deep and partition.state.is_served)
+                yield from rows if partition.state.is_served else (row for row in rows if row.gravity is _BLOCKER)
             except OSError as error:
                 name = Path(error.filename).name if isinstance(error.filename, str) else ""
                 yield patient.say("DIRECTORY_UNREADABLE", name, error.strerror or str(error))
@@ -232,7 +232,6 @@ class _Visit:
         )
 
 
-_SERVED = (PartitionState.LIVE, PartitionState.FUTURE)
 _BLOCKER = Gravity.BLOCKER
 
 
