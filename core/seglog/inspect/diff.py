@@ -21,7 +21,7 @@ from seglog import layout
 from seglog.evidence.damage import with_damage
 from seglog.evidence.findings import Finding
 from seglog.scan.listing import PartitionListing
-from seglog.scan.log_walk import Gap, LogWalk
+from seglog.scan.log_walk import LogWalk, is_whole
 from seglog.storage.filesystem import FileSystem
 
 _CHUNK_BYTES = 1 << 20
@@ -130,9 +130,7 @@ def _differing(fs: FileSystem, paths: Sequence[Path]) -> tuple[int, int | None]:
 
 def _only_good(fs: FileSystem, present: Sequence[tuple[int, Path]]) -> tuple[int, ...] | None:
     """The copies whose file is free of damage, where others' is not."""
-    good = tuple(
-        i for i, path in present if not any(isinstance(s, Gap) or not s.valid.all() for s in LogWalk(fs, path))
-    )
+    good = tuple(i for i, path in present if is_whole(fs, path))
     return good if good and len(good) < len(present) else None
 
 

@@ -27,7 +27,7 @@ from seglog.prognosis.partition_facts import Patient
 from seglog.prognosis.placement import placement
 from seglog.prognosis.segment_end import kafka_end
 from seglog.scan.listing import SegmentFiles, list_partition
-from seglog.scan.log_walk import Gap, LogWalk
+from seglog.scan.log_walk import Gap, LogWalk, is_whole
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 
@@ -103,7 +103,7 @@ def _unreadable_epochs(fs: FileSystem, path: Path) -> SeglogError | None:
 def _leftovers(patient: Patient) -> Iterator[Diagnosis]:
     refused = set(_refused_names(patient))
     leftovers = [path for path in patient.listing.leftovers if path not in refused]
-    damaged = {path for path in leftovers if path.name.endswith(".log.swap") and _is_damaged(patient.fs, path)}
+    damaged = {path for path in leftovers if path.name.endswith(".log.swap") and not is_whole(patient.fs, path)}
     lost = _replaced_logs(patient) if any(path.name.endswith(".log.swap") for path in leftovers) else []
     for path in leftovers:
         if path in damaged:
@@ -134,10 +134,6 @@ def _lost_offsets(lost: list[ReplacedLog], *, by_damage: bool) -> dict[str, int]
     first = min(bases) if by_damage else max(min(bases), lost[0].swap_end_offset)
     last = max(each.end_offset for each in lost) - 1
     return {"first_offset": first, "last_offset": last, "length": sum(each.size for each in lost)}
-
-
-def _is_damaged(fs: FileSystem, path: Path) -> bool:
-    return any(isinstance(step, Gap) or not step.valid.all() for step in LogWalk(fs, path))
 
 
 # --- starting ---------------------------------------------------------------------------------------------

@@ -201,6 +201,11 @@ class LogWalk:
         return behind, Gap(position, behind - position, reason, size, zeros, at_end=behind == stop)
 
 
+def is_whole(fs: FileSystem, path: Path) -> bool:
+    """Whether a log holds good batches from end to end, by their checksums. Raises OSError."""
+    return all(isinstance(step, Piece) and bool(step.valid.all()) for step in LogWalk(fs, path))
+
+
 def walk_view(view: PartitionView, *, check: bool = True) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
     """The pieces and gaps of a partition's logs in order, each offset once: what replaced a segment that vanished
     before its turn is given from the offset on that was reached. Raises OSError.
