@@ -62,16 +62,22 @@ def gap_finding(gap: Gap, path: Path, last_offset: int, next_offset: int | None)
     }
     place = place_of(path)
     follows = "nothing good follows" if gap.at_end else "a good batch follows"
-    if gap.zeros:
-        message = f"{gap.length} zero bytes where a batch should begin; {follows}"
-        return finding("ZERO_BYTES", *place, message, offsets_lost=lost, **where)
-    if gap.at_end and gap.reason is EndReason.TRAILING:
+    code = gap_code(gap)
+    if code == "TORN_TAIL":
         size = f", of a batch that declares {gap.size}" if gap.size > 0 else ""
-        return finding(
-            "TORN_TAIL", *place, f"the file ends within a batch: {gap.length} bytes are there{size}", **where
-        )
-    message = f"{gap.length} bytes are no batch ({gap.reason.value}); {follows}"
-    return finding("UNREADABLE_BYTES", *place, message, offsets_lost=lost, **where)
+        return finding(code, *place, f"the file ends within a batch: {gap.length} bytes are there{size}", **where)
+    if code == "ZERO_BYTES":
+        message = f"{gap.length} zero bytes where a batch should begin; {follows}"
+    else:
+        message = f"{gap.length} bytes are no batch ({gap.reason.value}); {follows}"
+    return finding(code, *place, message, offsets_lost=lost, **where)
+
+
+def gap_code(gap: Gap) -> str:
+    """The code of the finding on bytes that are no batch."""
+    if gap.zeros:
+        return "ZERO_BYTES"
+    return "TORN_TAIL" if gap.at_end and gap.reason is EndReason.TRAILING else "UNREADABLE_BYTES"
 
 
 def _checksum_findings(piece: Piece, path: Path, last_offset: int) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ import numpy as np
 from seglog import layout
 from seglog.errors import InvalidRecordError
 from seglog.evidence.batch_order import arrange
+from seglog.evidence.damage import gap_code
 from seglog.evidence.row_rules import RowRules
 from seglog.format.columns import TOO_LARGE
 from seglog.format.message_07 import End07, walk_messages
@@ -31,7 +32,7 @@ from seglog.kernels import validate
 from seglog.log.markers import read_markers
 from seglog.scan.log_walk import Gap, LogWalk, Piece
 from seglog.scan.resync import OffsetRange, next_entry
-from seglog.scan.segment_scan import CHUNK_BYTES, EndReason
+from seglog.scan.segment_scan import CHUNK_BYTES
 from seglog.storage.filesystem import FileSystem
 
 NOT_ASCENDING = "OFFSETS_NOT_ASCENDING"
@@ -136,7 +137,7 @@ class SegmentSurveyor:
         ascending = True
         for step in self.judged(path, offsets):
             if isinstance(step, Gap):
-                _remove(found, RemovedRange(step.position, step.length, _gap_code(step)))
+                _remove(found, RemovedRange(step.position, step.length, gap_code(step)))
                 continue
             stays = step.bits == 0
             good = step.piece.batches[stays]
@@ -153,7 +154,7 @@ class SegmentSurveyor:
         found = Survey(size)
         for step in self.judged(path, offsets):
             if isinstance(step, Gap):
-                _remove(found, RemovedRange(step.position, step.length, _gap_code(step)))
+                _remove(found, RemovedRange(step.position, step.length, gap_code(step)))
                 continue
             stays = step.bits == 0
             rows = step.piece.batches[stays]
@@ -344,12 +345,6 @@ def code_of(bits: int) -> str:
     if bits & _INVALID_RECORDS:
         return "RECORDS_INVALID"
     return next(code for bit, code in _HEADER_CODES if bits & bit)
-
-
-def _gap_code(gap: Gap) -> str:
-    if gap.zeros:
-        return "ZERO_BYTES"
-    return "TORN_TAIL" if gap.at_end and gap.reason is EndReason.TRAILING else "UNREADABLE_BYTES"
 
 
 def _remove(found: Survey, removed: RemovedRange) -> None:
