@@ -32,21 +32,9 @@ class Decoder(Protocol):
     def texts(self, key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]: ...
 
 
-class StringDecoder:
-    """UTF-8 for both, which the kernel renders by itself."""
-
-    def texts(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        offset: int,  # noqa: ARG002 (the protocol's)
-    ) -> tuple[str | None, str | None]:
-        return _part("string", key), _part("string", value)
-
-
 @dataclass(frozen=True, slots=True)
 class PartDecoders:
-    """`--key-decoder-class` and `--value-decoder-class`."""
+    """`--key-decoder-class` and `--value-decoder-class`; UTF-8 for both is what the kernel renders by itself."""
 
     key: PartDecoder = "string"
     value: PartDecoder = "string"

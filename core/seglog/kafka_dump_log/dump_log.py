@@ -32,7 +32,7 @@ from seglog.evidence.file_rows import is_known
 from seglog.evidence.findings import Finding
 from seglog.format.columns import Records
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FileKind, FileState, parse_file_name
-from seglog.kafka_dump_log.decoders import Decoder, StringDecoder, control_text
+from seglog.kafka_dump_log.decoders import Decoder, PartDecoders, control_text
 from seglog.kafka_dump_log.indexes import IndexDump
 from seglog.kafka_dump_log.reports import Report, Reports
 from seglog.kernels import render, render_dump_log
@@ -205,7 +205,7 @@ class _LogText(LogRenderer):
         count = len(records.rows)
         bounds, has_ending = np.zeros(count + 1, dtype=np.int64), np.zeros(count, dtype=np.uint8)
         control = (records.batches["attributes"] & CONTROL_MASK != 0) & (records.batches["magic"] >= 2)
-        by_object = self.options.decoder is not None and not isinstance(self.options.decoder, StringDecoder)
+        by_object = self.options.decoder not in (None, PartDecoders())
         chosen = control[records.rows["batch"]] if count else np.zeros(0, dtype=bool)
         if by_object:
             has_ending[:] = 1

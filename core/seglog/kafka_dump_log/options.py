@@ -13,7 +13,6 @@ from seglog.kafka_dump_log.decoders import (
     PartDecoder,
     PartDecoders,
     RemoteMetadataDecoder,
-    StringDecoder,
 )
 
 _CLASSES: dict[str, PartDecoder] = {
@@ -46,8 +45,7 @@ def choose_decoder(
             return decoder
     if key_class is None and value_class is None:
         return None
-    key, value = _part(key_class), _part(value_class)
-    return StringDecoder() if key == value == "string" else PartDecoders(key, value)
+    return PartDecoders(_part(key_class), _part(value_class))
 
 
 def _part(name: str | None) -> PartDecoder:
