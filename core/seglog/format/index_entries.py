@@ -119,6 +119,16 @@ def used_entries(rows: np.ndarray, base_offset: int) -> int:
     return int(written[-1]) + 1 if len(written) else 0
 
 
+def padding_entries(rows: np.ndarray, base_offset: int) -> int:
+    """How many rows of an offset or time index are a zeroed tail.
+
+    The only entry of a time index is taken for genuine: a segment of one record at timestamp 0 has it.
+    """
+    if rows.dtype == TIMESTAMP_OFFSET and len(rows) == 1:
+        return 0
+    return len(rows) - used_entries(rows, base_offset)
+
+
 def _whole_entries(data: ByteSource, dtype: np.dtype[np.void]) -> np.ndarray:
     view = byte_view(data)
     return np.frombuffer(view[: len(view) // dtype.itemsize * dtype.itemsize], dtype=dtype)

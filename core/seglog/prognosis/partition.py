@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.format.checkpoint import UnforeseenByKafkaError, parse_leader_epochs
-from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
+from seglog.format.index_entries import decode_offset_index, decode_time_index, padding_entries, used_entries
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.obstacles import NAMED_BY_OFFSET, is_offset
 from seglog.log.swap import ReplacedLog, settle_leftovers
@@ -206,7 +206,8 @@ def _full_indexes(patient: Patient, plan: RecoveryReport) -> Iterator[Diagnosis]
     most = patient.config.segment_index_bytes // 8 * 8
     for segment in patient.listing.segments:
         if segment.base_offset in rebuilt and segment.offset_index is not None:
-            used = 8 * used_entries(*_rows(patient.fs, segment.offset_index, segment.base_offset, 8))
+            data = patient.fs.read_bytes(segment.offset_index, _MOST_INDEX_BYTES)
+            used = 8 * used_entries(decode_offset_index(data, segment.base_offset), segment.base_offset)
             if used > most:
                 message = f"{used} bytes of entries, segment.index.bytes is {most}"
                 command = f"raise segment.index.bytes of the topic to {used} or more"
@@ -222,11 +223,11 @@ def _indexes(patient: Patient, segment: SegmentFiles) -> Iterator[Diagnosis]:
     if segment.time_index is None:
         if segment.size and _newest(patient.fs, segment) >= 0:
             yield patient.say("TIME_INDEX_MISSING", segment.log.with_suffix(".timeindex"), "there is no time index")
-    elif padding := _padding(patient.fs, segment.time_index, segment.base_offset, 12):
+    elif padding := _padding(patient.fs, segment.time_index, segment.base_offset, decode_time_index):
         code = "TIME_INDEX_PADDED" if segment.size else "INDEX_PADDED"
         yield patient.say(code, segment.time_index, f"{padding} zero entries after the written ones")
     if segment.offset_index is not None:
-        padding = _padding(patient.fs, segment.offset_index, segment.base_offset, 8)
+        padding = _padding(patient.fs, segment.offset_index, segment.base_offset, decode_offset_index)
         if padding:
             yield patient.say("INDEX_PADDED", segment.offset_index, f"{padding} zero entries after the written ones")
 
@@ -239,17 +240,9 @@ def _newest(fs: FileSystem, segment: SegmentFiles) -> int:
     return -1
 
 
-def _padding(fs: FileSystem, path: Path, base_offset: int, entry_bytes: int) -> int:
-    """Zero entries after the written ones; a lone one of a time index may be genuine: a record at time 0."""
-    rows, base = _rows(fs, path, base_offset, entry_bytes)
-    used = used_entries(rows, base)
-    return 0 if entry_bytes == 12 and used == 0 and len(rows) == 1 else len(rows) - used
-
-
-def _rows(fs: FileSystem, path: Path, base_offset: int, entry_bytes: int) -> tuple[np.ndarray, int]:
-    data = fs.read_bytes(path, _MOST_INDEX_BYTES)
-    rows = decode_offset_index(data, base_offset) if entry_bytes == 8 else decode_time_index(data, base_offset)
-    return rows, base_offset
+def _padding(fs: FileSystem, path: Path, base_offset: int, decode: Callable[[bytes, int], np.ndarray]) -> int:
+    """Zero entries after the written ones."""
+    return padding_entries(decode(fs.read_bytes(path, _MOST_INDEX_BYTES), base_offset), base_offset)
 
 
 def _end(patient: Patient) -> Iterator[Diagnosis]:

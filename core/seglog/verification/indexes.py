@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog.evidence.findings import Finding, Severity, finding
-from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
+from seglog.format.index_entries import decode_offset_index, decode_time_index, padding_entries, used_entries
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import Piece
 from seglog.storage.filesystem import FileSystem
@@ -92,10 +92,8 @@ class IndexObserver:
             message = f"{len(data)} bytes are no whole number of entries of {entry_bytes}"
             self._waiting.append(self._finding("INDEX_SIZE_INVALID", path, message, length=len(data)))
         used = used_entries(rows, base)
-        # A lone zero entry of a time index may be genuine: one record at timestamp 0.
-        genuine = entry_bytes == 12 and used == 0 and len(rows) == 1
-        if used < len(rows) and not genuine:
-            self._preallocated(path, len(rows) - used, used * entry_bytes)
+        if padding := padding_entries(rows, base):
+            self._preallocated(path, padding, used * entry_bytes)
             self._padded_times |= entry_bytes == 12
         return rows[:used]
 
