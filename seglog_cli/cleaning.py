@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seglog_cli.failures import UsageError
 from seglog_cli.memory import share_freed_memory
-from seglog_cli.options import flag, one_of, parsed, size_option
+from seglog_cli.options import flag, parsed, require_policy, size_option
 from seglog_cli.session import Session, Sources
 
 if TYPE_CHECKING:
@@ -77,19 +76,16 @@ def cleaning_request(
     """The request that a command's options make; UsageError where they do not go together."""
     from seglog.cleaner.options import CleanerOptions
     from seglog.cleaner.strategy import Strategy
-    from seglog.scan.listing import TargetKind, log_directory_of, resolve_paths
+    from seglog.scan.listing import log_directory_of, resolve_paths
 
     targets = resolve_paths(session.fs, paths)
     if policy is not None:
-        one_of("--policy", policy, POLICIES)
-        if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
-            raise UsageError("--policy is for partitions that are named, not for a whole log directory")
-    given = {
+        require_policy(policy, POLICIES, targets)
+    chosen = {
         "cleanup.policy": policy,
         "log.cleaner.dedupe.buffer.size": dedupe_buffer_size,
         "log.cleaner.io.buffer.load.factor": load_factor,
     }
-    chosen = {key: value for key, value in given.items() if value is not None}
     sources = Sources(chosen, override_policy, metadata_dir)
     settings = {path: session.config_of(path, sources) for path in dict.fromkeys(map(log_directory_of, targets))}
     config = next(iter(settings.values())).resolve(None).cleaner

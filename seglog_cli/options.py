@@ -14,7 +14,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -23,6 +23,9 @@ from seglog_cli.failures import UsageError, guard
 from seglog_cli.help import HelpOption
 from seglog_cli.progress import ProgressChoice
 from seglog_cli.session import open_session
+
+if TYPE_CHECKING:
+    from seglog.scan.listing import Target
 
 Value = TypeVar("Value")
 
@@ -142,6 +145,15 @@ def one_of(option: str, value: str, choices: Sequence[str]) -> str:
     if value not in choices:
         raise UsageError(f"{option}: {value!r} is not one of {', '.join(choices)}")
     return value
+
+
+def require_policy(policy: str, policies: Sequence[str], targets: Sequence[Target]) -> None:
+    """Wrong usage for a --policy that is none of `policies`, or that is given for a whole log directory."""
+    from seglog.scan.listing import TargetKind
+
+    one_of("--policy", policy, policies)
+    if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
+        raise UsageError("--policy is for partitions that are named, not for a whole log directory")
 
 
 def _common(

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sources:
-    """What a command's own options say of configuration: values by Kafka's key, whether the user insists on what goes
-    against the cluster's, and the log directory with the cluster's metadata."""
+    """What a command's own options say of configuration: values by Kafka's key (None where an option was not given),
+    whether the user insists on what goes against the cluster's, and the log directory with the cluster's metadata."""
 
     chosen: Mapping[str, object] = field(default_factory=dict)
     override_policy: bool = False
@@ -88,7 +88,7 @@ class Session:
     ) -> Iterator[Log]:
         """The log in a partition directory; its directory's lock is held while a writable one is open.
 
-        `settings` are configuration values that options of the command give, by Kafka's key. What opening a writable
+        `settings` are configuration values that options of the command give, as in `Sources`. What opening a writable
         one cuts off is kept in a run for `command`, as `undo` wants it.
         """
         from seglog.log.directory import open_partition
@@ -124,7 +124,7 @@ class Session:
             working_directory=Path.cwd(),
         )
         said = sources or Sources()
-        chosen = dict(said.chosen)
+        chosen = {key: value for key, value in said.chosen.items() if value is not None}
         if said.metadata_directory is not None:
             chosen["metadata.log.dir"] = self.resolved(said.metadata_directory)
         found = DirectorySettings(self.fs, log_directory, given, chosen, override_policy=said.override_policy)

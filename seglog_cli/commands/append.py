@@ -71,12 +71,11 @@ def run(
 
     form = record_format(file, input_format, key_separator)
     label = None if codec is None else one_of("--codec", codec, CODECS)
-    settings = {
+    chosen = {
         "message.timestamp.type": timestamp_type and one_of("--timestamp-type", timestamp_type, TIMESTAMP_TYPES),
         "flush.messages": flush_messages,
         "flush.ms": flush_ms,
     }
-    chosen = {key: value for key, value in settings.items() if value is not None}
     with (
         open_chunks(file, flush_ms) as chunks,
         session.open_log(partition, writable=True, create=create, settings=chosen, command="append") as log,

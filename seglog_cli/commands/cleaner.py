@@ -78,8 +78,7 @@ def run(
 
     share_freed_memory()
     list_log_directory(session.fs, log_directory)
-    given = {"log.cleaner.dedupe.buffer.size": dedupe_buffer_size, "log.cleaner.io.max.bytes.per.second": throttle}
-    chosen = {key: value for key, value in given.items() if value is not None}
+    chosen = {"log.cleaner.dedupe.buffer.size": dedupe_buffer_size, "log.cleaner.io.max.bytes.per.second": throttle}
     sources = Sources(chosen, override_policy, metadata_dir)
     config = session.config_of(session.resolved(log_directory), sources).resolve(None).cleaner
     if session.jobs is not None:

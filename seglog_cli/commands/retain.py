@@ -16,8 +16,8 @@ from seglog_cli.options import (
     Paths,
     command,
     duration_option,
-    one_of,
     parsed,
+    require_policy,
     size_option,
 )
 from seglog_cli.session import Session, Sources
@@ -86,7 +86,7 @@ def run(
     """
     from seglog.cleaner.manager import check_checkpoints
     from seglog.operations.retain import Freed, RetentionFailure, RetentionRequest, retain
-    from seglog.scan.listing import TargetKind, log_directory_of, resolve_paths
+    from seglog.scan.listing import log_directory_of, resolve_paths
     from seglog_cli.views.recovery import tell_obstacles
     from seglog_cli.views.retention import show_freed, show_retained
 
@@ -95,13 +95,10 @@ def run(
     if space is not None and (retention_ms is not None or retention_bytes is not None or delay):
         raise UsageError("--free removes files at once: it goes without --retention-ms, --retention-bytes, --delay")
     if policy is not None:
-        one_of("--policy", policy, POLICIES)
-        if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
-            raise UsageError("--policy is for partitions that are named, not for a whole log directory")
+        require_policy(policy, POLICIES, targets)
     for log_directory in dict.fromkeys(log_directory_of(target) for target in targets):
         check_checkpoints(session.fs, log_directory)
-    given = {"retention.ms": retention_ms, "retention.bytes": retention_bytes, "cleanup.policy": policy}
-    chosen = {key: value for key, value in given.items() if value is not None}
+    chosen = {"retention.ms": retention_ms, "retention.bytes": retention_bytes, "cleanup.policy": policy}
     ruled = retention_ms is not None or retention_bytes is not None
     planned = dry_run or check
     request = RetentionRequest(planned, ruled, space, delay if space is None else 0)
