@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Paths, command, flag, offset_option, time_option
+from seglog_cli.options import Paths, command, flag, offset_option
+from seglog_cli.selecting import FromOffset, Key, ProducerId, Since, ToOffset, Until, selection, wants_base64
 from seglog_cli.session import Session
 
 
@@ -24,14 +24,12 @@ def run(
     bytes_as: Annotated[
         str, typer.Option("--bytes", metavar="auto|base64", help="How keys, values and headers are written.")
     ] = "auto",
-    from_offset: Annotated[int | None, offset_option("--from-offset", "From this offset on.")] = None,
-    to_offset: Annotated[int | None, offset_option("--to-offset", "Up to this offset, without it.")] = None,
-    since: Annotated[int | None, time_option("--since", "From this time on.")] = None,
-    until: Annotated[int | None, time_option("--until", "Up to this time, without it.")] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only records with this key.")] = None,
-    producer_id: Annotated[
-        int | None, typer.Option("--producer-id", metavar="ID", help="Only batches of this producer.")
-    ] = None,
+    from_offset: FromOffset = None,
+    to_offset: ToOffset = None,
+    since: Since = None,
+    until: Until = None,
+    key: Key = None,
+    producer_id: ProducerId = None,
     limit: Annotated[int | None, offset_option("--limit", "At most this many records, or batches.")] = None,
 ) -> int:
     """Shows batches and records, and the contents of every other Kafka file.
@@ -47,20 +45,17 @@ def run(
       seglog dump orders-lz4-0/00000000000000000000.timeindex cleaner-offset-checkpoint
     """
     from seglog.dump.dump import DumpOptions, dump
-    from seglog.dump.selection import Selection
     from seglog.evidence.findings import UNREADABLE, Finding, Severity
     from seglog.scan.listing import resolve_paths
-    from seglog_cli.options import one_of
     from seglog_cli.views.findings import show_finding
 
-    selection = Selection(from_offset, to_offset, since, until, producer_id, None if key is None else os.fsencode(key))
     options = DumpOptions(
         json=session.as_json,
         records=records,
         untrusted=untrusted,
-        base64=one_of("--bytes", bytes_as, ("auto", "base64")) == "base64",
+        base64=wants_base64(bytes_as),
         every_file=every_file,
-        selection=selection,
+        selection=selection(from_offset, to_offset, since, until, producer_id, key),
         limit=limit,
         jobs=session.threads,
     )

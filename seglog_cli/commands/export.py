@@ -11,7 +11,8 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import command, flag, offset_option, one_of, time_option
+from seglog_cli.options import command, flag, one_of
+from seglog_cli.selecting import FromOffset, Key, ProducerId, Since, ToOffset, Until, selection, wants_base64
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -45,14 +46,12 @@ def run(
         bool, flag("--csv-safe", "In CSV, put ' in front of cells that a spreadsheet would run.")
     ] = False,
     replace: Annotated[bool, flag("--replace", "Overwrite FILE if it exists.")] = False,
-    from_offset: Annotated[int | None, offset_option("--from-offset", "From this offset on.")] = None,
-    to_offset: Annotated[int | None, offset_option("--to-offset", "Up to this offset, without it.")] = None,
-    since: Annotated[int | None, time_option("--since", "From this time on.")] = None,
-    until: Annotated[int | None, time_option("--until", "Up to this time, without it.")] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only records with this key.")] = None,
-    producer_id: Annotated[
-        int | None, typer.Option("--producer-id", metavar="ID", help="Only batches of this producer.")
-    ] = None,
+    from_offset: FromOffset = None,
+    to_offset: ToOffset = None,
+    since: Since = None,
+    until: Until = None,
+    key: Key = None,
+    producer_id: ProducerId = None,
 ) -> int:
     """Writes the records of a partition to a file that other programs read.
 
@@ -71,19 +70,18 @@ def run(
       seglog export customers-0 -o customers.csv --since 2026-01-01T00:00:00Z --bytes base64
       seglog export orders-none-0 -o - --format csv
     """
-    from seglog.dump.selection import Selection
     from seglog.export.export import ExportFormat, ExportOptions, FileSink, export
     from seglog_cli.views.findings import finding_text
 
     to_stdout = _is_standard_output(output)
     chosen = one_of("--format", format_name or EXTENSIONS.get(output.suffix, "no extension it knows"), FORMATS)
-    selection = Selection(from_offset, to_offset, since, until, producer_id, None if key is None else os.fsencode(key))
-    as_base64 = one_of("--bytes", bytes_as, ("auto", "base64")) == "base64"
+    wanted = selection(from_offset, to_offset, since, until, producer_id, key)
+    as_base64 = wants_base64(bytes_as)
     if csv_safe and chosen != "csv":
         raise UsageError(f"--csv-safe is for CSV, and this is {chosen}")
     if to_stdout and chosen == "parquet" and session.console.stdout_is_terminal:
         raise UsageError("export: a terminal does not show Parquet; name a FILE")
-    options = ExportOptions(ExportFormat(chosen), selection, as_base64, csv_safe)
+    options = ExportOptions(ExportFormat(chosen), wanted, as_base64, csv_safe)
     logs, topic_partition = _logs(session, path)
     damage: list[str] = []
 

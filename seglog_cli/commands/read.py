@@ -10,6 +10,7 @@ import typer
 
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Partition, command, offset_option, one_of, size_option, time_option
+from seglog_cli.selecting import wants_base64
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def run(
     if offset is not None and timestamp is not None:
         raise UsageError("--offset and --timestamp do not go together")
     level = one_of("--isolation", isolation, [one.label for one in Isolation])
-    base64 = one_of("--bytes", bytes_as, ("auto", "base64")) == "base64"
+    base64 = wants_base64(bytes_as)
     listing = _listing_07(session, partition)
     if listing is not None:
         if timestamp is not None:
