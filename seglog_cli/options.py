@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
@@ -27,7 +27,14 @@ from seglog_cli.session import open_session
 if TYPE_CHECKING:
     from seglog.scan.listing import Target
 
+
+class _Labelled(Protocol):
+    @property
+    def label(self) -> str: ...
+
+
 Value = TypeVar("Value")
+Member = TypeVar("Member", bound=_Labelled)
 
 Paths = Annotated[
     list[Path],
@@ -145,6 +152,12 @@ def one_of(option: str, value: str, choices: Sequence[str]) -> str:
     if value not in choices:
         raise UsageError(f"{option}: {value!r} is not one of {', '.join(choices)}")
     return value
+
+
+def labelled(option: str, label: str, members: Iterable[Member]) -> Member:
+    """The member of an enumeration that has the label; else wrong usage."""
+    found = {member.label: member for member in members}
+    return found[one_of(option, label, tuple(found))]
 
 
 def require_policy(policy: str, policies: Sequence[str], targets: Sequence[Target]) -> None:

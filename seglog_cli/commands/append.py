@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from seglog_cli.options import Partition, command, duration_option, flag, one_of
+from seglog_cli.options import Partition, command, duration_option, flag, labelled, one_of
 from seglog_cli.session import Session
 
-FORMATS = ("lines", "jsonl")
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 
@@ -70,7 +68,7 @@ def run(
     from seglog_cli.views.appended import show_appended
 
     form = record_format(file, input_format, key_separator)
-    label = None if codec is None else one_of("--codec", codec, CODECS)
+    compression = None if codec is None else labelled("--codec", codec, Compression)
     chosen = {
         "message.timestamp.type": timestamp_type and one_of("--timestamp-type", timestamp_type, TIMESTAMP_TYPES),
         "flush.messages": flush_messages,
@@ -81,6 +79,5 @@ def run(
         session.open_log(partition, writable=True, create=create, settings=chosen, command="append") as log,
     ):
         pieces = read_records(chunks, form, "standard input" if file == "-" else file)
-        compression = next((one for one in Compression if one.label == label), None)
         for appended in Ingest(log, pieces, codec=compression, batch_records=batch_records):
             show_appended(session.console, appended)

@@ -9,11 +9,9 @@ from typing import Annotated
 import typer
 
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Partition, command, one_of
+from seglog_cli.options import Partition, command, labelled
 from seglog_cli.repairing import settle_unfinished
 from seglog_cli.session import Session
-
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @command
@@ -49,7 +47,7 @@ def run(
     from seglog.operations.convert import ConvertOptions, convert_to
     from seglog.scan.listing import list_partition, require_partition
 
-    wanted = None if codec is None else Compression[one_of("--codec", codec, CODECS).upper()]
+    wanted = None if codec is None else labelled("--codec", codec, Compression)
     options = ConvertOptions(magic, wanted)
     require_partition(session.fs, partition)
     listing = list_partition(session.fs, partition)

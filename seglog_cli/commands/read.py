@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Partition, command, offset_option, one_of, size_option, time_option
+from seglog_cli.options import Partition, command, labelled, offset_option, size_option, time_option
 from seglog_cli.selecting import wants_base64
 from seglog_cli.session import Session
 
@@ -58,7 +58,7 @@ def run(
 
     if offset is not None and timestamp is not None:
         raise UsageError("--offset and --timestamp do not go together")
-    level = one_of("--isolation", isolation, [one.label for one in Isolation])
+    level = labelled("--isolation", isolation, Isolation)
     base64 = wants_base64(bytes_as)
     listing = _listing_07(session, partition)
     if listing is not None:
@@ -73,7 +73,7 @@ def run(
             offset=offset,
             timestamp=timestamp,
             max_bytes=max_bytes,
-            isolation=next(one for one in Isolation if one.label == level),
+            isolation=level,
             limit=limit,
         )
         for records in found:
