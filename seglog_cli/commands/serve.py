@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -81,6 +80,8 @@ def run(
       seglog serve --listen 0.0.0.0:9092 --advertise rescue.example:9092 /mnt/broker1/data /mnt/broker2/data
       seglog serve --on-corrupt skip --metrics 127.0.0.1:9308 backup/orders-0
     """
+    import asyncio
+
     from seglog.serve.catalog import Catalog
     from seglog.serve.endpoint import Endpoint
     from seglog.serve.running import committed_offsets

@@ -23,15 +23,27 @@ def partition(directory: Path, data: bytes) -> Path:
     return made
 
 
+def imported(names: tuple[str, ...], *arguments: str | Path) -> tuple[str, str]:
+    """What the command line writes to standard output, and which of the modules it has imported at its end."""
+    shown = f"print([name for name in {names} if name in sys.modules], file=sys.stderr)"
+    script = f"import atexit, sys; atexit.register(lambda: {shown}); from seglog_cli.app import main; main()"
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=ROOT, check=True)
+    return done.stdout, done.stderr
+
+
 @pytest.mark.skipif(MODE.name == "jit", reason="it imports numba")
 def test_a_log_is_looked_at_without_heavy_imports(tmp_path: Path) -> None:
     log = partition(tmp_path, BATCH)
-    shown = f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
-    script = f"import atexit, sys; atexit.register(lambda: {shown}); from seglog_cli.app import main; main()"
-    command = [sys.executable, "-c", script, "dump", "--records", "--json", "--limit", "5", str(log)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=ROOT, check=True)
-    assert done.stdout.count("\n") == 2
-    assert done.stderr == "[]\n"
+    shown, found = imported(HEAVY, "dump", "--records", "--json", "--limit", "5", log)
+    assert shown.count("\n") == 2
+    assert found == "[]\n"
+
+
+def test_help_imports_neither_the_engine_nor_what_one_command_needs() -> None:
+    shown, found = imported((*HEAVY, "numpy", "asyncio", "seglog.scan"), "--help")
+    assert "dump-log" in shown
+    assert found == "[]\n"
 
 
 def test_looking_writes_nothing_anywhere(tmp_path: Path) -> None:
