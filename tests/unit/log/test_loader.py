@@ -36,6 +36,16 @@ def load(directory: Path, options: LoadOptions = UNCLEAN) -> LoadedLog:
     return loaded
 
 
+def hold_at_most(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Batches of more than `size` bytes count as too large to be held."""
+
+    def scan(self: LogSegment, start: int = 0, end: int | None = None, chunk_bytes: int = 64) -> SegmentScan:
+        stop = self.size if end is None else end
+        return SegmentScan(self.fs, self.path, start, stop, chunk_bytes=chunk_bytes, held_bytes=size)
+
+    monkeypatch.setattr(LogSegment, "scan", scan)
+
+
 def damage(directory: Path, base: int, position: int, value: int = 0xFF) -> None:
     path = directory / f"{base:020d}.log"
     data = bytearray(path.read_bytes())
@@ -140,6 +150,15 @@ def test_a_finished_swap_replaces_what_its_contents_cover(log: Path) -> None:
     assert loaded.log_end_offset == 60
 
 
+def test_a_finished_swap_may_have_batches_that_are_too_large_to_be_held(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_at_most(monkeypatch, 100)
+    merged = b"".join((log / f"{base:020d}.log").read_bytes() for base in (0, 20))
+    (log / f"{0:020d}.log.swap").write_bytes(merged)
+    assert load(log, CLEAN).report.replaced == []
+
+
 def test_an_unfinished_swap_is_undone(log: Path) -> None:
     before = files_of(log)
     (log / f"{0:020d}.log.cleaned").write_bytes(b"half")
@@ -154,11 +173,7 @@ def test_an_unfinished_swap_is_undone(log: Path) -> None:
 def test_an_overflowed_segment_is_split(tmp_path: Path, held_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where its batches are too large to be held."""
 
-    def scan(self: LogSegment, start: int = 0, end: int | None = None, chunk_bytes: int = 64) -> SegmentScan:
-        stop = self.size if end is None else end
-        return SegmentScan(self.fs, self.path, start, stop, chunk_bytes=chunk_bytes, held_bytes=held_bytes)
-
-    monkeypatch.setattr(LogSegment, "scan", scan)
+    hold_at_most(monkeypatch, held_bytes)
     directory = tmp_path / "t-0"
     write_segment(directory, 0, batch(0, 10))
     path = directory / f"{0:020d}.log"
