@@ -20,6 +20,7 @@ from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.swap import replace_segments
 from seglog.scan.segment_scan import Chunk
+from seglog.storage.pieces import copy_range
 
 
 def is_overflowed(segment: LogSegment) -> bool:
@@ -94,11 +95,5 @@ def _first_offset(chunk: Chunk, i: int) -> int:
 
 def _append_tail(segment: LogSegment, last: LogSegment, tail: int) -> None:
     with segment.fs.open(segment.path, "r") as source, segment.fs.open(last.path, "r+") as target:
-        start, done = segment.size - tail, 0
-        while done < tail:
-            data = source.read_at(start + done, min(1 << 20, tail - done))
-            if not data:
-                break
-            target.write_at(last.size + done, data)
-            done += len(data)
+        copy_range(source, segment.size - tail, segment.size, target, last.size)
         target.sync()

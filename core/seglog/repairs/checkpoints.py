@@ -17,7 +17,7 @@ from seglog.format import filenames
 from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
 from seglog.model import TopicPartition
 from seglog.repairs.plan import CheckpointRepair, Part, PartitionPlan, RepairOptions, RepairPlan
-from seglog.runs.journal import NEW, OLD, Change
+from seglog.runs.journal import NEW, Change
 from seglog.runs.quarantine import facts_of
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
@@ -87,13 +87,11 @@ def stage_checkpoints(fs: FileSystem, plan: RepairPlan, run: Path) -> list[Chang
             file.sync()
         fs.copy_attributes(path, staged)
         changes.append(
-            Change(
-                kind="replace",
-                path=name,
-                before=facts_of(fs, path),
-                after=facts_of(fs, staged),
-                staged=f"{NEW}/{name}",
-                saved=f"{OLD}/{name}",
+            Change.of(
+                "replace",
+                name,
+                facts_of(fs, path),
+                facts_of(fs, staged),
                 reason=next(each.reason for each in plan.checkpoints if each.name == name),
             )
         )

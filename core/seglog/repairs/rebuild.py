@@ -11,8 +11,9 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from seglog.clock import Clock
@@ -24,13 +25,13 @@ from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.repairs.plan import PartitionPlan, RepairOptions, SegmentRepair
-from seglog.runs.journal import NEW, OLD, Change, FileFacts
+from seglog.runs.journal import NEW, Change, ChangeKind, FileFacts
 from seglog.runs.quarantine import crc_of, facts_of
-from seglog.scan.listing import list_partition
+from seglog.scan.listing import SegmentFiles, list_partition
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.storage.pieces import pieces
 
-_PIECE_BYTES = 1 << 20
 _ORDER = {".log": 0, ".kafka": 0, ".index": 1, ".timeindex": 2, ".txnindex": 3}
 
 
@@ -61,8 +62,9 @@ class PartitionBuilder:
         self._settle()
         for segment in self._plan.segments:
             self._write_segment(segment)
-        if list_partition(self._overlay, self._plan.directory).format == "kafka":
-            self._derive()
+        listing = list_partition(self._overlay, self._plan.directory)
+        if listing.format == "kafka":
+            self._derive(listing.segments)
         fs.sync_directory(staging)
         fs.sync_directory(staging.parent)
         fs.sync_directory(self._run)
@@ -91,7 +93,7 @@ class PartitionBuilder:
             assert before is not None
             with self._overlay.open(directory / name, "r+") as file:
                 file.truncate(segment.size_after)
-            crc = self._crc_of_front(directory / name, segment.size_after)
+            crc = crc_of(self._fs, directory / name, 0, segment.size_after)
             self._add("cut", name, before, replace(before, size=segment.size_after, crc=crc), reason)
             return
         source, staged = directory / segment.source, self._staged(name)
@@ -108,10 +110,7 @@ class PartitionBuilder:
         with self._fs.open(source, "r") as reader, self._fs.open(staged, "create_new") as writer:
             for part in segment.kept:
                 at = part.position
-                while at < part.end:
-                    piece = reader.read_at(at, min(_PIECE_BYTES, part.end - at))
-                    if not piece:
-                        raise RefusedError(f"{source} became shorter while it was read")
+                for piece in pieces(reader, at, part.end):
                     if segment.patches:
                         changed = bytearray(piece)
                         for patch in segment.patches:
@@ -122,19 +121,16 @@ class PartitionBuilder:
                     at, position = at + len(piece), position + len(piece)
                     if self._progress is not None:
                         self._progress(len(piece))
+                if at < part.end:
+                    raise RefusedError(f"{source} became shorter while it was read")
             writer.sync()
         return crc
 
-    def _crc_of_front(self, path: Path, size: int) -> int:
-        return crc_of(self._fs, path, 0, size)
-
     # --- step 2 -------------------------------------------------------------------------------------------
 
-    def _derive(self) -> None:
+    def _derive(self, files: Sequence[SegmentFiles]) -> None:
         wanted = {file.name for file in self._plan.files if file.action == "rebuild"}
-        segments = [
-            self._segment(found.base_offset) for found in list_partition(self._overlay, self._plan.directory).segments
-        ]
+        segments = [self._segment(found.base_offset) for found in files]
         epochs = self._epochs()
         if self._plan.replay_from is None:
             for segment in segments:
@@ -248,7 +244,7 @@ class PartitionBuilder:
         with self._fs.open(staged, "create_new") as file:
             file.write_at(0, data)
             file.sync()
-        self._fs.copy_attributes(path if before is not None else self._model(), staged)
+        self._fs.copy_attributes(path if before is not None else self._model, staged)
         self._fs.set_modified(staged, self._clock.now_ms())
         self._drop_source(known)
         self._add("replace", name, before, facts_of(self._fs, staged), "rebuilt from the data")
@@ -268,6 +264,7 @@ class PartitionBuilder:
             return False
         return entries[0] == entries[1]
 
+    @cached_property
     def _model(self) -> Path:
         """A file whose owner and mode a new one gets: a log of the partition."""
         logs = [segment.log for segment in list_partition(self._fs, self._plan.directory).segments]
@@ -278,7 +275,7 @@ class PartitionBuilder:
 
     def _add(
         self,
-        kind: str,
+        kind: ChangeKind,
         name: str,
         before: FileFacts | None,
         after: FileFacts | None,
@@ -287,13 +284,11 @@ class PartitionBuilder:
     ) -> None:
         parsed = parse_file_name(name)
         in_segment = parsed is not None and Path(name).suffix in _ORDER and not self._has_swaps
-        self._changes[name] = Change(
-            kind=kind,  # type: ignore[arg-type]
-            path=f"{self._name}/{name}",
-            before=before,
-            after=after,
-            staged=f"{NEW}/{self._name}/{name}" if kind == "replace" else "",
-            saved=f"{OLD}/{self._name}/{name}" if before is not None else "",
+        self._changes[name] = Change.of(
+            kind,
+            f"{self._name}/{name}",
+            before,
+            after,
             source=f"{self._name}/{source}" if source else "",
             group=parsed.offset if parsed is not None and in_segment else -1,
             reason=reason,

@@ -12,6 +12,7 @@ loads the log without cutting anything. The marker itself stays as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,10 +24,9 @@ from seglog.repairs.checkpoints import plan_checkpoints, stage_checkpoints
 from seglog.repairs.plan import PartitionPlan, Policy, RepairOptions, RepairPlan
 from seglog.repairs.planner import plan_partition
 from seglog.repairs.rebuild import PartitionBuilder
-from seglog.runs.apply import apply_run, finish_run, roll_back, settle_pending
-from seglog.runs.journal import VERSION, Journal, RunRecord, RunState, read_journal
-from seglog.runs.quarantine import discard_staged, new_run, purge_run
-from seglog.runs.room import check_space
+from seglog.runs.apply import apply_run, finish_run, settle_pending, take_back
+from seglog.runs.journal import Change, Journal, RunRecord, read_journal
+from seglog.runs.prepare import prepare_run
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock
 
@@ -97,10 +97,11 @@ def repair(
     not enough disk space or no place for a quarantine. OSError or SeglogError while staging leaves the log alone.
     """
     options = RepairOptions() if options is None else options
-    if not take_lock:
-        return _repair_locked(fs, clock, log_directory, partitions, findings, options, progress)
-    with DirectoryLock(log_directory):
-        return _repair_locked(fs, clock, log_directory, partitions, findings, options, progress)
+    with DirectoryLock(log_directory) if take_lock else nullcontext():
+        if settle_pending(fs, log_directory) is not None:
+            findings = None  # they speak of files that the settled run has changed
+        plan = plan_repair(fs, clock, log_directory, partitions, findings, options, progress)
+        return apply_plan(fs, clock, plan, progress)
 
 
 def apply_plan(fs: FileSystem, clock: Clock, plan: RepairPlan, progress: Progress | None = None) -> RepairOutcome:
@@ -108,26 +109,18 @@ def apply_plan(fs: FileSystem, clock: Clock, plan: RepairPlan, progress: Progres
     if plan.is_empty:
         return RepairOutcome(plan, None, plan.unrepaired)
     _refuse_mounted_partitions(fs, plan)
-    check_space(fs, plan.log_directory, plan.bytes_needed)
-    folder = new_run(fs, clock, plan.log_directory, plan.options.quarantine)
-    journal = Journal(fs, folder)
-    names = [partition.directory.name for partition in plan.partitions if not partition.is_empty]
-    journal.append(
-        "start",
-        version=VERSION,
-        run=folder.name,
+    run, journal = prepare_run(
+        fs,
+        clock,
+        plan.log_directory,
+        lambda folder: _stage(fs, clock, plan, folder, progress),
         command="repair",
-        log_directory=str(plan.log_directory),
-        started_ms=clock.now_ms(),
+        partitions=[partition.directory.name for partition in plan.partitions if not partition.is_empty],
+        bytes_needed=plan.bytes_needed,
+        quarantine=plan.options.quarantine,
         policy=plan.options.policy.value,
-        partitions=names,
     )
-    try:
-        _stage(fs, clock, plan, folder, journal, progress)
-    except BaseException:
-        _forget(fs, folder)
-        raise
-    return _carried_out(fs, plan, folder, journal)
+    return _carried_out(fs, plan, run, journal)
 
 
 def _refuse_mounted_partitions(fs: FileSystem, plan: RepairPlan) -> None:
@@ -142,42 +135,23 @@ def _refuse_mounted_partitions(fs: FileSystem, plan: RepairPlan) -> None:
             )
 
 
-def _repair_locked(
-    fs: FileSystem,
-    clock: Clock,
-    log_directory: Path,
-    partitions: Sequence[Path],
-    findings: Mapping[Path, Sequence[Finding]] | None,
-    options: RepairOptions,
-    progress: Progress | None,
-) -> RepairOutcome:
-    if settle_pending(fs, log_directory) is not None:
-        findings = None  # they speak of files that the settled run has changed
-    plan = plan_repair(fs, clock, log_directory, partitions, findings, options, progress)
-    return apply_plan(fs, clock, plan, progress)
-
-
-def _stage(
-    fs: FileSystem, clock: Clock, plan: RepairPlan, folder: Path, journal: Journal, progress: Progress | None
-) -> None:
+def _stage(fs: FileSystem, clock: Clock, plan: RepairPlan, folder: Path, progress: Progress | None) -> list[Change]:
     changes = []
     for partition in plan.partitions:
         if not partition.is_empty:
             changes += PartitionBuilder(fs, clock, partition, plan.options, folder, progress).build()
-    changes += stage_checkpoints(fs, plan, folder)
-    journal.prepared(changes)
+    return changes + stage_checkpoints(fs, plan, folder)
 
 
-def _carried_out(fs: FileSystem, plan: RepairPlan, folder: Path, journal: Journal) -> RepairOutcome:
-    run = read_journal(fs, folder)
+def _carried_out(fs: FileSystem, plan: RepairPlan, run: RunRecord, journal: Journal) -> RepairOutcome:
     try:
         apply_run(fs, run, journal)
         _verify_logs(fs, plan)
         finish_run(fs, run, journal)
     except (SeglogError, OSError) as error:
-        roll_back(fs, run, journal)
-        return RepairOutcome(plan, read_journal(fs, folder), plan.unrepaired, str(error))
-    return RepairOutcome(plan, read_journal(fs, folder), plan.unrepaired)
+        take_back(fs, run, journal)
+        return RepairOutcome(plan, read_journal(fs, run.folder), plan.unrepaired, str(error))
+    return RepairOutcome(plan, read_journal(fs, run.folder), plan.unrepaired)
 
 
 def _verify_logs(fs: FileSystem, plan: RepairPlan) -> None:
@@ -199,11 +173,3 @@ def _bytes_needed(fs: FileSystem, plan: PartitionPlan) -> int:
     rebuilt = {file.name.partition(".")[0] for file in plan.files if file.action == "rebuild"}
     logs = [fs.status(plan.directory / f"{stem}.log") for stem in rebuilt]
     return data + sum(_INDEX_LEAST_BYTES + status.size // _INDEX_SHARE for status in logs if status is not None)
-
-
-def _forget(fs: FileSystem, folder: Path) -> None:
-    """Removes the folder of a run that changed nothing."""
-    discard_staged(fs, folder)
-    run = read_journal(fs, folder)
-    if run.state is RunState.STARTED:
-        purge_run(fs, run)

@@ -38,9 +38,9 @@ from seglog.runs.quarantine import (
 )
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.pieces import copy_range, pieces
 
 _SWAP = ".swap"
-_PIECE_BYTES = 1 << 20
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -100,7 +100,7 @@ def settle_pending(fs: FileSystem, log_directory: Path) -> RunRecord | None:
         apply_run(fs, run, journal)
         finish_run(fs, run, journal)
     elif run.state is RunState.UNDOING:
-        _take_back(fs, run, journal)
+        take_back(fs, run, journal)
     else:
         clear_pending(fs, log_directory)
     return read_journal(fs, folder)
@@ -128,15 +128,11 @@ def undo_run(fs: FileSystem, run: RunRecord) -> None:
         raise RefusedError(f"{run.name} changed nothing: it was cut short while it prepared")
     if run.state is not RunState.UNDOING:
         _check_unchanged(fs, run)
-    _take_back(fs, run, Journal(fs, run.folder))
+    take_back(fs, run, Journal(fs, run.folder))
 
 
-def roll_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
-    """Takes a run back that failed half-way."""
-    _take_back(fs, run, journal)
-
-
-def _take_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
+def take_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
+    """Takes a run back from wherever it stands."""
     if read_journal(fs, run.folder).state is not RunState.UNDOING:
         mark_pending(fs, run.log_directory, run.folder)
         journal.append("undoing")
@@ -314,11 +310,7 @@ def _join_again(fs: FileSystem, change: Change, live: Path, saved: Path) -> None
         return  # the run was cut short before it came to this file
     assert change.after is not None
     with fs.open(saved, "r") as tail, fs.open(live, "r+") as file:
-        position = 0
-        while position < status.size:
-            piece = tail.read_at(position, _PIECE_BYTES)
-            file.write_at(change.after.size + position, piece)
-            position += len(piece)
+        copy_range(tail, 0, status.size, file, change.after.size)
         file.sync()
     fs.copy_attributes(saved, live)
 
@@ -327,12 +319,11 @@ def copy_bytes(fs: FileSystem, source: Path, target: Path, start: int, end: int)
     """Copies a part of a file into a new one, durably; zeros take no room there."""
     with fs.open(source, "r") as reader, fs.open(target, "create") as writer:
         position = start
-        while position < end:
-            piece = reader.read_at(position, min(_PIECE_BYTES, end - position))
-            if not piece:
-                raise RefusedError(f"{source} is shorter than it was")
+        for piece in pieces(reader, start, end):
             if piece.count(0) < len(piece):
                 writer.write_at(position - start, piece)
             position += len(piece)
+        if position < end:
+            raise RefusedError(f"{source} is shorter than it was")
         writer.truncate(end - start)
         writer.sync()

@@ -94,6 +94,21 @@ class Change:
     group: int = -1
     reason: str = ""
 
+    @classmethod
+    def of(
+        cls,
+        kind: ChangeKind,
+        path: str,
+        before: FileFacts | None,
+        after: FileFacts | None,
+        *,
+        source: str = "",
+        group: int = -1,
+        reason: str = "",
+    ) -> Change:
+        """A change with the places that its files have in the run's folder."""
+        return cls(kind, path, before, after, *_places(kind, path, before), source, group, reason)
+
     def require_sense(self) -> None:
         """ValueError unless the change stays within the log directory and the run's folder."""
         facts = [facts for facts in (self.before, self.after) if facts is not None]
@@ -101,8 +116,7 @@ class Change:
         makes_sense = (
             self.kind in get_args(ChangeKind)
             and _is_name_below(self.path)
-            and self.saved == (f"{OLD}/{self.path}" if self.before is not None else "")
-            and self.staged == (f"{NEW}/{self.path}" if self.kind == "replace" else "")
+            and (self.staged, self.saved) == _places(self.kind, self.path, self.before)
             and (_is_name_below(self.source) if self.kind == "move" else self.source == "")
             and (self.kind != "cut" or len(facts) == 2)
             and all(type(value) is int for value in (*counts, self.group))
@@ -210,6 +224,11 @@ def _change(fields: dict[str, Any]) -> Change:
     change = Change(**{**fields, **facts})
     change.require_sense()
     return change
+
+
+def _places(kind: ChangeKind, path: str, before: FileFacts | None) -> tuple[str, str]:
+    """(`staged`, `saved`) of a change."""
+    return f"{NEW}/{path}" if kind == "replace" else "", f"{OLD}/{path}" if before is not None else ""
 
 
 def _is_name_below(path: object) -> bool:

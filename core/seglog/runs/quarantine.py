@@ -27,6 +27,7 @@ from seglog.storage import links
 from seglog.storage.atomic import TEMPORARY_SUFFIX, write_atomically
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.ownership import PRIVATE, ROOT, described_user
+from seglog.storage.pieces import pieces
 from seglog.storage.trees import remove_tree
 from seglog.storage.trusted import read_trusted
 
@@ -37,7 +38,6 @@ UNKNOWN_CRC = -1
 
 _PROBE = f"{PENDING_FILE}{TEMPORARY_SUFFIX}"  # left over, it goes when a run is marked as pending
 _MARKER_BYTES = 8192
-_PIECE_BYTES = 1 << 20
 _BROKER_FILES = (
     filenames.META_PROPERTIES,
     filenames.RECOVERY_POINT_CHECKPOINT,
@@ -235,15 +235,9 @@ def facts_of(fs: FileSystem, path: Path, crc: int | None = None) -> FileFacts | 
 
 def crc_of(fs: FileSystem, path: Path, start: int = 0, end: int | None = None, value: int = 0) -> int:
     """CRC-32C of a file's bytes from `start` to `end`, continuing from `value`."""
-    position = start
     with fs.open(path, "r") as file:
-        stop = file.size() if end is None else end
-        while position < stop:
-            piece = file.read_at(position, min(_PIECE_BYTES, stop - position))
-            if not piece:
-                break
+        for piece in pieces(file, start, file.size() if end is None else end):
             value = checksum.crc32c(piece, value)
-            position += len(piece)
     return value
 
 

@@ -11,8 +11,7 @@ from seglog.runs.journal import Change, RunRecord
 from seglog.runs.quarantine import crc_of
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.inheriting import InheritingFileSystem
-
-_PIECE_BYTES = 1 << 20
+from seglog.storage.pieces import copy_range
 
 
 def restore_run(fs: FileSystem, run: RunRecord, target: Path) -> list[Path]:
@@ -46,11 +45,5 @@ def _join(fs: FileSystem, run: RunRecord, change: Change, path: Path) -> None:
         raise RefusedError(f"{live} no longer begins as {run.name} left it; the tail that was cut is {saved}")
     copy_bytes(fs, live, path, 0, front)
     with fs.open(saved, "r") as tail, fs.open(path, "r+") as file:
-        position = 0
-        while position < change.before.size - front:
-            piece = tail.read_at(position, _PIECE_BYTES)
-            if not piece:
-                raise RefusedError(f"{saved} is shorter than what was cut")
-            file.write_at(front + position, piece)
-            position += len(piece)
+        copy_range(tail, 0, change.before.size - front, file, front)
         file.sync()

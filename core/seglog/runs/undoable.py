@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,20 +22,19 @@ from seglog.clock import Clock
 from seglog.errors import SeglogError
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.checkpoints import CleanShutdownMarker
-from seglog.runs.apply import apply_run, finish_run, roll_back
-from seglog.runs.journal import NEW, OLD, VERSION, Change, FileFacts, Journal, RunRecord, RunState, read_journal
-from seglog.runs.quarantine import UNKNOWN_CRC, crc_of, discard_staged, facts_of, new_run, purge_run
-from seglog.runs.room import check_space
+from seglog.runs.apply import apply_run, finish_run, take_back
+from seglog.runs.journal import NEW, Change, ChangeKind, FileFacts, RunRecord, read_journal
+from seglog.runs.prepare import prepare_run
+from seglog.runs.quarantine import UNKNOWN_CRC, crc_of, facts_of
 from seglog.scan.listing import OFFSET_CHECKPOINTS, SEGMENT_KINDS
 from seglog.storage.atomic import write_atomically
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.storage.ownership import Access
+from seglog.storage.pieces import copy_range, pieces
 
 T = TypeVar("T")
-
-_PIECE_BYTES = 1 << 20
 
 
 def undoable(
@@ -56,26 +56,18 @@ def undoable(
     if not plan.changes:
         _checkpoints(fs, overlay, log_directory)
         return result, None
-    check_space(fs, log_directory, plan.bytes_needed)
-    folder = new_run(fs, clock, log_directory, quarantine)
-    journal, marker = Journal(fs, folder), CleanShutdownMarker(InheritingFileSystem(fs), log_directory)
-    try:
-        journal.append(
-            "start",
-            version=VERSION,
-            run=folder.name,
-            command=command,
-            log_directory=str(log_directory),
-            started_ms=clock.now_ms(),
-            partitions=[partition.name],
-            unclean=not marker.found,
-        )
-        plan.stage(folder)
-        journal.prepared(plan.changes)
-    except BaseException:
-        _forget(fs, folder)
-        raise
-    run = read_journal(fs, folder)
+    marker = CleanShutdownMarker(InheritingFileSystem(fs), log_directory)
+    run, journal = prepare_run(
+        fs,
+        clock,
+        log_directory,
+        plan.stage,
+        command=command,
+        partitions=[partition.name],
+        bytes_needed=plan.bytes_needed,
+        quarantine=quarantine,
+        unclean=not marker.found,
+    )
     marker.remove()
     try:
         apply_run(fs, run, journal)
@@ -84,9 +76,9 @@ def undoable(
             marker.write()
         finish_run(fs, run, journal)
     except (SeglogError, OSError):
-        roll_back(fs, run, journal)
+        take_back(fs, run, journal)
         raise
-    return result, read_journal(fs, folder)
+    return result, read_journal(fs, run.folder)
 
 
 def _checkpoints(fs: FileSystem, overlay: OverlayFileSystem, log_directory: Path) -> None:
@@ -94,14 +86,6 @@ def _checkpoints(fs: FileSystem, overlay: OverlayFileSystem, log_directory: Path
     for name in OFFSET_CHECKPOINTS:
         if log_directory / name in overlay.changed:
             write_atomically(InheritingFileSystem(fs), log_directory / name, overlay.read_bytes(log_directory / name))
-
-
-def _forget(fs: FileSystem, folder: Path) -> None:
-    """Removes the folder of a run that changed nothing."""
-    discard_staged(fs, folder)
-    run = read_journal(fs, folder)
-    if run.state is RunState.STARTED:
-        purge_run(fs, run)
 
 
 class _Plan:
@@ -121,13 +105,14 @@ class _Plan:
         changes += [change for path in gone if (change := self._removed(path)) is not None]
         self.changes = sorted(changes, key=_order)
 
-    def stage(self, folder: Path) -> None:
-        """Writes all new contents into the run's folder, durably, and completes the facts of the changes."""
+    def stage(self, folder: Path) -> list[Change]:
+        """Writes all new contents into the run's folder, durably; returns the changes with all their facts."""
         fs, place = self._fs, folder / NEW / self._partition.name
         fs.make_directory(place, parents=True)
-        self.changes = [self._staged(change, folder) for change in self.changes]
+        staged = [self._staged(change, folder) for change in self.changes]
         for directory in (place, place.parent, folder):
             fs.sync_directory(directory)
+        return staged
 
     def _changed(self, path: Path) -> Change | None:
         fs, derived = self._fs, self._overlay.derived(path)
@@ -152,18 +137,16 @@ class _Plan:
         return None if before is None else self._change("remove", path, before, None)
 
     def _change(
-        self, kind: str, path: Path, before: FileFacts | None, after: FileFacts | None, source: str = ""
+        self, kind: ChangeKind, path: Path, before: FileFacts | None, after: FileFacts | None, source: str = ""
     ) -> Change:
         name, place = path.name, self._partition.name
         parsed = parse_file_name(name)
         in_segment = parsed is not None and parsed.kind in (*SEGMENT_KINDS, FileKind.LOG_07)
-        return Change(
-            kind=kind,  # type: ignore[arg-type]
-            path=f"{place}/{name}",
-            before=before,
-            after=after,
-            staged=f"{NEW}/{place}/{name}" if kind == "replace" else "",
-            saved=f"{OLD}/{place}/{name}" if before is not None else "",
+        return Change.of(
+            kind,
+            f"{place}/{name}",
+            before,
+            after,
             source=f"{place}/{source}" if source else "",
             group=parsed.offset if parsed is not None and in_segment and parsed.state is FileState.LIVE else -1,
         )
@@ -181,23 +164,15 @@ class _Plan:
         assert status is not None
         with self._overlay.open(path, "r") as source, self._fs.open(staged, "create_new") as target:
             target.give(Access.of(status))
-            position = 0
-            while position < status.size:
-                piece = source.read_at(position, min(_PIECE_BYTES, status.size - position))
-                target.write_at(position, piece)
-                position += len(piece)
+            copy_range(source, 0, status.size, target, 0)
             target.sync()
         return replace(change, after=facts_of(self._fs, staged))
 
     def _is_same(self, path: Path) -> bool:
         with self._overlay.open(path, "r") as ours, self._fs.open(path, "r") as theirs:
-            size, position = ours.size(), 0
-            while position < size:
-                piece = ours.read_at(position, _PIECE_BYTES)
-                if piece != theirs.read_at(position, _PIECE_BYTES):
-                    return False
-                position += len(piece)
-        return True
+            size = ours.size()
+            both = zip_longest(pieces(ours, 0, size), pieces(theirs, 0, size))
+            return all(our == their for our, their in both)
 
 
 def _order(change: Change) -> tuple[int, int, int, str]:

@@ -28,6 +28,7 @@ from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.loader import LoadOptions, load_log
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES
 from seglog.runs.beside import new_directory, require_free
+from seglog.runs.room import check_space
 from seglog.salvage.attribution import CarvedLog, attribute
 from seglog.salvage.carve import FOUND, carve_image, carve_log
 from seglog.salvage.messages import copy_07
@@ -35,11 +36,11 @@ from seglog.scan.listing import TargetKind, list_partition, resolve_path
 from seglog.storage import links
 from seglog.storage.filesystem import File, FileSystem
 from seglog.storage.inheriting import InheritingFileSystem
+from seglog.storage.pieces import copy_range
 
 DEFAULT_SEGMENT_BYTES = 1 << 30
 CARVED = "carved"  # the topic of logs whose name nobody knows
 _METADATA_LIMIT = 1 << 16
-_COPY_BYTES = 1 << 20
 _RANK = {FileState.LIVE: 0, FileState.SWAP: 1, FileState.DELETED: 2, FileState.CLEANED: 3}
 
 Progress = Callable[[int], None]
@@ -160,7 +161,7 @@ def salvage(
     done = []
     with new_directory(fs, target) as place:
         made = InheritingFileSystem(fs)
-        _check_space(fs, place, sum(int(log.rows["size"].sum(dtype=np.int64)) for log in logs))
+        check_space(fs, place, sum(int(log.rows["size"].sum(dtype=np.int64)) for log in logs))
         for number, log in enumerate(logs):
             name = "" if len(logs) == 1 else log.name or f"{CARVED}-{number}"
             made.make_directory(place / name, parents=True)
@@ -286,13 +287,6 @@ def _table(fs: FileSystem, source: _Source, number: int, progress: Progress | No
 # --- the new log ------------------------------------------------------------------------------------------
 
 
-def _check_space(fs: FileSystem, target: Path, needed: int) -> None:
-    wanted = needed + needed // 20
-    free = fs.free_bytes(target)
-    if free < wanted:
-        raise RefusedError(f"{target}: {wanted} bytes of disk space are needed and {free} are free")
-
-
 def _write_segments(
     fs: FileSystem, sources: Sequence[_Source], chosen: np.ndarray, target: Path, options: SalvageOptions
 ) -> None:
@@ -312,7 +306,7 @@ def _write_segments(
                     files.pop(next(iter(files))).close()
                 files[source] = fs.open(sources[source].path, "r")
             for start, length in _pieces(row):
-                _copy(files[source], start, writer, position, length)
+                copy_range(files[source], start, start + length, writer, position)
                 position += length
     finally:
         _close(writer)
@@ -326,16 +320,6 @@ def _pieces(row: np.void) -> tuple[tuple[int, int], ...]:
     if not first:
         return ((int(row["position"]), size),)
     return ((int(row["position"]), first), (int(row["second_position"]), size - first))
-
-
-def _copy(source: File, start: int, writer: File, position: int, size: int) -> None:
-    done = 0
-    while done < size:
-        piece = source.read_at(start + done, min(_COPY_BYTES, size - done))
-        if not piece:
-            raise RefusedError(f"{source.path} became shorter while it was read")
-        writer.write_at(position + done, piece)
-        done += len(piece)
 
 
 def _close(writer: File | None) -> None:
@@ -410,7 +394,7 @@ def _salvaged(log: _Chosen, directory: Path) -> SalvagedLog:
 def _salvaged_07(fs: FileSystem, sources: Sequence[_Source], target: Path) -> SalvageReport:
     rows, end = [], 0
     with new_directory(fs, target) as place:
-        _check_space(fs, place, sum(source.size for source in sources))
+        check_space(fs, place, sum(source.size for source in sources))
         log_file = place / filenames.segment_file_name(0, FileKind.LOG_07)
         with InheritingFileSystem(fs).open(log_file, "create_new") as writer:
             for source in sources:

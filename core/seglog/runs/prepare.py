@@ -1,0 +1,59 @@
+"""Preparing a run: room on the disk, a folder in the quarantine, its journal, and all new contents staged in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from seglog.clock import Clock
+from seglog.runs.journal import VERSION, Change, Journal, RunRecord, RunState, read_journal
+from seglog.runs.quarantine import discard_staged, new_run, purge_run
+from seglog.runs.room import check_space
+from seglog.storage.filesystem import FileSystem
+
+
+def prepare_run(
+    fs: FileSystem,
+    clock: Clock,
+    log_directory: Path,
+    stage: Callable[[Path], list[Change]],
+    *,
+    command: str,
+    partitions: Sequence[str],
+    bytes_needed: int,
+    quarantine: Path | None = None,
+    **facts: Any,
+) -> tuple[RunRecord, Journal]:
+    """A run that can be applied: `stage` gets its folder, fills it durably, and returns the changes to be made.
+
+    `facts` are kept in the journal's first line. Nothing of the log has changed. RefusedError when there is no place
+    for a quarantine, or not enough disk space; what fails while staging leaves no folder.
+    """
+    check_space(fs, log_directory, bytes_needed)
+    folder = new_run(fs, clock, log_directory, quarantine)
+    journal = Journal(fs, folder)
+    journal.append(
+        "start",
+        version=VERSION,
+        run=folder.name,
+        command=command,
+        log_directory=str(log_directory),
+        started_ms=clock.now_ms(),
+        partitions=list(partitions),
+        **facts,
+    )
+    try:
+        journal.prepared(stage(folder))
+    except BaseException:
+        _forget(fs, folder)
+        raise
+    return read_journal(fs, folder), journal
+
+
+def _forget(fs: FileSystem, folder: Path) -> None:
+    """Removes the folder of a run that changed nothing."""
+    discard_staged(fs, folder)
+    run = read_journal(fs, folder)
+    if run.state is RunState.STARTED:
+        purge_run(fs, run)
