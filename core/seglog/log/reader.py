@@ -15,6 +15,7 @@ segment list.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -54,8 +55,7 @@ class LogView:
 
     def floor(self, offset: int) -> int:
         """Index of the last segment whose base offset is at most `offset`, or -1."""
-        bases = [segment.base_offset for segment in self.segments]
-        return int(np.searchsorted(np.array(bases, dtype=np.int64), offset, side="right")) - 1
+        return bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
 
     def size_of(self, index: int) -> int:
         """Bytes of the segment that belong to this view."""
@@ -103,6 +103,8 @@ class FetchResult:
     @cached_property
     def batches(self) -> np.ndarray:
         """The whole batches of the span (layout.BATCH), with their positions in the file."""
+        if self.size <= HELD_BYTES:
+            return scan_batches(self.data, 0, len(self.data), self.position).batches
         found = [chunk.batches.copy() for chunk in self._chunks()]
         return np.concatenate(found) if found else np.zeros(0, dtype=layout.BATCH)
 
@@ -112,11 +114,8 @@ class FetchResult:
             return
         if self.size > HELD_BYTES:
             yield from SegmentScan.of_file(self.file, self.position, self.position + self.size)
-            return
-        data = self.data
-        batches = scan_batches(data, 0, len(data), self.position).batches
-        if len(batches):
-            yield Chunk(self.file.path, self.position, data, batches, self.file)
+        elif len(self.batches):
+            yield Chunk(self.file.path, self.position, self.data, self.batches, self.file)
 
     def columns(self, seen: SeenOffsets | None = None) -> Iterator[Records]:
         """The records that this reader is to see, as columns: from `offset` on, without control records.

@@ -94,11 +94,19 @@ class LogSegments:
 
     def add(self, segment: LogSegment) -> None:
         """Adds a segment; one with the same base offset is replaced."""
-        self.replace([segment], [found for found in (self.get(segment.base_offset),) if found is not None])
+        before, after = self._around(segment.base_offset)
+        self._segments = (*before, segment, *after)
 
     def remove(self, base_offset: int) -> None:
         """Takes the segment with this base offset off the list; its files stay."""
-        self._segments = tuple(s for s in self._segments if s.base_offset != base_offset)
+        before, after = self._around(base_offset)
+        self._segments = before + after
+
+    def _around(self, base_offset: int) -> tuple[tuple[LogSegment, ...], tuple[LogSegment, ...]]:
+        """The segments below and above this base offset."""
+        segments = self._segments
+        i = bisect_left(segments, base_offset, key=_base_offset)
+        return segments[:i], segments[bisect_right(segments, base_offset, key=_base_offset) :]
 
     def replace(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
         """Swaps `old` for `new` in one step."""

@@ -227,9 +227,10 @@ def _covered_offsets(fs: FileSystem, directory: Path, swaps: Sequence[str]) -> t
 
 def _is_half_written(name: str) -> bool:
     """Whether this is what a crash left of a file that is replaced as a whole (`storage.atomic`)."""
+    if not name.endswith(TEMPORARY_SUFFIX):
+        return False
     parsed = parse_file_name(name)
-    is_snapshot = parsed is not None and parsed.kind is FileKind.PRODUCER_SNAPSHOT
-    return name == _HALF_WRITTEN or (is_snapshot and parsed is not None and parsed.state is FileState.TEMPORARY)
+    return name == _HALF_WRITTEN or (parsed is not None and parsed.kind is FileKind.PRODUCER_SNAPSHOT)
 
 
 def _offset_of(name: str) -> int | None:
