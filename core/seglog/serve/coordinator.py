@@ -93,27 +93,35 @@ class Coordinator:
         if self._ticker is not None:
             self._ticker.cancel()
         for group in list(self.groups.values()):
-            self._settle(group, group.close())
+            self._deliver(group, group.close())
+        self._count()
 
     async def _tick(self) -> None:
         while self.groups:
             await asyncio.sleep(_TICK_S)
             now = self._now()
             for group in list(self.groups.values()):
-                self._settle(group, group.tick(now))
+                self._deliver(group, group.tick(now))
+            self._count()
         self._ticker = None
 
     def _settle(self, group: Group, replies: Iterable[Reply]) -> None:
+        self._deliver(group, replies)
+        self._count()
+
+    def _deliver(self, group: Group, replies: Iterable[Reply]) -> None:
         for token, answer in replies:
             if isinstance(token, asyncio.Future) and not token.done():
                 token.set_result(answer)
         if not group.members and not group.pending:
             self.groups.pop(group.group_id, None)
+        self._endpoint.metrics.rebalances_total += group.rebalances
+        group.rebalances = 0
+
+    def _count(self) -> None:
         metrics = self._endpoint.metrics
         self._members = sum(len(each.members) + len(each.pending) for each in self.groups.values())
         metrics.groups, metrics.members = len(self.groups), self._members
-        metrics.rebalances_total += group.rebalances
-        group.rebalances = 0
 
     def _now(self) -> int:
         return int(self._endpoint.clock.monotonic() * 1000)
