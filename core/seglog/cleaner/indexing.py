@@ -23,12 +23,13 @@ from seglog.cleaner.key_tables import KeyReader, KeyTable
 from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
-from seglog.cleaner.transactions import TransactionTracker, collect_aborted
+from seglog.cleaner.transactions import TransactionTracker
 from seglog.kernels import filtering, superseding
 from seglog.kernels.decode import rows_needed
 from seglog.kernels.records import RECORDS_VALID
 from seglog.log.markers import read_markers
 from seglog.log.segment import LogSegment
+from seglog.log.segments import collect_aborted
 from seglog.memory_budget import Account
 from seglog.ordered_pool import in_order
 from seglog.scan.segment_scan import Chunk

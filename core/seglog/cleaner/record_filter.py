@@ -19,7 +19,7 @@ from seglog.cleaner.indexing import OffsetIndexing, filter_settings, track_batch
 from seglog.cleaner.legacy_filter import filter_legacy
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
-from seglog.cleaner.transactions import TransactionTracker, collect_aborted
+from seglog.cleaner.transactions import TransactionTracker
 from seglog.format.buffers import byte_view
 from seglog.format.compression import compress
 from seglog.format.zstd_library import zstd_slots
@@ -37,6 +37,7 @@ from seglog.kernels.filtering import (
 )
 from seglog.kernels.records import LEAST_RECORD_SIZE
 from seglog.log.segment import LogSegment
+from seglog.log.segments import collect_aborted
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.memory_budget import Account, unlimited
 from seglog.scan.segment_scan import Chunk

@@ -14,26 +14,9 @@ passes `remains`, and only batches that it writes count.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
-
-
-def collect_aborted(
-    segments: Sequence[LogSegment], first: int, log_start_offset: int, upper_offset: int
-) -> list[AbortedTransaction]:
-    """Aborted transactions that touch [`log_start_offset`, `upper_offset`), from the indexes of `segments[first:]`.
-
-    Kafka: UnifiedLog.collectAbortedTransactions. CorruptIndexError for an index that cannot be read.
-    """
-    found: list[AbortedTransaction] = []
-    for segment in segments[first:]:
-        more, complete = segment.transaction_index.collect(log_start_offset, upper_offset)
-        found += more
-        if complete:
-            break
-    return found
 
 
 class TransactionTracker:

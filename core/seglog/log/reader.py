@@ -31,6 +31,7 @@ from seglog.format.decoder import scan_batches
 from seglog.log.batch_search import find_batch
 from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
 from seglog.log.segment import LogSegment
+from seglog.log.segments import collect_aborted
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import ControlType, Isolation, Record
 from seglog.scan.segment_scan import HELD_BYTES, Chunk, EndReason, SegmentScan
@@ -56,6 +57,15 @@ class LogView:
     def floor(self, offset: int) -> int:
         """Index of the last segment whose base offset is at most `offset`, or -1."""
         return bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
+
+    def first_segment(self, offset: int) -> int:
+        """Index of the segment in which a read from `offset` begins. OffsetOutOfRangeError outside [log start, log
+        end].
+        """
+        index = self.floor(offset)
+        if not self.log_start_offset <= offset <= self.log_end_offset or index < 0:
+            raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
+        return index
 
     def size_of(self, index: int) -> int:
         """Bytes of the segment that belong to this view."""
@@ -238,9 +248,7 @@ def fetch(
 
     Raises OffsetOutOfRangeError outside [log start, log end].
     """
-    index = view.floor(offset)
-    if not view.log_start_offset <= offset <= view.log_end_offset or index < 0:
-        raise OffsetOutOfRangeError(offset, view.log_start_offset, view.log_end_offset)
+    index = view.first_segment(offset)
     limit = view.limit(isolation)
     while offset < limit and index < len(view.segments):
         found = _find_batch(view, index, offset)
@@ -353,13 +361,7 @@ def _aborted_transactions(
     if upper is None:
         following = view.segments[index + 1 : index + 2]
         upper = following[0].base_offset if following else view.log_end_offset
-    found: list[AbortedTransaction] = []
-    for segment in view.segments[index:]:
-        entries, complete = segment.transaction_index.collect(offset, upper)
-        found += entries
-        if complete:
-            break
-    return tuple(found)
+    return tuple(collect_aborted(view.segments, index, offset, upper))
 
 
 def _result(

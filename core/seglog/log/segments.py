@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from seglog.log.segment import LogSegment
+from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import NO_LEADER_EPOCH
 
 
@@ -130,6 +131,23 @@ def last_leader_epoch(segments: LogSegments) -> int:
         if segment.size:
             return segment.last_leader_epoch()
     return NO_LEADER_EPOCH
+
+
+def collect_aborted(
+    segments: Sequence[LogSegment], first: int, first_offset: int, upper_offset: int
+) -> list[AbortedTransaction]:
+    """Aborted transactions that touch [`first_offset`, `upper_offset`), from the indexes of `segments[first:]`: the
+    entry of a transaction lies where its marker does.
+
+    Kafka: UnifiedLog.collectAbortedTransactions. CorruptIndexError for an index that cannot be read.
+    """
+    found: list[AbortedTransaction] = []
+    for segment in segments[first:]:
+        more, complete = segment.transaction_index.collect(first_offset, upper_offset)
+        found += more
+        if complete:
+            break
+    return found
 
 
 def _base_offset(segment: LogSegment) -> int:

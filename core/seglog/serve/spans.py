@@ -19,9 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
-from seglog.errors import CorruptRecordError, OffsetOutOfRangeError
+from seglog.errors import CorruptRecordError
 from seglog.format.checksum import crc32c
 from seglog.log.reader import LogView
+from seglog.log.segments import collect_aborted
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Isolation
 from seglog.scan.log_walk import Gap, LogWalk, Piece
@@ -66,9 +67,7 @@ def find_span(
     Raises OffsetOutOfRangeError outside [log start, log end], and without `skip_damage` CorruptRecordError where the
     offset cannot be read.
     """
-    index = view.floor(offset)
-    if not view.log_start_offset <= offset <= view.log_end_offset or index < 0:
-        raise OffsetOutOfRangeError(offset, view.log_start_offset, view.log_end_offset)
+    index = view.first_segment(offset)
     limit = view.limit(isolation)
     if offset >= limit:
         return Found(b"")
@@ -196,11 +195,7 @@ def _found(view: LogView, index: int, offset: int, taken: _Taken, isolation: Iso
     segment = view.segments[index]
     aborted: list[AbortedTransaction] = []
     if isolation == Isolation.READ_COMMITTED:
-        for each in view.segments[index:]:  # the entry of a transaction lies where its marker does
-            entries, complete = each.transaction_index.collect(offset, taken.last_offset + 1)
-            aborted += entries
-            if complete:
-                break
+        aborted = collect_aborted(view.segments, index, offset, taken.last_offset + 1)
     span = FileSpan(segment.fs.open(segment.path, "r"), taken.position, taken.size)
     return Found(span, tuple(aborted))
 

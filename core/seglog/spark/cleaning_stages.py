@@ -32,10 +32,11 @@ from seglog.cleaner.output import GroupOutput
 from seglog.cleaner.record_filter import RecordFilter
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
-from seglog.cleaner.transactions import TransactionTracker, collect_aborted
+from seglog.cleaner.transactions import TransactionTracker
 from seglog.clock import SystemClock
 from seglog.errors import IncompleteError, SeglogError
 from seglog.kernels import filtering
+from seglog.log.segments import collect_aborted
 from seglog.scan.segment_scan import Chunk
 from seglog.spark.cleaning_blobs import (
     CLEAN,
