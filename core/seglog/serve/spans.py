@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -20,11 +19,12 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptRecordError
-from seglog.format.checksum import crc32c
+from seglog.format.builder import BatchOptions
+from seglog.kernels.encode import seal_batch
 from seglog.log.reader import LogView
 from seglog.log.segments import collect_aborted
 from seglog.log.transaction_index import AbortedTransaction
-from seglog.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Isolation
+from seglog.model import NO_TIMESTAMP, Isolation
 from seglog.scan.log_walk import Gap, LogWalk, Piece
 from seglog.scan.resync import OffsetRange
 from seglog.storage.filesystem import File
@@ -205,9 +205,10 @@ def empty_batch(first_offset: int, last_offset: int) -> bytes:
 
     At most 2^31 of them: a reader that gets past those asks for the next.
     """
-    delta = min(last_offset - first_offset, layout.INT32_MAX)
-    checked = struct.pack(
-        ">hiqqqhii", 0, delta, NO_TIMESTAMP, NO_TIMESTAMP, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, 0
-    )
-    front = struct.pack(">qiibI", first_offset, 9 + len(checked), 0, 2, crc32c(checked))
-    return front + checked
+    row = BatchOptions(leader_epoch=0).template(first_offset, 0)
+    row["last_offset"] = min(last_offset, first_offset + layout.INT32_MAX)
+    row["base_timestamp"] = row["max_timestamp"] = NO_TIMESTAMP
+    row["size"] = layout.RECORD_BATCH_OVERHEAD
+    sealed = np.zeros(layout.RECORD_BATCH_OVERHEAD, dtype=np.uint8)
+    seal_batch(sealed, 0, row[0], True)
+    return sealed.tobytes()
