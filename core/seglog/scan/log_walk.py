@@ -74,6 +74,11 @@ class Gap:
     zeros: bool = False
     at_end: bool = False
 
+    @property
+    def why(self) -> str:
+        """Why they are no entry, for messages."""
+        return "zeros where a batch must begin" if self.zeros else self.reason.value
+
 
 class LogWalk:
     """Iterates over the pieces and gaps of `path` from byte `start` (an entry's beginning) to `end`.

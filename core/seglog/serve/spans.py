@@ -171,8 +171,7 @@ def _steps(view: LogView, index: int, start: int, max_bytes: int) -> Iterator[np
     walk = LogWalk(segment.fs, segment.path, start, view.size_of(index), offsets=offsets, chunk_bytes=chunk)
     for step in walk:
         if isinstance(step, Gap):
-            reason = "zeros where a batch must begin" if step.zeros else step.reason.value
-            yield CorruptRecordError(segment.path, reason, step.position)
+            yield CorruptRecordError(segment.path, step.why, step.position)
         else:
             yield from _good_runs(segment.path, step)
 

@@ -378,5 +378,4 @@ def damage_at(piece: Piece, row: np.void, kind: str, reason: str) -> Damage:
 def _damage_of(piece: Piece, gap: Gap) -> Damage:
     if gap.at_end and piece.active and piece.end == piece.size:
         return Damage(piece.path, gap.position, gap.length, TORN_TAIL, "the last batch is not complete")
-    reason = "zeros where a batch must begin" if gap.zeros else gap.reason.value
-    return Damage(piece.path, gap.position, gap.length, FRAMING, reason)
+    return Damage(piece.path, gap.position, gap.length, FRAMING, gap.why)
