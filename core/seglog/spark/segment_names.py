@@ -8,13 +8,13 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.errors import NotALogError, UnsupportedError
-from seglog.format.filenames import FileKind, FileState, parse_file_name
-from seglog.scan.listing import SegmentFiles
+from seglog.format.filenames import FileKind, FileName, FileState, parse_file_name
+from seglog.scan.listing import INDEX_KINDS, SegmentFiles
 from seglog.storage.filesystem import FileSystem
 
 _PAUSES_S = (0.0, 0.001, 0.003, 0.01, 0.03)
@@ -49,7 +49,7 @@ def list_segments(fs: FileSystem, directory: Path) -> tuple[SegmentName, ...]:
     """
     names = _names_in(fs, directory)
     for pause in _PAUSES_S:
-        states = {parsed.state for parsed in map(parse_file_name, names) if parsed is not None}
+        states = {parsed.state for parsed in names.values()}
         if states <= {FileState.LIVE}:
             break
         again = _names_in(fs, directory)
@@ -60,26 +60,26 @@ def list_segments(fs: FileSystem, directory: Path) -> tuple[SegmentName, ...]:
     return _segments_of(directory, names)
 
 
-def _names_in(fs: FileSystem, directory: Path) -> list[str]:
+def _names_in(fs: FileSystem, directory: Path) -> dict[str, FileName]:
+    """The names that begin with an offset, and their parts."""
     try:
-        return fs.list(directory)
+        listed = fs.list(directory)
     except FileNotFoundError as error:
         raise NotALogError(directory, "no such directory") from error
     except NotADirectoryError as error:
         raise NotALogError(directory, "not a directory") from error
+    return {name: parsed for name in listed if (parsed := parse_file_name(name)) is not None}
 
 
-def _segments_of(directory: Path, names: Iterable[str]) -> tuple[SegmentName, ...]:
+def _segments_of(directory: Path, names: Mapping[str, FileName]) -> tuple[SegmentName, ...]:
     found: dict[FileKind, dict[int, Path]] = {kind: {} for kind in FileKind}
-    for name in names:
-        parsed = parse_file_name(name)
-        if parsed is not None and parsed.state is FileState.LIVE:
+    for name, parsed in names.items():
+        if parsed.state is FileState.LIVE:
             found[parsed.kind][parsed.offset] = directory / name
     if found[FileKind.LOG_07] and not found[FileKind.LOG]:
         raise UnsupportedError(f"{directory}: a log of Kafka 0.7 has no offsets to read by; convert it first")
-    kinds = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
     return tuple(
-        SegmentName(offset, found[FileKind.LOG][offset], *(found[kind].get(offset) for kind in kinds))
+        SegmentName(offset, found[FileKind.LOG][offset], *(found[kind].get(offset) for kind in INDEX_KINDS))
         for offset in sorted(found[FileKind.LOG])
     )
 
