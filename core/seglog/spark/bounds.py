@@ -90,23 +90,20 @@ def within(log: PartitionLog, offset: int, what: str, fail: bool) -> int:
 def _resolved(log: PartitionLog, rule: OffsetRule, options: ReadOptions, starts: bool) -> int:
     if rule.kind == "earliest":
         return log.log_start_offset
-    if rule.kind in ("offsets", "timestamp", "timestamps"):
-        given = dict(rule.offsets).get(log.topic_partition, EARLIEST)
-        if rule.kind == "offsets" and given == EARLIEST:
-            return log.log_start_offset
-        if rule.kind == "offsets" and given != LATEST:
-            return given
-        if rule.kind != "offsets":
-            # before the log's end is looked for: a log that grows meanwhile must not end before what was found
-            timestamp = rule.timestamp if rule.kind == "timestamp" else given
-            found = offset_for_timestamp(log, timestamp)
-            if found is not None:
-                return found
-            if starts and options.missing_timestamp == "error":
-                raise ConfigError(
-                    f"{log.topic_partition}: no offset matches the timestamp {timestamp}: every record is older"
-                    " (startingOffsetsByTimestampStrategy=latest begins at the end)"
-                )
+    given = dict(rule.offsets).get(log.topic_partition, EARLIEST)
+    if rule.kind == "offsets" and given != LATEST:
+        return log.log_start_offset if given == EARLIEST else given
+    if rule.kind in ("timestamp", "timestamps"):
+        # before the log's end is looked for: a log that grows meanwhile must not end before what was found
+        timestamp = rule.timestamp if rule.kind == "timestamp" else given
+        found = offset_for_timestamp(log, timestamp)
+        if found is not None:
+            return found
+        if starts and options.missing_timestamp == "error":
+            raise ConfigError(
+                f"{log.topic_partition}: no offset matches the timestamp {timestamp}: every record is older"
+                " (startingOffsetsByTimestampStrategy=latest begins at the end)"
+            )
     return log.log_end_offset if starts else UNBOUNDED
 
 

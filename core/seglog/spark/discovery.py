@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fnmatch
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -88,7 +89,7 @@ class PartitionLog:
     only: Path | None = None
     _seen: dict[int, Segment] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
+    @cached_property
     def chosen(self) -> tuple[int, ...]:
         """Which of the segments are to be read, by their place."""
         return tuple(i for i, name in enumerate(self.names) if self.only is None or name.log.name == self.only.name)
@@ -98,6 +99,10 @@ class PartitionLog:
         if index not in self._seen:
             self._seen[index] = look_at(self.fs, self.names[index])
         return self._seen[index]
+
+    def place_of(self, base_offset: int) -> int:
+        """The place of the segment with that base offset, which is there."""
+        return bisect_left(self.names, base_offset, key=lambda name: name.base_offset)
 
     def end_of(self, index: int) -> int:
         """The offset before which a segment ends: where the next one begins; of the last one unknown, INT64_MAX."""

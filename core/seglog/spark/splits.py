@@ -200,9 +200,9 @@ def narrowed(log: PartitionLog, segment: SegmentFiles, piece: Piece) -> Piece:
 
 def cut(log: PartitionLog, piece: Piece, target: int) -> list[Piece]:
     """The piece in parts of at most about `target` bytes, cut where batches begin."""
-    segment = next((log.segment(i).files for i in log.chosen if str(log.names[i].log) == piece.path), None)
-    if piece.bytes <= target or segment is None:
+    if piece.bytes <= target:
         return [piece]
+    segment = log.segment(log.place_of(piece.base_offset)).files
     positions = log.index_of(segment)[:, 1]
     positions = positions[(positions > piece.start) & (positions < piece.end)]
     parts = min(-(-piece.bytes // target), len(positions) + 1)
