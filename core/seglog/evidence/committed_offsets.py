@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.evidence.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC, CoordinatorReplay, ShareReplay, Stored
-from seglog.format.coordinator import OFFSETS, SHARE_STATE, CoordinatorRecord, decode_coordinator_record
+from seglog.format.coordinator import (
+    OFFSETS,
+    SHARE_STATE,
+    CoordinatorRecord,
+    decode_coordinator_record,
+    is_offset_commit,
+)
 from seglog.format.wire import WireError
 from seglog.model import NO_LEADER_EPOCH, TopicPartition
 from seglog.scan.listing import list_log_directory
@@ -21,8 +27,6 @@ from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 
 UNKNOWN = -1  # Kafka: the start offset and the delivery count of a share partition that has none
-
-_COMMITS = {b"\x00\x00", b"\x00\x01"}  # key types of offset commits (the others are members and assignments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ def _all_committed(
 def offset_commits(values: Iterable[Stored]) -> Iterator[OffsetCommit | WireError]:
     """The offset commits among the values of `__consumer_offsets`; for one that cannot be decoded the error."""
     for stored in values:
-        if stored.key[:2] not in _COMMITS:
+        if not is_offset_commit(stored.key):
             continue
         try:
             record = decode_coordinator_record(OFFSETS, stored.key, stored.value)

@@ -12,7 +12,7 @@ from typing import Any
 
 from seglog.evidence.coordinator_replay import Stored
 from seglog.format import message_tables
-from seglog.format.coordinator import OFFSETS, decode_coordinator_record
+from seglog.format.coordinator import OFFSETS, decode_coordinator_record, is_offset_commit
 from seglog.format.wire import WireError, decode_message
 from seglog.model import TopicPartition
 
@@ -77,7 +77,7 @@ def group_states(values: Iterable[Stored], topic_of: TopicOf, problems: list[str
     found: dict[str, GroupState] = {}
     assigned: dict[tuple[str, str], Mapping[str, Any]] = {}
     for stored in values:
-        if stored.key[:_VERSION_BYTES] in (b"\x00\x00", b"\x00\x01"):
+        if is_offset_commit(stored.key):
             continue
         try:
             record = decode_coordinator_record(OFFSETS, stored.key, stored.value)

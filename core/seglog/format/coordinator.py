@@ -34,6 +34,7 @@ TOMBSTONE_TEXT = "<DELETE>"
 
 _ESCAPE = re.compile(r"\\u00[0-9a-f]{2}|\\\\")  # a doubled backslash begins no escape
 _INT16 = struct.Struct(">h")
+_OFFSET_COMMITS = (b"\x00\x00", b"\x00\x01")  # the first two types of keys
 _GROUP_METADATA = 2
 _CLASSIC_CONSUMER = "consumer"
 _QUOTA = "CLIENT_QUOTA_RECORD"
@@ -68,6 +69,11 @@ def decode_coordinator_record(table: str, key: bytes | None, value: bytes | None
         raise WireError(f"Found an unknown record version {version} for {record_type} type")
     parsed = _decoded(value_message, value, version, version, "value")
     return CoordinatorRecord(record_type, parsed_key, version, parsed)
+
+
+def is_offset_commit(key: bytes) -> bool:
+    """Whether a key of `__consumer_offsets` is a committed offset's; all others are groups'."""
+    return key[: _INT16.size] in _OFFSET_COMMITS
 
 
 def decode_metadata_record(value: bytes | None) -> FramedRecord:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,13 +30,14 @@ from seglog.evidence.coordinator_replay import (
     ShareReplay,
     pending_values,
 )
-from seglog.evidence.group_states import SHARE, GroupState, Member, group_states
+from seglog.evidence.group_states import CLASSIC, SHARE, GroupState, Member, group_states
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_partition_metadata
 from seglog.format.uuids import format_uuid
+from seglog.format.wire import WireError
 from seglog.inspect.overview import PartitionOverview, overview
 from seglog.model import TopicPartition
-from seglog.scan.listing import Target, TargetKind, list_log_directory, log_directory_of
+from seglog.scan.listing import PartitionDirectory, Target, TargetKind, list_log_directory, log_directory_of
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 
@@ -132,6 +134,16 @@ def reset_csv(groups: Sequence[Group]) -> str:
     return out.getvalue()
 
 
+@dataclass(slots=True)
+class _Facts:
+    """What the replays say of one group; beside each commit whether it is misplaced."""
+
+    state: GroupState | None = None
+    commits: dict[TopicPartition, tuple[OffsetCommit, bool]] = field(default_factory=dict)
+    pending: dict[TopicPartition, int] = field(default_factory=dict)
+    shares: dict[TopicPartition, ShareState] = field(default_factory=dict)
+
+
 class _Reading:
     """One look at all the directories."""
 
@@ -139,10 +151,7 @@ class _Reading:
         self._fs, self._targets, self._at_ms = fs, targets, at_ms
         self._directories = list(dict.fromkeys(log_directory_of(target) for target in targets))
         self._found = GroupsReport()
-        self._states: dict[str, GroupState] = {}
-        self._commits: dict[tuple[str, TopicPartition], tuple[OffsetCommit, bool]] = {}
-        self._pending: dict[tuple[str, TopicPartition], int] = {}
-        self._shares: dict[tuple[str, TopicPartition], ShareState] = {}
+        self._groups: defaultdict[str, _Facts] = defaultdict(_Facts)
         self._replays: dict[tuple[str, int], tuple[Path, CoordinatorReplay]] = {}
         self._ends: dict[TopicPartition, int | None] = {}
 
@@ -155,9 +164,8 @@ class _Reading:
                 self._take_shares(path, replay)
             elif topic == OFFSETS_TOPIC:
                 self._take_groups(number, path, replay)
-        names = {*self._states, *(name for name, _ in (*self._commits, *self._shares, *self._pending))}
-        for name in sorted(filter(wanted, names)):
-            self._found.groups.append(self._group(name))
+        for name in sorted(filter(wanted, self._groups)):
+            self._found.groups.append(self._group(name, self._groups[name]))
         return self._found
 
     def _coordinators(self) -> dict[tuple[str, int], list[Path]]:
@@ -215,21 +223,23 @@ class _Reading:
     def _take_groups(self, number: int, path: Path, replay: CoordinatorReplay) -> None:
         sentences: list[str] = []
         for name, state in group_states(replay.values.values(), self._topic_of, sentences).items():
-            if name not in self._states or not self._is_misplaced(name, number):
-                self._states[name] = state
+            facts = self._groups[name]
+            if facts.state is None or not self._is_misplaced(name, number):
+                facts.state = state
         strays: dict[str, int] = {}
-        for found in offset_commits(replay.values.values()):
+        for found in self._offset_commits[number]:
             if not isinstance(found, OffsetCommit):
                 sentences.append(f"a committed offset cannot be decoded: {found}")
                 continue
             misplaced = self._is_misplaced(found.group, number)
             strays[found.group] = strays.get(found.group, 0) + misplaced
-            known = self._commits.get((found.group, found.partition))
+            commits = self._groups[found.group].commits
+            known = commits.get(found.partition)
             if known is None or (misplaced, -found.committed_ms) < (known[1], -known[0].committed_ms):
-                self._commits[found.group, found.partition] = found, misplaced
+                commits[found.partition] = found, misplaced
         for found in offset_commits(pending_values(replay)):
             if isinstance(found, OffsetCommit):
-                self._pending[found.group, found.partition] = found.offset
+                self._groups[found.group].pending[found.partition] = found.offset
             else:
                 sentences.append(f"an offset of an open transaction cannot be decoded: {found}")
         for name, count in strays.items():
@@ -247,11 +257,20 @@ class _Reading:
                 self._problem(path, f"the state of a share group cannot be decoded: {found}")
                 continue
             topic = self._topic_of(found.topic_id) or found.topic_id
-            self._shares[found.group, TopicPartition(topic, found.partition)] = found
+            self._groups[found.group].shares[TopicPartition(topic, found.partition)] = found
 
     def _is_misplaced(self, group: str, number: int) -> bool:
         count = self._partition_count
         return count is not None and coordinator_partition(group, count) != number
+
+    @cached_property
+    def _offset_commits(self) -> dict[int, list[OffsetCommit | WireError]]:
+        """What each partition of `__consumer_offsets` holds, decoded once."""
+        return {
+            number: list(offset_commits(replay.values.values()))
+            for (topic, number), (_, replay) in self._replays.items()
+            if topic == OFFSETS_TOPIC
+        }
 
     @cached_property
     def _partition_count(self) -> int | None:
@@ -263,12 +282,11 @@ class _Reading:
                 return len(metadata.partitions[topic_id])
         places = {
             (found.group, number)
-            for (topic, number), (_, replay) in self._replays.items()
-            if topic == OFFSETS_TOPIC
-            for found in offset_commits(replay.values.values())
+            for number, commits in self._offset_commits.items()
+            for found in commits
             if isinstance(found, OffsetCommit)
         }
-        largest = max((number for topic, number in self._replays if topic == OFFSETS_TOPIC), default=0)
+        largest = max(self._offset_commits, default=0)
         for count in (DEFAULT_PARTITIONS, largest + 1):
             right = sum(coordinator_partition(group, count) == number for group, number in places)
             if largest < count and 2 * right > len(places):
@@ -284,29 +302,30 @@ class _Reading:
     def _topics(self) -> dict[str, str]:
         """Names of topics by their ids: as the metadata says, and the directories themselves."""
         names = {topic_id: topic for one in self._metadata for topic, topic_id in one.topic_ids.items()}
-        for directory in self._directories:
-            for one in list_log_directory(self._fs, directory).live:
-                path = one.path / filenames.PARTITION_METADATA
-                try:
-                    data = self._fs.read_bytes(path, _METADATA_BYTES)
-                    names.setdefault(
-                        format_uuid(parse_partition_metadata(data, path).topic_id), one.topic_partition.topic
-                    )
-                except FileNotFoundError:
-                    continue
-                except (OSError, SeglogError) as error:
-                    self._problem(path, str(error))
+        for one in self._partitions:
+            path = one.path / filenames.PARTITION_METADATA
+            try:
+                data = self._fs.read_bytes(path, _METADATA_BYTES)
+                names.setdefault(format_uuid(parse_partition_metadata(data, path).topic_id), one.topic_partition.topic)
+            except FileNotFoundError:
+                continue
+            except (OSError, SeglogError) as error:
+                self._problem(path, str(error))
         return names
 
     def _topic_of(self, topic_id: str) -> str | None:
         return self._topics.get(topic_id)
 
     @cached_property
+    def _partitions(self) -> list[PartitionDirectory]:
+        """The partitions in all the log directories."""
+        return [one for directory in self._directories for one in list_log_directory(self._fs, directory).live]
+
+    @cached_property
     def _places(self) -> dict[TopicPartition, list[Path]]:
         found: dict[TopicPartition, list[Path]] = {}
-        for directory in self._directories:
-            for one in list_log_directory(self._fs, directory).live:
-                found.setdefault(one.topic_partition, []).append(one.path)
+        for one in self._partitions:
+            found.setdefault(one.topic_partition, []).append(one.path)
         return found
 
     def _log_end(self, partition: TopicPartition) -> int | None:
@@ -322,17 +341,14 @@ class _Reading:
             elif one.end_offset is not None:
                 yield one.end_offset
 
-    def _group(self, name: str) -> Group:
-        state = self._states.get(name) or GroupState()
-        shares = {key: share for (group, key), share in self._shares.items() if group == name}
-        if shares and name not in self._states:
-            state.kind = SHARE
+    def _group(self, name: str, facts: _Facts) -> Group:
+        state = facts.state or GroupState(kind=SHARE if facts.shares else CLASSIC)
         holders = {key: member for member in state.members.values() for key in member.assigned}
         if state.kind == SHARE:
-            rows = [self._share_row(key, share, holders.get(key)) for key, share in shares.items()]
+            rows = [self._share_row(key, share, holders.get(key)) for key, share in facts.shares.items()]
         else:
-            keys = {*holders, *(key for group, key in (*self._commits, *self._pending) if group == name)}
-            rows = [self._row(name, key, holders.get(key)) for key in keys]
+            keys = {*holders, *facts.commits, *facts.pending}
+            rows = [self._row(key, facts, holders.get(key)) for key in keys]
         return Group(
             name=name,
             kind=state.kind,
@@ -342,9 +358,9 @@ class _Reading:
             partitions=tuple(sorted(rows, key=lambda row: row.partition)),
         )
 
-    def _row(self, name: str, key: TopicPartition, member: Member | None) -> GroupPartition:
-        commit, misplaced = self._commits.get((name, key), (None, False))
-        end, pending = self._log_end(key), self._pending.get((name, key))
+    def _row(self, key: TopicPartition, facts: _Facts, member: Member | None) -> GroupPartition:
+        commit, misplaced = facts.commits.get(key, (None, False))
+        end, pending = self._log_end(key), facts.pending.get(key)
         if commit is None:
             return GroupPartition(key, None, end, None, pending_offset=pending, member=member)
         return GroupPartition(
