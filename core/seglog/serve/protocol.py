@@ -151,8 +151,7 @@ def write_answer(request: Request, values: Mapping[str, Any], version: int | Non
 def message(kind: type[Any], values: Mapping[str, Any]) -> Any:
     """An entity of `kind` with those of the values that it has fields for."""
     given = {}
-    fields: tuple[tuple[str, type[Any] | None], ...] = cast(Any, _fields)(kind)
-    for name, nested in fields:
+    for name, _, nested in _fields(cast(Any, kind)):
         if name not in values:
             continue
         value = values[name]
@@ -166,30 +165,22 @@ def message(kind: type[Any], values: Mapping[str, Any]) -> Any:
 
 def _nulls_fit(entity: Any) -> bool:
     """Whether only fields that may be null are: kio takes a null array for any array."""
-    plan: tuple[tuple[str, bool, bool], ...] = cast(Any, _nullable)(type(entity))
-    for name, nullable, nested in plan:
+    for name, nullable, nested in _fields(cast(Any, type(entity))):
         value = getattr(entity, name)
         if value is None:
             if not nullable:
                 return False
-        elif nested and not all(map(_nulls_fit, value if isinstance(value, tuple) else (value,))):
+        elif nested is not None and not all(map(_nulls_fit, value if isinstance(value, tuple) else (value,))):
             return False
     return True
 
 
 @cache
-def _nullable(kind: Any) -> tuple[tuple[str, bool, bool], ...]:
-    """Of each field: its name, whether it may be null, and whether it holds entities."""
+def _fields(kind: Any) -> tuple[tuple[str, bool, type[Any] | None], ...]:
+    """Of each field: its name, whether it may be null, and the entity that it holds, or holds a tuple of."""
     return tuple(
-        (field.name, type(None) in get_args(field.type), _entity_in(field.type) is not None)
-        for field in dataclasses.fields(kind)
+        (field.name, type(None) in get_args(field.type), _entity_in(field.type)) for field in dataclasses.fields(kind)
     )
-
-
-@cache
-def _fields(kind: Any) -> tuple[tuple[str, type[Any] | None], ...]:
-    """Names of the fields, and the entity that a field holds, or holds a tuple of."""
-    return tuple((field.name, _entity_in(field.type)) for field in dataclasses.fields(kind))
 
 
 def _entity_in(annotation: object) -> type[Any] | None:
