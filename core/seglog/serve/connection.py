@@ -128,7 +128,7 @@ class Connection:
             frame = await self._reader.readexactly(size)
         request = read_request(frame)
         del frame
-        self._note(request)
+        self._peer.client_id = request.client_id or self._peer.client_id
         answer = await self._dispatcher.answer(request, self._peer)
         self._requests += 1
         self._endpoint.metrics.requests_total += 1
@@ -139,10 +139,6 @@ class Connection:
                 await self._send(answer)
         finally:
             answer.close()
-
-    def _note(self, request: Request) -> None:
-        if request.client_id:
-            self._peer.client_id = request.client_id
 
     async def _send(self, answer: Answer) -> None:
         for part in answer.parts:

@@ -16,10 +16,9 @@ from seglog.serve import protocol, topics
 from seglog.serve.endpoint import Address, Endpoint
 from seglog.serve.fetches import Fetched, fetch
 from seglog.serve.group_requests import GROUP_APIS, GroupRequests
-from seglog.serve.protocol import NO_THROTTLE, VERSIONS, Answer, ErrorCode, Request, write_answer
+from seglog.serve.protocol import NO_THROTTLE, VERSIONS, Answer, ErrorCode, Request, Values, write_answer
 from seglog.serve.refusals import REFUSALS
 
-Values = Mapping[str, Any]
 T = TypeVar("T")
 
 _READERS: Mapping[int, Callable[[Endpoint, Any, int], Values]] = {

@@ -7,7 +7,6 @@ byte, and any error, is answered at once. Fetch sessions are not kept (session i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +14,9 @@ from seglog.errors import CorruptionError, OffsetOutOfRangeError
 from seglog.model import Isolation
 from seglog.serve.catalog import ServedPartition
 from seglog.serve.endpoint import Endpoint
-from seglog.serve.protocol import NO_THROTTLE, ErrorCode
+from seglog.serve.protocol import NO_OFFSET, NO_THROTTLE, ErrorCode, Values, isolation_of
 from seglog.serve.spans import FileSpan, Found, find_span
-from seglog.serve.topics import NO_OFFSET, epoch_problem
+from seglog.serve.topics import epoch_problem
 
 _NO_SESSION = 0
 _NO_PREFERENCE = -1
@@ -27,7 +26,7 @@ _NO_PREFERENCE = -1
 class Fetched:
     """The fields of an answer. `settled` says that it holds something, or that waiting would change nothing."""
 
-    values: Mapping[str, Any]
+    values: Values
     settled: bool = False
     file_bytes: int = 0
 
@@ -47,7 +46,7 @@ def fetch(endpoint: Endpoint, body: Any, _version: int) -> Fetched:
         return Fetched(_refused(ErrorCode.fetch_session_id_not_found), settled=True)
     if sum(len(topic.partitions) for topic in body.topics) > endpoint.limits.fetch_partitions:
         return Fetched(_refused(ErrorCode.invalid_request), settled=True)
-    isolation = Isolation.READ_COMMITTED if int(body.isolation_level) == 1 else Isolation.READ_UNCOMMITTED
+    isolation = isolation_of(body)
     room = _Room(max(0, min(int(body.max_bytes), endpoint.limits.fetch_bytes)))
     topics: list[dict[str, Any]] = []
     try:
@@ -73,7 +72,7 @@ def fetch(endpoint: Endpoint, body: Any, _version: int) -> Fetched:
     return answer
 
 
-def _refused(error: ErrorCode) -> Mapping[str, Any]:
+def _refused(error: ErrorCode) -> Values:
     return {"throttle_time": NO_THROTTLE, "error_code": error, "session_id": _NO_SESSION, "responses": ()}
 
 

@@ -16,13 +16,10 @@ from seglog.serve.committed import Commit, CommittedOffsets, OffsetsFile
 from seglog.serve.coordinator import Coordinator
 from seglog.serve.endpoint import NODE_ID, Endpoint
 from seglog.serve.groups import Group, JoinRequest
-from seglog.serve.protocol import NO_THROTTLE, ErrorCode
+from seglog.serve.protocol import NO_NODE, NO_OFFSET, NO_THROTTLE, ErrorCode, Values
 
-Values = Mapping[str, Any]
 Answerer = Callable[["GroupRequests", Any, int, str, str], Awaitable[Values]]
 
-NO_OFFSET = -1
-_NO_NODE = -1
 _GROUP_KEY = 0
 _CONSUMER = "consumer"
 _NAMED_FIRST_FROM = 4  # JoinGroup: KIP-394
@@ -46,7 +43,7 @@ class GroupRequests:
         is_group = int(getattr(body, "key_type", _GROUP_KEY)) == _GROUP_KEY
         address = self._endpoint.advertised
         found = {
-            "node_id": NODE_ID if is_group else _NO_NODE,
+            "node_id": NODE_ID if is_group else NO_NODE,
             "host": address.host if is_group else "",
             "port": address.port if is_group else -1,
             "error_code": ErrorCode.none if is_group else ErrorCode.transactional_id_authorization_failed,

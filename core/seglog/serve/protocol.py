@@ -20,6 +20,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
+from seglog.model import Isolation
 from seglog.serve.spans import FileSpan
 
 __all__ = ["ErrorCode"]
@@ -61,6 +62,10 @@ VERSIONS: Mapping[int, tuple[int, int]] = MappingProxyType(
 )
 
 NO_THROTTLE = datetime.timedelta(0)
+NO_OFFSET = -1
+NO_NODE = -1
+
+Values = Mapping[str, Any]  # the fields of an answer, or of a part of it, by kio's names
 
 _FRONT = struct.Struct(">hhi")  # api key, version, correlation id: the same in all request headers
 _SIZE = struct.Struct(">i")
@@ -133,7 +138,13 @@ def read_request(frame: bytes) -> Request:
     return Request(api_key, version, correlation_id, getattr(header, "client_id", None), body)
 
 
-def write_answer(request: Request, values: Mapping[str, Any], version: int | None = None) -> Answer:
+def isolation_of(body: Any) -> Isolation:
+    """How far a request may see; versions that do not say it see everything."""
+    committed = int(getattr(body, "isolation_level", Isolation.READ_UNCOMMITTED)) == Isolation.READ_COMMITTED
+    return Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+
+
+def write_answer(request: Request, values: Values, version: int | None = None) -> Answer:
     """The answer to a request; `values` are fields by kio's names, nested ones as mappings.
 
     Fields that the version does not have are left out, so that one mapping serves all versions.
@@ -148,7 +159,7 @@ def write_answer(request: Request, values: Mapping[str, Any], version: int | Non
     return answer
 
 
-def message(kind: type[Any], values: Mapping[str, Any]) -> Any:
+def message(kind: type[Any], values: Values) -> Any:
     """An entity of `kind` with those of the values that it has fields for."""
     given = {}
     for name, _, nested in _fields(cast(Any, kind)):

@@ -10,14 +10,12 @@ from types import MappingProxyType
 from typing import Any
 
 from seglog.serve import protocol
-from seglog.serve.protocol import NO_THROTTLE, ErrorCode
+from seglog.serve.protocol import NO_OFFSET, NO_THROTTLE, ErrorCode, Values
 
 REASON = "seglog serves these files for reading only"
 
-_NO_OFFSET = -1
 
-
-def _produce(body: Any) -> Mapping[str, Any]:
+def _produce(body: Any) -> Values:
     return {
         "throttle_time": NO_THROTTLE,
         "responses": [
@@ -27,7 +25,7 @@ def _produce(body: Any) -> Mapping[str, Any]:
                     {
                         "index": each.index,
                         "error_code": ErrorCode.topic_authorization_failed,
-                        "base_offset": _NO_OFFSET,
+                        "base_offset": NO_OFFSET,
                         "record_errors": (),
                         "error_message": REASON,
                     }
@@ -39,33 +37,33 @@ def _produce(body: Any) -> Mapping[str, Any]:
     }
 
 
-def _init_producer_id(body: Any) -> Mapping[str, Any]:
+def _init_producer_id(body: Any) -> Values:
     failed = ErrorCode.cluster_authorization_failed
     if body.transactional_id is not None:
         failed = ErrorCode.transactional_id_authorization_failed
     return {"throttle_time": NO_THROTTLE, "error_code": failed, "producer_epoch": -1}
 
 
-def _topic(name: str, **more: object) -> Mapping[str, Any]:
+def _topic(name: str, **more: object) -> Values:
     failed = ErrorCode.topic_authorization_failed
     return {"name": name, "error_code": failed, "error_message": REASON, **more}
 
 
-def _create_topics(body: Any) -> Mapping[str, Any]:
+def _create_topics(body: Any) -> Values:
     topics = [_topic(each.name, topic_id=None, configs=None) for each in body.topics]
     return {"throttle_time": NO_THROTTLE, "topics": topics}
 
 
-def _delete_topics(body: Any) -> Mapping[str, Any]:
+def _delete_topics(body: Any) -> Values:
     return {"throttle_time": NO_THROTTLE, "responses": [_topic(name) for name in body.topic_names]}
 
 
-def _create_partitions(body: Any) -> Mapping[str, Any]:
+def _create_partitions(body: Any) -> Values:
     return {"throttle_time": NO_THROTTLE, "results": [_topic(each.name) for each in body.topics]}
 
 
-def _delete_records(body: Any) -> Mapping[str, Any]:
-    failed = {"low_watermark": _NO_OFFSET, "error_code": ErrorCode.topic_authorization_failed}
+def _delete_records(body: Any) -> Values:
+    failed = {"low_watermark": NO_OFFSET, "error_code": ErrorCode.topic_authorization_failed}
     topics = [
         {"name": topic.name, "partitions": [{"partition_index": p.partition_index, **failed} for p in topic.partitions]}
         for topic in body.topics
@@ -73,7 +71,7 @@ def _delete_records(body: Any) -> Mapping[str, Any]:
     return {"throttle_time": NO_THROTTLE, "topics": topics}
 
 
-REFUSALS: Mapping[int, Callable[[Any], Mapping[str, Any]]] = MappingProxyType(
+REFUSALS: Mapping[int, Callable[[Any], Values]] = MappingProxyType(
     {
         protocol.PRODUCE: _produce,
         protocol.INIT_PRODUCER_ID: _init_producer_id,

@@ -5,7 +5,7 @@ Each function takes kio's request and gives the fields of the answer, for all ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -14,12 +14,7 @@ from seglog.errors import CorruptionError
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Isolation
 from seglog.serve.catalog import ServedPartition
 from seglog.serve.endpoint import NODE_ID, Endpoint
-from seglog.serve.protocol import NO_THROTTLE, ErrorCode
-
-Values = Mapping[str, Any]
-
-NO_OFFSET = -1
-NO_NODE = -1
+from seglog.serve.protocol import NO_NODE, NO_OFFSET, NO_THROTTLE, ErrorCode, Values, isolation_of
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
 _TOPIC_RESOURCE = 2
@@ -85,8 +80,7 @@ def _partition(partition: ServedPartition | None, number: int) -> Values:
 
 def list_offsets(endpoint: Endpoint, body: Any, version: int) -> Values:
     """The offset at a time (Kafka: UnifiedLog.fetchOffsetByTimestamp, ReplicaManager.fetchOffset)."""
-    level = getattr(body, "isolation_level", 0)
-    isolation = Isolation.READ_COMMITTED if level == 1 else Isolation.READ_UNCOMMITTED
+    isolation = isolation_of(body)
 
     def find(partition: ServedPartition, asked: Any) -> Values:
         stamp = int(asked.timestamp)
