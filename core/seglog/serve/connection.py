@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from seglog.serve.dispatch import Dispatcher, Peer
 from seglog.serve.endpoint import ConnectionEnd, Endpoint
-from seglog.serve.protocol import Answer, HostileRequestError, Request, read_request
+from seglog.serve.protocol import Answer, HostileRequestError, read_request
 from seglog.serve.spans import FileSpan
 
 _logger = logging.getLogger(__name__)
