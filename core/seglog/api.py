@@ -76,7 +76,7 @@ def open_log(
     owner.close()
 
 
-def verify(*paths: str | Path, level: str = "record", clock: Clock | None = None) -> Iterator[Finding]:
+def verify(*paths: str | Path, level: str = "semantic", clock: Clock | None = None) -> Iterator[Finding]:
     """What is wrong with the segments, partitions or log directories at `paths`; nothing is changed.
 
     `level` is header, crc, record, index or semantic; each includes the ones before it. Looking goes on past
@@ -90,7 +90,7 @@ def verify(*paths: str | Path, level: str = "record", clock: Clock | None = None
     ...     with open(directory + "/t-0/00000000000000000000.log", "r+b") as file:
     ...         position = file.seek(70)
     ...         written = file.write(b"X")
-    ...     print([found.code for found in seglog.verify(directory + "/t-0")])
+    ...     print([found.code for found in seglog.verify(directory + "/t-0", level="record")])
     []
     ['CRC_MISMATCH']
     """

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
+from seglog.arguments import described
 from seglog.errors import ConfigError, UnsupportedError
 
 # `hdfs:/x`, `s3a://bucket/x`: a path of this machine that begins so is written `./hdfs:/x`.
@@ -19,11 +20,13 @@ _FILE = "file:"
 _FILE_HOSTS = ("", "localhost")
 
 
-def parse_location(location: str | Path) -> Path:
+def parse_location(location: str | os.PathLike[str]) -> Path:
     """The path that `location` means. ConfigError for text that can be none: empty, or what no file can be called;
-    UnsupportedError for one on another file system, also where it became a Path.
+    UnsupportedError for one on another file system, also where it became a Path; TypeError for what is no path.
     """
-    text = str(location)
+    text = os.fspath(location) if isinstance(location, os.PathLike) else location
+    if not isinstance(text, str):
+        raise TypeError(f"a path is text or a pathlib.Path, not {described(location)}")
     require_name(text)
     path = _path_of_uri(text) if text.lower().startswith(_FILE) else text
     if not path:  # not the working directory: a variable was not set

@@ -16,6 +16,7 @@ TOOLS = {
     "ruff check": ["-m", "ruff", "check", "."],
     "ruff format": ["-m", "ruff", "format", "--check", "."],
     "mypy --strict": ["-m", "mypy"],
+    "mypy --strict, of what uses the library": ["-m", "mypy", "tests/support/library_types.py"],
 }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -105,3 +107,74 @@ def test_no_room_has_the_name_of_a_public_function() -> None:
     """Importing a package below seglog would put it in the function's place."""
     rooms = {path.parent.name for path in Path(seglog.__file__).parent.glob("*/__init__.py")}
     assert not rooms & set(seglog.__all__)
+
+
+def test_the_names_are_written_alike_for_type_checkers_and_for_the_interpreter() -> None:
+    tree = ast.parse(Path(seglog.__file__).read_text())
+    typed = {
+        alias.asname: node.module
+        for branch in tree.body
+        if isinstance(branch, ast.If)
+        for node in branch.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert typed == seglog._HOMES
+    assert sorted(typed) == seglog.__all__
+
+
+def test_what_is_shown_of_a_log_and_of_records_is_short(tmp_path: Path) -> None:
+    with seglog.open_log(tmp_path / "t-0", create=True) as log:
+        log.append([seglog.Record(b"v" * 100, timestamp=5) for _ in range(1000)])
+        (columns,) = log.columns()
+        assert repr(log) == f"<Log {tmp_path / 't-0'}: offsets 0 to 1000, for writing>"
+        assert repr(columns) == "<Records: 1000, offsets 0 to 999, of 7 batches>"
+    assert repr(log).endswith("closed>")
+    assert repr(seglog.columns_of([])) == "<Records: none, of 0 batches>"
+
+
+WRONG_RECORDS = {
+    "records are an iterable of seglog.Record, not Record(value=b'v'": seglog.Record(b"v"),
+    "records are an iterable of seglog.Record, not 5 (int)": 5,
+    "records are an iterable of seglog.Record, not b'v' (bytes)": b"v",
+    "records[1] is a seglog.Record, not b'w' (bytes)": [seglog.Record(b"v"), b"w"],
+    "records[1] is a seglog.Record, not {'value': b'w'} (dict)": [seglog.Record(b"v"), {"value": b"w"}],
+    "records[0].value is bytes or None, not 'v' (str)": [seglog.Record("v")],  # type: ignore[arg-type]
+    "records[0].key is bytes or None, not 7 (int)": [seglog.Record(b"v", key=7)],  # type: ignore[arg-type]
+    "records[0].timestamp is an integer, not 1.5 (float)": [
+        seglog.Record(b"v", timestamp=1.5)  # type: ignore[arg-type]
+    ],
+    "records[0].headers are seglog.Header, not {'a': b'b'} (dict)": [
+        seglog.Record(b"v", headers={"a": b"b"})  # type: ignore[arg-type]
+    ],
+    "records[0].headers: a key is text": [
+        seglog.Record(b"v", headers=(seglog.Header(b"a", b"b"),))  # type: ignore[arg-type]
+    ],
+}
+
+
+@pytest.mark.parametrize("told", WRONG_RECORDS)
+def test_what_is_no_record_is_named_and_nothing_is_appended(tmp_path: Path, told: str) -> None:
+    with seglog.open_log(tmp_path / "t-0", create=True) as log:
+        with pytest.raises(TypeError, match=re.escape(told)):
+            log.append(WRONG_RECORDS[told])  # type: ignore[arg-type]
+        assert log.log_end_offset == 0
+        with pytest.raises(ValueError, match=re.escape("records[0]: its timestamp, offset or sequence is too large")):
+            log.append([seglog.Record(b"v", timestamp=1 << 70)])
+
+
+def test_a_wrong_type_is_an_error_that_names_the_argument(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"a path is text or a pathlib.Path, not None \(NoneType\)"):
+        list(seglog.verify(None))  # type: ignore[arg-type]
+    with seglog.open_log(tmp_path / "t-0", create=True) as log:
+        log.append([seglog.Record(b"v", timestamp=5)])
+        for call in (
+            lambda: log.read("0", 100, "read_committed"),  # type: ignore[arg-type]
+            lambda: log.records("0"),  # type: ignore[arg-type]
+            lambda: log.truncate_to(1.0),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(TypeError, match="offset is an integer, not "):
+                call()
+        with pytest.raises(TypeError, match=r"5 \(int\) is no Isolation: read_uncommitted, read_committed"):
+            log.records(0, 5)  # type: ignore[arg-type]
+        assert [record.value for record in log.records(0, "read_committed")] == [b"v"]

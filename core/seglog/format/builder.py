@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from operator import index
 
 import numpy as np
 
 from seglog import layout
+from seglog.arguments import described, integer
 from seglog.errors import AppendError, InvalidTimestampError
 from seglog.format import checksum
 from seglog.format.buffers import byte_view
@@ -96,30 +98,58 @@ class EncodedBatches:
 def columns_of(records: Iterable[Record]) -> Records:
     """Records as columns. A timestamp of None becomes -1; offsets are kept (-1 for None), sequences too.
 
-    Raises AppendError when keys, values and headers together take 2 GiB or more.
+    Raises AppendError when keys, values and headers together take 2 GiB or more, TypeError for what is no record, or
+    a record of something else than bytes.
     """
+    if isinstance(records, Record | str | bytes) or not isinstance(records, Iterable):
+        raise TypeError(f"records are an iterable of seglog.Record, not {described(records)}")
     pieces: list[bytes] = []
     table: list[tuple[int, ...]] = []
     at = 0
     for record in records:
-        key, value = record.key, record.value
-        key_size = -1 if key is None else len(key)
-        value_size = -1 if value is None else len(value)
-        start, value_at = at, at + max(key_size, 0)
-        at = headers_at = value_at + max(value_size, 0)
-        pieces += (key or b"", value or b"")
-        if record.headers:
-            encoded = b"".join(_encoded_header(header) for header in record.headers)
-            pieces.append(encoded)
-            at += len(encoded)
+        try:
+            value, key, timestamp, headers, offset, sequence = record
+            key_size = -1 if key is None else len(key)
+            value_size = -1 if value is None else len(value)
+            piece = b"".join((key or b"", value or b""))
+            value_at, headers_at = at + (key_size if key_size > 0 else 0), at + len(piece)
+            if headers:
+                piece += b"".join(_encoded_header(header) for header in headers)
+            stamp = NO_TIMESTAMP if timestamp is None else index(timestamp)
+            numbers = (-1 if offset is None else index(offset), stamp)
+            spans = (at, len(piece), at, key_size, value_at, value_size, headers_at, len(headers))
+            table.append((*numbers, *spans, 0, index(sequence)))
+        except (AttributeError, TypeError, ValueError):
+            _require_record(len(table), record)
+            raise
+        pieces.append(piece)
+        at += len(piece)
         if at > layout.INT32_MAX:
             raise AppendError("the records of one append take 2 GiB or more; append them in parts")
-        offset = -1 if record.offset is None else record.offset
-        timestamp = NO_TIMESTAMP if record.timestamp is None else record.timestamp
-        spans = (start, at - start, start, key_size, value_at, value_size, headers_at, len(record.headers))
-        table.append((offset, timestamp, *spans, 0, record.sequence))
-    rows = np.array(table, dtype=layout.RECORD) if table else np.zeros(0, dtype=layout.RECORD)
+    try:
+        rows = np.array(table, dtype=layout.RECORD) if table else np.zeros(0, dtype=layout.RECORD)
+    except OverflowError:
+        wrong = next((i for i, row in enumerate(table) if any(abs(number) >= 2**63 for number in row[:2])), 0)
+        raise ValueError(f"records[{wrong}]: its timestamp, offset or sequence is too large a number") from None
     return columns(np.frombuffer(bytearray().join(pieces), dtype=np.uint8), rows)
+
+
+def _require_record(i: int, record: object) -> None:
+    """TypeError that names what is wrong with a record."""
+    if not isinstance(record, Record):
+        raise TypeError(f"records[{i}] is a seglog.Record, not {described(record)}")
+    for name, data in (("key", record.key), ("value", record.value)):
+        if data is not None and not isinstance(data, bytes | bytearray | memoryview):
+            raise TypeError(f"records[{i}].{name} is bytes or None, not {described(data)}")
+    for name in ("timestamp", "offset", "sequence"):
+        number = getattr(record, name)
+        if number is not None or name == "sequence":
+            integer(f"records[{i}].{name}", number)
+    if not isinstance(record.headers, Iterable) or not all(isinstance(each, Header) for each in record.headers):
+        raise TypeError(f"records[{i}].headers are seglog.Header, not {described(record.headers)}")
+    for header in record.headers:
+        if not isinstance(header.key, str) or not isinstance(header.value, bytes | None):
+            raise TypeError(f"records[{i}].headers: a key is text and a value bytes or None, not {described(header)}")
 
 
 def columns(arena: np.ndarray, rows: np.ndarray) -> Records:

@@ -17,12 +17,14 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
+from seglog.arguments import integer
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import OffsetOutOfRangeError, RefusedError
@@ -125,6 +127,10 @@ class Log:
         if writable:
             loaded.leader_epochs.create_file()
         return cls(directory, config, loaded, clock=clock, writable=writable, high_watermark=high_watermark)
+
+    def __repr__(self) -> str:
+        how = "closed" if self._closed else "for writing" if self.writable else "for reading"
+        return f"<Log {self.directory}: offsets {self.log_start_offset} to {self.log_end_offset}, {how}>"
 
     # --- offsets ------------------------------------------------------------------------------------------
 
@@ -314,6 +320,7 @@ class Log:
         At or above the log end no batch goes, but an epoch that begins at the log end does: its leader wrote
         nothing. Below the log start the log starts anew. (Kafka: truncateTo)
         """
+        offset = integer("offset", offset)
         with self._changing():
             if offset < 0:
                 raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
@@ -325,7 +332,7 @@ class Log:
     def truncate_fully(self, offset: int) -> None:
         """Drops everything; the log is empty and starts at `offset` (Kafka: truncateFullyAndStartAt)."""
         with self._changing():
-            self._truncated(truncation.truncate_fully(self._target(), offset))
+            self._truncated(truncation.truncate_fully(self._target(), integer("offset", offset)))
 
     def _target(self) -> truncation.TruncationTarget:
         return truncation.TruncationTarget(
@@ -426,7 +433,7 @@ class Log:
         max_bytes: int = 1 << 20,
     ) -> Iterator[Record]:
         """The records from `offset` (default: log start) to where the log is readable now, one by one."""
-        return (record for part in self.columns(offset, isolation, max_bytes=max_bytes) for record in part)
+        return chain.from_iterable(self.columns(offset, isolation, max_bytes=max_bytes))
 
     def columns(
         self,
@@ -451,7 +458,7 @@ class Log:
         """The first record at `timestamp` (epoch milliseconds) or later; -1 the log end, -2 the log start,
         -3 the record with the largest timestamp. None when there is no such record.
         """
-        found = find_offset(self._view, timestamp)
+        found = find_offset(self._view, integer("timestamp", timestamp))
         if found is None or found.timestamp >= 0:
             return found
         epoch = self.leader_epochs.epoch_for_offset(found.offset)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from seglog.arguments import integer
 from seglog.format.columns import Records
 from seglog.log import reader
 from seglog.log.read_order import Disorder, SeenOffsets
@@ -39,6 +40,7 @@ class LogReader:
         self, offset: int, max_bytes: int, isolation: Isolation | str | None, min_one_message: bool = True
     ) -> FetchResult:
         """One fetch; OffsetOutOfRangeError with the valid range."""
+        offset, max_bytes = integer("offset", offset), integer("max_bytes", max_bytes)
         level = None if isolation is None else member(Isolation, isolation)
         while True:
             view = self._log.view
@@ -51,7 +53,8 @@ class LogReader:
     def columns(self, offset: int | None, isolation: Isolation | str | None, max_bytes: int) -> Iterator[Records]:
         """Everything from `offset` (default: log start) on that is readable now, a span of `max_bytes` at a time."""
         level = None if isolation is None else member(Isolation, isolation)
-        return self._columns(self._log.view.log_start_offset if offset is None else offset, level, max_bytes)
+        start = self._log.view.log_start_offset if offset is None else integer("offset", offset)
+        return self._columns(start, level, integer("max_bytes", max_bytes))
 
     def _columns(self, offset: int, isolation: Isolation | None, max_bytes: int) -> Iterator[Records]:
         view = self._log.view
