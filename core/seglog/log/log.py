@@ -260,9 +260,7 @@ class Log:
     # --- durability ---------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Returns when everything appended so far is on stable storage; the recovery point is the log end
-        then.
-        """
+        """Returns when everything appended so far is on stable storage; the recovery point is the log end then."""
         with self._changing():
             self.flush_below(self.log_end_offset)
 
@@ -283,9 +281,7 @@ class Log:
         self._flush_policy.flushed(self.clock.now_ms())
 
     def close(self) -> None:
-        """Flushes and leaves what a broker leaves: last time entry, trimmed indexes, a snapshot at the log
-        end.
-        """
+        """Flushes and leaves what a broker leaves: last time entry, trimmed indexes, a snapshot at the log end."""
         with self._lock:
             if self._closed:
                 return
@@ -348,9 +344,7 @@ class Log:
         self._remove(done.pending_removal)
 
     def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
-        """Puts `.cleaned` segments in place of `old` ones, so that a crash leaves one or the other
-        (specification §12.7).
-        """
+        """Puts `.cleaned` segments in place of `old` ones; a crash leaves one or the other (specification §12.7)."""
         with self._changing():
             pending = swap.replace_segments(self.segments, new, old, self.producers)
             self._republish()
@@ -481,9 +475,7 @@ class Log:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
-        """Holds the lock for a change. Where one fails half-way, memory and disk may differ: no more
-        changes then.
-        """
+        """Holds the lock for a change. Where one fails half-way, memory and disk may differ: no more changes then."""
         with self._lock:
             if self._closed or not self.writable:
                 state = "closed" if self._closed else "open for reading only"
@@ -498,8 +490,6 @@ class Log:
 
 
 def _topic_partition_of(directory: Path) -> TopicPartition:
-    """What the directory's name says; a directory with another name is partition 0 of a topic of that
-    name.
-    """
+    """What the directory's name says; a directory with another name is partition 0 of a topic of that name."""
     parsed = parse_partition_directory(directory.name)
     return TopicPartition(directory.name, 0) if parsed is None else parsed.topic_partition
