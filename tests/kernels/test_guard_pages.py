@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seglog.kernels._mode import MODE, NATIVE
 from tests.support.guarded_kernels import DisagreementError, Guard, GuardedKernel, kernel_names
 from tests.support.guarded_memory import GuardedMemory, Side, extent_of
 from tests.support.hostile_logs import hostile_log, seeds
@@ -25,6 +26,9 @@ from tests.support.kernel_drives import DRIVES
 
 ROOT = Path(__file__).resolve().parents[2]
 INPUTS = int(os.environ.get("SEGLOG_GUARDED_INPUTS", "10000"))
+# One batch's checksum: `format.checksum` asks the library crc32c instead wherever the kernel is not ready at once, as
+# importing that library is faster than compiling the kernel or interpreting it.
+NATIVE_ONLY = {"crc32c.crc32c"}
 # Interpreted kernels run beside this share of the calls, and beside the first ones of every kernel.
 TWIN_EVERY = 499
 
@@ -56,9 +60,10 @@ def guarded(first: int, last: int, directory: Path) -> dict[str, Any]:
 
 def test_no_kernel_leaves_its_arrays_and_interpreted_ones_do_the_same(tmp_path: Path) -> None:
     told = guarded(0, INPUTS, tmp_path)
-    assert set(told["calls"]) == set(told["callable"]), "kernels that the engine calls and no input reaches"
-    assert set(told["twins"]) == set(told["callable"])
-    assert set(told["callable"]) <= kernel_names()
+    reached = set(told["callable"]) - (set() if MODE.name == NATIVE else NATIVE_ONLY)
+    assert set(told["calls"]) == reached, "kernels that the engine calls and no input reaches, or the reverse"
+    assert set(told["twins"]) == reached
+    assert NATIVE_ONLY <= set(told["callable"]) <= kernel_names()
 
 
 # --- the harness finds what it is there to find ---------------------------------------------------------------
