@@ -99,6 +99,8 @@ def build(names: Sequence[str] = COMMANDS) -> typer.Typer:
 def run(arguments: Sequence[str]) -> int:
     """Runs the command line; returns the exit code."""
     given = list(arguments) or ["--help"]
+    if given[0] == "help":
+        given = [*given[1:], "--help"]
     try:
         app = build(given[:1] if given[0] in COMMANDS else COMMANDS)
         code = _invoked(app, given)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seglog_cli.failures import UsageError
 from seglog_cli.options import flag, size_option
 from seglog_cli.session import Session
 
@@ -28,6 +29,14 @@ MostRounds = Annotated[
 WriteRate = Annotated[
     int | None, size_option("--write-rate", "For --sizing: bytes written a second, instead of the measured rate.")
 ]
+
+
+def check_measuring(session: Session, sizing: bool, plot: bool, write_rate: int | None) -> None:
+    """Wrong usage for options that would change nothing."""
+    if write_rate is not None and not sizing:
+        raise UsageError("--write-rate is for --sizing")
+    if plot and session.as_json:
+        raise UsageError("--plot draws text; JSON lines hold the distributions anyway")
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@
     def ls(session: Session, paths: Paths) -> int: …
 
 A command names its own parameters; `command` adds the common ones after them, builds the `Session`, runs the
-function under `failures.guard` and leaves with its exit code. Everything else here is a shared parameter
-type. Every option that takes a value has a metavar, which the help and the manual show.
+function under `failures.guard` and leaves with its exit code. A parameter whose type is an `OptionGroup` stands for all
+options that the group declares. Everything else here is a shared parameter type. Every option that takes a value has a
+metavar, which the help and the manual show.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from seglog_cli.console import ColorChoice
 from seglog_cli.failures import UsageError, guard
 from seglog_cli.help import HelpOption
 from seglog_cli.progress import ProgressChoice
-from seglog_cli.session import open_session
+from seglog_cli.session import RelativeTime, Session, open_session
 
 if TYPE_CHECKING:
     from seglog.scan.listing import Target
@@ -86,10 +87,15 @@ MetadataDirectory = Annotated[
 ]
 
 
-def _time(text: str | int) -> int:
+def _time(text: str | int | RelativeTime) -> int | RelativeTime:
+    if isinstance(text, RelativeTime):
+        return text
     from seglog.units import parse_time
 
-    return _read(parse_time, text)
+    moment = _read(lambda written: parse_time(written, lambda: 0), text)
+    if isinstance(text, int) or _read(lambda written: parse_time(written, lambda: 1), text) == moment:
+        return moment
+    return RelativeTime(moment)
 
 
 def _size(text: str | int) -> int:
@@ -114,9 +120,9 @@ def _read(parse: Callable[[str], int], text: str | int) -> int:
     return value
 
 
-def time_option(name: str, help_text: str) -> Any:
+def time_option(name: str, help_text: str, *, hidden: bool = False) -> Any:
     """An option that takes a time, as epoch milliseconds."""
-    return typer.Option(name, metavar="TIME", parser=_time, help=help_text, show_default=False)
+    return typer.Option(name, metavar="TIME", parser=_time, help=help_text, show_default=False, hidden=hidden)
 
 
 def size_option(name: str, help_text: str) -> Any:
@@ -158,6 +164,12 @@ def labelled(option: str, label: str, members: Iterable[Member]) -> Member:
     """The member of an enumeration that has the label; else wrong usage."""
     found = {member.label: member for member in members}
     return found[one_of(option, label, tuple(found))]
+
+
+def check_keeping(no_keep: bool, quarantine: Path | None) -> None:
+    """Wrong usage for a quarantine in which nothing would be kept."""
+    if no_keep and quarantine is not None:
+        raise UsageError("--quarantine and --no-keep contradict each other")
 
 
 def require_policy(policy: str, policies: Sequence[str], targets: Sequence[Target]) -> None:
@@ -204,7 +216,9 @@ def _common(
     ] = None,
     now: Annotated[
         int | None,
-        typer.Option("--now", metavar="TIME", parser=_time, help="The time to go by: RFC 3339 or epoch milliseconds."),
+        typer.Option(
+            "--now", metavar="TIME", parser=_time, help="The time to go by: RFC 3339, epoch milliseconds or -1h."
+        ),
     ] = None,
     show_help: HelpOption = False,
 ) -> None:
@@ -216,6 +230,18 @@ COMMON_OPTIONS = tuple(_COMMON)
 CONTEXT: dict[str, Any] = {"help_option_names": []}  # `--help` is an option like the others, so that its text is ours
 
 
+class OptionGroup:
+    """A dataclass whose fields are options: what several commands take alike, declared once."""
+
+
+def _declared(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """The options that a parameter stands for."""
+    kind = parameter.annotation
+    if not (isinstance(kind, type) and issubclass(kind, OptionGroup)):
+        return [parameter]
+    return list(inspect.signature(kind, eval_str=True).parameters.values())
+
+
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
     """Makes a Typer command of a function that takes a `Session` and its own parameters.
 
@@ -223,16 +249,36 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     page.
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    declared = {parameter.name: _declared(parameter) for parameter in own}
 
     def run(**values: Any) -> None:
         common = {name: values.pop(name) for name in COMMON_OPTIONS}
         common.pop("show_help")  # it ended the process before
         session = open_session(**common)
-        raise typer.Exit(guard(session.console, lambda: function(session, **values)))
+
+        def called() -> int | None:
+            session.check_configuration()
+            arguments = {}
+            for parameter in own:
+                names = [option.name for option in declared[parameter.name]]
+                given = {name: _at(session, values[name]) for name in names}
+                is_group = names != [parameter.name]
+                arguments[parameter.name] = parameter.annotation(**given) if is_group else given[parameter.name]
+            code = function(session, **arguments)
+            session.tell_unused()
+            return code
+
+        raise typer.Exit(guard(session.console, called))
 
     functools.update_wrapper(run, function)
-    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own, *_COMMON.values())]
+    every = (*(option for options in declared.values() for option in options), *_COMMON.values())
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in every]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     del run.__wrapped__  # type: ignore[attr-defined]
     return run
+
+
+def _at(session: Session, value: Any) -> Any:
+    """The value, with a relative time made one of the session's clock."""
+    return session.clock.now_ms() + value.distance_ms if isinstance(value, RelativeTime) else value

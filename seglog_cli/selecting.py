@@ -1,39 +1,86 @@
-"""What `dump`, `export` and `read` share: options on which records are wanted and how they are written."""
+"""The one grammar of "which records": what read, dump, export, diff and spark take alike, and how they are written."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seglog_cli.options import offset_option, one_of, time_option
+from seglog_cli.failures import UsageError
+from seglog_cli.options import OptionGroup, labelled, offset_option, one_of, time_option
+from seglog_cli.session import Session
 
 if TYPE_CHECKING:
     from seglog.dump.selection import Selection
 
-FromOffset = Annotated[int | None, offset_option("--from-offset", "From this offset on.")]
-ToOffset = Annotated[int | None, offset_option("--to-offset", "Up to this offset, without it.")]
-Since = Annotated[int | None, time_option("--since", "From this time on.")]
-Until = Annotated[int | None, time_option("--until", "Up to this time, without it.")]
-Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only records with this key.")]
-ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="ID", help="Only batches of this producer.")]
+Isolation = Annotated[
+    str | None,
+    typer.Option(
+        "--isolation",
+        metavar="read_committed|read_uncommitted",
+        help="Whether records of aborted and open transactions count.",
+    ),
+]
+Limit = Annotated[int | None, offset_option("--limit", "At most this many.")]
+BytesAs = Annotated[
+    str, typer.Option("--bytes", metavar="auto|base64", help="How keys, values and headers are written.")
+]
 
 
-def selection(
-    from_offset: int | None,
-    to_offset: int | None,
-    since: int | None,
-    until: int | None,
-    producer_id: int | None,
-    key: str | None,
-) -> Selection:
-    """The records that the options ask for."""
-    from seglog.dump.selection import Selection
+@dataclass(frozen=True)
+class Chosen(OptionGroup):
+    """The options that choose records by what the records themselves say; None where one was not given."""
 
-    return Selection(from_offset, to_offset, since, until, producer_id, None if key is None else os.fsencode(key))
+    from_offset: Annotated[int | None, offset_option("--from-offset", "From this offset on.")] = None
+    to_offset: Annotated[int | None, offset_option("--to-offset", "Up to this offset, without it.")] = None
+    since: Annotated[int | None, time_option("--since", "From this time on.")] = None
+    until: Annotated[int | None, time_option("--until", "Up to this time, without it.")] = None
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only records with this key.")] = None
+    isolation: Isolation = None
+
+    def selection(self, isolation: str = "read_uncommitted") -> Selection:
+        """The records that are asked for; `isolation` is what counts where the option was not given."""
+        from seglog.dump.selection import Selection
+        from seglog.model import Isolation as Level
+
+        return Selection(
+            self.from_offset,
+            self.to_offset,
+            self.since,
+            self.until,
+            getattr(self, "producer_id", None),
+            None if self.key is None else os.fsencode(self.key),
+            labelled("--isolation", self.isolation or isolation, Level),
+        )
+
+    def refuse(self, why: str, *names: str) -> None:
+        """Wrong usage when one of these options (by field) was given."""
+        given = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name, None) is not None]
+        if given:
+            raise UsageError(f"{', '.join(given)}: {why}")
+
+
+@dataclass(frozen=True)
+class Wanted(Chosen):
+    """The same, and what the batches around the records say."""
+
+    producer_id: Annotated[
+        int | None, typer.Option("--producer-id", metavar="ID", help="Only batches of this producer.")
+    ] = None
 
 
 def wants_base64(bytes_as: str) -> bool:
     """What --bytes says; wrong usage for anything but auto and base64."""
     return one_of("--bytes", bytes_as, ("auto", "base64")) == "base64"
+
+
+def renamed(session: Session, value: int | None, old: str, new: str, given: int | None) -> int | None:
+    """The value of an option that has another name now: the old name counts for one release more, with a note."""
+    if given is None:
+        return value
+    if value is not None:
+        raise UsageError(f"{old} is the old name of {new}: give one of them")
+    session.console.message(f"note: {old} is called {new} now; the old name goes with the next release")
+    return given

@@ -17,11 +17,19 @@ from seglog_cli.console import ColorChoice, Console
 
 if TYPE_CHECKING:
     from seglog.clock import Clock
+    from seglog.configuration.sources import Settings
     from seglog.configuration.topic_settings import DirectorySettings
     from seglog.log.log import Log
     from seglog.scan.listing import Target
     from seglog.storage.filesystem import FileSystem
     from seglog_cli.progress import Progress, ProgressChoice
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeTime:
+    """A time that was written as `-1h`: milliseconds from the moment that the session goes by."""
+
+    distance_ms: int
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ class Session:
     config: Path | None = None
     overrides: tuple[str, ...] = ()
     now: int | None = None
+    used: set[str] = field(default_factory=set)  # the common options that the command has asked for
 
     @property
     def as_json(self) -> bool:
@@ -53,6 +62,7 @@ class Session:
     @property
     def threads(self) -> int:
         """`--jobs`, or as many threads as there are cores."""
+        self.used.add("--jobs")
         available = getattr(os, "sched_getaffinity", None)  # not everywhere; it knows of a container's limits
         return self.jobs or (len(available(0)) if available else os.cpu_count() or 1)
 
@@ -68,6 +78,7 @@ class Session:
         """The machine's clock, or one that stands at `--now`."""
         from seglog.clock import FixedClock, SystemClock
 
+        self.used.add("--now")
         return SystemClock() if self.now is None else FixedClock(self.now)
 
     def resolved(self, path: Path) -> Path:
@@ -113,16 +124,10 @@ class Session:
 
     def config_of(self, log_directory: Path, sources: Sources | None = None, *, tell: bool = True) -> DirectorySettings:
         """The configuration of each topic in a log directory; with `tell`, what is odd about it is reported."""
-        from seglog.configuration.sources import load_settings
         from seglog.configuration.topic_settings import DirectorySettings
 
-        given = load_settings(
-            self.fs,
-            overrides=self.overrides,
-            environment=os.environ,
-            config=self.config,
-            working_directory=Path.cwd(),
-        )
+        self.used.update(("--config", "--set"))
+        given = self._given_settings()
         said = sources or Sources()
         chosen = {key: value for key, value in said.chosen.items() if value is not None}
         if said.metadata_directory is not None:
@@ -131,6 +136,34 @@ class Session:
         for sentence in (*found.resolve(None).warnings, *found.problems) if tell else ():
             self.console.warning(sentence)
         return found
+
+    def _given_settings(self) -> Settings:
+        from seglog.configuration.sources import load_settings
+
+        return load_settings(
+            self.fs,
+            overrides=self.overrides,
+            environment=os.environ,
+            config=self.config,
+            working_directory=Path.cwd(),
+        )
+
+    def check_configuration(self) -> None:
+        """ConfigError for a --config or --set that cannot be, also in a command that asks for no setting."""
+        if self.config is not None or self.overrides:
+            self._given_settings()
+
+    def tell_unused(self) -> None:
+        """Warns of the common options that were given and that the command never asked for."""
+        given = {
+            "--jobs": self.jobs is not None,
+            "--config": self.config is not None,
+            "--set": bool(self.overrides),
+            "--now": self.now is not None,
+            "--progress plain": self.progress_choice == "plain",
+        }
+        for name in (name for name, is_given in given.items() if is_given and name not in self.used):
+            self.console.warning(f"{name} has changed nothing: this command, on this input, has no use for it")
 
     def config_of_target(self, target: Target, sources: Sources | None = None) -> DirectorySettings:
         """The same for whatever log directory a typed path lies in."""
@@ -142,6 +175,7 @@ class Session:
         """A progress display on stderr as `--progress` wants it; without a `unit` it counts bytes."""
         from seglog_cli.progress import open_progress
 
+        self.used.add("--progress plain")
         return open_progress(self.console, self.progress_choice, title, total, unit)
 
 
@@ -155,8 +189,12 @@ def open_session(
     jobs: int | None,
     config: Path | None,
     overrides: list[str] | None,
-    now: int | None,
+    now: int | RelativeTime | None,
 ) -> Session:
     """The session that the common options describe."""
     console = Console(as_json=as_json, quiet=quiet, verbose=verbose, color=color)
+    if isinstance(now, RelativeTime):
+        from seglog.clock import SystemClock
+
+        now = SystemClock().now_ms() + now.distance_ms
     return Session(console, progress, jobs, config, tuple(overrides or ()), now)

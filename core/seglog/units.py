@@ -2,23 +2,29 @@
 
 | what | accepted | meaning |
 |---|---|---|
-| size | `1048576`, `1GiB`, `1.5MiB`, `1GB` | bytes; KiB … PiB are powers of 1024, kB (KB) … PB powers of 1000 |
-| duration | `86400000`, `7d12h`, `500ms`, `1.5h` | milliseconds; units w d h m s ms, each once, largest first |
-| time | `2026-11-21T01:53:49Z`, `…+02:00`, `1795225929000` | epoch milliseconds; RFC 3339 needs its zone |
+| size | `1048576`, `1GiB`, `10G`, `1.5MiB`, `1GB` | bytes; K and KiB … PiB are 1024s, kB (KB) … PB 1000s |
+| duration | `86400000`, `7d12h`, `7days`, `500ms`, `1.5h` | milliseconds; w d h m s ms, each once, largest first |
+| time | `2026-11-21T01:53:49Z`, `…+02:00`, `2026-11-21T01:53` | epoch milliseconds; UTC where no zone is written |
+| time | `1795225929000` | epoch milliseconds; what can only be seconds is refused |
+| time | `now`, `-1h`, `now-1h`, `now+5m` | before or after the moment that the caller goes by |
 | share | `50%`, `0.5` | a fraction |
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 _NUMBER = r"\d+(?:\.\d+)?"
 _LONGEST_TEXT = 64
 
+# One letter alone is binary, as in dd, split, -Xmx and every tool that takes `10G`.
 _SIZE_UNITS = {
     "B": 1,
+    **{letter: 1024 ** (power + 1) for power, letter in enumerate("KMGTP")},
+    **{letter: 1024 ** (power + 1) for power, letter in enumerate("kmgtp")},
     **{f"{letter}iB": 1024 ** (power + 1) for power, letter in enumerate("KMGTP")},
     **{f"{letter}B": 1000 ** (power + 1) for power, letter in enumerate("KMGTP")},
     "kB": 1000,
@@ -26,10 +32,23 @@ _SIZE_UNITS = {
 _SIZE = re.compile(rf"({_NUMBER}) ?({'|'.join(_SIZE_UNITS)})", re.ASCII)
 
 _DURATION_UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
-_DURATION = re.compile("".join(rf"(?:({_NUMBER}){unit})?" for unit in _DURATION_UNITS), re.ASCII)
+_SPELLINGS = {
+    "w": "w|weeks?",
+    "d": "d|days?",
+    "h": "h|hrs?|hours?",
+    "m": "m|min|mins|minutes?",
+    "s": "s|sec|secs|seconds?",
+    "ms": "ms|millis|milliseconds?",
+}
+_PARTS = "".join(rf"(?:({_NUMBER}) ?(?:{_SPELLINGS[unit]}) ?)?" for unit in _DURATION_UNITS)
+_DURATION = re.compile(rf"(?=\d){_PARTS}(?<! )", re.ASCII)
 
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_ZONE = r"([Zz]|[+-]\d\d:\d\d)?"
+_TIME = re.compile(rf"(\d{{4}}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(?:(:\d\d)(?:\.(\d{{1,9}}))?)?{_ZONE})?", re.ASCII)
+_RELATIVE = re.compile(r"(?:now)?([+-])(\D*\d.*)", re.ASCII)
+# As milliseconds, weeks of 1970; as seconds, 2001 to 2286: nobody's log is from those weeks.
+_SECONDS = range(10**9, 10**10)
 _PERCENTAGE = re.compile(rf"({_NUMBER}) ?%", re.ASCII)
 _FRACTION = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
@@ -49,7 +68,9 @@ def parse_size(text: str) -> int:
         return int(text)
     found = _SIZE.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
     if found is None:
-        raise ValueError(f"{_quoted(text)} is not a size: write bytes, or a number with KiB, MiB, GiB, kB, MB, GB …")
+        raise ValueError(
+            f"{_quoted(text)} is not a size: write bytes, or a number with K, M, G, KiB, MiB, GiB, kB, MB, GB …"
+        )
     return _whole(Decimal(found[1]) * _SIZE_UNITS[found[2]], text, "bytes")
 
 
@@ -61,7 +82,7 @@ def parse_duration(text: str, plain_unit_ms: int = 1) -> int:
     if _INTEGER.fullmatch(text):
         value = int(text)
         return value * plain_unit_ms if value > 0 else value
-    found = _DURATION.fullmatch(text) if 0 < len(text) <= _LONGEST_TEXT else None
+    found = _DURATION.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
     if found is None:
         raise ValueError(
             f"{_quoted(text)} is not a duration: write milliseconds, or numbers with w, d, h, m, s, ms in this order"
@@ -71,21 +92,43 @@ def parse_duration(text: str, plain_unit_ms: int = 1) -> int:
     return _whole(total, text, "milliseconds")
 
 
-def parse_time(text: str) -> int:
-    """Epoch milliseconds of an RFC 3339 time or of epoch milliseconds; finer digits are cut off."""
+def parse_time(text: str, now: Callable[[], int] | None = None) -> int:
+    """Epoch milliseconds of an RFC 3339 time (date, minutes and UTC are enough) or of epoch milliseconds.
+
+    Finer digits are cut off. `now` gives the epoch milliseconds that `-1h` counts from; without it no relative time is
+    taken.
+    """
+    if now is not None and text == "now":
+        return now()
+    relative = _RELATIVE.fullmatch(text) if now is not None and not _INTEGER.fullmatch(text) else None
+    if relative is not None and now is not None:
+        distance = parse_duration(relative[2])
+        return now() + (distance if relative[1] == "+" else -distance)
     if _INTEGER.fullmatch(text):
-        return int(text)
+        return _epoch_milliseconds(text)
     found = _TIME.fullmatch(text)
     if found is None:
+        hint = ", -1h" if now is not None else ""
         raise ValueError(
-            f"{_quoted(text)} is not a time: write RFC 3339 with a zone (2026-11-21T01:53:49Z) or epoch milliseconds"
+            f"{_quoted(text)} is not a time: write 2026-11-21T01:53:49Z (UTC where no zone stands),"
+            f" epoch milliseconds{hint}"
         )
-    date, clock, fraction, zone = found.groups()
+    date, clock, seconds, fraction, zone = found.groups()
+    zone = (zone or "Z").upper().replace("Z", "+00:00")
     try:
-        moment = datetime.fromisoformat(f"{date}T{clock}{zone.upper().replace('Z', '+00:00')}")
+        moment = datetime.fromisoformat(f"{date}T{clock or '00:00'}{seconds or ':00'}{zone}")
     except ValueError as error:
         raise ValueError(f"{_quoted(text)} is not a time: {error}") from error
     return (moment - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0").ljust(3, "0")[:3])
+
+
+def _epoch_milliseconds(text: str) -> int:
+    value = int(text)
+    if value in _SECONDS:
+        raise ValueError(
+            f"{text} is epoch seconds: write {value * 1000}, in milliseconds, or {format_time(value * 1000)}"
+        )
+    return value
 
 
 def parse_share(text: str) -> float:
@@ -96,6 +139,14 @@ def parse_share(text: str) -> float:
     if not _FRACTION.fullmatch(text):
         raise ValueError(f"{_quoted(text)} is not a share: write 0.5 or 50%")
     return float(text)
+
+
+def parse_part(text: str) -> float:
+    """A share of something that can be taken: above 0, and at most all of it."""
+    share = parse_share(text)
+    if not 0 < share <= 1:
+        raise ValueError(f"{_quoted(text)} is not above 0% and at most 100%")
+    return share
 
 
 def format_size(size: int) -> str:

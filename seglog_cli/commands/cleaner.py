@@ -82,7 +82,7 @@ def run(
     sources = Sources(chosen, override_policy, metadata_dir)
     config = session.config_of(session.resolved(log_directory), sources).resolve(None).cleaner
     if session.jobs is not None:
-        config = replace(config, threads=session.jobs)
+        config = replace(config, threads=session.threads)
     reporter = Reporter(session, session.resolved(log_directory), prometheus)
     service = CleanerService(
         session.fs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,12 +10,14 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import command, offset_option, one_of, size_option
+from seglog_cli.options import command, one_of, size_option
+from seglog_cli.selecting import Limit, Wanted
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from seglog.dump.selection import Selection
     from seglog.inspect.diff import Difference
 
 LEVELS = ("bytes", "batches", "view")
@@ -31,11 +34,9 @@ def run(
             metavar="COPY", help="Copies of a partition, or log directories that hold them.", show_default=False
         ),
     ],
+    wanted: Wanted,
     level: Annotated[str, typer.Option("--level", metavar="bytes|batches|view", help="What to compare.")] = "batches",
-    to_offset: Annotated[
-        int | None, offset_option("--to-offset", "Of the view: up to this offset, without it.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many keys.")] = MOST_ROWS,
+    limit: Limit = None,
     memory: Annotated[
         int | None, size_option("--memory", "Memory for the view's tables (default: 256MiB); less takes more passes.")
     ] = None,
@@ -44,6 +45,8 @@ def run(
 
     bytes compares the .log files. batches compares what lies at each offset, wherever segments were rolled. view
     compares the latest value of each key that a reader of committed records sees, which compaction must not change.
+    --from-offset, --to-offset, --since and --producer-id choose batches, or for view records; --until, --key and
+    --isolation are for view. --limit bounds the differences shown of each partition (for view 10,000).
     Where checksums show which copy is right, the output says so. In log directories, it compares partitions of the
     same name. The exit code is 1 when there is a difference.
 
@@ -55,8 +58,8 @@ def run(
     from seglog_cli.views.difference import show_diff_summary, show_difference
 
     if len(copies) < 2:
-        raise UsageError("diff: it takes two copies at least")
-    one_of("--level", level, LEVELS)
+        raise UsageError("diff needs at least two copies")
+    compared = Compared(level, check_level(level, wanted, memory), limit, memory or MEMORY_BYTES)
     from seglog_cli.unreadable import Unreadable
 
     found = 0
@@ -64,7 +67,7 @@ def run(
     unreadable = Unreadable(session, alone=len(partitions) == 1)
     for name, directories in partitions:
         with unreadable.passing_over(directories[0]):
-            for difference in _differences(session, directories, level, to_offset, limit, memory or MEMORY_BYTES):
+            for difference in _differences(session, directories, compared):
                 found += 1
                 show_difference(session.console, difference, name, [str(path) for path in directories])
     code = ExitCode.FOUND if found else unreadable.exit_code
@@ -72,14 +75,37 @@ def run(
     return code
 
 
-def _differences(
-    session: Session,
-    directories: Sequence[Path],
-    level: str,
-    to_offset: int | None,
-    limit: int,
-    memory_bytes: int,
-) -> Iterator[Difference]:
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What is compared: a level, the records that count there, the most differences shown, and memory for the view."""
+
+    level: str
+    selection: Selection
+    limit: int | None
+    memory_bytes: int
+
+
+def check_level(level: str, wanted: Wanted, memory: int | None = None) -> Selection:
+    """The records that count at a level; wrong usage for what has no meaning there."""
+    one_of("--level", level, LEVELS)
+    if level == "bytes":
+        every = ("from_offset", "to_offset", "since", "until", "key", "producer_id", "isolation")
+        wanted.refuse("the level bytes compares whole files; use --level batches or view", *every)
+    if level == "batches":
+        wanted.refuse("the level batches compares batches, not records; use --level view", "until", "key", "isolation")
+    if level != "view" and memory is not None:
+        raise UsageError("--memory is for --level view")
+    return wanted.selection("read_committed" if level == "view" else "read_uncommitted")
+
+
+def _differences(session: Session, directories: Sequence[Path], compared: Compared) -> Iterator[Difference]:
+    from itertools import islice
+
+    found = _all_differences(session, directories, compared)
+    return found if compared.limit is None else islice(found, compared.limit)
+
+
+def _all_differences(session: Session, directories: Sequence[Path], compared: Compared) -> Iterator[Difference]:
     from seglog.errors import UnsupportedError
     from seglog.inspect.diff import Difference, diff_batches, diff_bytes
     from seglog.inspect.diff_view import ViewOptions, diff_view
@@ -90,13 +116,14 @@ def _differences(
         if any(listing.format == "0.7" for listing in listings):
             raise UnsupportedError("logs of Kafka 0.7 cannot be compared: their messages have no offsets of their own")
         if not all(has):
-            yield Difference(level, "missing", has, "not every copy has the partition")
-        elif level == "bytes":
+            yield Difference(compared.level, "missing", has, "not every copy has the partition")
+        elif compared.level == "bytes":
             yield from diff_bytes(fs, listings)
-        elif level == "batches":
-            yield from diff_batches(fs, listings)
+        elif compared.level == "batches":
+            yield from diff_batches(fs, listings, compared.selection)
         else:
-            yield from diff_view(fs, listings, ViewOptions(memory_bytes, to_offset, limit), session.clock.now_ms())
+            options = ViewOptions(compared.memory_bytes, compared.selection, compared.limit or MOST_ROWS)
+            yield from diff_view(fs, listings, options)
 
 
 def _partitions(session: Session, copies: Sequence[Path]) -> list[tuple[str, list[Path]]]:

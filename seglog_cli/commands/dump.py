@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Paths, command, flag, offset_option
-from seglog_cli.selecting import FromOffset, Key, ProducerId, Since, ToOffset, Until, selection, wants_base64
+from seglog_cli.failures import UsageError
+from seglog_cli.options import Paths, command, flag
+from seglog_cli.selecting import BytesAs, Limit, Wanted, wants_base64
 from seglog_cli.session import Session
 
 
@@ -16,27 +15,22 @@ from seglog_cli.session import Session
 def run(
     session: Session,
     paths: Paths,
+    wanted: Wanted,
     records: Annotated[bool, flag("--records -r", "Records too, not only batch headers.")] = False,
     every_file: Annotated[
         bool, flag("--all -a", "Of directories, the indexes, snapshots and checkpoints too.")
     ] = False,
     untrusted: Annotated[bool, flag("--untrusted", "Also the records of batches whose checksum is wrong.")] = False,
-    bytes_as: Annotated[
-        str, typer.Option("--bytes", metavar="auto|base64", help="How keys, values and headers are written.")
-    ] = "auto",
-    from_offset: FromOffset = None,
-    to_offset: ToOffset = None,
-    since: Since = None,
-    until: Until = None,
-    key: Key = None,
-    producer_id: ProducerId = None,
-    limit: Annotated[int | None, offset_option("--limit", "At most this many records, or batches.")] = None,
+    bytes_as: BytesAs = "auto",
+    limit: Limit = None,
 ) -> int:
     """Shows batches and records, and the contents of every other Kafka file.
 
     A file's name says what it holds: a segment, an index, a snapshot, a checkpoint, a metadata snapshot, or a file of
     Kafka 0.7. The dump reports damage where it lies and goes on after it; the exit code is then 1. Records of a
-    batch whose checksum is wrong appear only with --untrusted, and are marked.
+    batch whose checksum is wrong appear only with --untrusted, and are marked. --limit counts records, or batches
+    where no records are shown. With --isolation read_committed, batches of aborted and open transactions and all that
+    follows the first open one are left out, as for a consumer.
 
     Examples:
       seglog dump orders-lz4-0 --limit 2
@@ -49,13 +43,15 @@ def run(
     from seglog.scan.listing import resolve_paths
     from seglog_cli.views.findings import show_finding
 
+    if untrusted and not (records or wanted.key is not None):
+        raise UsageError("--untrusted is for records: give --records too")
     options = DumpOptions(
         json=session.as_json,
         records=records,
         untrusted=untrusted,
         base64=wants_base64(bytes_as),
         every_file=every_file,
-        selection=selection(from_offset, to_offset, since, until, producer_id, key),
+        selection=wanted.selection(),
         limit=limit,
         jobs=session.threads,
     )

@@ -67,6 +67,8 @@ def run(
     from seglog.locations import parse_location
     from seglog_cli.views.findings import finding_text
 
+    if session.as_json:
+        raise UsageError("dump-log prints kafka-dump-log's text; seglog dump --json has the same as JSON lines")
     del max_message_size
     names = [name for name in files.split(",") if name]
     if not names:

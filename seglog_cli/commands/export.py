@@ -12,7 +12,7 @@ import typer
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import command, flag, one_of
-from seglog_cli.selecting import FromOffset, Key, ProducerId, Since, ToOffset, Until, selection, wants_base64
+from seglog_cli.selecting import BytesAs, Limit, Wanted, wants_base64
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -35,32 +35,27 @@ def run(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write; - is standard output.")
     ],
+    wanted: Wanted,
     format_name: Annotated[
         str | None,
         typer.Option("--format", metavar="jsonl|csv|parquet", help="Default: by the extension of FILE."),
     ] = None,
-    bytes_as: Annotated[
-        str, typer.Option("--bytes", metavar="auto|base64", help="How text formats hold keys and values.")
-    ] = "auto",
+    bytes_as: BytesAs = "auto",
     csv_safe: Annotated[
         bool, flag("--csv-safe", "In CSV, put ' in front of cells that a spreadsheet would run.")
     ] = False,
     replace: Annotated[bool, flag("--replace", "Overwrite FILE if it exists.")] = False,
-    from_offset: FromOffset = None,
-    to_offset: ToOffset = None,
-    since: Since = None,
-    until: Until = None,
-    key: Key = None,
-    producer_id: ProducerId = None,
+    limit: Limit = None,
 ) -> int:
     """Writes the records of a partition to a file that other programs read.
 
     JSON lines are those of `dump --records`, and `append` reads them. CSV has a header line; null is an empty field,
     the empty string a quoted one; keys and values are written as they are. A spreadsheet runs a cell that begins with
     =, +, -, @, a tab or a line end as a formula: --csv-safe puts an apostrophe in front of it, which a reader of
-    the file has to remove. Parquet (needs the extra arrow) has typed columns and binary keys and
-    values. Records of aborted transactions are written too; transaction markers are not. Damage is reported on
-    standard error and skipped; the exit code is then 1.
+    the file has to remove. Parquet (needs the extra arrow) has typed columns and binary keys and values.
+
+    Records of aborted transactions are written too, unless --isolation is read_committed; transaction markers are
+    not. Damage is reported on standard error and skipped; the exit code is then 1.
 
     The file appears under its name when it is complete. If FILE is a link of yours (or of root), its target is
     written or replaced. Links of others, directories, devices and pipes are errors.
@@ -75,14 +70,17 @@ def run(
 
     to_stdout = _is_standard_output(output)
     chosen = one_of("--format", format_name or EXTENSIONS.get(output.suffix, "no extension it knows"), FORMATS)
-    wanted = selection(from_offset, to_offset, since, until, producer_id, key)
     as_base64 = wants_base64(bytes_as)
     if csv_safe and chosen != "csv":
         raise UsageError(f"--csv-safe is for CSV, and this is {chosen}")
     if to_stdout and chosen == "parquet" and session.console.stdout_is_terminal:
         raise UsageError("export: a terminal does not show Parquet; name a FILE")
-    options = ExportOptions(ExportFormat(chosen), wanted, as_base64, csv_safe)
-    logs, topic_partition = _logs(session, path)
+    if as_base64 and chosen == "parquet":
+        raise UsageError("--bytes base64 is for text formats: keys and values in Parquet are binary")
+    if replace and to_stdout:
+        raise UsageError("--replace is for a FILE, and this is standard output")
+    options = ExportOptions(ExportFormat(chosen), wanted.selection(), as_base64, csv_safe, limit)
+    logs, topic_partition = _logs(session, path, committed=options.selection.is_committed)
     damage: list[str] = []
 
     def tell(found: Finding) -> None:
@@ -113,7 +111,7 @@ class _StandardOutput:
         self.write = session.console.write_exactly
 
 
-def _logs(session: Session, path: Path) -> tuple[Iterator[Source], TopicPartition]:
+def _logs(session: Session, path: Path, *, committed: bool) -> tuple[Iterator[Source], TopicPartition]:
     from seglog.errors import UnsupportedError
     from seglog.evidence.readable_files import Source, sources
     from seglog.format.filenames import parse_partition_directory
@@ -129,7 +127,7 @@ def _logs(session: Session, path: Path) -> tuple[Iterator[Source], TopicPartitio
     name = target.directory.resolve().name
     found = parse_partition_directory(name)
     key = TopicPartition(name, 0) if found is None else found.topic_partition
-    return (source for source in sources(session.fs, target) if isinstance(source, Source)), key
+    return (source for source in sources(session.fs, target, committed=committed) if isinstance(source, Source)), key
 
 
 def show_exported(session: Session, output: Path, records: int, damaged: int) -> None:

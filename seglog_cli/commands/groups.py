@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError
 from seglog_cli.options import Paths, command, flag, one_of, time_option
 from seglog_cli.session import Session
 
@@ -25,8 +26,8 @@ def run(
     ] = None,
     at: Annotated[int | None, time_option("--at", "What was committed at that time.")] = None,
     output_format: Annotated[
-        str, typer.Option("--format", metavar="table|json|reset-csv", help="How to show it.")
-    ] = "table",
+        str | None, typer.Option("--format", metavar="table|json|reset-csv", help="How to show it (default: table).")
+    ] = None,
     as_csv: Annotated[bool, flag("--csv", "The same as --format reset-csv.")] = False,
 ) -> int:
     """Shows committed offsets, lag and members of consumer groups, out of __consumer_offsets on disk.
@@ -51,7 +52,12 @@ def run(
     from seglog.scan.listing import resolve_paths
     from seglog_cli.views.groups import show_groups, show_reset_csv
 
-    shown = one_of("--format", "reset-csv" if as_csv else output_format, FORMATS)
+    asked = {"reset-csv"} if as_csv else set()
+    asked |= {one_of("--format", output_format, FORMATS)} if output_format is not None else set()
+    asked |= {"json"} if session.as_json else set()
+    if len(asked) > 1:
+        raise UsageError(f"one form at a time: {' or '.join(sorted(asked))}")
+    shown = asked.pop() if asked else "table"
     report = read_groups(session.fs, resolve_paths(session.fs, paths), at_ms=at, wanted=_wanted(group))
     for sentence in (*report.problems, *report.notes):
         session.console.warning(sentence)
@@ -61,7 +67,7 @@ def run(
     if shown == "reset-csv":
         show_reset_csv(session.console, report.groups)
     else:
-        show_groups(session.console, report.groups, as_json=session.as_json or shown == "json")
+        show_groups(session.console, report.groups, as_json=shown == "json")
     return ExitCode.INCOMPLETE if report.problems else ExitCode.DONE
 
 

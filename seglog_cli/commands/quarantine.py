@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from seglog_cli.failures import UsageError
 from seglog_cli.help import HelpOption
 from seglog_cli.options import CONTEXT, command, flag
 from seglog_cli.parameters import PlainCommand
@@ -44,6 +45,8 @@ def ls(
     from seglog.runs.quarantine import runs_in, saved_bytes
     from seglog_cli.views.repair import show_runs
 
+    if path is not None and quarantine is not None:
+        raise UsageError("PATH and --quarantine both say where to look: give one of them")
     runs: list[tuple[RunRecord, int]] = []
     for place in places(quarantine, Path.cwd() if path is None else path):
         for found in runs_in(session.fs, place):
@@ -90,7 +93,10 @@ def restore(
 
     found = named_run(session, name, quarantine)
     for path in restore_run(session.fs, found, target):
-        session.console.line(str(path))
+        if session.as_json:
+            session.console.json({"type": "restored", "run": found.name, "file": str(path)})
+        else:
+            session.console.line(str(path))
 
 
 @app.command("purge", cls=PlainCommand, context_settings=CONTEXT)
@@ -107,7 +113,6 @@ def purge(
       seglog quarantine purge 20261121T015349Z-7f3a --yes
     """
     from seglog.runs.quarantine import purge_run
-    from seglog_cli.failures import UsageError
     from seglog_cli.progress import bytes_text
 
     found = named_run(session, name, quarantine)
@@ -115,4 +120,6 @@ def purge(
         raise UsageError(f"{found.folder} would be removed for good: say so with --yes")
     freed = purge_run(session.fs, found)
     forget_run(session, found.folder)
+    if session.as_json:
+        session.console.json({"type": "purged", "run": found.name, "bytes": freed})
     session.console.message(f"{found.name} is gone; {bytes_text(freed)} freed")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seglog_cli.failures import UsageError
-from seglog_cli.options import Partition, command, labelled, offset_option, size_option, time_option
-from seglog_cli.selecting import wants_base64
+from seglog_cli.options import Partition, command, size_option, time_option
+from seglog_cli.selecting import BytesAs, Limit, Wanted, renamed, wants_base64
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -23,60 +23,46 @@ _SHOWN = 3
 def run(
     session: Session,
     partition: Partition,
-    offset: Annotated[int | None, offset_option("--offset", "Start at this offset.")] = None,
-    timestamp: Annotated[
-        int | None, time_option("--timestamp", "Start at the first record of this time or later.")
-    ] = None,
+    wanted: Wanted,
     max_bytes: Annotated[int | None, size_option("--max-bytes", "One fetch of at most this size.")] = None,
-    isolation: Annotated[
-        str,
-        typer.Option("--isolation", metavar="read_committed|read_uncommitted", help="How far transactions are seen."),
-    ] = "read_uncommitted",
-    limit: Annotated[int | None, offset_option("--limit", "At most this many records.")] = None,
-    bytes_as: Annotated[
-        str, typer.Option("--bytes", metavar="auto|base64", help="How keys, values and headers are written.")
-    ] = "auto",
+    limit: Limit = None,
+    bytes_as: BytesAs = "auto",
+    offset: Annotated[int | None, typer.Option("--offset", min=0, metavar="N", hidden=True)] = None,
+    timestamp: Annotated[int | None, time_option("--timestamp", "", hidden=True)] = None,
 ) -> None:
     """Reads records from an offset or a time on.
 
-    Without --offset and --timestamp it begins at the log start; without --max-bytes it reads to the end. With
-    --max-bytes it makes one fetch as a consumer does: at least one batch, whatever its size. An offset
-    outside the log is an error that names the valid range. With --isolation read_committed, records of
-    aborted and of open transactions are left out. Where offsets do not ascend (a block written twice, moved, or
-    from elsewhere) each offset is shown once, in the order of the files, and a warning says where.
+    Without --from-offset and --since it begins at the log start; without --max-bytes it reads to the end. With
+    --max-bytes it makes one fetch as a consumer does: at least one batch, whatever its size. A --from-offset
+    outside the log is an error that names the valid range. With --isolation read_committed, records of aborted
+    transactions and all that follows the first open one are left out. Where offsets do not ascend (a block written
+    twice, moved, or from elsewhere) each offset is shown once, in the order of the files, and a warning says where.
 
-    In a log of Kafka 0.7 offsets are byte positions: --offset begins at the first message there or after it.
+    In a log of Kafka 0.7 offsets are byte positions: --from-offset begins at the first message there or after it.
 
     Examples:
-      seglog read orders-lz4-0 --offset 700
+      seglog read orders-lz4-0 --from-offset 700
       seglog read --json payments-0 --isolation read_committed --limit 3
-      seglog read clicks-0 --timestamp 2026-11-21T00:00:00Z --limit 1
+      seglog read clicks-0 --since 2026-11-21T05:03 --limit 1
+      seglog read customers-0 --key customer-124
     """
     from seglog.dump.render_records import render_records
-    from seglog.model import Isolation
     from seglog.operations.read import fetch_records
 
-    if offset is not None and timestamp is not None:
-        raise UsageError("--offset and --timestamp do not go together")
-    level = labelled("--isolation", isolation, Isolation)
+    start = renamed(session, wanted.from_offset, "--offset", "--from-offset", offset)
+    since = renamed(session, wanted.since, "--timestamp", "--since", timestamp)
+    wanted = replace(wanted, from_offset=start, since=since)
+    selection = wanted.selection()
     base64 = wants_base64(bytes_as)
     listing = _listing_07(session, partition)
     if listing is not None:
-        if timestamp is not None:
-            raise UsageError(f"{partition}: messages of Kafka 0.7 have no timestamps")
-        _read_07(session, listing, offset, limit, max_bytes, base64)
+        absent = ("to_offset", "since", "until", "key", "producer_id", "isolation")
+        wanted.refuse("messages of Kafka 0.7 have an offset and a value, and nothing else to choose by", *absent)
+        _read_07(session, listing, start, limit, max_bytes, base64)
         return
     logging.getLogger("seglog.log.reading").addHandler(logging.NullHandler())  # it is said below, with figures
     with session.open_log(partition) as log:
-        found = fetch_records(
-            log,
-            offset=offset,
-            timestamp=timestamp,
-            max_bytes=max_bytes,
-            isolation=level,
-            limit=limit,
-        )
-        for records in found:
+        for records in fetch_records(log, selection, max_bytes=max_bytes, limit=limit):
             for block in render_records(records, as_json=session.as_json, base64=base64):
                 session.console.write(block)
         for disorder in log.disorders[:_SHOWN]:

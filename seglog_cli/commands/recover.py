@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Check, DryRun, NoKeep, OnePath, command, offset_option
+from seglog_cli.options import Check, DryRun, NoKeep, OnePath, check_keeping, command, offset_option
 from seglog_cli.quarantines import QuarantineOption
 from seglog_cli.session import Session
 
@@ -48,6 +48,7 @@ def run(
       seglog recover --dry-run orders-none-0
       seglog recover /var/lib/kafka/data
     """
+    check_keeping(no_keep, quarantine)
     changed, stopped = recover_path(session, path, dry_run, recovery_point, not no_keep, quarantine)
     return ExitCode.FOUND if stopped or (check and changed) else ExitCode.DONE
 

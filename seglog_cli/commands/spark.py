@@ -21,12 +21,22 @@ from seglog_cli.cleaning import (
     cleaning_request,
     show_outcomes,
 )
+from seglog_cli.commands.diff import check_level
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.help import HelpOption
-from seglog_cli.measuring import MostRounds, Plot, WithSizing, WriteRate, measured_partitions, show_measured
-from seglog_cli.options import CONTEXT, MetadataDirectory, OverridePolicy, Paths, command, flag, one_of
+from seglog_cli.measuring import (
+    MostRounds,
+    Plot,
+    WithSizing,
+    WriteRate,
+    check_measuring,
+    measured_partitions,
+    show_measured,
+)
+from seglog_cli.options import CONTEXT, MetadataDirectory, OverridePolicy, Paths, command, flag, labelled, one_of
 from seglog_cli.parameters import PlainCommand
+from seglog_cli.selecting import Chosen, Isolation, Limit, Wanted
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -39,6 +49,7 @@ SUMMARY = "Verify, measure, clean, export and compare logs with Spark."
 
 app = typer.Typer(help=SUMMARY, rich_markup_mode=None, context_settings=CONTEXT)
 
+_KEYS_SHOWN = 20
 LEVELS = ("header", "crc", "record", "index", "semantic")
 
 Master = Annotated[
@@ -124,6 +135,7 @@ def stats(
     from seglog.scan.listing import resolve_paths
     from seglog_cli.unreadable import Unreadable
 
+    check_measuring(session, sizing, plot, write_rate)
     targets = resolve_paths(session.fs, paths)
     unreadable = Unreadable.among(session, targets)
     partitions = list(measured_partitions(session, targets, {}, unreadable))
@@ -180,6 +192,8 @@ def clean(
       seglog spark clean --policy compact --plan shuffle /mnt/kafka/data/customers-0
     """
     one_of("--plan", plan, ("auto", "directory", "shuffle"))
+    if reducers and plan == "directory":
+        raise UsageError("--reducers is for --plan shuffle or auto: --plan directory has none")
     request = cleaning_request(
         session,
         paths,
@@ -216,12 +230,13 @@ def export(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to write; it must be empty or missing.")
     ],
-    committed: Annotated[bool, flag("--committed", "Only records of committed transactions.")] = False,
+    chosen: Chosen,
     compression: Annotated[
         str, typer.Option("--compression", metavar="zstd|snappy|gzip|none", help="Parquet's codec.")
     ] = "zstd",
     master: Master = None,
     conf: Settings = None,
+    committed: Annotated[bool, typer.Option("--committed", hidden=True)] = False,
 ) -> None:
     """Writes records as Parquet, in folders topic=…/date=… that Spark, DuckDB and others read as columns.
 
@@ -229,13 +244,18 @@ def export(
 
     Examples:
       seglog spark export -o /lake/orders /mnt/kafka/data/orders-*
+      seglog spark export -o /lake/week --since -7d --isolation read_committed /mnt/kafka/data
     """
+    if committed:
+        session.console.message(
+            "note: --committed is called --isolation read_committed now; the old name goes with the next release"
+        )
+    selection = chosen.selection("read_committed" if committed else "read_uncommitted")
     one_of("--compression", compression, ("zstd", "snappy", "gzip", "none"))
     with _spark(session, "export", master, conf) as (spark, watch):
         from seglog.spark import jobs
 
-        options = {"isolationLevel": "read_committed"} if committed else {}
-        done = jobs.export(spark, paths, output, options, compression=compression, watch=watch)
+        done = jobs.export(spark, paths, output, compression=compression, selection=selection, watch=watch)
     if session.as_json:
         session.console.json({"type": "export", "files": done.files, "rows": done.rows, "bytes": done.bytes})
     else:
@@ -250,15 +270,25 @@ def latest(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write Parquet there instead of showing it.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many keys to show.")] = 20,
+    isolation: Isolation = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="How many keys to show (default: 20).")
+    ] = None,
     master: Master = None,
     conf: Settings = None,
 ) -> None:
-    """The live value of each key: what a compacted log would hold, of committed records.
+    """Shows or writes the live value of each key: what a compacted log would hold, of committed records.
+
+    With --isolation read_uncommitted, records of aborted and open transactions count too.
 
     Examples:
       seglog spark latest -o /lake/customers /mnt/kafka/data/customers-*
     """
+    from seglog.model import Isolation as Level
+
+    level = labelled("--isolation", isolation or "read_committed", Level)
+    if output is not None and limit is not None:
+        raise UsageError("--limit is for showing keys: -o writes all of them")
     if output is not None:
         from seglog.spark.jobs import require_empty
 
@@ -267,12 +297,12 @@ def latest(
         from seglog.spark import jobs
         from seglog.spark.tasks import remote_errors, watched
 
-        rows = jobs.latest(spark, paths)
+        rows = jobs.latest(spark, paths, {"isolationLevel": level.label})
         with watched(spark, watch), remote_errors():
             if output is not None:
                 rows.write.mode("append").parquet(str(output))
                 return
-            shown = rows.orderBy("topic", "partition", "offset").limit(limit).collect()
+            shown = rows.orderBy("topic", "partition", "offset").limit(limit or _KEYS_SHOWN).collect()
     for row in shown:
         fields = {name: _text(row[name]) for name in row.__fields__}
         if session.as_json:
@@ -292,7 +322,9 @@ def diff(
             metavar="COPY", help="Copies of a partition, or log directories that hold them.", show_default=False
         ),
     ],
+    wanted: Wanted,
     level: Annotated[str, typer.Option("--level", metavar="bytes|batches|view", help="What to compare.")] = "batches",
+    limit: Limit = None,
     master: Master = None,
     conf: Settings = None,
 ) -> int:
@@ -304,16 +336,16 @@ def diff(
     from seglog_cli.views.difference import show_diff_summary, show_difference
 
     if len(copies) < 2:
-        raise UsageError("diff: it takes two copies at least")
-    one_of("--level", level, ("bytes", "batches", "view"))
+        raise UsageError("diff needs at least two copies")
+    selection = check_level(level, wanted)
     with _spark(session, "diff", master, conf) as (spark, watch):
         from seglog.spark import jobs
 
-        found = jobs.diff(spark, copies, level, clock=session.clock, watch=watch)  # type: ignore[arg-type]
+        found = jobs.diff(spark, copies, level, selection=selection, watch=watch)  # type: ignore[arg-type]
     for one in found:
-        for difference in one.differences:
+        for difference in one.differences[:limit]:
             show_difference(session.console, difference, one.partition, one.copies)
-    count = sum(len(one.differences) for one in found)
+    count = sum(len(one.differences[:limit]) for one in found)
     code = ExitCode.FOUND if count else ExitCode.DONE
     show_diff_summary(session.console, len(found), count, int(code))
     return code

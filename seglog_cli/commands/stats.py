@@ -12,6 +12,7 @@ from seglog_cli.measuring import (
     Plot,
     WithSizing,
     WriteRate,
+    check_measuring,
     kept_rounds,
     measured_partitions,
     show_measured,
@@ -53,6 +54,7 @@ def run(
     from seglog.scan.listing import resolve_paths
     from seglog_cli.unreadable import Unreadable
 
+    check_measuring(session, sizing, plot, write_rate)
     shown: dict[Path, DirectorySettings] = {}
     targets = resolve_paths(session.fs, paths)
     unreadable = Unreadable.among(session, targets)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from seglog_cli.failures import UsageError
-from seglog_cli.options import DryRun, NoKeep, Partition, command, flag, offset_option, time_option
+from seglog_cli.options import DryRun, NoKeep, Partition, check_keeping, command, flag, offset_option, time_option
 from seglog_cli.quarantines import QuarantineOption
 from seglog_cli.session import Session
 
@@ -41,6 +41,7 @@ def run(
     from seglog_cli.views.cut import show_cut
     from seglog_cli.views.recovery import tell_recovery
 
+    check_keeping(no_keep, quarantine)
     given = [to_offset is not None, to_time is not None, at_damage]
     if sum(given) != 1:
         raise UsageError("one of --to-offset, --to-time and --at-damage says where to cut")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError
 from seglog_cli.options import Partition, command, duration_option, one_of
 from seglog_cli.session import Session
 
@@ -32,8 +33,13 @@ def run(
         duration_option("--max-timeout", "transaction.max.timeout.ms of the brokers (default: 15m)."),
     ] = None,
     bootstrap_server: Annotated[
-        str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="For the commands that abort-cmd prints.")
-    ] = "localhost:9092",
+        str | None,
+        typer.Option(
+            "--bootstrap-server",
+            metavar="HOST:PORT",
+            help="For the commands that abort-cmd prints (default: localhost:9092).",
+        ),
+    ] = None,
 ) -> int:
     """Shows the transactions in a log: where they began and ended, how long they took, which are open or hang.
 
@@ -55,6 +61,8 @@ def run(
     from seglog_cli.views.transactions import Statistics, show_abort, show_statistics, show_transaction
 
     one_of("txn", action, ACTIONS)
+    if bootstrap_server is not None and action != "abort-cmd":
+        raise UsageError("--bootstrap-server is for abort-cmd")
     require_partition(session.fs, partition)
     view = PartitionView(session.fs, partition)
     statistics, hanging = Statistics(partition.resolve().name), 0
@@ -65,7 +73,7 @@ def run(
         if action == "list" or (action == "open" and is_open):
             show_transaction(session.console, one, statistics.partition)
         elif action == "abort-cmd" and is_open and one.hanging is not False:
-            show_abort(session.console, one, view.listing, bootstrap_server)
+            show_abort(session.console, one, view.listing, bootstrap_server or "localhost:9092")
     if action == "stat":
         show_statistics(session.console, statistics)
     return ExitCode.FOUND if hanging and action in ("open", "abort-cmd") else ExitCode.DONE

@@ -79,7 +79,7 @@ def run(
     if dry_run or only is not None or quarantine is not None or policy != "smallest-loss":
         raise UsageError("--policy, --only, --dry-run and --quarantine go with --repair")
     from seglog.scan.listing import resolve_paths
-    from seglog.units import parse_share
+    from seglog.units import parse_part
     from seglog.verification.verify import Level, Verification, VerifyOptions
     from seglog_cli.options import parsed
     from seglog_cli.views.findings import show_finding, show_summary
@@ -88,7 +88,7 @@ def run(
         level=Level[one_of("--level", level, LEVELS).upper()],
         live=live,
         jobs=session.threads,
-        sample=None if sample is None else parsed("--sample", parse_share, sample),
+        sample=None if sample is None else parsed("--sample", parse_part, sample),
         max_duration_s=None if max_duration is None else max_duration / 1000,
     )
     with session.progress("verify") as progress:

@@ -55,7 +55,7 @@ def test_what_a_truncation_says_is_what_it_does(log: Path) -> None:
 
 
 def test_truncating_to_a_time_and_behind_the_end(log: Path) -> None:
-    first = json_lines(run("read", "--json", "--limit", "1", "--offset", "700", log))[0]
+    first = json_lines(run("read", "--json", "--limit", "1", "--from-offset", "700", log))[0]
     assert json_lines(run("truncate", "--json", "-n", "--to-time", str(first["timestamp"]), log))[0]["to_offset"] <= 700
     assert "nothing to cut" in run("truncate", "--to-offset", "9999", log).stdout
     assert offsets(log)[-1] == 789
@@ -64,7 +64,7 @@ def test_truncating_to_a_time_and_behind_the_end(log: Path) -> None:
 def test_a_time_before_1970_is_before_every_record(log: Path) -> None:
     for time in ("0001-01-01T00:00:00Z", "1969-12-31T23:59:59.999Z"):
         assert json_lines(run("truncate", "--json", "-n", "--to-time", time, log))[0]["to_offset"] == 0
-        assert json_lines(run("read", "--json", "--timestamp", time, "--limit", "1", log))[0]["offset"] == 0
+        assert json_lines(run("read", "--json", "--since", time, "--limit", "1", log))[0]["offset"] == 0
 
 
 @pytest.mark.parametrize("arguments", [[], ["--to-offset", "1", "--at-damage"]])
@@ -149,13 +149,13 @@ def test_reindexing_refuses_to_lose_a_byte(log: Path) -> None:
 
 
 def test_reading_out_of_range_names_the_range(log: Path) -> None:
-    done = run("read", log, "--offset", "791")
+    done = run("read", log, "--from-offset", "791")
     assert done.exit_code == 2
     assert (
         "offset 791 is out of range: the log begins at offset 0, and the next offset to be written is 790"
         in done.stderr
     )
-    assert run("read", log, "--offset", "790").exit_code == 0
+    assert run("read", log, "--from-offset", "790").exit_code == 0
 
 
 def test_one_fetch_is_at_least_one_batch_and_at_most_its_size(log: Path) -> None:
@@ -166,10 +166,10 @@ def test_one_fetch_is_at_least_one_batch_and_at_most_its_size(log: Path) -> None
 
 
 def test_reading_from_a_time_on(log: Path) -> None:
-    wanted = json_lines(run("read", "--json", "--offset", "123", "--limit", "1", log))[0]
-    found = json_lines(run("read", "--json", "--timestamp", str(wanted["timestamp"]), "--limit", "1", log))[0]
+    wanted = json_lines(run("read", "--json", "--from-offset", "123", "--limit", "1", log))[0]
+    found = json_lines(run("read", "--json", "--since", str(wanted["timestamp"]), "--limit", "1", log))[0]
     assert found == wanted
-    assert run("read", log, "--timestamp", "2099-01-01T00:00:00Z").stdout == ""
+    assert run("read", log, "--since", "2099-01-01T00:00:00Z").stdout == ""
 
 
 def test_read_committed_leaves_aborted_records_out(tmp_path: Path) -> None:

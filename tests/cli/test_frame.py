@@ -76,7 +76,8 @@ def test_with_json_the_last_line_of_stderr_is_the_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["no-such-command"], ["verify"], ["verify", "--level", "deep", "."], ["read", "x", "--offset", "-1"]]
+    "arguments",
+    [["no-such-command"], ["verify"], ["verify", "--level", "deep", "."], ["read", "x", "--from-offset", "-1"]],
 )
 def test_wrong_usage_exits_with_2_and_points_to_the_help(arguments: list[str]) -> None:
     done = process(*arguments)

@@ -34,10 +34,10 @@ def test_every_record_is_read_with_its_offset(logs: Path, name: str) -> None:
 def test_reading_begins_at_the_first_message_at_or_after_an_offset(logs: Path, name: str) -> None:
     offsets = sorted({offset for offset, _ in rows(name)})
     for offset in (offsets[7], offsets[7] + 1, offsets[-1], offsets[-1] + 1):
-        done = run("read", "--json", "--offset", str(offset), logs / name)
+        done = run("read", "--json", "--from-offset", str(offset), logs / name)
         found = [(row["offset"], row["value"]) for row in json_lines(done)]
         assert found == [row for row in rows(name) if row[0] >= offset]
-    few = json_lines(run("read", "--json", "--limit", "5", "--offset", str(offsets[3]), logs / name))
+    few = json_lines(run("read", "--json", "--limit", "5", "--from-offset", str(offsets[3]), logs / name))
     assert [row["offset"] for row in few] == [o for o, _ in rows(name) if o >= offsets[3]][:5]
 
 
@@ -47,10 +47,10 @@ def test_a_fetch_takes_whole_messages_and_at_least_one(logs: Path) -> None:
 
 
 def test_an_offset_outside_of_the_log_and_a_time_are_refused(logs: Path) -> None:
-    beyond = ended("read", "--offset", "10901", logs / GENUINE)
+    beyond = ended("read", "--from-offset", "10901", logs / GENUINE)
     assert beyond.code == 2 and b"the next offset to be written is 10900" in beyond.stderr
-    timed = ended("read", "--timestamp", "2011-10-01T00:00:00Z", logs / GENUINE)
-    assert timed.code == 2 and b"no timestamps" in timed.stderr
+    timed = ended("read", "--since", "2011-10-01T00:00:00Z", logs / GENUINE)
+    assert timed.code == 2 and b"nothing else to choose by" in timed.stderr
 
 
 def test_damage_ends_a_read_with_its_place(logs: Path) -> None:

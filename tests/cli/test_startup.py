@@ -78,8 +78,8 @@ def test_kernels_that_cannot_be_had_are_a_usage_error(arguments: tuple[str, ...]
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--offset", "x"), "--offset"),
-        (("--offset", "-1"), "--offset"),
+        (("--from-offset", "x"), "--from-offset"),
+        (("--from-offset", "-1"), "--from-offset"),
         (("--color", "pink"), "--color"),
         (("--max-bytes", "much"), "'much' is not a size"),
         (("--jobs", "0"), "--jobs"),

@@ -125,7 +125,7 @@ def counted(given: Input) -> None:
 
 def compared(given: Input) -> None:
     listing = list_partition(_DISK, given.partition)
-    for _ in diff_view(_DISK, [listing, listing], ViewOptions(), _NOW_MS):
+    for _ in diff_view(_DISK, [listing, listing], ViewOptions()):
         pass
 
 

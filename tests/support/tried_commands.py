@@ -14,8 +14,8 @@ def looks(root: Path, partition: Path, file: Path, other: Path, out: Path, chanc
     offset = str(chance.choice([0, 0, 1, 7, 20, 39, 2**31, 2**63 - 1]))
     return [
         ["ls", place],
-        ["read", str(partition), "--offset", offset, *chance.choice([[], ["--isolation", "read_committed"]])],
-        ["read", str(partition), "--timestamp", str(START_MS + 10)],
+        ["read", str(partition), "--from-offset", offset, *chance.choice([[], ["--isolation", "read_committed"]])],
+        ["read", str(partition), "--since", str(START_MS + 10)],
         ["dump", place],
         ["dump", "--records", place, *chance.choice([[], ["--untrusted"], ["-j", "2"]])],
         ["dump-log", "--files", str(file), *chance.choice([[], ["--print-data-log"], ["--deep-iteration"]])],

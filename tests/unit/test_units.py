@@ -12,6 +12,7 @@ from seglog.units import (
     format_time,
     parse_duration,
     parse_integer,
+    parse_part,
     parse_share,
     parse_size,
     parse_time,
@@ -32,6 +33,10 @@ from seglog.units import (
         ("2KB", 2000),
         ("7B", 7),
         ("3PiB", 3 << 50),
+        ("10G", 10 << 30),
+        ("20k", 20 << 10),
+        ("20K", 20 << 10),
+        ("1.5m", 3 << 19),
     ],
 )
 def test_sizes_are_bytes(text: str, size: int) -> None:
@@ -39,7 +44,7 @@ def test_sizes_are_bytes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "GiB", "1G", "1gib", "1 000", "1_000", "-1GiB", "1e3", "0x10", "1.3B", "1GiBx", "\u0661GiB", "9" * 20]
+    "text", ["", "GiB", "1X", "1gib", "1 000", "1_000", "-1GiB", "1e3", "0x10", "1.3B", "1GiBx", "\u0661GiB", "9" * 20]
 )
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a (size|whole number)"):
@@ -59,13 +64,20 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         ("1w1d1h1m1s1ms", 694_861_001),
         ("1.5h", 5_400_000),
         ("0.5s", 500),
+        ("7days", 604_800_000),
+        ("7 days", 604_800_000),
+        ("1week 1day", 691_200_000),
+        ("2hours30min", 9_000_000),
+        ("90 seconds", 90_000),
     ],
 )
 def test_durations_are_milliseconds(text: str, milliseconds: int) -> None:
     assert parse_duration(text) == milliseconds
 
 
-@pytest.mark.parametrize("text", ["", "h", "12h7d", "1h1h", "5 m", "1M", "-1h", "0.5ms", "1y", "1d12"])
+@pytest.mark.parametrize(
+    "text", ["", "h", "12h7d", "1h1h", "5 m ", "5  m", " 5m", "1M", "7dayss", "-1h", "0.5ms", "1y", "1d12"]
+)
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a (duration|whole number)"):
         parse_duration(text)
@@ -87,6 +99,10 @@ def test_plain_numbers_count_the_unit_of_their_key_and_minus_one_stays() -> None
         ("1970-01-01T00:00:00.5+00:00", 500),
         ("1970-01-01t02:00:00+02:00", 0),
         ("1969-12-31T23:59:59.999Z", -1),
+        ("1970-01-01T00:01", 60_000),
+        ("1970-01-01 00:01:01", 61_000),
+        ("1970-01-01T02:01+02:00", 60_000),
+        ("1970-01-02", 86_400_000),
     ],
 )
 def test_times_are_epoch_milliseconds(text: str, timestamp: int) -> None:
@@ -95,11 +111,38 @@ def test_times_are_epoch_milliseconds(text: str, timestamp: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "now", "2026-11-21", "2026-11-21T01:53:49", "2026-02-30T00:00:00Z", "2026-11-21T25:00:00Z", "1970-01-01T00Z"],
+    ["", "now", "-1h", "2026-11", "2026-02-30T00:00:00Z", "2026-11-21T25:00:00Z", "1970-01-01T00Z", "2026-11-21Z"],
 )
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time"):
         parse_time(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "timestamp"),
+    [("now", 10_000_000), ("-1h", 6_400_000), ("now-1h", 6_400_000), ("now+5s", 10_005_000), ("-1 hour", 6_400_000)],
+)
+def test_a_time_may_be_relative_to_a_moment(text: str, timestamp: int) -> None:
+    assert parse_time(text, lambda: 10_000_000) == timestamp
+
+
+@pytest.mark.parametrize("text", ["now-", "now1h", "now--1h", "--1h", "now-1x", "- 1h", "-now"])
+def test_what_is_no_relative_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a (time|duration)"):
+        parse_time(text, lambda: 0)
+
+
+def test_epoch_seconds_are_refused_with_what_to_write() -> None:
+    with pytest.raises(ValueError, match=r"write 1795219410000, in milliseconds, or 2026-11-21T00:03:30\.000Z"):
+        parse_time("1795219410")
+    assert parse_time("999999999") == 999_999_999
+
+
+@pytest.mark.parametrize("text", ["0", "0%", "500%", "1.01", "x"])
+def test_a_part_is_more_than_nothing_and_at_most_everything(text: str) -> None:
+    assert parse_part("100%") == 1
+    with pytest.raises(ValueError, match=r"is not (above 0% and at most 100%|a share)"):
+        parse_part(text)
 
 
 def test_shares_are_fractions() -> None:

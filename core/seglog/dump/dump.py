@@ -64,7 +64,7 @@ def dump(fs: FileSystem, targets: Sequence[Target], options: DumpOptions) -> Ite
     """
     remaining = options.limit
     for target in targets:
-        for source in sources(fs, target, options.every_file):
+        for source in sources(fs, target, options.every_file, committed=options.selection.is_committed):
             if remaining is not None and remaining <= 0:
                 return
             if isinstance(source, Finding):
@@ -107,6 +107,7 @@ class _LogDump(LogRenderer):
     def __init__(self, source: Source, options: DumpOptions, limit: int | None) -> None:
         name = parse_file_name(source.path.name)
         self.fs, self.path, self.options, self.limit = source.fs, source.path, options, limit
+        self._committed = source.committed
         self._growing, self._selection = source.growing, options.selection.starting_at(source.least_offset)
         self.base_offset = 0 if name is None else name.offset
         self.shown = 0
@@ -146,6 +147,9 @@ class _LogDump(LogRenderer):
             begin = records.first_batch
             trusted = valid[begin : begin + len(records.batches)]
             chosen = self._selection.of(records, self.records)
+            if self._selection.is_committed:
+                seen = chosen.batches_shown & self._committed(records.batches)
+                chosen = Chosen(chosen.rows[seen[chosen.rows["batch"]]], seen)
             if not records.rows_before:
                 named = _with_inner_offsets(records)
             elif has_line:  # an earlier part of the batch has it

@@ -9,7 +9,7 @@ import numpy as np
 
 from seglog.format.columns import Records
 from seglog.kernels.matching import match_keys
-from seglog.model import NO_PRODUCER_ID, NO_TIMESTAMP
+from seglog.model import NO_PRODUCER_ID, NO_TIMESTAMP, Isolation
 
 
 class Chosen(NamedTuple):
@@ -23,7 +23,8 @@ class Chosen(NamedTuple):
 class Selection:
     """All conditions must hold; None asks for everything.
 
-    Offsets and times (epoch milliseconds) are inclusive at the start and exclusive at the end.
+    Offsets and times (epoch milliseconds) are inclusive at the start and exclusive at the end. What `isolation` leaves
+    out, the batches' transactions tell (`evidence.unsettled`), not the batches: whoever walks them asks there.
     """
 
     first_offset: int | None = None
@@ -32,6 +33,12 @@ class Selection:
     end_timestamp: int | None = None
     producer_id: int | None = None
     key: bytes | None = None
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether records of aborted and open transactions are left out."""
+        return self.isolation == Isolation.READ_COMMITTED
 
     @property
     def by_record(self) -> bool:
@@ -40,8 +47,13 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether there is no condition."""
-        return self == EVERYTHING
+        """Whether there is no condition on batches and records themselves."""
+        return replace(self, isolation=Isolation.READ_UNCOMMITTED) == EVERYTHING
+
+    def reaches(self, first_offset: int, last_offset: int | None) -> bool:
+        """Whether a range of offsets (None: without end) holds one that is asked for."""
+        begins = self.end_offset is None or first_offset < self.end_offset
+        return begins and (self.first_offset is None or last_offset is None or last_offset >= self.first_offset)
 
     @property
     def takes_bare_messages(self) -> bool:

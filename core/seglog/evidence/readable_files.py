@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from seglog.errors import NotALogError
 from seglog.evidence.findings import Finding, finding
+from seglog.evidence.unsettled import Unsettled, unsettled
 from seglog.scan.listing import Target, TargetKind, list_log_directory
 from seglog.scan.view import PartitionView, SingleFile
 from seglog.storage.filesystem import FileSystem
@@ -19,25 +22,36 @@ from seglog.storage.filesystem import FileSystem
 @dataclass(frozen=True, slots=True)
 class Source:
     """A file to read through `fs`. Of a `.log`, `least_offset` is the first one that is wanted, and a `growing` one may
-    end within a batch.
+    end within a batch. `unsettled` is there where committed records alone were asked for.
     """
 
     fs: FileSystem
     path: Path
     least_offset: int = 0
     growing: bool = False
+    unsettled: Unsettled | None = None
+
+    def committed(self, batches: np.ndarray) -> np.ndarray | bool:
+        """Which of its batches were asked for: all, or those of no aborted or open transaction."""
+        return True if self.unsettled is None else self.unsettled.committed(batches)
 
 
-def sources(fs: FileSystem, target: Target, every_file: bool = False) -> Iterator[Source | Finding]:
+def sources(
+    fs: FileSystem, target: Target, every_file: bool = False, *, committed: bool = False
+) -> Iterator[Source | Finding]:
     """The logs that a target names, in order, with `every_file` all other files of Kafka's too; a source is good until
     the next step. NotALogError and OSError for a partition that was named itself.
+
+    With `committed` each source tells which batches a consumer of committed records gets; of a file that was named, the
+    segments beside it tell how its transactions ended.
     """
     if target.kind is TargetKind.FILE:
         single = SingleFile(fs, target.path)
         grows = [segment.log for segment in single.listing.segments if single.is_written(segment)]
-        yield Source(fs, target.path, growing=target.path in grows)
+        left_out = _beside(fs, single) if committed else None
+        yield Source(fs, target.path, growing=target.path in grows, unsettled=left_out)
     elif target.kind is TargetKind.PARTITION:
-        yield from _of_partition(PartitionView(fs, target.path), every_file)
+        yield from _of_partition(PartitionView(fs, target.path), every_file, committed)
     else:
         listing = list_log_directory(fs, target.path)
         for partition in listing.partitions:
@@ -47,18 +61,31 @@ def sources(fs: FileSystem, target: Target, every_file: bool = False) -> Iterato
                 if fs.status(partition.path, follow=False) is not None:
                     yield unreadable(partition.path, error)
                 continue
-            yield from _of_partition(view, every_file)
+            yield from _of_partition(view, every_file, committed)
         if every_file:
             files = (*listing.checkpoints.values(), listing.meta_properties)
             yield from (Source(fs, path) for path in files if path is not None)
 
 
-def _of_partition(view: PartitionView, every_file: bool) -> Iterator[Source]:
+def _beside(fs: FileSystem, single: SingleFile) -> Unsettled:
+    logs = {segment.log for segment in single.listing.segments}
+    try:
+        with PartitionView(fs, single.listing.directory) as view:
+            if logs <= {segment.log for segment in view.listing.segments}:
+                return unsettled(view.fs, view.listing)
+    except NotALogError:
+        pass  # a file that lies by itself: what it holds is all there is
+    return unsettled(fs, single.listing)
+
+
+def _of_partition(view: PartitionView, every_file: bool, committed: bool) -> Iterator[Source]:
     with view:
+        is_kafka = view.listing.format == "kafka"
+        left_out = unsettled(view.fs, view.listing) if committed and is_kafka else None
         for span in view.segments():
             segment = span.segment
             least = span.least_offset if span.least_offset > segment.base_offset else 0
-            yield Source(view.fs, segment.log, least, view.is_written(segment))
+            yield Source(view.fs, segment.log, least, view.is_written(segment), left_out)
             if every_file:
                 indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
                 yield from (Source(view.fs, path) for path in indexes if path is not None)

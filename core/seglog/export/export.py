@@ -56,13 +56,15 @@ class ExportFormat(Enum):
 class ExportOptions:
     """`base64` writes all keys, values and header values of text formats so.
 
-    `csv_safe` puts an apostrophe in front of the cells of CSV that spreadsheets would run as formulas.
+    `csv_safe` puts an apostrophe in front of the cells of CSV that spreadsheets would run as formulas. `limit` is the
+    most records written.
     """
 
     format: ExportFormat
     selection: Selection = EVERYTHING
     base64: bool = False
     csv_safe: bool = False
+    limit: int | None = None
 
 
 class Sink(Protocol):
@@ -123,10 +125,13 @@ def export(
     writer = _writer(topic_partition, sink, options)
     count = 0
     reader = _Reader(options.selection, on_damage)
-    for source in logs:
-        for records in reader.records(source):
-            writer.take(records)
-            count += len(records)
+    for records in (records for source in logs for records in reader.records(source)):
+        if options.limit is not None and count + len(records) > options.limit:
+            records = replace(records, rows=records.rows[: options.limit - count])
+        writer.take(records)
+        count += len(records)
+        if count == options.limit:
+            break
     writer.close()
     return count
 
@@ -165,6 +170,7 @@ class _Reader:
         path = source.path
         good = _wanted(step, source)
         shown = (good["magic"] < 2) | ((good["attributes"] & layout.CONTROL_MASK) == 0)
+        shown &= source.committed(good)
         news = self._seen.take(good, step.records, path)
         if news is not None:
             shown &= news.shown

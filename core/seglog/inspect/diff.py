@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from seglog import layout
+from seglog.dump.selection import EVERYTHING, Selection
 from seglog.evidence.damage import with_damage
 from seglog.evidence.findings import Finding
+from seglog.format.columns import Records
 from seglog.scan.listing import PartitionListing
 from seglog.scan.log_walk import LogWalk, is_whole
 from seglog.storage.filesystem import FileSystem
@@ -152,6 +154,7 @@ class _Copy:
 
     fs: FileSystem
     listing: PartitionListing
+    selection: Selection = EVERYTHING
     damage: list[tuple[int, int]] = field(default_factory=list)
     last_offset: int = -1
     head: _Batch | None = None
@@ -164,11 +167,13 @@ class _Copy:
                     self._note(step)
                     continue
                 yield from waiting
-                waiting = [_batch(row, segment.log.name) for row in step.batches[step.valid]]
+                good = step.batches[step.valid]
+                shown = self.selection.of(Records.without_rows(good), False).batches_shown
+                waiting = [_batch(row, segment.log.name) for row in good[shown]]
             yield from waiting
 
     def _note(self, found: Finding) -> None:
-        if found.first_offset is not None:
+        if found.first_offset is not None and self.selection.reaches(found.first_offset, found.last_offset):
             last = layout.INT64_MAX if found.last_offset is None else found.last_offset
             self.damage.append((found.first_offset, last))
 
@@ -184,9 +189,11 @@ def _batch(row: np.void, file: str) -> _Batch:
     return _Batch(int(row["base_offset"]), int(row["last_offset"]), fields, file, int(row["position"]))
 
 
-def diff_batches(fs: FileSystem, copies: Sequence[PartitionListing]) -> Iterator[Difference]:
-    """What lies at each offset. Raises OSError."""
-    sides = [_Copy(fs, listing) for listing in copies]
+def diff_batches(
+    fs: FileSystem, copies: Sequence[PartitionListing], selection: Selection = EVERYTHING
+) -> Iterator[Difference]:
+    """What lies at each offset; with a `selection`, of the batches that it takes by their headers. Raises OSError."""
+    sides = [_Copy(fs, listing, selection) for listing in copies]
     streams = [side.batches() for side in sides]
     for side, stream in zip(sides, streams, strict=True):
         side.head = next(stream, None)

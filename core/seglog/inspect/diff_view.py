@@ -3,8 +3,8 @@
 1. The records of every copy are counted by their batch headers; that and the memory given say how many passes it
    takes, each over the keys of one hash class.
 2. A pass keeps of each record in its class two 64-bit hashes of the key, two of the value, and the offset; of equal
-   keys the highest offset. Records of aborted and open transactions, control records and records without key do
-   not count. A tombstone takes the key out of the view.
+   keys the highest offset. Control records and records without key do not count, nor, unless uncommitted ones are asked
+   for, records of aborted and open transactions. A tombstone takes the key out of the view.
 3. The copies' tables are joined by sorting. Keys that differ are read again, for their bytes.
 
 Two keyed hashes stand for the bytes: that two keys or values fall together has a chance of about 2^-128 a pair.
@@ -14,19 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from seglog import layout
-from seglog.evidence.transactions import TransactionState, transactions
+from seglog.dump.selection import Selection
+from seglog.evidence.unsettled import unsettled
 from seglog.inspect.diff import Difference
 from seglog.kernels import row_hashes
+from seglog.model import Isolation
 from seglog.scan.listing import PartitionListing
 from seglog.scan.log_walk import Gap, LogWalk, Piece
 from seglog.storage.filesystem import FileSystem
 
 DEFAULT_MEMORY_BYTES = 256 << 20
+COMMITTED = Selection(isolation=Isolation.READ_COMMITTED)
 
 _ROW = np.dtype(
     [("key", np.int64), ("key_2", np.int64), ("value", np.int64), ("value_2", np.int64), ("offset", np.int64)]
@@ -41,25 +43,16 @@ _SEEDS_2 = np.array([0x428A2F98D728AE22, 0x7137449123EF65CD, 0x35C0FBCFEC4D3B2F,
 
 @dataclass(frozen=True, slots=True)
 class ViewOptions:
-    """`memory_bytes` bounds the tables of a pass. Only offsets below `end_offset` count; `limit` is the most rows."""
+    """`memory_bytes` bounds the tables of a pass. Only the records of `selection` count; `limit` is the most rows."""
 
     memory_bytes: int = DEFAULT_MEMORY_BYTES
-    end_offset: int | None = None
+    selection: Selection = COMMITTED
     limit: int = 10_000
 
 
-class _Unsettled(NamedTuple):
-    """First and last offsets, ascending, of a producer's transactions that are aborted or open."""
-
-    firsts: np.ndarray
-    lasts: np.ndarray
-
-
-def diff_view(
-    fs: FileSystem, copies: Sequence[PartitionListing], options: ViewOptions, now_ms: int
-) -> Iterator[Difference]:
+def diff_view(fs: FileSystem, copies: Sequence[PartitionListing], options: ViewOptions) -> Iterator[Difference]:
     """Keys whose latest value is not the same in all copies. Raises OSError."""
-    sides = [_Side(fs, listing, options.end_offset, now_ms) for listing in copies]
+    sides = [_Side(fs, listing, options.selection) for listing in copies]
     count = sum(side.count() for side in sides)
     passes = max(1, -(-count * _ROW.itemsize * _SORTING // options.memory_bytes))
     told = 0
@@ -76,10 +69,9 @@ def diff_view(
 class _Side:
     """One copy."""
 
-    def __init__(self, fs: FileSystem, listing: PartitionListing, end_offset: int | None, now_ms: int) -> None:
-        self._fs, self._listing = fs, listing
-        self._end = layout.INT64_MAX if end_offset is None else end_offset
-        self._unsettled = _unsettled(fs, listing, now_ms)
+    def __init__(self, fs: FileSystem, listing: PartitionListing, selection: Selection) -> None:
+        self._fs, self._listing, self._selection = fs, listing, selection
+        self._unsettled = unsettled(fs, listing) if selection.is_committed else None
 
     def pieces(self) -> Iterator[tuple[Piece, np.ndarray]]:
         """Each piece with the batches that count."""
@@ -104,7 +96,8 @@ class _Side:
         kept, parts, waiting = np.zeros(0, dtype=_ROW), [], 0
         for piece, batches in self.pieces():
             for records in piece.records(batches):
-                rows = records.rows[(records.rows["key_size"] >= 0) & (records.rows["offset"] < self._end)]
+                rows = self._selection.of(records, True).rows
+                rows = rows[rows["key_size"] >= 0]
                 found = _hashed(records.arena, rows, number, passes)
                 parts.append(found)
                 waiting += len(found)
@@ -129,27 +122,10 @@ class _Side:
     def _counting(self, good: np.ndarray) -> np.ndarray:
         flags = np.where(good["magic"] >= 2, good["attributes"], 0)
         counting = (flags & layout.CONTROL_MASK) == 0
-        transactional = counting & ((flags & layout.TRANSACTIONAL_MASK) != 0)
-        for producer in np.unique(good["producer_id"][transactional]).tolist():
-            unsettled = self._unsettled.get(producer)
-            if unsettled is None:
-                continue
-            own = np.flatnonzero(transactional & (good["producer_id"] == producer))
-            at = np.searchsorted(unsettled.firsts, good["base_offset"][own], side="right") - 1
-            inside = (at >= 0) & (good["base_offset"][own] <= unsettled.lasts[np.maximum(at, 0)])
-            counting[own[inside]] = False
+        if self._unsettled is not None:
+            counting &= self._unsettled.settled(good)
         chosen: np.ndarray = good[counting]
         return chosen
-
-
-def _unsettled(fs: FileSystem, listing: PartitionListing, now_ms: int) -> dict[int, _Unsettled]:
-    found: dict[int, list[tuple[int, int]]] = {}
-    for one in transactions(fs, listing, now_ms):
-        if one.state is not TransactionState.COMMITTED and one.source == "log":
-            last = layout.INT64_MAX if one.last_offset is None else one.last_offset
-            found.setdefault(one.producer_id, []).append((one.first_offset, last))
-    tables = {producer: np.array(sorted(spans), dtype=np.int64) for producer, spans in found.items()}
-    return {producer: _Unsettled(table[:, 0], table[:, 1]) for producer, table in tables.items()}
 
 
 def _hashed(arena: np.ndarray, rows: np.ndarray, number: int, passes: int) -> np.ndarray:

@@ -5,42 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from seglog.dump.selection import EVERYTHING, Selection
 from seglog.format.columns import Records
 from seglog.log.log import Log
-from seglog.model import Isolation
 
 
 def fetch_records(
-    log: Log,
-    *,
-    offset: int | None = None,
-    timestamp: int | None = None,
-    max_bytes: int | None = None,
-    isolation: Isolation | str = Isolation.READ_UNCOMMITTED,
-    limit: int | None = None,
+    log: Log, selection: Selection = EVERYTHING, *, max_bytes: int | None = None, limit: int | None = None
 ) -> Iterator[Records]:
-    """Records from `offset`, or from the first one at `timestamp` (epoch milliseconds) or later.
+    """The records that a selection asks for, from its first offset, or the first one of its first time, on.
 
     With neither, from the log start. `max_bytes` makes it one fetch; `limit` bounds the records. Nothing
-    comes when no record is as young as `timestamp`. OffsetOutOfRangeError names the valid range.
+    comes when no record is as young as the first time. OffsetOutOfRangeError names the valid range.
     """
-    start = log.log_start_offset if offset is None else offset
-    if timestamp is not None:
-        found = log.offset_for_timestamp(max(timestamp, 0))  # below 0 are Kafka's codes
+    start = log.log_start_offset if selection.first_offset is None else selection.first_offset
+    if selection.first_timestamp is not None:
+        found = log.offset_for_timestamp(max(selection.first_timestamp, 0))  # below 0 are Kafka's codes
         if found is None:
             return
-        start = found.offset
+        start = max(start, found.offset) if selection.first_offset is not None else found.offset
     if max_bytes is None:
-        parts = log.columns(start, isolation)
+        parts = log.columns(start, selection.isolation)
     else:
-        parts = log.read(start, max_bytes, isolation).columns()
+        parts = log.read(start, max_bytes, selection.isolation).columns()
     left = limit
     for records in parts:
-        if left is None:
-            yield records
-            continue
-        if left <= 0:
+        if left is not None and left <= 0:
             return
-        shown = replace(records, rows=records.rows[:left])
-        left -= len(shown)
+        shown = replace(records, rows=selection.of(records, True).rows[:left])
+        left = None if left is None else left - len(shown)
         yield shown
+        if selection.end_offset is not None and len(records) and records.rows["offset"][-1] >= selection.end_offset:
+            return

@@ -16,17 +16,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from seglog.clock import Clock, FixedClock, SystemClock
+from seglog.clock import SystemClock
+from seglog.dump.selection import EVERYTHING, Selection
 from seglog.errors import NotALogError, RefusedError
 from seglog.evidence.findings import Finding, Severity
 from seglog.evidence.surroundings import read_surroundings
 from seglog.format.filenames import PartitionState
 from seglog.inspect.diff import Difference, diff_batches, diff_bytes
+from seglog.inspect.diff_view import COMMITTED, ViewOptions, diff_view
 from seglog.inspect.sizing import Sizing, SizingRequest, size_partition
 from seglog.inspect.statistics import LogStatistics, view_statistics
 from seglog.kernels.hashing import SEED_WORDS
 from seglog.log.viewed_directory import viewed_copies
-from seglog.model import TopicPartition
+from seglog.model import NO_TIMESTAMP, Isolation, TopicPartition
 from seglog.scan.listing import (
     PartitionListing,
     Target,
@@ -197,12 +199,15 @@ def diff(
     copies: Sequence[Path],
     level: DiffLevel = "batches",
     *,
-    clock: Clock | None = None,
+    selection: Selection | None = None,
     watch: Watch | None = None,
 ) -> list[PartitionDiff]:
-    """`inspect.diff` of copies of a partition, or of each partition of log directories; a task a partition."""
-    now_ms = (clock or SystemClock()).now_ms()
-    return run_tasks(spark, _matched(LocalFileSystem(), copies), partial(_differences, level, now_ms), watch)
+    """`inspect.diff` of copies of a partition, or of each partition of log directories; a task a partition.
+
+    Without a `selection`, all batches are compared, or the view of committed records.
+    """
+    wanted = selection or (COMMITTED if level == "view" else EVERYTHING)
+    return run_tasks(spark, _matched(LocalFileSystem(), copies), partial(_differences, level, wanted), watch)
 
 
 def _matched(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[str, tuple[Path, ...]]]:
@@ -222,9 +227,7 @@ def _matched(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[str, tuple[Pa
     return [(name, tuple(copy / name for copy in copies)) for name in sorted(names)]
 
 
-def _differences(level: DiffLevel, now_ms: int, work: tuple[str, tuple[Path, ...]]) -> PartitionDiff:
-    from seglog.inspect.diff_view import ViewOptions, diff_view
-
+def _differences(level: DiffLevel, selection: Selection, work: tuple[str, tuple[Path, ...]]) -> PartitionDiff:
     fs, (name, paths) = LocalFileSystem(), work
     has = tuple(fs.status(path) is not None for path in paths)
     if not all(has):
@@ -234,9 +237,9 @@ def _differences(level: DiffLevel, now_ms: int, work: tuple[str, tuple[Path, ...
             if level == "bytes":
                 found = list(diff_bytes(viewed, listings))
             elif level == "batches":
-                found = list(diff_batches(viewed, listings))
+                found = list(diff_batches(viewed, listings, selection))
             else:
-                found = list(diff_view(viewed, listings, ViewOptions(), FixedClock(now_ms).now_ms()))
+                found = list(diff_view(viewed, listings, ViewOptions(selection=selection)))
     return PartitionDiff(name, tuple(str(path) for path in paths), tuple(found))
 
 
@@ -327,24 +330,28 @@ def export(
     options: dict[str, str] | None = None,
     *,
     compression: str = "zstd",
+    selection: Selection = EVERYTHING,
     watch: Watch | None = None,
 ) -> ExportSummary:
     """Records as Parquet below `output`, as `topic=…/date=…` (UTC; `date=none` without a timestamp).
 
     Tasks write with pyarrow, which is faster than rows through the JVM; files appear under their names when all
-    are whole. `options` are those of the data source. RefusedError when `output` exists and holds anything.
+    are whole. `options` are those of the data source; `selection` chooses records by offset, time and key, and by its
+    isolation. RefusedError when `output` exists and holds anything.
     """
     fs = LocalFileSystem()
     require_empty(fs, output)
     if fs.status(output) is None:
         fs.make_directory(output, parents=True)
     given = {"paths": json.dumps([str(path) for path in paths]), "includeHeaders": "true", **(options or {})}
+    if selection.is_committed:
+        given["isolationLevel"] = Isolation.READ_COMMITTED.label
     read = parse_read_options(given)
     staging = output / f"_staging-{uuid.uuid4().hex[:12]}"
     fs.make_directory(staging)
     try:
         splits = list(enumerate(plan_splits(fs, read)))
-        body = partial(_exported, str(staging), read, compression)
+        body = partial(_exported, str(staging), read, compression, selection)
         files: list[_Exported] = [file for found in run_tasks(spark, splits, body, watch) for file in found]
         for file in files:
             target = output / file.name
@@ -365,7 +372,9 @@ def require_empty(fs: FileSystem, output: Path) -> None:
         raise RefusedError(f"{output}: it holds something already; write into an empty directory")
 
 
-def _exported(staging: str, options: ReadOptions, compression: str, work: tuple[int, Split]) -> list[_Exported]:
+def _exported(
+    staging: str, options: ReadOptions, compression: str, selection: Selection, work: tuple[int, Split]
+) -> list[_Exported]:
     """Writes a split's records, a file for each topic and day."""
     import pyarrow.parquet as pq
 
@@ -379,7 +388,7 @@ def _exported(staging: str, options: ReadOptions, compression: str, work: tuple[
     projection = default_projection("records", options.columns, options.include_headers)
     try:
         for batch in record_batches(fs, split, projection, options):
-            for place, part in _by_day(batch):
+            for place, part in _by_day(batch if selection.everything else chosen_rows(batch, selection)):
                 if place not in writers:
                     path = folder / f"{len(writers)}.parquet"
                     writers[place] = pq.ParquetWriter(path, part.schema, compression=compression)
@@ -399,11 +408,35 @@ def _exported(staging: str, options: ReadOptions, compression: str, work: tuple[
     return found
 
 
+def chosen_rows(batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
+    """The rows of the records view that a selection takes by offset, time and key."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    conditions = []
+    times = pc.fill_null(
+        pc.cast(pc.cast(batch.column("timestamp"), pa.timestamp("ms", "UTC")), pa.int64()), NO_TIMESTAMP
+    )
+    for values, first, end in (
+        (batch.column("offset"), selection.first_offset, selection.end_offset),
+        (times, selection.first_timestamp, selection.end_timestamp),
+    ):
+        conditions += [] if first is None else [pc.greater_equal(values, first)]
+        conditions += [] if end is None else [pc.less(values, end)]
+    if selection.key is not None:
+        conditions.append(pc.fill_null(pc.equal(batch.column("key"), pa.scalar(selection.key, pa.binary())), False))
+    for condition in conditions[1:]:
+        conditions[0] = pc.and_(conditions[0], condition)
+    return batch.filter(conditions[0]) if conditions else batch
+
+
 def _by_day(batch: pa.RecordBatch) -> list[tuple[tuple[str, str], pa.RecordBatch]]:
     """The rows of each (topic, day); a batch is of one topic. The column `topic` goes into the path."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if not batch.num_rows:
+        return []
     topic = batch.column("topic")[0].as_py()
     days = pc.fill_null(pc.strftime(batch.column("timestamp"), format="%Y-%m-%d"), "none").dictionary_encode()
     kept = batch.select([name for name in batch.schema.names if name != "topic"])

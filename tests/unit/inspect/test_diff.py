@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seglog.dump.selection import Selection
 from seglog.inspect.diff import Difference, diff_batches, diff_bytes
 from seglog.inspect.diff_view import ViewOptions, diff_view
 from seglog.scan.listing import list_partition
@@ -17,10 +19,10 @@ from tests.support.naive import NaiveRecord, batch_v2
 NAME = f"{0:020d}.log"
 
 
-def compared(level: str, *logs: Path, **options: int) -> list[Difference]:
+def compared(level: str, *logs: Path, **options: Any) -> list[Difference]:
     copies = [list_partition(FS, log) for log in logs]
     if level == "view":
-        return list(diff_view(FS, copies, ViewOptions(**options), 2000))
+        return list(diff_view(FS, copies, ViewOptions(**options)))
     return list((diff_bytes if level == "bytes" else diff_batches)(FS, copies))
 
 
@@ -118,7 +120,7 @@ def test_a_lost_key_and_an_old_value(tmp_path: Path) -> None:
     lost, old = compared("view", tmp_path / "a" / "t-0", tmp_path / "b" / "t-0")
     assert (lost.kind, lost.key, lost.offsets, lost.has) == ("missing", b"b", (1, None), (True, False))
     assert (old.kind, old.key, old.offsets) == ("differs", b"a", (2, 0))
-    assert compared("view", tmp_path / "a" / "t-0", tmp_path / "b" / "t-0", end_offset=1) == []
+    assert compared("view", tmp_path / "a" / "t-0", tmp_path / "b" / "t-0", selection=Selection(end_offset=1)) == []
 
 
 def test_aborted_and_open_records_are_not_in_the_view(tmp_path: Path) -> None:

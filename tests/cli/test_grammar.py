@@ -1,0 +1,210 @@
+"""One grammar: the same thing has the same option everywhere, values are as people write them, nothing is taken that
+has no effect.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import ROOT, clean_logs, ended, environment, keep_partitions
+
+KEPT = ("payments-0", "customers-0", "clicks-0", "orders-none-0")
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = clean_logs(tmp_path_factory.mktemp("grammar"))
+    keep_partitions(made, KEPT)
+    return made
+
+
+def offsets(*arguments: str | Path) -> list[int]:
+    done = ended(*arguments)
+    assert done.code == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return [row["offset"] for row in rows if row["type"] == "record"]
+
+
+CHOICES = (
+    ("--from-offset", "300", "--to-offset", "340"),
+    ("--from-offset", "260", "--limit", "7"),
+    ("--since", "2026-11-21T05:03:27.6Z", "--until", "2026-11-21T05:03:27.8Z"),
+    ("--isolation", "read_committed"),
+    ("--isolation", "read_committed", "--from-offset", "100", "--limit", "5"),
+    ("--producer-id", "2"),
+    ("--since", "now", "--now", "2026-11-21T05:03:27.7Z", "--limit", "3"),
+    ("--since", "-1h", "--now", "2026-11-21T06:03:27.7Z", "--limit", "3"),
+)
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=" ".join)
+def test_read_dump_and_export_take_the_same_options_for_the_same_records(logs: Path, choice: tuple[str, ...]) -> None:
+    partition = logs / "payments-0"
+    read = offsets("read", partition, "--json", *choice)
+    control = {
+        offset
+        for line in ended("dump", partition, "--json").stdout.splitlines()
+        if (row := json.loads(line))["type"] == "batch" and row["control"]
+        for offset in range(row["base_offset"], row["last_offset"] + 1)
+    }
+    assert read
+    assert offsets("export", partition, "-o", "-", "--format", "jsonl", *choice) == read
+    unlimited = [word for word in choice if "--limit" not in choice or word not in choice[choice.index("--limit") :]]
+    dumped = [each for each in offsets("dump", partition, "--records", "--json", *unlimited) if each not in control]
+    assert dumped[: len(read)] == read
+
+
+def test_a_key_is_asked_for_alike(logs: Path) -> None:
+    partition, choice = logs / "customers-0", ("--key", "customer-124")
+    read = offsets("read", partition, "--json", *choice)
+    assert len(read) == 1
+    assert offsets("dump", partition, "--json", "--records", *choice) == read
+    assert offsets("export", partition, "-o", "-", "--format", "jsonl", *choice) == read
+
+
+def test_committed_records_are_fewer_and_those_of_a_named_file_the_same(logs: Path) -> None:
+    partition = logs / "payments-0"
+    committed = offsets("read", partition, "--json", "--isolation", "read_committed")
+    assert set(committed) < set(offsets("read", partition, "--json"))
+    for file in sorted(partition.glob("*.log")):
+        here = offsets("export", file, "-o", "-", "--format", "jsonl")
+        chosen = offsets("export", file, "-o", "-", "--format", "jsonl", "--isolation", "read_committed")
+        assert chosen == [each for each in here if each in set(committed)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(("--offset", "30"), ("--from-offset", "30")), (("--timestamp", "1795237407700"), ("--since", "1795237407700"))],
+)
+def test_an_old_spelling_still_counts_and_a_note_names_the_new_one(
+    logs: Path, old: tuple[str, str], new: tuple[str, str]
+) -> None:
+    before = ended("read", logs / "payments-0", "--json", *old)
+    after = ended("read", logs / "payments-0", "--json", *new)
+    assert (before.code, before.stdout) == (after.code, after.stdout)
+    assert f"{old[0]} is called {new[0]} now" in before.stderr.decode()
+    assert after.stderr == b""
+    assert "give one of them\n" in ended("read", logs / "payments-0", *old, *new).stderr.decode()
+    assert old[0].encode() not in ended("read", "--help").stdout.split()
+
+
+def test_a_diff_compares_what_was_asked_for(logs: Path, tmp_path: Path) -> None:
+    other = clean_logs(tmp_path)
+    log = other / "customers-0" / "00000000000000000000.log"
+    size = log.stat().st_size
+    for segment in sorted((other / "customers-0").glob("*.log"))[1:]:
+        size = segment.stat().st_size
+        log = segment if size else log
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    both = (logs / "customers-0", other / "customers-0")
+    found = ended("diff", "--json", *both)
+    assert found.code == 1
+    first = json.loads(found.stdout.splitlines()[0])
+    outside = ("--to-offset", str(first["first_offset"]))
+    assert ended("diff", *both, *outside).code == 0
+    assert ended("diff", *both, "--from-offset", str(first["last_offset"] + 1)).code == 0
+    assert ended("diff", "--level", "view", *both, *outside).code == 0
+    assert ended("diff", "--level", "view", *both).code == 1
+    assert ended("diff", "--level", "view", *both, "--key", "nobody").code == 0
+
+
+WITHOUT_EFFECT = (
+    (("verify", "--sample", "500%"), "is not above 0% and at most 100%"),
+    (("verify", "--sample", "0"), "is not above 0% and at most 100%"),
+    (("verify", "--config", "nope.yaml"), "nope.yaml: the configuration file does not exist"),
+    (("ls", "--config", "nope.yaml"), "nope.yaml: the configuration file does not exist"),
+    (("ls", "--set", "no.such.key=1"), "no.such.key"),
+    (("read", "--timestamp", "1795219410"), "write 1795219410000"),
+    (("read", "--since", "1795219410"), "write 1795219410000"),
+    (("dump-log", "--json", "--files"), "seglog dump --json"),
+    (("dump", "--untrusted"), "--records"),
+    (("stats", "--write-rate", "1M"), "--sizing"),
+    (("stats", "--plot", "--json"), "--plot"),
+    (("export", "-o", "-", "--format", "csv", "--replace"), "--replace is for a FILE"),
+    (("export", "-o", "x.parquet", "--bytes", "base64"), "text formats"),
+    (("export", "-o", "x.jsonl", "--csv-safe"), "--csv-safe is for CSV"),
+    (("recover", "--no-keep", "--quarantine", "q"), "contradict"),
+    (("truncate", "--to-offset", "1", "--no-keep", "--quarantine", "q"), "contradict"),
+    (("groups", "--csv", "--json"), "one form at a time"),
+    (("groups", "--csv", "--format", "table"), "one form at a time"),
+    (("quarantine", "ls", "--quarantine", "q"), "give one of them"),
+)
+
+
+@pytest.mark.parametrize(("arguments", "said"), WITHOUT_EFFECT, ids=lambda one: " ".join(one) if one is tuple else None)
+def test_what_would_have_no_effect_is_wrong_usage(logs: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = ended(*arguments, logs / "customers-0")
+    assert done.code == 2, done.stdout
+    assert said in done.stderr.decode()
+    assert done.stdout == b""
+
+
+@pytest.mark.parametrize("option", ["--to-offset", "--since", "--key", "--isolation"])
+def test_files_are_not_compared_by_record(logs: Path, option: str) -> None:
+    value = "read_committed" if option == "--isolation" else "1"
+    done = ended("diff", "--level", "bytes", option, value, logs / "clicks-0", logs / "clicks-0")
+    assert done.code == 2
+    assert f"{option}: the level bytes compares whole files" in done.stderr.decode()
+    assert ended("txn", logs / "payments-0", "list", "--bootstrap-server", "a:1").code == 2
+    assert ended("diff", "--memory", "1G", logs / "clicks-0", logs / "clicks-0").code == 2
+
+
+def test_a_common_option_that_changed_nothing_is_mentioned(logs: Path) -> None:
+    given = ("--jobs", "2", "--now", "-1h", "--set", "segment.bytes=10M", "--progress", "plain")
+    done = ended("ls", logs / "clicks-0", *given)
+    assert done.code == 0
+    said = done.stderr.decode().splitlines()
+    assert [line.split()[1] for line in said] == ["--jobs", "--set", "--now", "--progress"]
+    assert all("has changed nothing" in line for line in said)
+    assert ended("verify", logs / "clicks-0", "--jobs", "2").stderr == b""
+    assert ended("ls", logs / "clicks-0", "-q", *given).stderr == b""
+
+
+def test_help_is_a_command_too() -> None:
+    assert ended("help").stdout == ended("--help").stdout
+    assert ended("help", "clean").stdout == ended("clean", "--help").stdout
+    assert ended("help", "config", "show").stdout == ended("config", "show", "--help").stdout
+
+
+def test_the_library_runs_as_the_command_line() -> None:
+    command = [sys.executable, "-m", "seglog", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=ROOT, check=True)
+    assert done.stdout.startswith("seglog 0.")
+
+
+JSON_COMMANDS = (
+    ("ls",),
+    ("read",),
+    ("dump", "--records"),
+    ("verify",),
+    ("verify", "--repair", "--dry-run"),
+    ("truncate", "--to-offset", "5", "--dry-run"),
+    ("recover", "--dry-run"),
+    ("reindex", "--dry-run"),
+    ("retain", "--dry-run"),
+    ("clean", "--dry-run", "--policy", "compact"),
+    ("stats", "--sizing"),
+    ("explain", "--advise"),
+    ("txn",),
+    ("txn", "stat"),
+    ("config", "show"),
+    ("quarantine", "ls"),
+)
+
+
+@pytest.mark.parametrize("command", JSON_COMMANDS, ids=" ".join)
+def test_with_json_every_line_of_data_is_an_object(logs: Path, command: tuple[str, ...]) -> None:
+    number = 2 if command[0] in ("config", "quarantine") else 1
+    words = (*command[:number], logs / "customers-0", *command[number:])
+    if command == ("txn", "stat"):
+        words = ("txn", logs / "customers-0", "stat")
+    done = ended(*words, "--json")
+    assert done.code in (0, 1), done.stderr
+    assert all(next(iter(json.loads(line))) == "type" for line in done.stdout.splitlines())
