@@ -70,12 +70,12 @@ def sources(
 def _beside(fs: FileSystem, single: SingleFile) -> Unsettled:
     logs = {segment.log for segment in single.listing.segments}
     try:
-        with PartitionView(fs, single.listing.directory) as view:
-            if logs <= {segment.log for segment in view.listing.segments}:
-                return unsettled(view.fs, view.listing)
-    except NotALogError:
-        pass  # a file that lies by itself: what it holds is all there is
-    return unsettled(fs, single.listing)
+        view = PartitionView(fs, single.listing.directory)
+    except NotALogError:  # a file that lies by itself: what it holds is all there is
+        return unsettled(fs, single.listing)
+    with view:
+        whole = logs <= {segment.log for segment in view.listing.segments}
+        return unsettled(view.fs, view.listing) if whole else unsettled(fs, single.listing)
 
 
 def _of_partition(view: PartitionView, every_file: bool, committed: bool) -> Iterator[Source]:
