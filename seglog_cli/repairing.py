@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
+from seglog_cli.grouping import FindingsShown, Grouped
 from seglog_cli.quarantines import remember_run
 from seglog_cli.session import Session
 
@@ -43,9 +44,11 @@ def repair_options(policy: str, only: str | None, quarantine: Path | None) -> Re
     return RepairOptions(policy=chosen, only=parts, quarantine=quarantine)
 
 
-def repair_paths(session: Session, paths: Sequence[Path], options: RepairOptions, dry_run: bool) -> ExitCode:
+def repair_paths(
+    session: Session, paths: Sequence[Path], options: RepairOptions, shown: FindingsShown, dry_run: bool
+) -> ExitCode:
     """Repairs what the paths name, or shows the plans; returns the exit code."""
-    codes = [_repaired(session, job, options, dry_run) for job in jobs_of(session, paths)]
+    codes = [_repaired(session, job, options, shown, dry_run) for job in jobs_of(session, paths)]
     order = (ExitCode.REPAIRED_IN_PART, ExitCode.INCOMPLETE, ExitCode.REPAIRED, ExitCode.FOUND)
     return next((code for code in order if code in codes), ExitCode.DONE)
 
@@ -75,7 +78,7 @@ def _job_of(session: Session, target: Target) -> Job:
     return Job(target.path.parent, (target.path,), False)
 
 
-def _repaired(session: Session, job: Job, options: RepairOptions, dry_run: bool) -> ExitCode:
+def _repaired(session: Session, job: Job, options: RepairOptions, shown: FindingsShown, dry_run: bool) -> ExitCode:
     from dataclasses import replace
 
     from seglog.configuration.topic_settings import topic_of
@@ -91,7 +94,7 @@ def _repaired(session: Session, job: Job, options: RepairOptions, dry_run: bool)
     with nullcontext() if dry_run else DirectoryLock(job.log_directory):
         if not dry_run:
             settle(session, job.log_directory)
-        before = _examined(session, job, tell=True)
+        before = _examined(session, job, shown)
         if dry_run:
             plan = plan_repair(session.fs, session.clock, job.log_directory, job.partitions, before.findings, options)
             show_plan(session.console, plan)
@@ -109,7 +112,7 @@ def _repaired(session: Session, job: Job, options: RepairOptions, dry_run: bool)
             )
         if outcome.run is not None:
             remember_run(session, outcome.run.folder)
-        after = before if outcome.run is None else _examined(session, job, tell=False)
+        after = before if outcome.run is None else _examined(session, job)
         code = _exit_code(before, after, outcome)
         show_outcome(session.console, outcome, before, after, code)
         return code
@@ -143,16 +146,18 @@ def _exit_code(before: Examination, after: Examination, outcome: RepairOutcome) 
     return ExitCode.DONE if before.summary.complete else ExitCode.INCOMPLETE
 
 
-def _examined(session: Session, job: Job, *, tell: bool) -> Examination:
+def _examined(session: Session, job: Job, shown: FindingsShown | None = None) -> Examination:
+    """What is wrong; with `shown`, the findings are shown."""
     from seglog.evidence.findings import Finding
     from seglog.repairs.findings_by_directory import examination
-    from seglog_cli.views.findings import show_finding
+    from seglog_cli.views.findings import look
 
-    with session.progress("verify" if tell else "verify again") as progress:
+    findings = Grouped(session, look(session.console), shown or FindingsShown())
+    with findings, session.progress("verify again" if shown is None else "verify") as progress:
 
         def told(found: Finding) -> None:
             progress.clear()
-            show_finding(session.console, found)
+            findings.add(found)
 
         return examination(
             session.fs,
@@ -161,6 +166,6 @@ def _examined(session: Session, job: Job, *, tell: bool) -> Examination:
             job.partitions,
             whole=job.whole,
             jobs=session.threads,
-            told=told if tell else None,
+            told=None if shown is None else told,
             progress=progress.update,
         )

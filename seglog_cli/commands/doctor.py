@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from seglog_cli.exit_codes import ExitCode
+from seglog_cli.grouping import DiagnosesShown, Grouped
 from seglog_cli.options import command, flag
 from seglog_cli.session import Session
 
@@ -21,6 +22,7 @@ def run(
             metavar="LOGDIR", help="Log directories: all that one broker has in log.dirs.", show_default=False
         ),
     ],
+    shown: DiagnosesShown,
     quick: Annotated[
         bool, flag("--quick", "Do not read all data: names, indexes, log ends, and what recovery would read.")
     ] = False,
@@ -32,17 +34,19 @@ def run(
     and the command that mends it. A broker that finds the clean-shutdown marker trusts what is there; without it,
     it recovers: what that would cost is tried in memory. Nothing is changed, created or locked.
 
-    The exit code is 1 when there is a blocker or a danger. Give all directories of a broker at once, so that
-    what lies in two of them is found.
+    Rows are shown by code with their number, the gravest first, and of each code the first three; --all shows every
+    one. The exit code is 1 when there is a blocker or a danger; with -q it alone tells. Give all directories of a
+    broker at once, so that what lies in two of them is found.
 
     Examples:
       seglog doctor /var/lib/kafka/data
       seglog doctor --json --quick /disk1/kafka /disk2/kafka
     """
     from seglog.prognosis.doctor import Doctor
-    from seglog_cli.views.doctor import show_diagnosis, show_doctor_summary
+    from seglog_cli.views.doctor import look, show_doctor_summary
 
-    with session.progress("doctor") as progress:
+    rows = Grouped(session, look(session.console), shown)
+    with rows, session.progress("doctor") as progress:
         doctor = Doctor(
             session.fs,
             log_directories,
@@ -53,7 +57,7 @@ def run(
         )
         for row in doctor:
             progress.clear()
-            show_diagnosis(session.console, row)
+            rows.add(row)
     summary = doctor.summary
     code = ExitCode.FOUND if summary.blockers or summary.dangers else ExitCode.DONE
     show_doctor_summary(session.console, summary, int(code))

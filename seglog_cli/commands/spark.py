@@ -24,6 +24,7 @@ from seglog_cli.cleaning import (
 from seglog_cli.commands.diff import check_level
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
+from seglog_cli.grouping import FindingsShown, Grouped
 from seglog_cli.help import HelpOption
 from seglog_cli.measuring import (
     MostRounds,
@@ -80,6 +81,7 @@ def group(show_help: HelpOption = False) -> None:
 def verify(
     session: Session,
     paths: Paths,
+    shown: FindingsShown,
     level: Annotated[
         str, typer.Option("--level", metavar="header|crc|record|index|semantic", help="How deep to look.")
     ] = "semantic",
@@ -96,7 +98,7 @@ def verify(
     """
     from seglog.scan.listing import resolve_paths
     from seglog.verification.verify import Level, VerifyOptions
-    from seglog_cli.views.findings import show_finding, show_summary
+    from seglog_cli.views.findings import look, show_summary
 
     chosen = VerifyOptions(level=Level[one_of("--level", level, LEVELS).upper()], live=live, jobs=1)
     targets = resolve_paths(session.fs, paths)
@@ -104,8 +106,9 @@ def verify(
         from seglog.spark import jobs
 
         report = jobs.verify(spark, targets, chosen, watch)
-    for finding in report.findings:
-        show_finding(session.console, finding)
+    with Grouped(session, look(session.console), shown) as findings:
+        for finding in report.findings:
+            findings.add(finding)
     summary = report.summary
     code = ExitCode.FOUND if summary.damaged else ExitCode.DONE if summary.complete else ExitCode.INCOMPLETE
     show_summary(session.console, summary, int(code))

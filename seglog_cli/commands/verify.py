@@ -8,6 +8,7 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
+from seglog_cli.grouping import FindingsShown, Grouped
 from seglog_cli.options import DryRun, Paths, command, duration_option, flag, one_of
 from seglog_cli.quarantines import QuarantineOption
 from seglog_cli.repairing import repair_options, repair_paths
@@ -20,6 +21,7 @@ LEVELS = ("header", "crc", "record", "index", "semantic")
 def run(
     session: Session,
     paths: Paths,
+    shown: FindingsShown,
     level: Annotated[
         str, typer.Option("--level", metavar="header|crc|record|index|semantic", help="How deep to look.")
     ] = "semantic",
@@ -49,8 +51,10 @@ def run(
     structure), index (offset and time indexes), semantic (transactions, producers, epochs, checkpoints).
     Gaps that compaction leaves are not errors. A missing segment, log end or partition is an error when checkpoints,
     snapshots, indexes, epochs, the groups' offsets or the cluster's metadata mention it. Each finding names the
-    place, the offsets, what a broker would do, and the repair; seglog-findings(7) lists the codes. The exit code is
-    1 when there is an error or a warning, 3 when some input could not be read or time ran out.
+    place, the offsets, what a broker would do, and the repair; seglog-findings(7) lists the codes. The findings are
+    shown by code with their number, the gravest first, and of each code the first three; --all shows every one as it
+    is found. With -q only the exit code tells. The exit code is 1 when there is an error or a warning, 3 when some
+    input could not be read or time ran out.
 
     Beside a broker (a process that holds the lock, or --live where the lock is not seen, as from another container)
     each partition is verified as it was when its turn came. A batch that is being written is not damage. A grave
@@ -75,14 +79,14 @@ def run(
     """
     if repair:
         _refuse_mixture(level, live, sample, max_duration)
-        return repair_paths(session, paths, repair_options(policy, only, quarantine), dry_run)
+        return repair_paths(session, paths, repair_options(policy, only, quarantine), shown, dry_run)
     if dry_run or only is not None or quarantine is not None or policy != "smallest-loss":
         raise UsageError("--policy, --only, --dry-run and --quarantine go with --repair")
     from seglog.scan.listing import resolve_paths
     from seglog.units import parse_part
     from seglog.verification.verify import Level, Verification, VerifyOptions
     from seglog_cli.options import parsed
-    from seglog_cli.views.findings import show_finding, show_summary
+    from seglog_cli.views.findings import look, show_summary
 
     options = VerifyOptions(
         level=Level[one_of("--level", level, LEVELS).upper()],
@@ -91,12 +95,13 @@ def run(
         sample=None if sample is None else parsed("--sample", parse_part, sample),
         max_duration_s=None if max_duration is None else max_duration / 1000,
     )
-    with session.progress("verify") as progress:
+    findings = Grouped(session, look(session.console), shown)
+    with findings, session.progress("verify") as progress:
         targets = resolve_paths(session.fs, paths)
         verification = Verification(session.fs, targets, options, session.clock, progress.update)
         for finding in verification:
             progress.clear()
-            show_finding(session.console, finding)
+            findings.add(finding)
     summary = verification.summary
     if summary.live and not live:
         session.console.message("a broker, or another process, is at work here: verified as with --live")

@@ -1,11 +1,13 @@
-"""Findings for people: one line each, and a line that sums a verification up."""
+"""Findings for people: one line each, or by code, and a line that sums a verification up."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from seglog_cli.console import Console
+from seglog_cli.grouping import SEVERITIES, Group, Look
 from seglog_cli.progress import bytes_text
 
 if TYPE_CHECKING:
@@ -23,11 +25,39 @@ def show_finding(console: Console, finding: Finding) -> None:
         console.line(finding_text(console, finding))
 
 
+def look(console: Console) -> Look[Finding]:
+    """How findings are shown."""
+
+    def group(found: Group[Finding]) -> None:
+        console.lines(group_lines(console, found, [_placed(one) for one in found.first], _STYLES))
+
+    return Look(
+        levels=SEVERITIES,
+        level_of=lambda one: one.severity.value,
+        code_of=lambda one: one.code,
+        one=lambda one: show_finding(console, one),
+        group=group,
+    )
+
+
+def group_lines(
+    console: Console, found: Group[Any], rows: Sequence[str], styles: Mapping[str, str], below: Sequence[str] = ()
+) -> list[str]:
+    """A heading with the count, the first rows, how many more there are, and what is to be said `below` them."""
+    severity = console.styled(found.severity, styles[found.severity])
+    more = [f"… and {found.more:,} more (--all)"] if found.more else []
+    return [f"{severity} {found.code}: {found.count:,} findings", *(f"  {row}" for row in (*rows, *more, *below))]
+
+
 def finding_text(console: Console, finding: Finding) -> str:
     """Such as `error CRC_MISMATCH orders-0/….log position 200, 100 bytes, offsets 106 to 108: …`."""
     severity = console.styled(finding.severity.value, _STYLES[finding.severity.value])
+    return f"{severity} {finding.code} {_placed(finding)}"
+
+
+def _placed(finding: Finding) -> str:
     file = f"{finding.partition}/{finding.file}" if finding.partition else finding.file
-    return f"{severity} {finding.code} {file}{place_text(finding)}: {finding.message}"
+    return f"{file}{place_text(finding)}: {finding.message}"
 
 
 def place_text(finding: Finding) -> str:
@@ -48,6 +78,8 @@ def show_summary(console: Console, summary: VerifySummary, exit_code: int) -> No
     """What a verification looked at and found."""
     if console.as_json:
         console.json({"type": "summary", "exit_code": exit_code, **dataclasses.asdict(summary)})
+        return
+    if console.quiet:
         return
     seen = f"{summary.batches} batches, {summary.records} records, {bytes_text(summary.bytes)}"
     counts = ((summary.errors, "error"), (summary.warnings, "warning"), (summary.infos, "remark"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,71 @@ def test_a_segment_at_the_end_of_all_offsets_is_verified(tmp_path: Path) -> None
     (partition / "09223372036854775807.log").write_bytes(bytes(range(100)))
     for level in ("crc", "semantic"):
         assert run("verify", "--level", level, partition).exit_code == 1
+
+
+def many_findings(tmp_path: Path) -> Path:
+    """Four damaged segments and sixteen missing indexes."""
+    logs = clean_logs(tmp_path)
+    for log in (logs / "orders-none-0").glob("*.log"):
+        data = bytearray(log.read_bytes())
+        data[700:704] = b"XXXX"
+        log.write_bytes(data)
+    for index in logs.glob("*/*.index"):
+        index.unlink()
+    return logs
+
+
+@pytest.mark.parametrize("command", ["verify", "doctor"])
+def test_findings_are_shown_by_code_with_their_number_and_the_first_three(tmp_path: Path, command: str) -> None:
+    logs = many_findings(tmp_path)
+    lines = run(command, logs).stdout.splitlines()
+    rows = [row for row in json_lines(run(command, "--json", logs)) if row["type"] != "summary"]
+    heads = [line.split() for line in lines if not line.startswith(" ")][:-1]
+    counts = Counter((row["severity"], row["code"]) for row in rows)
+    told = {(words[0], words[1].rstrip(":")): int(words[2]) if words[1].endswith(":") else 1 for words in heads}
+    assert told == counts
+    assert max(counts.values()) > 3
+    levels = [words[0] for words in heads]
+    assert levels == sorted(levels, key=("error", "blocker", "danger", "warning", "note", "info").index)
+    places = [row["partition"] + "/" + row["file"] for row in rows if (row["severity"], row["code"]) in counts]
+    for (severity, code), count in counts.items():
+        if count > 3:
+            at = next(i for i, line in enumerate(lines) if line.startswith(f"{severity} {code}: "))
+            assert (
+                sum(line.startswith("  ") and line.split()[0].rstrip(":") in places for line in lines[at + 1 : at + 5])
+                == 3
+            )
+            assert lines[at + 4] == f"  … and {count - 3} more (--all)"
+
+
+def test_every_finding_is_shown_when_all_are_asked_for(tmp_path: Path) -> None:
+    logs = many_findings(tmp_path)
+    rows = [row for row in json_lines(run("verify", "--json", logs)) if row["type"] == "finding"]
+    lines = run("verify", "--all", logs).stdout.splitlines()
+    assert [line.split()[:2] for line in lines[:-1]] == [[row["severity"], row["code"]] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("command", "asked", "left"),
+    [
+        ("verify", "error", {"error"}),
+        ("verify", "warning", {"error", "warning"}),
+        ("doctor", "danger", {"danger"}),
+    ],
+)
+def test_what_is_less_grave_than_asked_is_not_shown(tmp_path: Path, command: str, asked: str, left: set[str]) -> None:
+    logs = many_findings(tmp_path)
+    shown = run(command, "--severity", asked, logs)
+    assert {line.split()[0] for line in shown.stdout.splitlines()[:-1] if not line.startswith(" ")} == left
+    rows = json_lines(run(command, "--json", "--severity", asked, logs))
+    assert {row["severity"] for row in rows if row["type"] != "summary"} == left
+    assert (shown.exit_code, shown.stdout.splitlines()[-1]) == (1, run(command, logs).stdout.splitlines()[-1])
+    assert run(command, "--severity", "awful", logs).exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["verify", "doctor"])
+def test_with_q_the_exit_code_alone_tells(tmp_path: Path, command: str) -> None:
+    logs = many_findings(tmp_path)
+    done = run(command, "-q", logs)
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", "")
+    assert run(command, "-q", "--json", logs).stdout == run(command, "--json", logs).stdout

@@ -1,0 +1,116 @@
+"""Findings and diagnoses by their code: how many of each there are, and the first three.
+
+A directory of a broker that was killed has hundreds of findings of few kinds. They are counted as they come and shown
+at the end, the gravest first; an interrupted command shows what it has. With --all each is shown at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Generic, Self, TypeVar
+
+import typer
+
+from seglog_cli.options import OptionGroup, flag, one_of
+
+if TYPE_CHECKING:
+    from seglog_cli.session import Session
+
+Row = TypeVar("Row")
+
+SHOWN = 3
+SEVERITIES = ("error", "warning", "info")
+GRAVITIES = ("blocker", "danger", "note")
+
+Every = Annotated[
+    bool, flag("--all -a", "Show every one, not the first three of each code. JSON lines are always all.")
+]
+
+
+@dataclass(frozen=True)
+class FindingsShown(OptionGroup):
+    """Which findings are shown. The exit code and the sums count all."""
+
+    every: Every = False
+    severity: Annotated[
+        str | None,
+        typer.Option("--severity", metavar="error|warning|info", help="Show only what is at least as grave."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class DiagnosesShown(OptionGroup):
+    """Which diagnoses are shown. The exit code and the sums count all."""
+
+    every: Every = False
+    severity: Annotated[
+        str | None,
+        typer.Option("--severity", metavar="blocker|danger|note", help="Show only what is at least as grave."),
+    ] = None
+
+
+@dataclass
+class Group(Generic[Row]):
+    """The rows of a code: the first ones, and how many there are."""
+
+    severity: str
+    code: str
+    first: list[Row] = field(default_factory=list)
+    count: int = 0
+
+    @property
+    def more(self) -> int:
+        """How many are not among the first."""
+        return self.count - len(self.first)
+
+
+@dataclass(frozen=True)
+class Look(Generic[Row]):
+    """How rows of a kind are shown: `one` by itself, `group` with a heading. `levels` begin with the gravest."""
+
+    levels: Sequence[str]
+    level_of: Callable[[Row], str]
+    code_of: Callable[[Row], str]
+    one: Callable[[Row], None]
+    group: Callable[[Group[Row]], None]
+
+
+class Grouped(Generic[Row]):
+    """Takes rows as they are found; shows them at its end, or at once (`--all`, `--json`). `-q` shows none."""
+
+    def __init__(self, session: Session, look: Look[Row], asked: FindingsShown | DiagnosesShown) -> None:
+        least = look.levels[-1] if asked.severity is None else one_of("--severity", asked.severity, look.levels)
+        self._shown = look.levels[: look.levels.index(least) + 1]
+        self._look, self._at_once = look, asked.every or session.as_json
+        self._silent = session.console.quiet and not session.as_json
+        self._groups: dict[tuple[str, str], Group[Row]] = {}
+
+    def add(self, row: Row) -> None:
+        """One more row."""
+        level = self._look.level_of(row)
+        if self._silent or level not in self._shown:
+            return
+        if self._at_once:
+            self._look.one(row)
+            return
+        key = (level, self._look.code_of(row))
+        group = self._groups.setdefault(key, Group(*key))
+        group.count += 1
+        if len(group.first) < SHOWN:
+            group.first.append(row)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        rank = {level: number for number, level in enumerate(self._look.levels)}
+        for group in sorted(self._groups.values(), key=lambda group: rank[group.severity]):
+            if group.count == 1:
+                self._look.one(group.first[0])
+            else:
+                self._look.group(group)
+        self._groups.clear()
