@@ -14,6 +14,7 @@ from seglog_cli.selecting import BytesAs, Limit, Wanted, renamed, wants_base64
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
+    from seglog.log.log import Log
     from seglog.scan.listing import PartitionListing
 
 _SHOWN = 3
@@ -37,6 +38,8 @@ def run(
     outside the log is an error that names the valid range. With --isolation read_committed, records of aborted
     transactions and all that follows the first open one are left out. Where offsets do not ascend (a block written
     twice, moved, or from elsewhere) each offset is shown once, in the order of the files, and a warning says where.
+    Where bytes are no batch, or a checksum is wrong, it ends with an error that names file, position and offsets,
+    exit code 1; so it does after the last record of a log that ends within a batch.
 
     In a log of Kafka 0.7 offsets are byte positions: --from-offset begins at the first message there or after it.
 
@@ -62,13 +65,19 @@ def run(
         return
     logging.getLogger("seglog.log.reading").addHandler(logging.NullHandler())  # it is said below, with figures
     with session.open_log(partition) as log:
-        for records in fetch_records(log, selection, max_bytes=max_bytes, limit=limit):
-            for block in render_records(records, as_json=session.as_json, base64=base64):
-                session.console.write(block)
-        for disorder in log.disorders[:_SHOWN]:
-            session.console.warning(str(disorder))
-        if len(log.disorders) > _SHOWN:
-            session.console.warning(f"so it is in {len(log.disorders) - _SHOWN} other segments")
+        try:
+            for records in fetch_records(log, selection, max_bytes=max_bytes, limit=limit):
+                for block in render_records(records, as_json=session.as_json, base64=base64):
+                    session.console.write(block)
+        finally:
+            _tell_disorders(session, log)
+
+
+def _tell_disorders(session: Session, log: Log) -> None:
+    for disorder in log.disorders[:_SHOWN]:
+        session.console.warning(str(disorder))
+    if len(log.disorders) > _SHOWN:
+        session.console.warning(f"so it is in {len(log.disorders) - _SHOWN} other segments")
 
 
 def _listing_07(session: Session, partition: Path) -> PartitionListing | None:

@@ -165,6 +165,29 @@ def test_one_fetch_is_at_least_one_batch_and_at_most_its_size(log: Path) -> None
     assert 0 < one < two < 790
 
 
+def test_reading_a_log_whose_first_batch_is_unreadable_says_what_is_damaged(tmp_path: Path) -> None:
+    log = clean_logs(tmp_path) / "orders-lz4-0"
+    path = log / "00000000000000000000.log"
+    data = path.read_bytes()
+    path.write_bytes(data[:8] + bytes(4) + data[12:])
+    for options in ((), ("--max-bytes", "100"), ("--from-offset", "49"), ("--since", "0"), ("--limit", "1")):
+        done = run("read", log, *options)
+        assert (done.exit_code, done.stdout) == (1, ""), options
+        assert f"{path}: position 0: the size field is smaller than any batch" in done.stderr
+        assert "(offsets 0 to 49)" in done.stderr
+    assert run("read", log, "--from-offset", "700").exit_code == 0
+
+
+def test_reading_a_log_that_ends_within_a_batch_shows_its_records_and_says_so(tmp_path: Path) -> None:
+    log = clean_logs(tmp_path) / "orders-lz4-0"
+    path = log / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes()[:-20])
+    done = run("read", "--json", log)
+    assert (done.exit_code, len(json_lines(done))) == (1, 750)
+    assert "nothing good follows in this file, so 1394 bytes cannot be read (offset 750)" in done.stderr
+    assert run("read", "--limit", "750", log).exit_code == 0
+
+
 def test_reading_from_a_time_on(log: Path) -> None:
     wanted = json_lines(run("read", "--json", "--from-offset", "123", "--limit", "1", log))[0]
     found = json_lines(run("read", "--json", "--since", str(wanted["timestamp"]), "--limit", "1", log))[0]

@@ -65,6 +65,15 @@ def test_damage_ends_a_read_with_its_place(logs: Path) -> None:
     assert (finding["code"], finding["position"], summary["batches"]) == ("CRC_MISMATCH", 327, 99)
 
 
+def test_a_log_that_ends_within_a_message_is_read_and_says_so(logs: Path) -> None:
+    path = sorted((logs / GENUINE).iterdir())[-1]
+    whole = run("read", "--json", logs / GENUINE)
+    path.write_bytes(path.read_bytes()[:-5])
+    done = run("read", "--json", logs / GENUINE)
+    assert (done.exit_code, len(json_lines(done))) == (1, len(json_lines(whole)) - 1)
+    assert f"{path}: position " in done.stderr
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_verify_counts_what_it_verified(logs: Path, name: str) -> None:
     summary = json_lines(run("verify", "--json", logs / name))[-1]

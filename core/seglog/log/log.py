@@ -44,6 +44,7 @@ from seglog.log.reading import LogReader
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, last_leader_epoch
 from seglog.log.swap import BeforeLoss
+from seglog.log.unreadable import Unreadable
 from seglog.log.validator import AppendOrigin
 from seglog.log.writer import SegmentWriter
 from seglog.model import Compression, Isolation, Record, TopicPartition, member
@@ -109,9 +110,8 @@ class Log:
     ) -> Log:
         """Opens the partition in `directory`; without `clean_shutdown` a writable one is recovered first.
 
-        The offsets are those of the log directory's checkpoints; a `high_watermark` of None is the log end.
-        Opening for reading changes nothing on disk. `before_loss` as in `LoadOptions`. Raises NotALogError,
-        CorruptionError.
+        The offsets are those of the log directory's checkpoints; a `high_watermark` of None is the log end. Opening for
+        reading changes nothing on disk. `before_loss` as in `LoadOptions`. Raises NotALogError, CorruptionError.
         """
         options = LoadOptions(
             clean_shutdown=clean_shutdown,
@@ -192,8 +192,7 @@ class Log:
         batch_bytes: int | None = None,
         pool: Executor | None = None,
     ) -> AppendInfo:
-        """Appends records, or columns, in batches of at most `batch_records` and `batch_bytes` (default 16
-        KiB).
+        """Appends records, or columns, in batches of at most `batch_records` and `batch_bytes` (default 16 KiB).
 
         `codec` counts where `compression.type` is `producer`; `pool` compresses side by side. Records without
         timestamp get now; a `leader_epoch` of None continues the log's last one (also below). Raises an AppendError
@@ -220,8 +219,8 @@ class Log:
     ) -> AppendInfo:
         """Appends encoded batches as a leader does: validated, numbered, stamped (Kafka: appendAsLeader).
 
-        One v2 batch or wrapper a call, or any number of uncompressed messages of magic 0 and 1, which become
-        one v2 batch. Raises AppendError, CorruptRecordError or InvalidRecordError; then nothing was written.
+        One v2 batch or wrapper a call, or any number of uncompressed messages of magic 0 and 1, which become one v2
+        batch. Raises AppendError, CorruptRecordError or InvalidRecordError; then nothing was written.
         """
         with self._changing():
             epoch = self.leader_epoch if leader_epoch is None else leader_epoch
@@ -353,9 +352,8 @@ class Log:
     def delete_segments(self, segments: Sequence[LogSegment], reason: str, *, remove: bool = True) -> list[Path]:
         """Deletes the oldest segments, `reason` goes to the log of events; the log start follows.
 
-        Deleting the active segment too rolls first, so that the log end stays. Without `remove` the files
-        stay as `.deleted`, for the caller to remove later; they are returned. RefusedError when `segments`
-        are not the oldest ones.
+        Deleting the active segment too rolls first, so that the log end stays. Without `remove` the files stay as
+        `.deleted`, for the caller to remove later; they are returned. RefusedError unless `segments` are the oldest.
         """
         with self._changing():
             if not segments:
@@ -411,11 +409,11 @@ class Log:
         *,
         min_one_message: bool = True,
     ) -> FetchResult:
-        """Up to `max_bytes` from `offset` on, out of one segment; the first batch whole with
-        `min_one_message`.
+        """Up to `max_bytes` from `offset` on, out of one segment; the first batch whole with `min_one_message`.
 
         Bounded by the high watermark, the last stable offset for READ_COMMITTED ("read_committed"), the log end for
-        None. Raises OffsetOutOfRangeError with the valid range, ValueError for another isolation.
+        None. Raises OffsetOutOfRangeError, CorruptRecordError where damage may hold `offset`, ValueError for another
+        isolation.
         """
         return self._reader.read(offset, max_bytes, isolation, min_one_message)
 
@@ -439,7 +437,8 @@ class Log:
         """The same as columns, one `Records` for each run of batches of about `max_bytes`.
 
         Each offset comes once, in the order of the files; `disorders` says where offsets do not ascend. Raises
-        CorruptRecordError and InvalidRecordError when damage is reached, ValueError for another isolation at once.
+        CorruptRecordError and InvalidRecordError when damage is reached, also at the log's end (but not for a batch cut
+        short there, or zeros: `unreadable_end`), ValueError for another isolation at once.
         """
         return self._reader.columns(offset, isolation, max_bytes)
 
@@ -447,6 +446,11 @@ class Log:
     def disorders(self) -> tuple[Disorder, ...]:
         """Where what was read from this log so far does not ascend: one place a segment."""
         return tuple(self._reader.disorders.values())
+
+    @property
+    def unreadable_end(self) -> Unreadable | None:
+        """What follows on the log end in the last file, when the log was not closed: a batch cut short, or damage."""
+        return self._reader.unreadable_end()
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record at `timestamp` (epoch milliseconds) or later; -1 the log end, -2 the log start,
@@ -467,7 +471,8 @@ class Log:
         unstable = self.producers.first_unstable_offset
         stable = watermark if unstable is None else max(start, min(unstable, watermark))
         segments = self.segments.snapshot()
-        self._view = LogView(segments, start, end, watermark, stable, segments[-1].size if segments else 0)
+        size, trailing = (segments[-1].size, segments[-1].trailing_bytes) if segments else (0, 0)
+        self._view = LogView(segments, start, end, watermark, stable, size, trailing)
 
     def fail(self, error: Exception) -> None:
         """Notes that memory and disk may differ: no more changes, until the log is opened again."""

@@ -15,8 +15,9 @@ import numpy as np
 from seglog.errors import InvalidRecordError
 from seglog.format.columns import STATUS_REASONS
 from seglog.log.reader import LogView
+from seglog.log.unreadable import no_batch
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
-from seglog.scan.segment_scan import Chunk
+from seglog.scan.segment_scan import Chunk, EndReason
 
 LATEST = -1
 EARLIEST = -2
@@ -40,7 +41,7 @@ def find_offset(view: LogView, timestamp: int) -> TimestampOffset | None:
 
     None when the log has no such record. MAX_TIMESTAMP finds the first record with the largest timestamp.
     Raises ValueError for another negative number, InvalidRecordError when a batch on the way cannot be
-    decoded.
+    decoded, CorruptRecordError when damage may hold the record.
     """
     if timestamp == LATEST:
         return TimestampOffset(NO_TIMESTAMP, view.log_end_offset)
@@ -79,8 +80,10 @@ def _search(
 ) -> TimestampOffset | None:
     segment = view.segments[index]
     size = view.size_of(index)
-    _, position = segment.offset_index.lookup(start_offset)
-    for chunk in segment.scan(position if position <= size else 0, size, chunk_bytes=_LOOK_BYTES):
+    position = segment.indexed_position(start_offset)
+    scan = segment.scan(position if position <= size else 0, size, chunk_bytes=_LOOK_BYTES)
+    reached = max(start_offset, segment.base_offset)
+    for chunk in scan:
         stamps = chunk.batches["max_timestamp"]
         # a wrapper of magic 1 has its largest inner timestamp; magic 0 has none and is never found
         for row in np.flatnonzero(stamps == timestamp if exact else stamps >= timestamp).tolist():
@@ -88,6 +91,9 @@ def _search(
             found = _first_in(chunk, batch, timestamp, least_offset)
             if found is not None:
                 return found
+        reached = max(reached, int(chunk.batches["last_offset"].max()) + 1)
+    if scan.end is not None and scan.end.reason is not EndReason.COMPLETE:
+        raise no_batch(segment, scan.end.position, size, reached)
     return None
 
 

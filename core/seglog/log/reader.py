@@ -8,6 +8,7 @@ read_committed).
    first batch; it ends at the limit, and may end inside a batch.
 4. For read_committed the aborted transactions that reach into the span are named; the reader drops their
    batches.
+5. Where damage may hold the wanted offset, the fetch fails with its place; damage before it is passed over.
 
 Readers never block the writer: they work on `LogView`, a snapshot of offsets and of the copy-on-write
 segment list.
@@ -16,7 +17,6 @@ segment list.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,6 +33,7 @@ from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
 from seglog.log.segment import LogSegment
 from seglog.log.segments import collect_aborted
 from seglog.log.transaction_index import AbortedTransaction
+from seglog.log.unreadable import Unreadable, no_batch, unreadable_at
 from seglog.model import ControlType, Isolation, Record
 from seglog.scan.segment_scan import HELD_BYTES, Chunk, EndReason, SegmentScan
 from seglog.storage.filesystem import File
@@ -43,8 +44,8 @@ _ABORT = int(ControlType.ABORT)
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """One consistent state of a log: what its offsets were, and which segments held them, `size` bytes in
-    the last.
+    """One consistent state of a log: what its offsets were, and which segments held them, `active_size` bytes in
+    the last. After those the file held `trailing_bytes` that are no whole batch.
     """
 
     segments: tuple[LogSegment, ...]
@@ -53,6 +54,7 @@ class LogView:
     high_watermark: int
     last_stable_offset: int
     active_size: int
+    trailing_bytes: int = 0
 
     def floor(self, offset: int) -> int:
         """Index of the last segment whose base offset is at most `offset`, or -1."""
@@ -130,30 +132,42 @@ class FetchResult:
     def columns(self, seen: SeenOffsets | None = None) -> Iterator[Records]:
         """The records that this reader is to see, as columns: from `offset` on, without control records.
 
-        Each offset comes once, in the order of the file; with `seen` none that it has seen. Raises CorruptRecordError
-        for a wrong checksum and InvalidRecordError for a batch that cannot be decoded.
+        Each offset comes once, in the order of the file; with `seen` none that it has seen. After the records before it
+        raises CorruptRecordError for a wrong checksum and InvalidRecordError for a batch that cannot be decoded.
         """
         seen = SeenOffsets(self.offset, self.ranges_before) if seen is None else seen
         aborted = _AbortedBatches(self.aborted_transactions)
         for chunk in self._chunks():
-            for row in chunk.batches[~chunk.checksums_valid()]:
+            valid = chunk.checksums_valid()
+            good = len(valid) if valid.all() else int(np.argmin(valid))
+            if good:
+                yield from self._decoded(replace(chunk, batches=chunk.batches[:good]), seen, aborted)
+            if good < len(valid):
+                row = chunk.batches[good]
                 first, last = int(row["base_offset"]), int(row["last_offset"])
                 raise CorruptRecordError(chunk.path, "the checksum is wrong", int(row["position"]), first, last)
-            visible = self._visible(chunk, aborted)
-            news = seen.take(chunk.batches, chunk.records, chunk.path)
+
+    def _decoded(self, chunk: Chunk, seen: SeenOffsets, aborted: _AbortedBatches) -> Iterator[Records]:
+        """The records of a chunk of good batches that are to be seen: of one that cannot be decoded what is before."""
+        visible = self._visible(chunk, aborted)
+        news = seen.take(chunk.batches, chunk.records, chunk.path)
+        if news is not None:
+            visible &= news.shown
+        numbers = np.flatnonzero(visible)
+        for part in chunk.records(chunk.batches[visible]):
+            rows, failed = part.rows, np.flatnonzero(part.status)
+            if len(failed):
+                rows = rows[rows["batch"] <= failed[0]]
             if news is not None:
-                visible &= news.shown
-            numbers = np.flatnonzero(visible)
-            for part in chunk.records(chunk.batches[visible]):
-                for i in np.flatnonzero(part.status):
-                    row = part.batches[i]
-                    raise InvalidRecordError(chunk.path, STATUS_REASONS[int(part.status[i])], int(row["position"]))
-                rows = part.rows
-                if news is not None:
-                    rows = news.of(rows, numbers[part.first_batch :])
-                elif len(rows) and int(rows["offset"][0]) < self.offset:
-                    rows = rows[rows["offset"] >= self.offset]
-                yield replace(part, rows=rows)
+                rows = news.of(rows, numbers[part.first_batch :])
+            elif len(rows) and int(rows["offset"][0]) < self.offset:
+                rows = rows[rows["offset"] >= self.offset]
+            yield replace(part, rows=rows)
+            for i in failed:
+                row = part.batches[i]
+                first, last = int(row["base_offset"]), int(row["last_offset"])
+                reason = STATUS_REASONS[int(part.status[i])]
+                raise InvalidRecordError(chunk.path, reason, int(row["position"]), first, last)
 
     def ranges_before(self, position: int) -> Ranges:
         """The offsets of the span's batches before byte `position`, for `SeenOffsets`."""
@@ -246,7 +260,7 @@ def fetch(
     """Reads from `offset` on (specification §9.1). `isolation` of None reads to the log end, as a replica
     does.
 
-    Raises OffsetOutOfRangeError outside [log start, log end].
+    Raises OffsetOutOfRangeError outside [log start, log end], CorruptRecordError where damage may hold `offset`.
     """
     index = view.first_segment(offset)
     limit = view.limit(isolation)
@@ -281,25 +295,25 @@ def _span_at(view: LogView, index: int, position: int, end: int, last: FetchResu
     head = file.read_at(position, layout.LOG_OVERHEAD)
     size = int.from_bytes(head[layout.SIZE_OFFSET :], "big", signed=True) + layout.LOG_OVERHEAD
     whole = len(head) == layout.LOG_OVERHEAD and layout.LEAST_ENTRY_SIZE + layout.LOG_OVERHEAD <= size <= end - position
-    if not whole:
-        raise _no_batch(segment, position, end)
     base = int.from_bytes(head[: layout.SIZE_OFFSET], "big", signed=True)
     wanted = min(end - position, max(max_bytes, size))
     aborted: tuple[AbortedTransaction, ...] = ()
-    if last.isolation == Isolation.READ_COMMITTED:
+    if whole and last.isolation == Isolation.READ_COMMITTED:
         aborted = _aborted_transactions(view, index, base, position, wanted)
     span = _result(view, last.offset, last.isolation, file, index, position, wanted, False, aborted)
-    if not len(span.batches):
-        raise _no_batch(segment, position, end)
+    if not whole or not len(span.batches):
+        before = last.batches["last_offset"]
+        follows = int(before.max()) + 1 if len(before) else last.offset
+        raise no_batch(segment, position, end, max(follows, segment.base_offset))
     return span
 
 
-def _no_batch(segment: LogSegment, position: int, end: int) -> CorruptRecordError:
-    """Why there is no batch at byte `position`."""
-    scan = segment.scan(position, end, chunk_bytes=_LOOK_BYTES)
-    deque(scan, maxlen=0)
-    reason = EndReason.TRAILING if scan.end is None or scan.end.reason is EndReason.COMPLETE else scan.end.reason
-    return CorruptRecordError(segment.path, reason.value, position)
+def unreadable_end(view: LogView) -> Unreadable | None:
+    """What follows on the log end in its last file: nothing, in a log that was closed or is open for writing."""
+    if not view.trailing_bytes:
+        return None
+    end = view.active_size + view.trailing_bytes
+    return unreadable_at(view.segments[-1], view.active_size, end, view.log_end_offset)
 
 
 def ranges_before(view: LogView, start: FetchResult, end: FetchResult, position: int) -> Ranges:
@@ -313,12 +327,37 @@ def ranges_before(view: LogView, start: FetchResult, end: FetchResult, position:
 
 
 def _find_batch(view: LogView, index: int, offset: int) -> tuple[int, int] | None:
-    """(position, size) of the batch that holds `offset`, or of the next one; None when the segment has neither."""
-    segment = view.segments[index]
-    size = view.size_of(index)
-    _, start = segment.offset_index.lookup(offset)
-    found = find_batch(segment.scan(start if start <= size else 0, size, chunk_bytes=_LOOK_BYTES), offset)
-    return None if found is None else (found.position, found.size)
+    """(position, size) of the batch that holds `offset`, or of the next one; None when the segment has neither.
+
+    CorruptRecordError where damage may hold the offset.
+    """
+    segment, size = view.segments[index], view.size_of(index)
+    start = _indexed_start(view, index, offset)
+    while True:
+        scan = segment.scan(start, size, chunk_bytes=_LOOK_BYTES)
+        found = find_batch(scan, offset)
+        if found is not None:
+            return found.position, found.size
+        if scan.end is None or scan.end.reason is EndReason.COMPLETE:
+            return None
+        hidden = unreadable_at(segment, scan.end.position, size, _offset_reached(segment, start, scan.end.position))
+        if hidden is None:
+            return None
+        if hidden.following is None or int(hidden.following["base_offset"]) > offset:
+            raise hidden.error()
+        start = int(hidden.following["position"])
+
+
+def _indexed_start(view: LogView, index: int, offset: int) -> int:
+    start = view.segments[index].indexed_position(offset)
+    return start if start <= view.size_of(index) else 0
+
+
+def _offset_reached(segment: LogSegment, start: int, end: int) -> int:
+    """The offset after the batches between two byte positions."""
+    return max((int(chunk.batches["last_offset"].max()) + 1 for chunk in segment.scan(start, end)), default=0) or (
+        segment.base_offset
+    )
 
 
 def _limit_position(view: LogView, index: int, limit: int) -> int:
@@ -326,11 +365,12 @@ def _limit_position(view: LogView, index: int, limit: int) -> int:
     at = len(view.segments) - 1 if limit >= view.log_end_offset else view.floor(limit)
     if index < at or limit >= view.log_end_offset:
         return view.size_of(index)
-    found = _find_batch(view, index, limit) if index == at else None
-    if found is None:
-        # every batch here lies below the limit, or (behind the limit's segment) none does
-        return view.size_of(index) if index == at else 0
-    return found[0]
+    if index > at:
+        return 0
+    segment, size = view.segments[index], view.size_of(index)
+    found = find_batch(segment.scan(_indexed_start(view, index, limit), size, chunk_bytes=_LOOK_BYTES), limit)
+    # with none, every batch lies below the limit, or damage comes before it: who reads on meets that first
+    return size if found is None else found.position
 
 
 def _span(

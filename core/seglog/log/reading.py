@@ -2,7 +2,8 @@
 consumer that polls).
 
 Readers work on the log's `view`. Where a file is gone because segments were replaced or deleted since, the newer view
-does without it. Reading on goes by position, not by offset (`read_order` says why).
+does without it. Reading on goes by position, not by offset (`read_order` says why). Damage is never taken for the end
+of a log: where good batches follow, or bytes that no crash leaves, reading ends with an error that names the place.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from seglog.format.columns import Records
 from seglog.log import reader
 from seglog.log.read_order import Disorder, SeenOffsets
 from seglog.log.reader import FetchResult, LogView
+from seglog.log.unreadable import Unreadable
 from seglog.model import Isolation, member
 
 _logger = logging.getLogger(__name__)
@@ -39,16 +41,28 @@ class LogReader:
     def read(
         self, offset: int, max_bytes: int, isolation: Isolation | str | None, min_one_message: bool = True
     ) -> FetchResult:
-        """One fetch; OffsetOutOfRangeError with the valid range."""
+        """One fetch; OffsetOutOfRangeError with the valid range, CorruptRecordError where damage may hold `offset`."""
         offset, max_bytes = integer("offset", offset), integer("max_bytes", max_bytes)
         level = None if isolation is None else member(Isolation, isolation)
         while True:
             view = self._log.view
+            if offset >= view.log_end_offset:
+                self._require_end(view)
             try:
                 return reader.fetch(view, offset, max_bytes, level, min_one_message=min_one_message)
             except FileNotFoundError:
                 if self._log.view is view:
                     raise
+
+    def unreadable_end(self) -> Unreadable | None:
+        """Bytes after the log end that are no batch: a torn end, or damage."""
+        return reader.unreadable_end(self._log.view)
+
+    def _require_end(self, view: LogView) -> None:
+        """CorruptRecordError where the log ends because of damage, not because nothing more was written."""
+        found = reader.unreadable_end(view)
+        if found is not None and not found.is_torn_end:
+            raise found.error()
 
     def columns(self, offset: int | None, isolation: Isolation | str | None, max_bytes: int) -> Iterator[Records]:
         """Everything from `offset` (default: log start) on that is readable now, a span of `max_bytes` at a time."""
@@ -74,6 +88,8 @@ class LogReader:
                 if following >= min(limit, view.log_end_offset):
                     return
                 first = fetched = self.read(following, max_bytes, isolation)
+        if limit >= view.log_end_offset:
+            self._require_end(view)
 
     def _note(self, seen: SeenOffsets) -> None:
         for path, disorder in seen.disorders.items():

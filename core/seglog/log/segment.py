@@ -35,7 +35,7 @@ from seglog.log.recovered_segment import OffsetNotAscendingError, RecoveredSegme
 from seglog.log.time_index import TimeIndex
 from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
-from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
+from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan, entry_row
 from seglog.storage.filesystem import File, FileSystem
 
 if TYPE_CHECKING:
@@ -192,9 +192,18 @@ class LogSegment:
         return found
 
     def indexed_position(self, offset: int) -> int:
-        """Where the index says that a search for `offset` may begin."""
-        position = self.offset_index.lookup(offset)[1]
-        return position if 0 <= position <= self.size else 0
+        """Where the index says that a search for `offset` may begin; 0 when no batch of the entry's offset is there."""
+        indexed, position = self.offset_index.lookup(offset)
+        if not 0 < position < self.size:
+            return 0
+        with self.fs.open(self.path, "r") as file:
+            found = entry_row(file, position, self.size)
+        if found is None:
+            return 0
+        base, last = int(found["base_offset"][0]), int(found["last_offset"][0])
+        # entries name a batch's last offset; before 0.10.1 the first one of a wrapper, whose header says its last
+        leads = self.base_offset <= base and indexed <= last and (found["magic"][0] < 2 or base <= indexed)
+        return position if leads else 0
 
     # --- appending --------------------------------------------------------------------------------------
 

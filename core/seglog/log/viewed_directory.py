@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from seglog.errors import NotALogError
 from seglog.log.segment import LogSegment
+from seglog.log.unreadable import unreadable_at
 from seglog.scan.listing import PartitionListing
-from seglog.scan.segment_scan import EndReason, SegmentScan
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
 from seglog.storage.forwarding import PassingFileSystem
@@ -100,16 +100,16 @@ def viewed_copies(fs: FileSystem, directories: Sequence[Path]) -> Iterator[tuple
 
 
 def whole_view(fs: FileSystem, directory: Path) -> PartitionView:
-    """The view of a partition; of one that is being written without the batch that is not whole yet."""
+    """The view of a partition; of one that is being written without the batch that is not whole yet, and without room
+    that was allocated for the next ones.
+    """
     view = PartitionView(fs, directory)
     if not view.live or not view.listing.segments:
         return view
     last = view.listing.segments[-1]
     segment = LogSegment(view.fs, view.directory, last.base_offset)
-    start = segment.read_next_offset()[1]
-    scan = SegmentScan(view.fs, last.log, start, last.size)
-    for _ in scan:
-        pass
-    if scan.end is not None and scan.end.reason is EndReason.TRAILING:
-        view.end_at(last.log, scan.end.position)
+    following, position = segment.read_next_offset()
+    found = unreadable_at(segment, position, last.size, following)
+    if found is not None and found.is_torn_end:
+        view.end_at(last.log, position)
     return view

@@ -16,12 +16,14 @@ def fetch_records(
     """The records that a selection asks for, from its first offset, or the first one of its first time, on.
 
     With neither, from the log start. `max_bytes` makes it one fetch; `limit` bounds the records. Nothing
-    comes when no record is as young as the first time. OffsetOutOfRangeError names the valid range.
+    comes when no record is as young as the first time. OffsetOutOfRangeError names the valid range. CorruptRecordError
+    where damage is met: after the records before it, and also for a log that ends within a batch.
     """
     start = log.log_start_offset if selection.first_offset is None else selection.first_offset
     if selection.first_timestamp is not None:
         found = log.offset_for_timestamp(max(selection.first_timestamp, 0))  # below 0 are Kafka's codes
         if found is None:
+            _require_end(log)
             return
         start = max(start, found.offset) if selection.first_offset is not None else found.offset
     if max_bytes is None:
@@ -30,10 +32,20 @@ def fetch_records(
         parts = log.read(start, max_bytes, selection.isolation).columns()
     left = limit
     for records in parts:
-        if left is not None and left <= 0:
-            return
         shown = replace(records, rows=selection.of(records, True).rows[:left])
         left = None if left is None else left - len(shown)
         yield shown
-        if selection.end_offset is not None and len(records) and records.rows["offset"][-1] >= selection.end_offset:
+        if left is not None and left <= 0:
             return
+        wanted = selection.end_offset
+        if wanted is not None and len(records) and records.rows["offset"][-1] >= wanted - 1:
+            return
+    if max_bytes is None or start >= log.log_end_offset:
+        _require_end(log)
+
+
+def _require_end(log: Log) -> None:
+    """CorruptRecordError where the last file goes on after the log end: a write cut short is reported, too."""
+    found = log.unreadable_end
+    if found is not None:
+        raise found.error()

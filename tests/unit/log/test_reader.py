@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -131,3 +133,77 @@ def test_readers_see_whole_appends_in_order_beside_a_writer(tmp_path: Path) -> N
         for reader in readers:
             reader.join()
     assert problems == []
+
+
+def positions(path: Path) -> list[int]:
+    found, data = [0], path.read_bytes()
+    while found[-1] < len(data):
+        found.append(found[-1] + 12 + int.from_bytes(data[found[-1] + 8 : found[-1] + 12], "big"))
+    return found[:-1]
+
+
+def offsets_until(reading: Iterator[Record]) -> tuple[list[int], CorruptRecordError]:
+    """The offsets that were read, and the error that ended it."""
+    offsets: list[int] = []
+    with pytest.raises(CorruptRecordError) as caught:
+        for record in reading:
+            offsets.append(record.offset)
+    return offsets, caught.value
+
+
+@pytest.mark.parametrize("number", [0, 7, 14])
+@pytest.mark.parametrize("size", [0, -1, 2**31 - 1])
+def test_a_log_is_read_up_to_the_batch_whose_size_is_wrong_and_no_further(
+    tmp_path: Path, number: int, size: int
+) -> None:
+    filled(tmp_path / "t-0").close()
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    data, places = bytearray(path.read_bytes()), positions(path)
+    struct.pack_into(">i", data, places[number] + 8, size)
+    path.write_bytes(data)
+    with opened_log(tmp_path / "t-0", writable=False) as log:
+        if number == 14 and size > 0:  # as a write that was cut short leaves it
+            assert [record.offset for record in log.records()] == list(range(56))
+            assert log.unreadable_end is not None
+            return
+        offsets, error = offsets_until(log.records())
+        assert offsets == list(range(4 * number))
+        assert (error.path, error.position) == (path, places[number])
+        assert (error.first_offset, error.last_offset) == (4 * number, 4 * number + 3 if number < 14 else None)
+
+
+def test_an_offset_that_damage_may_hold_is_not_looked_for_after_it(tmp_path: Path) -> None:
+    filled(tmp_path / "t-0", segment_bytes=700).close()
+    path = sorted((tmp_path / "t-0").glob("*.log"))[1]
+    first, places = int(path.stem), positions(path)
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">i", data, places[1] + 8, 0)
+    path.write_bytes(data)
+    path.with_suffix(".index").write_bytes(b"")
+    with opened_log(tmp_path / "t-0", writable=False) as log:
+        for offset in (first + 4, first + 7):
+            with pytest.raises(CorruptRecordError, match=f"position {places[1]}: .*offsets {first + 4} to"):
+                log.read(offset, 100)
+        assert [record.offset for record in log.records(first + 8)] == list(range(first + 8, 60))
+        with pytest.raises(CorruptRecordError, match=f"{path.name}: position {places[1]}: "):
+            log.offset_for_timestamp(START_MS + first + 8)
+
+
+def test_an_index_that_leads_nowhere_hides_no_record(tmp_path: Path) -> None:
+    filled(tmp_path / "t-0").close()
+    index = tmp_path / "t-0" / "00000000000000000000.index"
+    index.write_bytes(struct.pack(">ii", 3, 45) + struct.pack(">ii", 40, 50))
+    with opened_log(tmp_path / "t-0", writable=False) as log:
+        assert [record.offset for record in log.records(42)] == list(range(42, 60))
+
+
+def test_the_records_before_a_wrong_checksum_are_read(tmp_path: Path) -> None:
+    filled(tmp_path / "t-0").close()
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[positions(path)[9] + 70] ^= 1
+    path.write_bytes(data)
+    with opened_log(tmp_path / "t-0", writable=False) as log:
+        offsets, error = offsets_until(log.records())
+    assert offsets == list(range(36))
+    assert (error.position, error.first_offset, error.last_offset) == (positions(path)[9], 36, 39)

@@ -1,0 +1,70 @@
+"""Bytes of a segment where no batch can be read: why, which offsets they may have held, where good batches go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seglog.errors import CorruptRecordError
+from seglog.log.segment import LogSegment
+from seglog.scan.log_walk import Gap, LogWalk
+from seglog.scan.resync import OffsetRange
+from seglog.scan.segment_scan import EndReason
+
+_LOOK_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Bytes of `path` that are no batch. `first_offset` is the least that they may have held; `following` is the first
+    good batch after them (layout.BATCH), or None.
+    """
+
+    path: Path
+    gap: Gap
+    first_offset: int
+    following: np.void | None
+
+    @property
+    def is_torn_end(self) -> bool:
+        """Whether this is what a crash leaves at the end of a log: a batch cut short, or room that was allocated."""
+        return self.following is None and (self.gap.zeros or self.gap.reason is EndReason.TRAILING)
+
+    def error(self) -> CorruptRecordError:
+        """The error of a reader who needs these bytes."""
+        last = None
+        if self.following is None:
+            after = "nothing good follows in this file"
+        else:
+            base, position = int(self.following["base_offset"]), int(self.following["position"])
+            after = f"good batches follow from offset {base} on (position {position}; `seglog dump` shows them)"
+            last = base - 1 if base > self.first_offset else None
+        reason = f"{self.gap.why}; {after}, so {self.gap.length} bytes cannot be read"
+        return CorruptRecordError(self.path, reason, self.gap.position, self.first_offset, last)
+
+
+def unreadable_at(segment: LogSegment, position: int, end: int, first_offset: int) -> Unreadable | None:
+    """What is at byte `position`, where no batch was found; None when a batch is there by now. Looks as far as `end`.
+
+    `first_offset` follows on the last batch before `position`.
+    """
+    offsets = OffsetRange.of_segment(segment.base_offset)
+    gap = None
+    for step in LogWalk(segment.fs, segment.path, position, end, offsets=offsets, chunk_bytes=_LOOK_BYTES):
+        if isinstance(step, Gap):
+            gap = gap or step
+        elif gap is None:
+            return None
+        else:
+            return Unreadable(segment.path, gap, first_offset, step.batches[0].copy())
+    return None if gap is None else Unreadable(segment.path, gap, first_offset, None)
+
+
+def no_batch(segment: LogSegment, position: int, end: int, first_offset: int) -> CorruptRecordError:
+    """The error of a reader who found no batch at byte `position`, where `first_offset` would follow."""
+    found = unreadable_at(segment, position, end, first_offset)
+    if found is None:
+        return CorruptRecordError(segment.path, EndReason.TRAILING.value, position, first_offset)
+    return found.error()
