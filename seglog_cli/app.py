@@ -43,6 +43,7 @@ COMMANDS = (
     "undo",
     "quarantine",
     "groups",
+    "metadata",
     "serve",
     "spark",
     "dump-log",

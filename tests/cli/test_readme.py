@@ -83,6 +83,7 @@ def stage_copies(logs: Path, tmp_path: Path, example: str) -> dict[str, str]:
         ("v0-none-0", next(iter(sorted(fixture_copy("0.8.2", tmp_path / "old").glob("*-0"))))),
     ):
         shutil.copytree(source, logs / name)
+    shutil.copytree(logs / "__cluster_metadata-0", target / "__cluster_metadata-0")
     rescued = tmp_path / "rescued"
     if "/tmp/rescued/logs/carved-" in example:
         for name, source in (("carved-0", target / "orders-0"), ("carved-3", logs / "orders-none-0")):

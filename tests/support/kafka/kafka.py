@@ -159,6 +159,11 @@ class KafkaHarness:
             raise KafkaFailure("DumpLogSegments", f"status {answer['status']}\n{said}")
         return DumpOutput(answer["stdout"], answer["stderr"])
 
+    def image(self, records: Sequence[bytes]) -> Sequence[bytes]:
+        """The records of a snapshot of the cluster that these metadata records describe."""
+        answer = self._ask("image", records=[_base64(record) for record in records])
+        return [base64.b64decode(record) for record in answer["records"]]
+
     # ---- the line protocol
 
     def _ask(self, command: str, lines: Lines | None = None, **fields: Any) -> Answer:

@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from seglog.configuration.cluster_metadata import (
-    ABORT_TRANSACTION_RECORD,
-    BEGIN_TRANSACTION_RECORD,
     CONFIG_RECORD,
-    END_TRANSACTION_RECORD,
     REMOVE_TOPIC_RECORD,
     TOPIC_RECORD,
     ClusterMetadata,
     read_cluster_metadata,
+)
+from seglog.configuration.metadata_log import (
+    ABORT_TRANSACTION_RECORD,
+    BEGIN_TRANSACTION_RECORD,
+    END_TRANSACTION_RECORD,
 )
 from seglog.configuration.sources import Settings
 from seglog.configuration.topic_settings import DirectorySettings

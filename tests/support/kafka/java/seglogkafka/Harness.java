@@ -62,6 +62,7 @@ public final class Harness {
             case "live" -> LiveLog.live(options);
             case "measure" -> Timing.measure(options);
             case "dump_log" -> dumpLog(options);
+            case "image" -> Metadata.image(options);
             default -> throw new Options.Refused("unknown command " + command);
         };
     }

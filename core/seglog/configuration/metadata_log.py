@@ -1,0 +1,200 @@
+"""The records of a controller's metadata log in the order in which a broker applies them.
+
+1. The newest complete snapshot (`<offset>-<epoch>.checkpoint`) comes first, then the log from its offset on.
+2. The records of a metadata transaction (KIP-868) are held back until it ends, and dropped when it aborts.
+3. A batch that is damaged, or offsets that are missing, end the replay, and `problems` says so: what came before still
+   counts, but what it does not say may have been said later.
+
+Kafka: MetadataLoader, MetadataBatchLoader; the records are those of `format.coordinator`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.format.columns import Records
+from seglog.format.coordinator import decode_metadata_record
+from seglog.format.wire import FRAME_VERSION, FramedRecord, WireError
+from seglog.scan.listing import SegmentFiles
+from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
+from seglog.scan.view import PartitionView
+from seglog.storage.filesystem import FileSystem
+
+BEGIN_TRANSACTION_RECORD = 23
+END_TRANSACTION_RECORD = 24
+ABORT_TRANSACTION_RECORD = 25
+
+_TRANSACTION = (BEGIN_TRANSACTION_RECORD, END_TRANSACTION_RECORD, ABORT_TRANSACTION_RECORD)
+_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRecord:
+    """A record of the metadata log: type, value as stored, and where it stands."""
+
+    kind: int
+    value: bytes
+    offset: int
+    path: Path
+
+
+Apply = Callable[[FramedRecord, MetadataRecord], None]
+
+
+class MetadataReplay:
+    """One replay of a metadata log; `apply` gets each record that counts.
+
+    `kinds` are the types that are wanted (None: all). `end` is the offset after the last one that may be taken.
+    Afterwards `end_offset` is the offset after the last record read, `snapshot` the file that the replay began with,
+    `open_transaction` the offset of a transaction that has no end yet. `problems` are sentences about what could not
+    be read.
+    """
+
+    def __init__(self, apply: Apply, kinds: Collection[int] | None = None, end: int | None = None) -> None:
+        self._apply, self._end = apply, end
+        self._kinds = None if kinds is None else sorted({*kinds, *_TRANSACTION})
+        self._held: list[MetadataRecord] | None = None
+        self.end_offset = 0
+        self.snapshot: Path | None = None
+        self.open_transaction: int | None = None
+        self.problems: list[str] = []
+
+    def read(self, fs: FileSystem, directory: Path) -> None:
+        """Replays the metadata log's `directory`; nothing is created or locked, damage and OSError are problems."""
+        try:
+            with PartitionView(fs, directory) as view:
+                self._read_view(view, directory)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            self.problems.append(f"{error.filename or directory}: {reason}; what follows was not read")
+        if self._end is not None and self.end_offset < self._end and not self.problems:
+            reached = f"the records that are there end with offset {self.end_offset - 1}"
+            self.problems.append(f"{directory}: offset {self._end - 1} was asked for; {reached}")
+
+    def read_snapshot(self, fs: FileSystem, path: Path) -> None:
+        """Replays one snapshot alone."""
+        try:
+            self._read_file(fs, path, 0)
+        except OSError as error:
+            self.problems.append(f"{path}: {error.strerror or error}; what follows was not read")
+
+    def _read_view(self, view: PartitionView, directory: Path) -> None:
+        newest = newest_snapshot(view.fs, directory, self._end)
+        if newest is not None:
+            self.snapshot, offset = newest
+            self._read_file(view.fs, self.snapshot, 0)
+            self.end_offset = offset
+        start = self.end_offset
+        segments = view.listing.segments
+        for segment, following in zip(segments, (*segments[1:], None)[: len(segments)], strict=True):
+            if following is not None and following.base_offset <= start:
+                continue
+            if self._end is not None and self.end_offset >= self._end:
+                break
+            growing = view.is_written(segment)
+            if not (self._follows(segment) and self._read_file(view.fs, segment.log, start, growing)):
+                break
+
+    def _read_file(self, fs: FileSystem, path: Path, start: int, growing: bool = False) -> bool:
+        """Replays the records of `path` from offset `start` on; False where damage ended it.
+
+        A `growing` one may end within a batch, which a controller is writing.
+        """
+        scan = SegmentScan(fs, path)
+        for chunk in scan:
+            valid = chunk.checksums_valid()
+            for record in self._records(chunk, valid, start):
+                self._take(record)
+            if not self._whole(chunk, valid):
+                return False
+        torn = growing and scan.end is not None and scan.end.reason is EndReason.TRAILING
+        if scan.end is not None and scan.end.reason is not EndReason.COMPLETE and not torn:
+            self._problem(path, scan.end.position, scan.end.reason.value)
+            return False
+        return True
+
+    def _follows(self, segment: SegmentFiles) -> bool:
+        """False, and a problem noted, when offsets before the segment are missing: a metadata log has no gaps."""
+        if segment.base_offset <= self.end_offset:
+            return True
+        missing = f"offsets {self.end_offset} to {segment.base_offset - 1} are missing before it"
+        self._problem(segment.log, 0, missing)
+        return False
+
+    def _whole(self, chunk: Chunk, valid: np.ndarray) -> bool:
+        """False, and a problem noted, when a batch of the chunk fails its checksum."""
+        if valid.all():
+            return True
+        position = int(chunk.batches["position"][np.argmin(valid)])
+        self._problem(chunk.path, position, "the batch fails its checksum")
+        return False
+
+    def _records(self, chunk: Chunk, valid: np.ndarray, start: int) -> Iterator[MetadataRecord]:
+        good = len(valid) if valid.all() else int(np.argmin(valid))
+        batches = chunk.batches[:good]
+        if good:
+            last = int(batches["last_offset"][-1]) + 1
+            self.end_offset = max(self.end_offset, last if self._end is None else min(last, self._end))
+        data_batches = batches[(batches["attributes"] & layout.CONTROL_MASK) == 0]
+        for records in chunk.records(data_batches):
+            if records.status.any() and not records.rows_before:
+                position = int(records.batches["position"][np.argmax(records.status != 0)])
+                self._problem(chunk.path, position, "the records of the batch cannot be decoded")
+            yield from self._wanted(records, chunk.path, start)
+
+    def _wanted(self, records: Records, path: Path, start: int) -> Iterator[MetadataRecord]:
+        """The records of the wanted types, from offset `start` on; types below 128 take one byte."""
+        rows, arena = records.rows, records.arena
+        wanted = rows["offset"] >= start
+        if self._end is not None:
+            wanted &= rows["offset"] < self._end
+        if self._kinds is not None:
+            wanted &= rows["value_size"] >= 3
+            at = np.where(wanted, rows["value_position"], 0).astype(np.int64)
+            if len(arena):
+                wanted &= (arena[at] == FRAME_VERSION) & np.isin(arena[np.minimum(at + 1, len(arena) - 1)], self._kinds)
+        for i in np.flatnonzero(wanted).tolist():
+            value = records.value(i) or b""
+            yield MetadataRecord(value[1] if len(value) > 1 else -1, value, int(rows["offset"][i]), path)
+
+    def _take(self, record: MetadataRecord) -> None:
+        if record.kind == BEGIN_TRANSACTION_RECORD:
+            self._held, self.open_transaction = [], record.offset
+        elif record.kind == ABORT_TRANSACTION_RECORD:
+            self._held = self.open_transaction = None
+        elif record.kind == END_TRANSACTION_RECORD:
+            held, self._held = self._held or [], None
+            self.open_transaction = None
+            for each in held:
+                self._decode(each)
+        elif self._held is not None:
+            self._held.append(record)
+        else:
+            self._decode(record)
+
+    def _decode(self, record: MetadataRecord) -> None:
+        try:
+            decoded = decode_metadata_record(record.value)
+        except WireError as error:
+            self.problems.append(f"{record.path}: offset {record.offset}: {error}")
+            return
+        self._apply(decoded, record)
+
+    def _problem(self, path: Path, position: int, reason: str) -> None:
+        self.problems.append(f"{path}: position {position}: {reason}; what follows was not read")
+
+
+def newest_snapshot(fs: FileSystem, directory: Path, end: int | None = None) -> tuple[Path, int] | None:
+    """The newest finished snapshot and the offset it stands for, at most `end`; `.part` files are unfinished."""
+    found = [(match[1], match[2], name) for name in fs.list(directory) if (match := _SNAPSHOT.fullmatch(name))]
+    fitting = [one for one in found if end is None or int(one[0]) <= end]
+    if not fitting:
+        return None
+    offset, _, name = max(fitting)
+    return directory / name, int(offset)
