@@ -65,9 +65,10 @@ def run(
         return
     logging.getLogger("seglog.log.reading").addHandler(logging.NullHandler())  # it is said below, with figures
     with session.open_log(partition) as log:
+        name = str(log.topic_partition)
         try:
             for records in fetch_records(log, selection, max_bytes=max_bytes, limit=limit):
-                for block in render_records(records, as_json=session.as_json, base64=base64):
+                for block in render_records(records, name, as_json=session.as_json, base64=base64):
                     session.console.write(block)
         finally:
             _tell_disorders(session, log)

@@ -131,3 +131,25 @@ def test_dump_log_without_its_files_is_wrong_usage_or_no_log(files: str, code: i
     assert (result.exit_code, result.stderr.count("error: ")) == (code, 1)
     assert said.format(name=name) in result.stderr
     assert ("Log starting offset: 0" in result.stdout) == (code == 10)
+
+
+def test_a_records_json_says_whose_it_is(tmp_path: Path) -> None:
+    log = clean_logs(tmp_path) / "payments-0"
+    lines = json_lines(run("dump", "--json", "--records", log))
+    of_batch = ("producer_id", "producer_epoch", "leader_epoch")
+    wanted, batch = {}, {}
+    for line in lines:
+        if line["type"] == "batch":
+            batch = line
+            continue
+        assert list(line)[:8] == [
+            *("type", "partition", "offset", "timestamp"),
+            *("producer_id", "producer_epoch", "sequence", "leader_epoch"),
+        ]
+        assert line["partition"] == "payments-0"
+        assert [line[name] for name in of_batch] == [batch[name] for name in of_batch]
+        if not batch["control"]:
+            wanted[line["offset"]] = line
+    assert len({line["producer_id"] for line in wanted.values()}) > 1
+    assert json_lines(run("read", "--json", log)) == list(wanted.values())
+    assert json_lines(run("export", log, "-o", "-", "--format", "jsonl")) == list(wanted.values())

@@ -87,7 +87,7 @@ def line_of(run: Callable[..., int], batch: np.ndarray, rows: np.ndarray, flags:
 
 
 def rendered(style: int, base64: bool) -> Callable[..., int]:
-    return lambda *arguments: render.render(style, base64, np.zeros(0, dtype=np.uint8), *arguments)
+    return lambda *arguments: render.render(style, base64, *[np.zeros(0, dtype=np.uint8)] * 2, *arguments)
 
 
 def dumped(flags: int) -> Callable[..., int]:

@@ -87,7 +87,7 @@ def decode(given: Input) -> list[Records]:
 def lines(given: Input) -> None:
     as_json, base64 = given.chance.random() < 0.7, given.chance.random() < 0.2
     for records in decode(given):
-        for _ in render_records.render_records(records, as_json=as_json, base64=base64):
+        for _ in render_records.render_records(records, "t-0", as_json=as_json, base64=base64):
             pass
 
 

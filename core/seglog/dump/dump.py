@@ -20,6 +20,7 @@ import numpy as np
 from seglog import layout
 from seglog.dump.files import dump_file, is_log, rendered_rows
 from seglog.dump.render_json import text_line
+from seglog.dump.render_records import record_prefix
 from seglog.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.dump.selection import EVERYTHING, Chosen, Selection
 from seglog.escaping import json_text
@@ -115,6 +116,7 @@ class _LogDump(LogRenderer):
         self.records = options.records or self._selection.by_record
         self._style = render.JSON if options.json else render.TEXT
         self._prefix = np.frombuffer(self._batch_prefix(), dtype=np.uint8)
+        self._record_prefix = record_prefix(self.path.parent.resolve().name, options.json)
 
     def blocks(self) -> Iterator[Rendered]:
         """The file's lines. Under threads unless it is small or limited."""
@@ -192,7 +194,7 @@ class _LogDump(LogRenderer):
         return flags.astype(np.uint8)
 
     def _lines(self, arena: np.ndarray, batches: np.ndarray, flags: np.ndarray, rows: np.ndarray) -> Iterator[Block]:
-        line = (self._style, self.options.base64, self._prefix)
+        line = (self._style, self.options.base64, self._prefix, self._record_prefix)
         return self.lines(len(batches), partial(render.render, *line, arena, batches, flags, rows))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from seglog.escaping import json_text
 from seglog.format.columns import Records
 from seglog.kernels import render
 
@@ -13,15 +14,23 @@ _BLOCK_BYTES = 1 << 20
 _NO_PREFIX = np.zeros(0, dtype=np.uint8)
 
 
-def render_records(records: Records, *, as_json: bool, base64: bool = False) -> Iterator[memoryview]:
-    """One line a record, in blocks. The same lines as `dump --records`, without the batches."""
-    style = render.JSON if as_json else render.TEXT
+def record_prefix(partition: str, as_json: bool) -> np.ndarray:
+    """What a record's line begins with, before its offset: a JSON line names the partition."""
+    if not as_json:
+        return np.frombuffer(b"  offset=", dtype=np.uint8)
+    names = json_text({"type": "record", "partition": partition})
+    return np.frombuffer(f'{names[:-1]},"offset":'.encode(), dtype=np.uint8)
+
+
+def render_records(records: Records, partition: str, *, as_json: bool, base64: bool = False) -> Iterator[memoryview]:
+    """One line a record of `partition`, in blocks. The same lines as `dump --records`, without the batches."""
+    style, prefix = (render.JSON if as_json else render.TEXT), record_prefix(partition, as_json)
     flags = np.full(len(records.batches), render.SHOW_RECORDS | render.VALID, dtype=np.uint8)
     state = np.zeros(render.STATE_SIZE, dtype=np.int64)
     while state[render.STATE_BATCH] < len(records.batches):
         out = np.empty(max(_BLOCK_BYTES, int(state[render.STATE_NEEDED])), dtype=np.uint8)
         written = render.render(
-            style, base64, _NO_PREFIX, records.arena, records.batches, flags, records.rows, out, state
+            style, base64, _NO_PREFIX, prefix, records.arena, records.batches, flags, records.rows, out, state
         )
         if written:
             state[render.STATE_NEEDED] = 0

@@ -142,7 +142,7 @@ def _writer(key: TopicPartition, sink: Sink, options: ExportOptions) -> RecordWr
 
         return ParquetWriter(sink, key)
     if options.format is ExportFormat.JSONL:
-        return _JsonLines(sink, options.base64)
+        return _JsonLines(sink, str(key), options.base64)
     return _Csv(sink, key, options)
 
 
@@ -200,11 +200,11 @@ def _wanted(piece: Piece, source: Source) -> np.ndarray:
 
 
 class _JsonLines:
-    def __init__(self, sink: Sink, as_base64: bool) -> None:
-        self._sink, self._base64 = sink, as_base64
+    def __init__(self, sink: Sink, partition: str, as_base64: bool) -> None:
+        self._sink, self._partition, self._base64 = sink, partition, as_base64
 
     def take(self, records: Records) -> None:
-        for block in render_records(records, as_json=True, base64=self._base64):
+        for block in render_records(records, self._partition, as_json=True, base64=self._base64):
             self._sink.write(block)
 
     def close(self) -> None:

@@ -62,7 +62,7 @@ _JSON_WORDS = [
     *(',"base_timestamp":', ',"max_timestamp":', ',"delete_horizon":', ',"producer_id":'),
     *(',"producer_epoch":', ',"base_sequence":', ',"last_sequence":', ',"transactional":'),
     *(',"control":', ',"leader_epoch":', ',"crc":', ',"valid":', "false", "true", "null", "}\n"),
-    *('{"type":"record","offset":', ',"timestamp":', ',"sequence":', ',"headers":[', "]"),
+    *(',"timestamp":', ',"sequence":', ',"headers":[', "]"),
     *(',"trusted":false', "{", ",{", "}", ',"size":', '"'),
     *(',"key":"', ',"key_b64":"', ',"key":null', ',"value":"', ',"value_b64":"', ',"value":null'),
     *('"key":"', '"key_b64":"'),
@@ -74,7 +74,7 @@ _TEXT_WORDS = [
     *(" base_timestamp=", " max_timestamp=", " delete_horizon=", " producer_id="),
     *(" producer_epoch=", " base_sequence=", " last_sequence=", " transactional="),
     *(" control=", " leader_epoch=", " crc=", " valid=", "false", "true", "null", "\n"),
-    *("  offset=", " timestamp=", " sequence=", " headers=[", "]"),
+    *(" timestamp=", " sequence=", " headers=[", "]"),
     *(" trusted=false", "{", ", {", "}", " size=", '"'),
     *(' key="', ' key_b64="', " key=null", ' value="', ' value_b64="', " value=null"),
     *('key="', 'key_b64="'),
@@ -88,9 +88,9 @@ _STYLE = len(_JSON_WORDS)
 (_BASE_TIMESTAMP, _MAX_TIMESTAMP, _DELETE_HORIZON, _PRODUCER_ID, _PRODUCER_EPOCH) = range(17, 22)
 (_BASE_SEQUENCE, _LAST_SEQUENCE, _TRANSACTIONAL, _CONTROL, _LEADER_EPOCH, _CRC, _VALID) = range(22, 29)
 (_FALSE, _TRUE, _NULL, _LINE_END) = range(29, 33)
-(_RECORD, _TIMESTAMP, _SEQUENCE, _HEADERS, _HEADERS_END) = range(33, 38)
-(_UNTRUSTED, _HEADER, _NEXT_HEADER, _HEADER_END, _SIZE, _QUOTE) = range(38, 44)
-(_KEY, _VALUE, _HEADER_KEY) = (44, 47, 50)  # each: as text, as base64, null
+(_TIMESTAMP, _SEQUENCE, _HEADERS, _HEADERS_END) = range(33, 37)
+(_UNTRUSTED, _HEADER, _NEXT_HEADER, _HEADER_END, _SIZE, _QUOTE) = range(37, 43)
+(_KEY, _VALUE, _HEADER_KEY) = (43, 46, 49)  # each: as text, as base64, null
 
 _CODEC_MASK = layout.CODEC_MASK
 _TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
@@ -183,12 +183,31 @@ def _put_headers(out: WritableBytes, p: int, style: int, base64: bool, arena: By
 
 
 @inlined
-def _put_record(
-    out: WritableBytes, p: int, style: int, base64: bool, trusted: bool, arena: Bytes, row: RecordRow
-) -> int:
-    p = _field(out, p, style + _RECORD, int(row["offset"]))
+def _put_head(out: WritableBytes, p: int, style: int, prefix: Bytes, batch: BatchRow, row: RecordRow) -> int:
+    """A record's line up to its key; `prefix` holds what comes before the offset. JSON says whose record it is."""
+    copy_bytes(prefix, 0, out, p, len(prefix))
+    p = put_integer(out, p + len(prefix), int(row["offset"]))
     p = _field(out, p, style + _TIMESTAMP, int(row["timestamp"]))
+    if style == 0:
+        p = _field(out, p, _PRODUCER_ID, int(batch["producer_id"]))
+        p = _field(out, p, _PRODUCER_EPOCH, int(batch["producer_epoch"]))
     p = _field(out, p, style + _SEQUENCE, int(row["sequence"]))
+    return _field(out, p, _LEADER_EPOCH, int(batch["leader_epoch"])) if style == 0 else p
+
+
+@inlined
+def _put_record(
+    out: WritableBytes,
+    p: int,
+    style: int,
+    base64: bool,
+    trusted: bool,
+    prefix: Bytes,
+    arena: Bytes,
+    batch: BatchRow,
+    row: RecordRow,
+) -> int:
+    p = _put_head(out, p, style, prefix, batch, row)
     key_at, key_size = int(row["key_position"]), int(row["key_size"])
     p = _bytes(out, p, style + _KEY, style, base64, arena, key_at, key_size)
     value_at, value_size = int(row["value_position"]), int(row["value_size"])
@@ -288,17 +307,17 @@ def _continue_record(
     style: int,
     base64: bool,
     trusted: bool,
+    prefix: Bytes,
     arena: Bytes,
+    batch: BatchRow,
     row: RecordRow,
     state: WritableInt64s,
 ) -> tuple[int, bool]:
     """Goes on with what `_put_record` writes at once; (index behind it, whether the line is done)."""
     if state[STATE_PART] == _HEAD_PART:
-        if len(out) - p < LINE_BYTES + SLACK:
+        if len(out) - p < LINE_BYTES + SLACK + len(prefix):
             return p, False
-        p = _field(out, p, style + _RECORD, int(row["offset"]))
-        p = _field(out, p, style + _TIMESTAMP, int(row["timestamp"]))
-        p = _field(out, p, style + _SEQUENCE, int(row["sequence"]))
+        p = _put_head(out, p, style, prefix, batch, row)
         state[STATE_PART] = _KEY_PART
     if state[STATE_PART] == _KEY_PART:
         at, size = int(row["key_position"]), int(row["key_size"])
@@ -337,6 +356,7 @@ def render(
     style: int,
     base64: bool,
     prefix: Bytes,
+    record_prefix: Bytes,
     arena: Bytes,
     batches: Batches,
     flags: Bytes,
@@ -346,6 +366,7 @@ def render(
 ) -> int:
     """Writes lines for `batches` (layout.BATCH) and `rows` (layout.RECORD, ascending by batch) into `out`.
 
+    A batch's line begins with `prefix`, before its position, a record's with `record_prefix`, before its offset.
     `flags` (uint8, one a batch) says what to show. Returns the bytes written; `state` (int64, STATE_SIZE, zeros
     at first) says how far it came: all is done when `state[STATE_BATCH] == len(batches)`. When nothing was
     written, `state[STATE_NEEDED]` is the room that it takes to go on.
@@ -366,17 +387,22 @@ def render(
         full = False
         while r < len(rows) and int(rows[r]["batch"]) <= b:
             if shown & SHOW_RECORDS:
-                needed = LINE_BYTES + SLACK + int(rows[r]["header_count"]) * HEADER_BYTES
+                head = LINE_BYTES + SLACK + len(record_prefix)
+                needed = head + int(rows[r]["header_count"]) * HEADER_BYTES
                 needed += MOST_JSON_EXPANSION * int(rows[r]["size"])
                 if needed > len(out):
-                    p, done = _continue_record(out, p, style, base64, shown & VALID != 0, arena, rows[r], state)
+                    trusted = shown & VALID != 0
+                    p, done = _continue_record(
+                        out, p, style, base64, trusted, record_prefix, arena, batches[b], rows[r], state
+                    )
                     full = not done
                 elif needed > len(out) - p:
                     full = True
                 else:
-                    p = _put_record(out, p, style, base64, shown & VALID != 0, arena, rows[r])
+                    trusted = shown & VALID != 0
+                    p = _put_record(out, p, style, base64, trusted, record_prefix, arena, batches[b], rows[r])
                 if full:
-                    state[STATE_NEEDED] = LINE_BYTES + SLACK
+                    state[STATE_NEEDED] = head
                     break
                 state[STATE_RECORDS] += 1
             r += 1
