@@ -42,6 +42,7 @@ COMMANDS = (
     "salvage",
     "undo",
     "quarantine",
+    "transplant",
     "groups",
     "metadata",
     "serve",

@@ -134,7 +134,7 @@ def transactions(
     `coordinators` gives what `read_coordinators` finds, None where there is nothing to ask; it is asked after the log
     was read, and only when a transaction is open. Damaged batches are passed over. Raises OSError.
     """
-    walk = _Transactions(fs, listing)
+    walk = TransactionWalk(fs, listing)
     yield from walk.ended(_steps(fs, listing))
     found = walk.left_open()
     known = coordinators() if found else None
@@ -154,14 +154,14 @@ def view_transactions(
     A transaction that its coordinator had ended when it was asked hangs only if it is still open in a later look at
     the log: else its marker was on its way.
     """
-    walk = _Transactions(view.fs, view.listing)
+    walk = TransactionWalk(view.fs, view.listing)
     yield from walk.ended(walk_view(view))
     found = walk.left_open()
     known = coordinators() if found else None
     judged = [_judged(one, view.listing, now_ms, max_timeout_ms, known) for one in found]
     if view.live and any(one.hanging for one in judged):
         view.look()
-        later = _Transactions(view.fs, view.listing)
+        later = TransactionWalk(view.fs, view.listing)
         deque(later.ended(walk_view(view)), maxlen=0)
         still = {(one.producer_id, one.first_offset) for one in later.left_open()}
         ended = [one for one in judged if (one.producer_id, one.first_offset) not in still]
@@ -229,8 +229,8 @@ def _judged(
     return replace(one, hanging=True if one.source == "snapshot" or age_ms > max_timeout_ms else None)
 
 
-class _Transactions:
-    """The walk over one partition."""
+class TransactionWalk:
+    """A walk over one partition, whose pieces somebody else gives: `ended`, and then `left_open`."""
 
     def __init__(self, fs: FileSystem, listing: PartitionListing) -> None:
         self._fs, self._listing = fs, listing

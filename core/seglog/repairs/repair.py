@@ -26,12 +26,10 @@ from seglog.repairs.planner import plan_partition
 from seglog.repairs.rebuild import PartitionBuilder
 from seglog.runs.apply import apply_run, finish_run, settle_pending, take_back
 from seglog.runs.journal import Change, Journal, RunRecord, read_journal
-from seglog.runs.prepare import prepare_run
+from seglog.runs.prepare import prepare_run, require_one_file_system
+from seglog.runs.room import room_for_indexes
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock
-
-_INDEX_SHARE = 64  # indexes take at most this share of their log
-_INDEX_LEAST_BYTES = 64 << 10
 
 Progress = Callable[[int], None]
 
@@ -108,7 +106,7 @@ def apply_plan(fs: FileSystem, clock: Clock, plan: RepairPlan, progress: Progres
     """Carries a plan out; the caller holds the directory's lock and changed nothing since it was made."""
     if plan.is_empty:
         return RepairOutcome(plan, None, plan.unrepaired)
-    _refuse_mounted_partitions(fs, plan)
+    require_one_file_system(fs, plan.log_directory, [partition.directory for partition in plan.partitions])
     run, journal = prepare_run(
         fs,
         clock,
@@ -121,18 +119,6 @@ def apply_plan(fs: FileSystem, clock: Clock, plan: RepairPlan, progress: Progres
         policy=plan.options.policy.value,
     )
     return _carried_out(fs, plan, run, journal)
-
-
-def _refuse_mounted_partitions(fs: FileSystem, plan: RepairPlan) -> None:
-    """A run moves files between its folder, the log directory and the partitions: all on one file system."""
-    devices = {path: fs.status(path) for path in (plan.log_directory, *(each.directory for each in plan.partitions))}
-    own = devices[plan.log_directory]
-    for path, found in devices.items():
-        if found is not None and own is not None and found.device != own.device:
-            raise RefusedError(
-                f"{path} is on another file system than {plan.log_directory}, and a repair moves files between them;"
-                " work on a copy, or salvage it (seglog salvage)"
-            )
 
 
 def _stage(fs: FileSystem, clock: Clock, plan: RepairPlan, folder: Path, progress: Progress | None) -> list[Change]:
@@ -172,4 +158,4 @@ def _bytes_needed(fs: FileSystem, plan: PartitionPlan) -> int:
     )
     rebuilt = {file.name.partition(".")[0] for file in plan.files if file.action == "rebuild"}
     logs = [fs.status(plan.directory / f"{stem}.log") for stem in rebuilt]
-    return data + sum(_INDEX_LEAST_BYTES + status.size // _INDEX_SHARE for status in logs if status is not None)
+    return data + sum(room_for_indexes(status.size) for status in logs if status is not None)

@@ -12,7 +12,8 @@ Going forward, a segment at a time:
    `log.swap`, so that a broker that starts in between completes what it finds (specification §12.7).
 3. A cut comes behind its segment's new indexes, which fit the shorter file as they fit the longer one.
 
-Going back is the same in reverse, with the old files.
+Going back is the same in reverse, with the old files. While a run changes anything, the clean-shutdown marker of the
+log directory is in the run's folder.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from itertools import groupby
 from pathlib import Path
 
 from seglog.errors import RefusedError
+from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
 from seglog.log.checkpoints import CleanShutdownMarker
 from seglog.runs.journal import Change, Journal, RunRecord, RunState, read_journal
 from seglog.runs.quarantine import (
@@ -54,6 +56,7 @@ def apply_run(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
     RefusedError when a file is neither what it was nor what it should become.
     """
     mark_pending(fs, run.log_directory, run.folder)
+    _set_aside_marker(fs, run)
     _make_folders(fs, run)
     for _, changes in groupby(enumerate(run.changes), key=lambda item: (item[1].group, Path(item[1].path).parent)):
         listed = list(changes)
@@ -65,6 +68,7 @@ def apply_run(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
 
 def finish_run(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
     """The run is verified: it can be undone, but needs nothing more."""
+    _put_marker_back(fs, run)
     journal.append("finished")
     clear_pending(fs, run.log_directory)
     discard_staged(fs, run.folder)
@@ -138,6 +142,7 @@ def take_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
         journal.append("undoing")
     if run.start.get("unclean"):
         CleanShutdownMarker(fs, run.log_directory).remove()  # what comes back was not closed properly
+    _set_aside_marker(fs, run)
     touched: set[Path] = set()
     for change in reversed(run.changes):
         _revert(fs, run, change)
@@ -145,6 +150,7 @@ def take_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
     for directory in touched:
         fs.sync_directory(directory)
     _check_restored(fs, run)
+    _put_marker_back(fs, run)
     journal.append("undone")
     clear_pending(fs, run.log_directory)
     discard_staged(fs, run.folder)
@@ -177,6 +183,23 @@ def kept_file(run: RunRecord, change: Change) -> Path:
     saved = run.folder / change.saved
     target = links.target_of(saved)
     return saved if target is None else (run.log_directory / change.path).parent / target
+
+
+def _set_aside_marker(fs: FileSystem, run: RunRecord) -> None:
+    """A broker that starts in the middle of a run has to look at every log as after a crash."""
+    live = run.log_directory / CLEAN_SHUTDOWN_FILE
+    if fs.status(live) is not None:
+        fs.rename(live, run.folder / CLEAN_SHUTDOWN_FILE)
+        fs.sync_directory(run.folder)
+        fs.sync_directory(run.log_directory)
+
+
+def _put_marker_back(fs: FileSystem, run: RunRecord) -> None:
+    aside = run.folder / CLEAN_SHUTDOWN_FILE
+    if fs.status(aside) is not None:
+        fs.rename(aside, run.log_directory / CLEAN_SHUTDOWN_FILE)
+        fs.sync_directory(run.log_directory)
+        fs.sync_directory(run.folder)
 
 
 # --- forward ----------------------------------------------------------------------------------------------

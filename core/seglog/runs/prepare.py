@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seglog.clock import Clock
+from seglog.errors import RefusedError
 from seglog.runs.journal import VERSION, Change, Journal, RunRecord, RunState, read_journal
 from seglog.runs.quarantine import discard_staged, new_run, purge_run
 from seglog.runs.room import check_space
@@ -57,3 +58,15 @@ def _forget(fs: FileSystem, folder: Path) -> None:
     run = read_journal(fs, folder)
     if run.state is RunState.STARTED:
         purge_run(fs, run)
+
+
+def require_one_file_system(fs: FileSystem, log_directory: Path, partitions: Sequence[Path]) -> None:
+    """RefusedError for a partition on another one: a run moves files between its folder and all of them."""
+    own = fs.status(log_directory)
+    for path in partitions:
+        found = fs.status(path)
+        if found is not None and own is not None and found.device != own.device:
+            raise RefusedError(
+                f"{path} is on another file system than {log_directory}, and a run moves files between them; work on a"
+                " copy, or salvage it (seglog salvage)"
+            )

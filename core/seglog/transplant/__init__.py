@@ -1,0 +1,1 @@
+"""Partitions of a dead cluster, put into the log directory of a stopped broker of another one."""

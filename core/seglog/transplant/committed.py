@@ -1,0 +1,96 @@
+"""Committed offsets, rid of the leader epoch and topic id that they were committed under.
+
+A group's committed offset carries the leader epoch of the record before it. In another cluster, whose epochs begin
+anew, a consumer that resumes from there takes the partition's lower epochs for stale news, or the missing epoch for a
+truncation, and begins at its reset policy. So these epochs become -1, "not known", which every version of clients
+understands. A topic id becomes that of nothing: the topic has another one now.
+
+Kafka: OffsetCommitValue (leaderEpoch since version 3, topicId since 4), SubscriptionState.maybeCompleteValidation,
+Metadata.updateLastSeenEpochIfNewer.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import numpy as np
+
+from seglog import layout
+from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
+from seglog.format.columns import Records
+from seglog.format.compression import compress, decompress
+from seglog.format.coordinator import OFFSETS, decode_coordinator_record, is_offset_commit
+from seglog.format.decoder import decode_records, scan_batches
+from seglog.format.record_batch import RecordBatchHeader, encode_batch
+from seglog.format.uuids import ZERO_UUID, parse_uuid
+from seglog.format.windows import WHOLE_LIMIT
+from seglog.format.wire import WireError
+from seglog.model import Compression
+
+__all__ = ["OFFSETS_TOPIC", "forget_epochs", "with_forgotten_epochs"]
+
+_HEAD = struct.Struct(">hqi")  # version, offset, leader epoch
+_EPOCH_SINCE, _TOPIC_ID_SINCE = 3, 4
+_EPOCH_AT = 10
+_UNKNOWN_EPOCH = b"\xff\xff\xff\xff"
+
+
+def forget_epochs(data: np.ndarray, batches: np.ndarray, position: int) -> np.ndarray:
+    """Changes uncompressed batches in place; returns those that changed, whose checksums are to be made anew."""
+    changed: set[int] = set()
+    for records in decode_records(data, batches, position):
+        owner = records.rows["batch"]
+        for i in _commits(records):
+            if _forget(records, i, data):
+                changed.add(records.first_batch + int(owner[i]))
+    return batches[sorted(changed)]
+
+
+def with_forgotten_epochs(batch: bytes) -> bytes:
+    """A compressed batch with its commits changed, compressed anew; the same bytes when it holds none."""
+    header = RecordBatchHeader.read(batch)
+    payload = decompress(header.codec, memoryview(batch)[layout.RECORD_BATCH_OVERHEAD :], limit=WHOLE_LIMIT)
+    plain = replace(header, attributes=header.attributes & ~layout.CODEC_MASK)
+    data = np.frombuffer(encode_batch(plain, payload), dtype=np.uint8).copy()
+    if not len(forget_epochs(data, scan_batches(data, 0, len(data), 0).batches, 0)):
+        return batch
+    return encode_batch(header, compress(Compression(header.codec), data[layout.RECORD_BATCH_OVERHEAD :].tobytes()))
+
+
+def _commits(records: Records) -> list[int]:
+    """The records that may be commits with an epoch, by their sizes."""
+    rows = records.rows
+    wanted = (rows["key_size"] >= 2) & (rows["value_size"] >= _HEAD.size)
+    return [int(i) for i in np.flatnonzero(wanted)]
+
+
+def _forget(records: Records, i: int, data: np.ndarray) -> bool:
+    """Changes one value, which lies in `data` as in the records' own bytes; whether it did."""
+    key, value = records.key(i) or b"", records.value(i) or b""
+    if not is_offset_commit(key):
+        return False
+    version, _, epoch = _HEAD.unpack_from(value)
+    if version < _EPOCH_SINCE:
+        return False
+    at = int(records.rows["value_position"][i])
+    changed = bool(epoch >= 0)
+    data[at + _EPOCH_AT : at + _EPOCH_AT + 4] = np.frombuffer(_UNKNOWN_EPOCH, dtype=np.uint8)
+    if version >= _TOPIC_ID_SINCE:
+        changed |= _forget_topic_id(key, value, at, data)
+    return changed
+
+
+def _forget_topic_id(key: bytes, value: bytes, at: int, data: np.ndarray) -> bool:
+    """The id is a tagged field, the only one, at the end of the value."""
+    try:
+        record = decode_coordinator_record(OFFSETS, key, value)
+    except WireError:
+        return False
+    topic_id = None if record.value is None else record.value.get("topicId")
+    raw = b"" if topic_id is None else parse_uuid(str(topic_id)).bytes
+    if not raw or raw == ZERO_UUID.bytes or not value.endswith(raw):
+        return False
+    end = at + len(value)
+    data[end - len(raw) : end] = 0
+    return True

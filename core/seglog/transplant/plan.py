@@ -1,0 +1,127 @@
+"""What a transplant will do, as data: `--dry-run` prints it, `apply` carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seglog.evidence.transactions import Transaction
+from seglog.model import TopicPartition
+from seglog.runs.room import room_for_indexes
+from seglog.transplant.source import SourceLog
+from seglog.transplant.target import TargetPartition
+
+_MARKER_BYTES = 78
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A transaction that is open in the source, and the marker that ends it: at `offset`, with `commit` or without.
+
+    `why` says how that was decided; `certain` is false where the coordinator's log was not there to ask.
+    """
+
+    transaction: Transaction
+    offset: int
+    commit: bool
+    coordinator_epoch: int
+    why: str
+    certain: bool
+
+    @property
+    def marker(self) -> str:
+        """COMMIT or ABORT."""
+        return "COMMIT" if self.commit else "ABORT"
+
+    def described(self) -> str:
+        """For an operator."""
+        one = self.transaction
+        return (
+            f"end the open transaction of producer {one.producer_id} ({one.records} records from offset"
+            f" {one.first_offset} on) by {self.marker} at offset {self.offset}: {self.why}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """One partition. With `done` the target holds the data already, and nothing is to be done."""
+
+    source: SourceLog
+    target: TargetPartition
+    endings: tuple[Ending, ...] = ()
+    done: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def partition(self) -> TopicPartition:
+        """Its name in the new cluster."""
+        return self.target.partition
+
+    @property
+    def log_end(self) -> int:
+        """The offset after the last record or marker."""
+        return self.source.log_end + len(self.endings)
+
+    @property
+    def bytes_needed(self) -> int:
+        """Disk space for the new files."""
+        if self.done:
+            return 0
+        indexes = sum(room_for_indexes(segment.valid_bytes) for segment in self.source.segments)
+        return self.source.size + _MARKER_BYTES * len(self.endings) + indexes
+
+    def steps(self) -> Iterator[str]:
+        """What will be done, as sentences for an operator."""
+        source, changes = self.source, self.source.changes
+        if self.done:
+            yield "the target holds this data already: nothing to do"
+            return
+        yield (
+            f"copy {source.batches} batches in {len(source.segments)} segments ({source.size} bytes), offsets"
+            f" {source.log_start} to {source.log_end - 1}"
+            if source.batches
+            else f"make an empty log that begins at offset {source.log_end}"
+        )
+        if source.torn_bytes:
+            yield f"leave out {source.torn_bytes} bytes at the end that are no whole batch: {source.torn}"
+        if source.left_behind:
+            yield f"leave out {len(source.left_behind)} files that a broker would delete"
+        yield f"keep partition.metadata with the topic id {self.target.topic_id}"
+        if changes.epochs:
+            yield f"set the leader epoch of {changes.epochs} batches to 0"
+        if changes.forgotten:
+            yield f"take the producer ids out of {changes.forgotten} batches: the new cluster gives them out again"
+        if changes.moved:
+            yield f"move the producer ids of {changes.moved} batches of transactions to 2^62 and above"
+        for ending in self.endings:
+            yield ending.described()
+        yield "rebuild indexes, leader epochs and producer snapshots"
+        yield f"set the checkpoints: log start {source.log_start}, log end {self.log_end}"
+
+
+@dataclass(frozen=True, slots=True)
+class TransplantPlan:
+    """All partitions, in the order of their new names. `left_out` says of what is not taken why; `notes` are sentences
+    that an operator should read."""
+
+    log_directory: Path
+    partitions: tuple[PartitionPlan, ...]
+    left_out: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    quarantine: Path | None = None
+
+    @property
+    def pending(self) -> tuple[PartitionPlan, ...]:
+        """The partitions with something to do."""
+        return tuple(one for one in self.partitions if not one.done)
+
+    @property
+    def bytes_needed(self) -> int:
+        """Disk space for all new files."""
+        return sum(one.bytes_needed for one in self.pending)
+
+    @property
+    def endings(self) -> Sequence[Ending]:
+        """The transactions that get a marker."""
+        return [ending for one in self.pending for ending in one.endings]

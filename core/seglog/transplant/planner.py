@@ -1,0 +1,142 @@
+"""Making a plan: every source is read, every target looked at, and nothing is changed.
+
+A transaction that is open at the end of a source cannot go on: its producer belongs to the old cluster. It is ended as
+its coordinator had decided (`__transaction_state` of the sources' log directories). A transaction in PrepareCommit or
+CompleteCommit was acknowledged as committed, and only its marker did not come that far: it gets COMMIT. Every other one
+gets ABORT, as the coordinator would have ended it. Where nobody can be asked it is ABORT too, and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from seglog.configuration.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from seglog.configuration.keys import LogConfig
+from seglog.errors import RefusedError
+from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
+from seglog.evidence.transactions import Coordinated, Transaction
+from seglog.model import TopicPartition
+from seglog.scan.listing import list_log_directory
+from seglog.storage.filesystem import FileSystem
+from seglog.transplant.choosing import Wanted
+from seglog.transplant.plan import Ending, PartitionPlan
+from seglog.transplant.source import Progress, SourceLog, read_source
+from seglog.transplant.staging import is_there
+from seglog.transplant.target import TargetDirectory, TargetPartition
+
+_COMMITTED = {2: "PrepareCommit", 4: "CompleteCommit"}
+_FINISHED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What all partitions of a plan share. `coordinators` is None where no `__transaction_state` was there to read."""
+
+    target: TargetDirectory
+    coordinators: Mapping[int, Coordinated] | None
+    now_ms: int
+    every_replica: bool = False
+
+
+class Planner:
+    """Plans one partition after the other."""
+
+    def __init__(self, fs: FileSystem, common: Circumstances, progress: Progress) -> None:
+        self._fs, self._common, self._progress = fs, common, progress
+        self._metadata: dict[Path, ClusterMetadata | None] = {}
+
+    def plan(self, wanted: Wanted, config: LogConfig) -> PartitionPlan:
+        """What is to be done for a partition. RefusedError, CorruptionError where it would lose data."""
+        target = self._common.target.partition(wanted.target, every_replica=self._common.every_replica)
+        notes = list(self._compared_counts(wanted, target))
+        source = read_source(self._fs, wanted.directory, wanted.partition, self._progress)
+        endings = tuple(self._endings(source))
+        plan = PartitionPlan(source, target, endings)
+        if not target.is_empty:
+            if not is_there(self._fs, plan):
+                raise RefusedError(
+                    f"{target.directory} holds other data, which would be lost: transplant into an empty partition"
+                    " (make a topic of another name, and say --topic OLD=NEW)"
+                )
+            return replace(plan, done=True)
+        notes += self._warnings(plan, config)
+        done = source.is_empty and source.log_end == 0
+        return replace(plan, done=done, notes=tuple(notes))
+
+    def _endings(self, source: SourceLog) -> Iterator[Ending]:
+        for i, one in enumerate(source.open):
+            commit, why, certain = self._decided(one, source.partition)
+            epoch = max(0, source.coordinator_epochs.get(one.producer_id, 0))
+            yield Ending(one, source.log_end + i, commit, epoch, why, certain)
+
+    def _decided(self, one: Transaction, partition: TopicPartition) -> tuple[bool, str, bool]:
+        """(committed, why, whether the coordinator said so)."""
+        coordinators = self._common.coordinators
+        if coordinators is None:
+            return False, "no __transaction_state is there that could tell whether it was committed", False
+        known = coordinators.get(one.producer_id)
+        if known is None:
+            return False, "the __transaction_state that is there does not know its producer", False
+        same = known.producer_epoch in (one.producer_epoch, one.producer_epoch + 1)
+        named = known.state == _FINISHED or (partition.topic, partition.partition) in known.partitions
+        if known.state in _COMMITTED and same and named:
+            return True, f"its coordinator had committed it ({known.describe()})", True
+        return False, f"its coordinator had not committed it ({known.describe()})", True
+
+    # --- what an operator should know ---------------------------------------------------------------------
+
+    def _compared_counts(self, wanted: Wanted, target: TargetPartition) -> Iterator[str]:
+        """Keys and groups find their partition by the number of partitions."""
+        around, topic = wanted.directory.parent, wanted.partition.topic
+        if around not in self._metadata:
+            self._metadata[around] = read_cluster_metadata(self._fs, around, assignments=True)
+        metadata = self._metadata[around]
+        known = None if metadata is None else metadata.topic_ids.get(topic)
+        count = None if metadata is None or known is None else len(metadata.partitions.get(known, {}))
+        least = max(self._numbers(around, topic), default=wanted.partition.partition) + 1
+        if target.count is None or (count or least) == target.count:
+            return
+        said = f"{wanted.target.topic} has {target.count} partitions in the new cluster"
+        if count or topic == OFFSETS_TOPIC or least > target.count or self._common.target.metadata is None:
+            raise RefusedError(
+                f"{wanted.directory}: {topic} had {count or f'at least {least}'} partitions, and {said}: keys and"
+                " groups would be looked for in other ones. Make the topic anew with the same number"
+            )
+        yield f"{said}; how many {topic} had is not known, but at least {least}"
+
+    def _numbers(self, around: Path, topic: str) -> Iterator[int]:
+        for one in list_log_directory(self._fs, around).live:
+            if one.topic_partition.topic == topic:
+                yield one.topic_partition.partition
+
+    def _warnings(self, plan: PartitionPlan, config: LogConfig) -> Iterator[str]:
+        source, name = plan.source, plan.partition
+        for ending in plan.endings:
+            if not ending.certain:
+                yield (
+                    f"{name}: the transaction of producer {ending.transaction.producer_id} is ended by ABORT, and"
+                    f" {ending.why}: give the log directories with __transaction_state by --transactions-of"
+                )
+        if source.torn_bytes:
+            yield f"{name}: {source.torn_bytes} bytes at the end are no whole batch and stay behind ({source.torn})"
+        if source.committed_below > source.log_end:
+            yield (
+                f"{name}: the log ends at offset {source.log_end}, and offsets below {source.committed_below} had been"
+                " acknowledged: another replica may have them"
+            )
+        old = self._too_old(source, config)
+        if old:
+            yield (
+                f"{name}: retention.ms={config.retention_ms} of the new cluster deletes {old} of"
+                f" {len(source.segments)} segments soon after the start: set it to -1 first"
+                f" (kafka-configs --alter --add-config retention.ms=-1)"
+            )
+
+    def _too_old(self, source: SourceLog, config: LogConfig) -> int:
+        if not config.delete or config.retention_ms < 0:
+            return 0
+        limit = self._common.now_ms - config.retention_ms
+        times = (max(one.largest_timestamp, 0) or one.modified_ms for one in source.segments if one.valid_bytes)
+        return sum(time < limit for time in times)

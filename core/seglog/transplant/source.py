@@ -1,0 +1,247 @@
+"""A partition of a dead cluster, as it can be taken over: read once from end to end, and never changed.
+
+1. What a crash left is settled as a starting broker would, in memory (`log.swap`): a replacement of segments that was
+   complete counts, one that was not does not.
+2. Segments that lie below the log start as a whole were deleted, and stay behind.
+3. Every batch is checked. A torn end of the last segment is what a crash of a broker leaves, and is cut off; other
+   damage refuses the partition, as what is good after it would be lost.
+4. Transactions are followed to the log's end: what is still open there has to be ended.
+
+Indexes, snapshots and leader epochs are made anew from the batches, so that their padding and gaps do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from seglog.errors import CorruptRecordError, RefusedError
+from seglog.evidence.segment_survey import SegmentSurveyor, code_of
+from seglog.evidence.transactions import Transaction, TransactionWalk
+from seglog.format import filenames
+from seglog.format.filenames import PartitionState
+from seglog.log.checkpoints import OffsetCheckpoint
+from seglog.log.loader import LossAhead, stop_at_loss
+from seglog.log.swap import settle_leftovers
+from seglog.model import TopicPartition
+from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_batches
+from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.resync import OffsetRange
+from seglog.storage.filesystem import FileStatus, FileSystem
+from seglog.storage.overlay import OverlayFileSystem
+from seglog.transplant.rewriting import Rewritten, counted
+
+Progress = Callable[[int], None]
+
+MENDING = (
+    "a transplant leaves its source as it is: copy the directory, mend the copy (seglog verify --repair), and"
+    " transplant that"
+)
+_NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSegment:
+    """A `.log` to take over: its first `valid_bytes`, which may be fewer than it has. `largest_timestamp` is -1 where
+    no batch has one."""
+
+    base_offset: int
+    path: Path
+    valid_bytes: int
+    modified_ms: int
+    largest_timestamp: int
+
+
+@dataclass(slots=True)
+class SourceLog:
+    """What is to be taken over of a partition. Offsets are those of the log; `torn` says why `torn_bytes` at its end
+    are no part of it, "" when there are none. `open` are the transactions without a marker.
+
+    `fs` is the source as a broker would see it after its start; `facts` what its files were when they were read.
+    """
+
+    directory: Path
+    partition: TopicPartition
+    fs: FileSystem
+    log_start: int = 0
+    log_end: int = 0
+    segments: list[SourceSegment] = field(default_factory=list)
+    batches: int = 0
+    size: int = 0
+    changes: Rewritten = field(default_factory=Rewritten)
+    open: list[Transaction] = field(default_factory=list)
+    coordinator_epochs: dict[int, int] = field(default_factory=dict)
+    torn: str = ""
+    torn_bytes: int = 0
+    left_behind: list[str] = field(default_factory=list)
+    committed_below: int = 0
+    facts: dict[Path, FileStatus] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no batch."""
+        return self.batches == 0
+
+
+def read_source(fs: FileSystem, directory: Path, partition: TopicPartition, progress: Progress) -> SourceLog:
+    """Reads the partition in `directory`. CorruptRecordError for damage, RefusedError for what cannot be taken over.
+
+    `partition` is its name there. Nothing is created, locked or changed.
+    """
+    require_batches(fs, directory)
+    overlay = OverlayFileSystem(fs)
+    found = SourceLog(directory, partition, overlay, facts=log_files(fs, directory))
+    try:
+        settled = settle_leftovers(overlay, directory, stop_at_loss)
+    except LossAhead as error:
+        raise RefusedError(
+            f"{error.path}: a replacement of segments would lose data ({error.reason}); {MENDING}"
+        ) from error
+    found.left_behind += [path.name for path in settled.removed]
+    listing = list_partition(overlay, directory)
+    if listing.orphans:
+        raise RefusedError(
+            f"{listing.orphans[0].path}: its .log is missing, so that the directory was copied in part; {MENDING}"
+        )
+    _Reading(found, listing, progress).read()
+    return found
+
+
+def log_files(fs: FileSystem, directory: Path) -> dict[Path, FileStatus]:
+    """What the operating system says of the partition's data: if it is the same later, nothing wrote to it."""
+    names = ((name, status) for name, status in fs.entries(directory) if not status.is_directory)
+    return {directory / name: status for name, status in names if ".log" in name}
+
+
+def require_unchanged(fs: FileSystem, source: SourceLog) -> None:
+    """RefusedError when the source's data is no longer what was read."""
+    now = log_files(fs, source.directory)
+    for path in sorted({*now, *source.facts}):
+        before, after = source.facts.get(path), now.get(path)
+        keys = [None if one is None else (one.size, one.modified_ns, one.inode) for one in (before, after)]
+        if keys[0] != keys[1]:
+            raise RefusedError(
+                f"{path} changed while it was read: somebody writes to the source; stop it, or transplant a copy"
+            )
+
+
+class _Reading:
+    """One pass over a source."""
+
+    def __init__(self, found: SourceLog, listing: PartitionListing, progress: Progress) -> None:
+        self._found, self._listing, self._progress = found, listing, progress
+        self._surveyor = SegmentSurveyor(found.fs, deep=False)
+        self._last_offset = _NO_OFFSET
+        self._stopped_in_order = _stopped_in_order(found.fs, found.directory)
+
+    def read(self) -> None:
+        found, segments = self._found, list(self._listing.segments)
+        found.log_start, found.committed_below = self._checkpointed()
+        if not segments:
+            raise RefusedError(f"{found.directory} holds no segment: there is nothing to transplant")
+        while len(segments) > 1 and segments[1].base_offset <= found.log_start:
+            found.left_behind.append(segments.pop(0).log.name)
+        found.log_start = max(found.log_start, segments[0].base_offset)
+        walk = TransactionWalk(found.fs, self._listing)
+        for ended in walk.ended(self._steps(segments)):
+            known = found.coordinator_epochs.get(ended.producer_id, _NO_OFFSET)
+            found.coordinator_epochs[ended.producer_id] = max(known, ended.coordinator_epoch)
+        found.open = [one for one in walk.left_open() if one.source == "log"]
+        found.log_end = max(self._last_offset + 1, segments[-1].base_offset)
+        if found.log_start > found.log_end:
+            raise RefusedError(
+                f"{found.directory} ends at offset {found.log_end}, below its log start {found.log_start} in"
+                f" {filenames.LOG_START_OFFSET_CHECKPOINT}: a broker would drop all of it; {MENDING}"
+            )
+
+    def _checkpointed(self) -> tuple[int, int]:
+        """Log start and high watermark by the checkpoints of the log directory around it."""
+        name = filenames.parse_partition_directory(self._found.directory.name)
+        if name is None or name.state is not PartitionState.LIVE:
+            return 0, 0
+        fs, around, key = self._found.fs, self._found.directory.parent, name.topic_partition
+        start = OffsetCheckpoint(fs, around / filenames.LOG_START_OFFSET_CHECKPOINT)
+        watermark = OffsetCheckpoint(fs, around / filenames.HIGH_WATERMARK_CHECKPOINT, tolerant=True)
+        return start.offsets.get(key, 0), watermark.offsets.get(key, 0)
+
+    def _steps(self, segments: list[SegmentFiles]) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
+        for segment in segments:
+            yield from self._segment(segment, is_last=segment is segments[-1])
+
+    def _segment(self, segment: SegmentFiles, *, is_last: bool) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
+        found, offsets = self._found, OffsetRange.of_segment(segment.base_offset)
+        largest, damage = -1, None
+        for step in LogWalk(found.fs, segment.log, offsets=offsets):
+            if isinstance(step, Gap):
+                damage = damage or CorruptRecordError(segment.log, step.why, step.position)
+                continue
+            good, reason = self._good(segment, step, offsets)
+            if good and damage is not None:
+                raise _refused(damage)
+            if reason is not None:
+                damage = damage or reason
+                if np.any(step.valid[good:]) or not is_last:
+                    raise _refused(damage)
+            if good:
+                taken = _front(step, good)
+                self._take(taken)
+                largest = max(largest, int(taken.batches["max_timestamp"].max()))
+                yield segment, taken
+        valid = segment.size
+        if damage is not None:
+            valid = self._torn(segment, damage, is_last)
+        found.size += valid
+        found.segments.append(SourceSegment(segment.base_offset, segment.log, valid, segment.modified_ms, largest))
+
+    def _torn(self, segment: SegmentFiles, damage: CorruptRecordError, is_last: bool) -> int:
+        """The bytes that count of a segment whose end is damaged; that damage raised where no crash explains it."""
+        position = damage.position or 0
+        if not is_last or (damage.first_offset is not None and self._stopped_in_order):
+            raise _refused(damage)
+        self._found.torn = f"{segment.log.name} from position {position} on: {damage.reason}"
+        self._found.torn_bytes = segment.size - position
+        return position
+
+    def _good(self, segment: SegmentFiles, step: Piece, offsets: OffsetRange) -> tuple[int, CorruptRecordError | None]:
+        """How many batches of a piece are good up to the first that is not, and what is wrong with that one."""
+        judged = self._surveyor.verdicts(segment.log, step, offsets)
+        rows = step.batches
+        before = np.concatenate(([self._last_offset], rows["last_offset"][:-1]))
+        descends = (rows["base_offset"] <= before) & (judged.bits == 0)
+        wrong = np.flatnonzero((judged.bits != 0) | descends)
+        if not len(wrong):
+            return len(rows), None
+        at = int(wrong[0])
+        row, bits = rows[at], int(judged.bits[at])
+        reason = code_of(bits) if bits else "its offsets are not above those before it"
+        first, last = int(row["base_offset"]), int(row["last_offset"])
+        return at, CorruptRecordError(segment.log, reason, int(row["position"]), first, last)
+
+    def _take(self, piece: Piece) -> None:
+        rows = piece.batches
+        self._last_offset = int(rows["last_offset"][-1])
+        self._found.batches += len(rows)
+        self._found.changes.add(counted(rows))
+        self._progress(int(rows["size"].sum(dtype=np.int64)))
+
+
+def _front(piece: Piece, count: int) -> Piece:
+    """The first batches of a piece."""
+    if count == len(piece.batches):
+        return piece
+    rows = piece.batches[:count]
+    end = int(rows["position"][-1]) + int(rows["size"][-1]) - piece.position
+    return replace(piece, data=piece.data[:end], batches=rows, valid=piece.valid[:count])
+
+
+def _refused(damage: CorruptRecordError) -> CorruptRecordError:
+    return CorruptRecordError(
+        damage.path, f"{damage.reason}; {MENDING}", damage.position, damage.first_offset, damage.last_offset
+    )
+
+
+def _stopped_in_order(fs: FileSystem, directory: Path) -> bool:
+    return fs.status(directory.parent / filenames.CLEAN_SHUTDOWN_FILE) is not None

@@ -1,0 +1,237 @@
+"""The new files of a partition, made in a run's folder from a source that is only read.
+
+1. Its batches are written under their new names (`rewriting`), segment by segment, and the markers after the last.
+2. The new log is recovered as by a broker that finds nothing but batches: indexes, the index of aborted transactions,
+   producers. What this comes to must be what was planned.
+3. `leader-epoch-checkpoint` gets its one entry, and every file the owner and mode that a broker's file has here; the
+   logs keep their times, by which messages of magic 0 and 1 are cleaned and deleted.
+
+The bytes depend on source and plan alone, so that a target that holds them already is recognised (`is_there`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.clock import Clock
+from seglog.configuration.keys import LogConfig
+from seglog.errors import RefusedError
+from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
+from seglog.format import checksum, filenames
+from seglog.format.checkpoint import EpochEntry, format_leader_epochs
+from seglog.format.filenames import FileKind, FileState, parse_file_name, segment_file_name
+from seglog.format.record_batch import RecordBatchHeader, encode_batch
+from seglog.log.log import Log
+from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
+from seglog.runs.journal import NEW, Change
+from seglog.runs.quarantine import facts_of
+from seglog.scan.listing import SEGMENT_KINDS
+from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.ownership import Access
+from seglog.storage.pieces import pieces
+from seglog.transplant.committed import forget_epochs, with_forgotten_epochs
+from seglog.transplant.plan import Ending, PartitionPlan
+from seglog.transplant.rewriting import LEADER_EPOCH, foreign_id, rewrite, seal, set_checksums
+from seglog.transplant.source import SourceLog, SourceSegment, require_unchanged
+
+_COMPARED_BYTES = 1 << 20
+
+Progress = Callable[[int], None]
+
+
+def stage_partition(
+    fs: FileSystem, clock: Clock, plan: PartitionPlan, config: LogConfig, folder: Path, progress: Progress
+) -> list[Change]:
+    """Makes the files in the run's folder, durably; returns what has to change in the target, in the order to do it."""
+    place = folder / NEW / str(plan.partition)
+    fs.make_directory(place, parents=True)
+    for segment in plan.source.segments:
+        _write_log(fs, plan, segment, place / segment_file_name(segment.base_offset), progress)
+    require_unchanged(fs, plan.source)
+    _recover(fs, clock, plan, config, place)
+    epochs = place / filenames.LEADER_EPOCH_CHECKPOINT
+    with fs.open(epochs, "create") as file:
+        file.write_at(0, format_leader_epochs([EpochEntry(LEADER_EPOCH, plan.source.log_start)]))
+    _finish_files(fs, plan, place)
+    for directory in (place, place.parent, folder):
+        fs.sync_directory(directory)
+    return _changes(fs, plan, place)
+
+
+def is_there(fs: FileSystem, plan: PartitionPlan) -> bool:
+    """Whether the target's log begins with the very bytes that would be put there."""
+    theirs = chain.from_iterable(_read(fs, segment.log) for segment in plan.target.listing.segments)
+    waiting = memoryview(b"")
+    for piece in _all_bytes(plan):
+        ours = memoryview(piece)
+        while ours:
+            if not waiting:
+                waiting = memoryview(next(theirs, b""))
+                if not waiting:
+                    return False
+            size = min(len(ours), len(waiting))
+            if ours[:size] != waiting[:size]:
+                return False
+            ours, waiting = ours[size:], waiting[size:]
+    return True
+
+
+def marker_of(ending: Ending) -> bytes:
+    """The control batch that ends an open transaction; its time is that of the transaction's last batch."""
+    one = ending.transaction
+    producer = ProducerIdentity(foreign_id(one.producer_id), one.producer_epoch, transactional=True)
+    data = encode_end_txn_marker(producer, ending.commit, ending.coordinator_epoch, max(0, one.last_timestamp))
+    header = RecordBatchHeader.read(data)
+    placed = replace(header, base_offset=ending.offset, leader_epoch=LEADER_EPOCH)
+    return encode_batch(placed, data[layout.RECORD_BATCH_OVERHEAD :])
+
+
+# --- bytes ------------------------------------------------------------------------------------------------
+
+
+def _all_bytes(plan: PartitionPlan) -> Iterator[bytes]:
+    for segment in plan.source.segments:
+        yield from _rewritten(plan.source, segment)
+    yield from map(marker_of, plan.endings)
+
+
+def _write_log(fs: FileSystem, plan: PartitionPlan, segment: SourceSegment, path: Path, progress: Progress) -> None:
+    is_last = segment is plan.source.segments[-1]
+    position = 0
+    with fs.open(path, "create_new") as file:
+        for data in chain(_rewritten(plan.source, segment), map(marker_of, plan.endings if is_last else ())):
+            file.write_at(position, data)
+            position += len(data)
+            progress(len(data))
+        file.sync()
+
+
+def _rewritten(source: SourceLog, segment: SourceSegment) -> Iterator[bytes]:
+    """The new bytes of a segment. RefusedError when it is no longer as it was read."""
+    position = 0
+    for step in LogWalk(source.fs, segment.path, end=segment.valid_bytes):
+        if isinstance(step, Gap) or not step.valid.all():
+            break
+        yield from _piece(step, source.partition.topic == OFFSETS_TOPIC)
+        position = int(step.batches["position"][-1]) + int(step.batches["size"][-1])
+    if position != segment.valid_bytes:
+        raise RefusedError(f"{segment.path} changed while it was read: it ends or is damaged at position {position}")
+
+
+def _piece(step: Piece, has_commits: bool) -> Iterator[bytes]:
+    if not step.complete:
+        yield from _large(step)
+        return
+    data, rows, position = step.data, step.batches, step.position
+    seal(data, rewrite(data, rows, position), position)
+    if not has_commits:
+        yield data.tobytes()
+        return
+    commits = (rows["magic"] >= 2) & ((rows["attributes"] & layout.CONTROL_MASK) == 0)
+    packed = (rows["attributes"] & layout.CODEC_MASK) != 0
+    seal(data, forget_epochs(data, rows[commits & ~packed], position), position)
+    front = 0
+    for row in rows[commits & packed]:
+        start = int(row["position"]) - position
+        end = start + int(row["size"])
+        yield data[front:start].tobytes()
+        yield with_forgotten_epochs(data[start:end].tobytes())
+        front = end
+    yield data[front:].tobytes()
+
+
+def _large(step: Piece) -> Iterator[bytes]:
+    """A batch that is too large to be held: its header is made anew when the checksum of its bytes is known."""
+    row = step.batches
+    start, size = int(row["position"][0]), int(row["size"][0])
+    with step.source() as file:
+        header = np.frombuffer(file.read_at(start, layout.RECORD_BATCH_OVERHEAD), dtype=np.uint8).copy()
+        body = start + len(header)
+        if len(rewrite(header, row, start)):
+            value = checksum.crc32c(header[layout.ATTRIBUTES_OFFSET :])
+            for piece in pieces(file, body, start + size):
+                value = checksum.crc32c(piece, value)
+            set_checksums(header, row, start, np.array([value]))
+        yield header.tobytes()
+        for piece in pieces(file, body, start + size):
+            yield bytes(piece)
+
+
+def _read(fs: FileSystem, path: Path) -> Iterator[bytes]:
+    with fs.open(path, "r") as file:
+        position = 0
+        while data := file.read_at(position, _COMPARED_BYTES):
+            yield data
+            position += len(data)
+
+
+# --- files ------------------------------------------------------------------------------------------------
+
+
+def _recover(fs: FileSystem, clock: Clock, plan: PartitionPlan, config: LogConfig, place: Path) -> None:
+    """Step 2. RefusedError when the new log is not what was planned: the defect is ours, and nothing is changed."""
+    log = Log.open(
+        place,
+        config,
+        fs=fs,
+        clock=clock,
+        writable=True,
+        clean_shutdown=False,
+        log_start_offset=plan.source.log_start,
+    )
+    found = log.log_start_offset, log.log_end_offset, len(log.producers.open_transactions), log.recovery.truncated_bytes
+    wanted = plan.source.log_start, plan.log_end, 0, 0
+    log.close()
+    if found != wanted:
+        raise RefusedError(
+            f"{plan.source.directory}: the new log has (start, end, open transactions, bytes lost) {found} and not"
+            f" {wanted}; nothing was changed"
+        )
+
+
+def _finish_files(fs: FileSystem, plan: PartitionPlan, place: Path) -> None:
+    """Step 3."""
+    around = fs.status(plan.target.directory)
+    assert around is not None
+    times = {segment.base_offset: segment.modified_ms for segment in plan.source.segments}
+    for name in fs.list(place):
+        with fs.open(place / name, "r+") as file:
+            file.give(Access.within(around))
+            file.sync()
+        parsed = parse_file_name(name)
+        if parsed is not None and parsed.offset in times and parsed.kind in SEGMENT_KINDS:
+            fs.set_modified(place / name, times[parsed.offset])
+
+
+def _changes(fs: FileSystem, plan: PartitionPlan, place: Path) -> list[Change]:
+    """What goes, then the segments by offset, then what speaks of all."""
+    target, name = plan.target.directory, place.name
+    staged, old = fs.list(place), [each for each, found in fs.entries(target) if not found.is_directory]
+    gone = [each for each in old if each not in staged and each != filenames.PARTITION_METADATA]
+    removed = [
+        Change.of("remove", f"{name}/{each}", facts_of(fs, target / each), None, group=_group(each)) for each in gone
+    ]
+    placed = [
+        Change.of(
+            "replace", f"{name}/{each}", facts_of(fs, target / each), facts_of(fs, place / each), group=_group(each)
+        )
+        for each in staged
+    ]
+    return sorted(removed, key=_order) + sorted(placed, key=_order)
+
+
+def _group(name: str) -> int:
+    parsed = parse_file_name(name)
+    is_segment = parsed is not None and parsed.kind in SEGMENT_KINDS and parsed.state is FileState.LIVE
+    return parsed.offset if parsed is not None and is_segment else -1
+
+
+def _order(change: Change) -> tuple[bool, int, bool, str]:
+    return change.group < 0, change.group, not change.path.endswith(FileKind.LOG.value), change.path

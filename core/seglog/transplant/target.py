@@ -1,0 +1,152 @@
+"""The log directory that partitions go to: a broker's of another cluster, stopped in order, that knows their topics.
+
+What the new cluster knows stands in its `__cluster_metadata-0` (`configuration.cluster_metadata`) and in each
+partition's `partition.metadata`, which stays. A partition is refused where a starting broker would set it aside as a
+stray, or where another replica could cut it off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from seglog.configuration.cluster_metadata import Assignment, ClusterMetadata, read_cluster_metadata
+from seglog.configuration.metadata_location import find_metadata, identity_of
+from seglog.errors import RefusedError, SeglogError
+from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
+from seglog.format import filenames
+from seglog.format.checkpoint import parse_partition_metadata
+from seglog.format.uuids import format_uuid
+from seglog.log.checkpoints import OffsetCheckpoint
+from seglog.model import TopicPartition
+from seglog.runs.quarantine import PENDING_FILE
+from seglog.scan.listing import LogDirectoryListing, PartitionListing, list_log_directory, list_partition
+from seglog.storage.filesystem import FileSystem
+
+_METADATA_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPartition:
+    """A partition directory of the new cluster. `count` is how many partitions its topic has, None where nothing says
+    it."""
+
+    directory: Path
+    partition: TopicPartition
+    topic_id: str
+    count: int | None
+    listing: PartitionListing
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no data lies there, leftovers included."""
+        kept = [path.name for path in self.listing.leftovers if ".log." in path.name and not _is_deleted(path)]
+        return self.listing.size == 0 and not kept and self.listing.format == "kafka"
+
+
+class TargetDirectory:
+    """The log directory. RefusedError unless its broker was stopped in order."""
+
+    def __init__(self, fs: FileSystem, path: Path) -> None:
+        self.fs, self.path = fs, path
+        self.listing: LogDirectoryListing = list_log_directory(fs, path)
+        if self.listing.meta_properties is None:
+            raise RefusedError(
+                f"{path} has no {filenames.META_PROPERTIES}: it is no broker's log directory. Let the new cluster's"
+                " broker start on it, make the topics, and stop it"
+            )
+        if fs.status(path / PENDING_FILE, follow=False) is not None:
+            raise RefusedError(
+                f"{path}: a run was cut short here; transplanting without --dry-run finishes it first, and seglog undo"
+                " takes it back"
+            )
+        if not self.listing.clean_shutdown:
+            raise RefusedError(
+                f"{path} has no {filenames.CLEAN_SHUTDOWN_FILE}: its broker runs, or was not stopped in order. Start"
+                " it, stop it with SIGTERM, and wait for its end"
+            )
+        self._identity = identity_of(fs, path)
+
+    @cached_property
+    def metadata(self) -> ClusterMetadata | None:
+        """What the cluster says of topics; None where it cannot be found."""
+        found = find_metadata(self.fs, self.path, None)
+        return None if found is None else read_cluster_metadata(self.fs, found, assignments=True)
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether any partition of the topic lies here."""
+        return any(one.topic_partition.topic == topic for one in self.listing.live)
+
+    def partition(self, key: TopicPartition, *, every_replica: bool = False) -> TargetPartition:
+        """The partition's place. RefusedError where the broker would not serve what is put there.
+
+        With `every_replica` the user has said that all replicas get the same data before any of them starts.
+        """
+        directory = self.path / str(key)
+        if not any(one.path == directory for one in self.listing.live):
+            raise RefusedError(self._missing(key))
+        topic_id = self._topic_id(directory)
+        count = self._require_assigned(directory, key, topic_id, every_replica)
+        return TargetPartition(directory, key, topic_id, count, list_partition(self.fs, directory))
+
+    def checkpointed(self, name: str) -> dict[TopicPartition, int]:
+        """The entries of one of the directory's checkpoints."""
+        return OffsetCheckpoint(self.fs, self.path / name).offsets
+
+    def notes(self) -> Iterator[str]:
+        """What could not be looked up."""
+        if self.metadata is None:
+            yield f"{self.path}: no {filenames.CLUSTER_METADATA_TOPIC}-0 is there: replicas were not compared"
+        else:
+            yield from self.metadata.problems
+
+    def _missing(self, key: TopicPartition) -> str:
+        if key.topic == OFFSETS_TOPIC:
+            how = "start the broker, make it (kafka-topics --create, with as many partitions as it had), and stop it"
+        else:
+            how = "start the broker, make the topic with the same number of partitions and one replica, and stop it"
+        return f"{self.path} has no {key}, so that a broker would set it aside as a stray: {how}"
+
+    def _topic_id(self, directory: Path) -> str:
+        path = directory / filenames.PARTITION_METADATA
+        try:
+            return format_uuid(parse_partition_metadata(self.fs.read_bytes(path, _METADATA_BYTES), path).topic_id)
+        except FileNotFoundError as error:
+            raise RefusedError(
+                f"{path} is missing, so that a broker takes the partition for a stray; let it start and stop once"
+            ) from error
+        except SeglogError as error:
+            raise RefusedError(f"{error}; a broker would not start with it") from error
+
+    def _require_assigned(self, directory: Path, key: TopicPartition, topic_id: str, every_replica: bool) -> int | None:
+        metadata = self.metadata
+        if metadata is None or not metadata.knows_topics:
+            found = [one.topic_partition for one in self.listing.live]
+            most = max(one.partition for one in found if one.topic == key.topic)
+            return None if metadata is not None else most + 1
+        known = metadata.topic_ids.get(key.topic)
+        assigned = None if known is None else metadata.assignment(known, key.partition)
+        if known is None or known != topic_id or assigned is None:
+            what = "no such partition" if assigned is None else "another topic id"
+            raise RefusedError(
+                f"{directory}: the cluster's metadata has {what}, so that a broker would set it aside as a stray"
+            )
+        self._require_only_replica(directory, assigned, every_replica)
+        return len(metadata.partitions[known])
+
+    def _require_only_replica(self, directory: Path, assigned: Assignment, every_replica: bool) -> None:
+        node = self._identity.get("node.id", "")
+        if node.isdigit() and int(node) not in assigned.replicas:
+            raise RefusedError(f"{directory}: the cluster has moved this partition to the brokers {assigned.replicas}")
+        if len(assigned.replicas) > 1 and not every_replica:
+            raise RefusedError(
+                f"{directory}: the partition has replicas on the brokers {list(assigned.replicas)}, and one that is"
+                " empty and leads first cuts off what was transplanted. Reassign it to this broker alone, or transplant"
+                " the same source to every one of them before any starts, with --every-replica"
+            )
+
+
+def _is_deleted(path: Path) -> bool:
+    return path.name.endswith(filenames.FileState.DELETED.value)

@@ -1,0 +1,124 @@
+"""`seglog transplant`: partitions of a dead cluster, in another one."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError
+from seglog_cli.options import DryRun, command, flag
+from seglog_cli.quarantines import QuarantineOption
+from seglog_cli.session import Session
+
+
+@command
+def run(
+    session: Session,
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SOURCE",
+            help="Partition directories of the dead cluster, or whole log directories; only read.",
+            show_default=False,
+        ),
+    ],
+    into: Annotated[
+        Path,
+        typer.Option(
+            "--into",
+            metavar="LOGDIR",
+            help="The log directory of a stopped broker of another cluster.",
+            show_default=False,
+        ),
+    ],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", metavar="OLD[=NEW]", help="Take only this topic, under a new name if one is given; repeatable."
+        ),
+    ] = None,
+    transactions_of: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--transactions-of",
+            metavar="LOGDIR",
+            help="Another log directory whose __transaction_state tells how open transactions ended; repeatable.",
+        ),
+    ] = None,
+    every_replica: Annotated[
+        bool, flag("--every-replica", "Every replica gets the same data before any broker starts.")
+    ] = False,
+    dry_run: DryRun = False,
+    quarantine: QuarantineOption = None,
+) -> int:
+    """Puts partitions of a dead cluster into a stopped broker of another one; offsets stay as they are.
+
+    First make the topics in the new cluster, with the same number of partitions and one replica, on that broker, and
+    stop it in order. Records keep their offset, timestamp, key, value and headers. The new cluster's topic ids stay.
+    Leader epochs become 0. Producer ids leave the batches, those of transactions move to where no cluster hands any
+    out, so that no write of a new producer is taken for an old one's. A transaction that is still open is ended by
+    a marker: COMMIT where its coordinator had committed it, else ABORT. Indexes are rebuilt. The source may come
+    from a killed broker, and stays as it is.
+
+    __consumer_offsets goes along, so that groups resume, where the new cluster has it with as many partitions.
+    __transaction_state and topics that know others by their ids stay behind; the output says so.
+
+    It is refused, and nothing is changed, where data would be lost: the broker runs or was not stopped in order, a
+    partition holds other data, their number differs, the topic is not known there, the source is damaged, there is
+    no room. Run again, it finds what is there already. Until the broker has written, `seglog undo` takes it back.
+
+    Examples:
+      seglog transplant --dry-run /mnt/old/kafka --into /var/lib/kafka/data
+      seglog transplant /mnt/old/kafka --into /var/lib/kafka/data
+      seglog transplant /mnt/old/kafka/orders-0 --into /var/lib/kafka/data --topic orders=orders-restored
+    """
+    from seglog.operations.transplant import TransplantRequest, plan_transplant
+    from seglog.scan.listing import resolve_paths
+    from seglog.storage.lock import DirectoryLock
+    from seglog.transplant.apply import carry_out
+    from seglog_cli.quarantines import remember_run
+    from seglog_cli.repairing import settle
+    from seglog_cli.views.transplant import show_outcome, show_plan
+
+    target = session.resolved(into)
+    request = TransplantRequest(
+        sources=resolve_paths(session.fs, sources),
+        into=target,
+        topics=_topics(topic or ()),
+        transactions_of=[session.resolved(path) for path in transactions_of or ()],
+        every_replica=every_replica,
+        quarantine=quarantine,
+    )
+    if dry_run:
+        config_of = session.config_of(target)
+        with session.progress("look") as progress:
+            plan = plan_transplant(session.fs, session.clock, request, config_of, progress.advance)
+        show_plan(session.console, plan)
+        return ExitCode.DONE
+    with nullcontext() if session.fs.status(target) is None else DirectoryLock(target):
+        settle(session, target)
+        config_of = session.config_of(target)
+        with session.progress("look") as progress:
+            plan = plan_transplant(session.fs, session.clock, request, config_of, progress.advance)
+        with session.progress("transplant", sum(one.source.size for one in plan.pending)) as progress:
+            outcome = carry_out(session.fs, session.clock, plan, config_of, progress.advance)
+    if outcome.run is not None:
+        remember_run(session, outcome.run.folder)
+    code = ExitCode.REFUSED if outcome.rolled_back else ExitCode.DONE
+    show_outcome(session.console, outcome, code)
+    return code
+
+
+def _topics(given: list[str] | tuple[str, ...]) -> dict[str, str]:
+    topics: dict[str, str] = {}
+    for text in given:
+        old, equals, new = text.partition("=")
+        if not old or (equals and not new):
+            raise UsageError(f"--topic {text}: not OLD or OLD=NEW")
+        if topics.setdefault(old, new or old) != (new or old):
+            raise UsageError(f"--topic {text}: {old} is given twice")
+    return topics

@@ -1,0 +1,81 @@
+"""A log directory of a stopped broker that knows some partitions and has nothing in them, without any broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+from seglog.clock import FixedClock
+from seglog.configuration.keys import LogConfig
+from seglog.format.checkpoint import PartitionMetadata, format_partition_metadata
+from seglog.format.filenames import parse_topic_partition
+from seglog.operations.transplant import TransplantRequest, plan_transplant
+from seglog.scan.listing import resolve_paths
+from seglog.storage.filesystem import FileSystem
+from seglog.transplant.apply import TransplantOutcome, carry_out
+from seglog.transplant.plan import TransplantPlan
+
+TOPIC_ID = UUID(int=77)
+MARKER = b'{"version":0,"brokerEpoch":5}'
+CONFIG = LogConfig(retention_ms=-1)
+
+_META = b"version=1\ncluster.id=c2VnbG9nLXRlc3RzLS0tLQ\nnode.id=1\n"
+
+
+def write(fs: FileSystem, path: Path, data: bytes = b"") -> None:
+    """A file with these contents."""
+    with fs.open(path, "create") as file:
+        file.write_at(0, data)
+        file.sync()
+
+
+def target_directory(fs: FileSystem, path: Path, partitions: Sequence[str]) -> Path:
+    """As a broker leaves it that was stopped in order before anybody wrote to these partitions."""
+    fs.make_directory(path, parents=True)
+    write(fs, path / "meta.properties", _META)
+    write(fs, path / ".kafka_cleanshutdown", MARKER)
+    lines = "".join(f"{name.rpartition('-')[0]} {name.rpartition('-')[2]} 0\n" for name in partitions)
+    for name in ("recovery-point", "replication"):
+        write(fs, path / f"{name}-offset-checkpoint", f"0\n{len(partitions)}\n{lines}".encode())
+    for name in partitions:
+        fs.make_directory(path / name)
+        write(fs, path / name / "partition.metadata", format_partition_metadata(PartitionMetadata(TOPIC_ID)))
+        for suffix in ("log", "index", "timeindex"):
+            write(fs, path / name / f"{0:020}.{suffix}")
+        write(fs, path / name / "leader-epoch-checkpoint", b"0\n1\n0 0\n")
+        fs.sync_directory(path / name)
+    fs.sync_directory(path)
+    return path
+
+
+def partitions_in(source: Path) -> list[str]:
+    """The names of a source's partitions that can be transplanted."""
+    names = sorted(path.name for path in source.iterdir() if parse_topic_partition(path.name) is not None)
+    return [name for name in names if not name.startswith(("__cluster", "__transaction"))]
+
+
+def request(fs: FileSystem, into: Path, *sources: Path, **more: object) -> TransplantRequest:
+    """A request as the command line makes it."""
+    return TransplantRequest(resolve_paths(fs, list(sources)), into, **more)  # type: ignore[arg-type]
+
+
+def planned(fs: FileSystem, now_ms: int, wanted: TransplantRequest) -> TransplantPlan:
+    """The plan, for topics without retention."""
+    return plan_transplant(fs, FixedClock(now_ms), wanted, lambda _topic: CONFIG)
+
+
+def transplanted(fs: FileSystem, now_ms: int, wanted: TransplantRequest) -> TransplantOutcome:
+    """The plan, carried out."""
+    plan = planned(fs, now_ms, wanted)
+    return carry_out(fs, FixedClock(now_ms), plan, lambda _topic: CONFIG, lambda _size: None)
+
+
+def everything(root: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Every file below a directory: time, inode, contents; every directory by its name."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        status = path.stat()
+        data = b"" if path.is_dir() else path.read_bytes()
+        found[str(path.relative_to(root))] = status.st_mtime_ns, status.st_ino, data
+    return found
