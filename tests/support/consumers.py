@@ -113,6 +113,19 @@ def kcat_metadata(bootstrap: str) -> dict[str, int]:
 _FIELD, _RECORD = "\x1f~field~", "\x1e~record~"
 
 
+def java_group_offsets(bootstrap: str, topic: str, group: str, count: int) -> list[tuple[int, int]]:
+    """(partition, offset) of the first records that Kafka's console consumer gets as a member of a group."""
+    command = [find_java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath()]
+    command += ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, "--topic", topic]
+    command += ["--group", group, "--max-messages", str(count), "--timeout-ms", "30000"]
+    for name, value in (("partition", "true"), ("offset", "true"), ("value", "false")):
+        command += ["--property", f"print.{name}={value}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [line.replace("\t", " ").split() for line in done.stdout.splitlines() if line.startswith("Partition:")]
+    return [(int(words[0].partition(":")[2]), int(words[1].partition(":")[2])) for words in lines]
+
+
 def java_rows(bootstrap: str, topics: str, isolation: str, work: Path, count: int) -> Iterator[tuple[str, ...]]:
     """`count` records of all topics that a pattern names, read by a group of Kafka's console consumer.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
@@ -75,7 +76,7 @@ def everything(root: Path) -> dict[str, tuple[int, int, bytes]]:
     """Every file below a directory: time, inode, contents; every directory by its name."""
     found = {}
     for path in sorted(root.rglob("*")):
-        status = path.stat()
-        data = b"" if path.is_dir() else path.read_bytes()
+        status = path.lstat()
+        data = path.read_bytes() if stat.S_ISREG(status.st_mode) else b""
         found[str(path.relative_to(root))] = status.st_mtime_ns, status.st_ino, data
     return found
