@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 
 from seglog_cli.memory import share_freed_memory
 from seglog_cli.options import flag, parsed, require_policy, size_option
-from seglog_cli.session import Session, Sources
+from seglog_cli.session import Session
 
 if TYPE_CHECKING:
     from seglog.cleaner.options import CleanerOptions
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 # Headers and indexes that are looked at besides.
 _READ_BESIDE_BYTES = 1 << 20
-POLICIES = ("compact", "compact,delete", "delete,compact")
 
 Cleanable = Annotated[
     list[Path],
@@ -74,8 +74,9 @@ def cleaning_request(
     metadata_dir: Path | None,
 ) -> CleaningRequest:
     """The request that a command's options make; UsageError where they do not go together."""
-    from seglog.cleaner.options import CleanerOptions
     from seglog.cleaner.strategy import Strategy
+    from seglog.operations.clean import POLICIES, cleaner_options
+    from seglog.operations.workspace import Sources
     from seglog.scan.listing import log_directory_of, resolve_paths
 
     targets = resolve_paths(session.fs, paths)
@@ -90,14 +91,8 @@ def cleaning_request(
     settings = {path: session.config_of(path, sources) for path in dict.fromkeys(map(log_directory_of, targets))}
     config = next(iter(settings.values())).resolve(None).cleaner
     share_freed_memory()
-    options = CleanerOptions(
-        dedupe_buffer_bytes=config.dedupe_buffer_size,
-        load_factor=config.io_buffer_load_factor,
-        strategy=parsed("--strategy", Strategy.parse, strategy),
-        roll=roll,
-        expire=expire,
-        jobs=session.threads,
-    )
+    wanted = parsed("--strategy", Strategy.parse, strategy)
+    options = cleaner_options(config, strategy=wanted, roll=roll, expire=expire, threads=session.threads)
     return CleaningRequest(targets, settings, options)
 
 
@@ -131,8 +126,8 @@ class RoundProgress:
 def show_outcomes(session: Session, request: CleaningRequest, outcomes: Iterable[Outcome]) -> list[Cleaned]:
     """Shows outcomes as they come and keeps the rounds' history; the rounds. Raises the last failure's error."""
     from seglog.configuration.keys import COMPACT
-    from seglog.operations.clean import Cleaned, CleaningFailure
-    from seglog_cli.views.cleaning import keep_history, show_outcome
+    from seglog.operations.clean import Cleaned, CleaningFailure, keep_history
+    from seglog_cli.views.cleaning import show_outcome
     from seglog_cli.views.recovery import tell_obstacles
 
     failures: list[CleaningFailure] = []
@@ -151,7 +146,9 @@ def show_outcomes(session: Session, request: CleaningRequest, outcomes: Iterable
             elif isinstance(outcome, Cleaned):
                 done.append(outcome)
     finally:
-        keep_history(session, done)
+        problem = keep_history(session.fs, os.environ, session.clock, done)
+        if problem:
+            session.console.warning(problem)
     if failures:
         raise failures[-1].error
     return done

@@ -174,11 +174,11 @@ def check_keeping(no_keep: bool, quarantine: Path | None) -> None:
 
 def require_policy(policy: str, policies: Sequence[str], targets: Sequence[Target]) -> None:
     """Wrong usage for a --policy that is none of `policies`, or that is given for a whole log directory."""
-    from seglog.scan.listing import TargetKind
+    from seglog.operations.workspace import policy_misuse
 
-    one_of("--policy", policy, policies)
-    if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
-        raise UsageError("--policy is for partitions that are named, not for a whole log directory")
+    problem = policy_misuse("--policy", policy, policies, targets)
+    if problem:
+        raise UsageError(problem)
 
 
 def _common(

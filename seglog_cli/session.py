@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +16,10 @@ from seglog_cli.console import ColorChoice, Console
 
 if TYPE_CHECKING:
     from seglog.clock import Clock
-    from seglog.configuration.sources import Settings
     from seglog.configuration.topic_settings import DirectorySettings
     from seglog.log.log import Log
+    from seglog.operations.workspace import Sources, Workspace
+    from seglog.runs.journal import RunRecord
     from seglog.scan.listing import Target
     from seglog.storage.filesystem import FileSystem
     from seglog_cli.progress import Progress, ProgressChoice
@@ -30,16 +30,6 @@ class RelativeTime:
     """A time that was written as `-1h`: milliseconds from the moment that the session goes by."""
 
     distance_ms: int
-
-
-@dataclass(frozen=True)
-class Sources:
-    """What a command's own options say of configuration: values by Kafka's key (None where an option was not given),
-    whether the user insists on what goes against the cluster's, and the log directory with the cluster's metadata."""
-
-    chosen: Mapping[str, object] = field(default_factory=dict)
-    override_policy: bool = False
-    metadata_directory: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -62,9 +52,26 @@ class Session:
     @property
     def threads(self) -> int:
         """`--jobs`, or as many threads as there are cores."""
+        from seglog.ordered_pool import available_threads
+
         self.used.add("--jobs")
-        available = getattr(os, "sched_getaffinity", None)  # not everywhere; it knows of a container's limits
-        return self.jobs or (len(available(0)) if available else os.cpu_count() or 1)
+        return self.jobs or available_threads()
+
+    def workspace(self, *used: str) -> Workspace:
+        """What the engine's operations need of these options; those of them that count are `used`."""
+        from seglog.clock import FixedClock, SystemClock
+        from seglog.operations.workspace import Workspace
+
+        self.used.update(used)
+        clock = SystemClock() if self.now is None else FixedClock(self.now)
+        return Workspace(self.fs, clock, self.overrides, self.config, self.jobs)
+
+    def settled(self, run: RunRecord) -> None:
+        """Says that a run that was cut short was settled, and remembers where it is."""
+        from seglog_cli.quarantines import remember_run
+
+        remember_run(self, run.folder)
+        self.console.message(f"the repair {run.name}, which was cut short, is {run.state.value} now")
 
     @functools.cached_property
     def fs(self) -> FileSystem:
@@ -103,15 +110,14 @@ class Session:
         one cuts off is kept in a run for `command`, as `undo` wants it.
         """
         from seglog.log.directory import open_partition
+        from seglog.operations.workspace import Sources
         from seglog_cli.views.recovery import tell_recovery
 
         config_of = self.config_of(self.resolved(partition).parent, Sources(settings or {}))
         if writable:
             from seglog.operations.keeping import Keeper
-            from seglog_cli.repairing import settle_unfinished
 
-            settle_unfinished(self, self.resolved(partition).parent)
-            keeper = Keeper(self.fs, self.clock, config_of, command)
+            keeper = Keeper(self.fs, self.clock, config_of, command, settled=self.settled)
             owner, log, report = keeper.open(partition, create=create)
         else:
             owner, log = open_partition(
@@ -124,34 +130,15 @@ class Session:
 
     def config_of(self, log_directory: Path, sources: Sources | None = None, *, tell: bool = True) -> DirectorySettings:
         """The configuration of each topic in a log directory; with `tell`, what is odd about it is reported."""
-        from seglog.configuration.topic_settings import DirectorySettings
-
-        self.used.update(("--config", "--set"))
-        given = self._given_settings()
-        said = sources or Sources()
-        chosen = {key: value for key, value in said.chosen.items() if value is not None}
-        if said.metadata_directory is not None:
-            chosen["metadata.log.dir"] = self.resolved(said.metadata_directory)
-        found = DirectorySettings(self.fs, log_directory, given, chosen, override_policy=said.override_policy)
+        found = self.workspace("--config", "--set").settings(log_directory, sources)
         for sentence in (*found.resolve(None).warnings, *found.problems) if tell else ():
             self.console.warning(sentence)
         return found
 
-    def _given_settings(self) -> Settings:
-        from seglog.configuration.sources import load_settings
-
-        return load_settings(
-            self.fs,
-            overrides=self.overrides,
-            environment=os.environ,
-            config=self.config,
-            working_directory=Path.cwd(),
-        )
-
     def check_configuration(self) -> None:
         """ConfigError for a --config or --set that cannot be, also in a command that asks for no setting."""
         if self.config is not None or self.overrides:
-            self._given_settings()
+            self.workspace().given_settings()
 
     def tell_unused(self) -> None:
         """Warns of the common options that were given and that the command never asked for."""

@@ -23,18 +23,44 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seglog.api import open_log as open_log
-    from seglog.api import verify as verify
+    from seglog.api.changing import clean as clean
+    from seglog.api.changing import convert as convert
+    from seglog.api.changing import plan_clean as plan_clean
+    from seglog.api.changing import plan_recover as plan_recover
+    from seglog.api.changing import plan_repair as plan_repair
+    from seglog.api.changing import plan_retain as plan_retain
+    from seglog.api.changing import plan_truncate as plan_truncate
+    from seglog.api.changing import recover as recover
+    from seglog.api.changing import repair as repair
+    from seglog.api.changing import retain as retain
+    from seglog.api.changing import truncate as truncate
+    from seglog.api.changing import undo as undo
+    from seglog.api.looking import diff as diff
+    from seglog.api.looking import doctor as doctor
+    from seglog.api.looking import explain as explain
+    from seglog.api.looking import partitions as partitions
+    from seglog.api.looking import stats as stats
+    from seglog.api.looking import verify as verify
+    from seglog.api.opening import open_log as open_log
     from seglog.configuration.keys import LogConfig as LogConfig
     from seglog.errors import AppendError as AppendError
+    from seglog.errors import ConfigError as ConfigError
     from seglog.errors import CorruptionError as CorruptionError
+    from seglog.errors import LockedError as LockedError
+    from seglog.errors import NotALogError as NotALogError
     from seglog.errors import OffsetOutOfRangeError as OffsetOutOfRangeError
+    from seglog.errors import RefusedError as RefusedError
     from seglog.errors import SeglogError as SeglogError
+    from seglog.errors import UnsupportedError as UnsupportedError
+    from seglog.evidence.findings import Finding as Finding
     from seglog.format.builder import columns_of as columns_of
     from seglog.format.builder import columns_of_arrays as columns_of_arrays
     from seglog.format.columns import Records as Records
+    from seglog.inspect.diff import Difference as Difference
+    from seglog.inspect.overview import PartitionOverview as PartitionOverview
     from seglog.log.append import AppendInfo as AppendInfo
     from seglog.log.directory import LogDirectory as LogDirectory
+    from seglog.log.loader import RecoveryReport as RecoveryReport
     from seglog.log.log import Log as Log
     from seglog.log.lookup import TimestampOffset as TimestampOffset
     from seglog.log.producers import ProducerIdentity as ProducerIdentity
@@ -47,60 +73,154 @@ if TYPE_CHECKING:
     from seglog.model import Record as Record
     from seglog.model import TimestampType as TimestampType
     from seglog.model import TopicPartition as TopicPartition
+    from seglog.operations.clean import Cleaned as Cleaned
+    from seglog.operations.clean import CleaningFailure as CleaningFailure
+    from seglog.operations.clean import Skipped as Skipped
+    from seglog.operations.convert import Converted as Converted
+    from seglog.operations.explain import Explanation as Explanation
+    from seglog.operations.keeping import Truncated as Truncated
+    from seglog.operations.repair import PlannedRepair as PlannedRepair
+    from seglog.operations.repair import Repaired as Repaired
+    from seglog.operations.retain import Freed as Freed
+    from seglog.operations.retain import Retained as Retained
+    from seglog.operations.retain import RetentionFailure as RetentionFailure
+    from seglog.operations.stats import PartitionStatistics as PartitionStatistics
+    from seglog.prognosis.cases import Diagnosis as Diagnosis
+    from seglog.runs.journal import RunRecord as RunRecord
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AppendError": "seglog.errors",
     "AppendInfo": "seglog.log.append",
+    "Cleaned": "seglog.operations.clean",
+    "CleaningFailure": "seglog.operations.clean",
     "Compression": "seglog.model",
+    "ConfigError": "seglog.errors",
+    "Converted": "seglog.operations.convert",
     "CorruptionError": "seglog.errors",
+    "Diagnosis": "seglog.prognosis.cases",
+    "Difference": "seglog.inspect.diff",
+    "Explanation": "seglog.operations.explain",
     "FetchResult": "seglog.log.reader",
+    "Finding": "seglog.evidence.findings",
+    "Freed": "seglog.operations.retain",
     "Header": "seglog.model",
     "Isolation": "seglog.model",
+    "LockedError": "seglog.errors",
     "Log": "seglog.log.log",
     "LogConfig": "seglog.configuration.keys",
     "LogDirectory": "seglog.log.directory",
     "MessageSetSend": "seglog.log.transfer",
     "MultiMessageSetSend": "seglog.log.transfer",
+    "NotALogError": "seglog.errors",
     "OffsetOutOfRangeError": "seglog.errors",
+    "PartitionOverview": "seglog.inspect.overview",
+    "PartitionStatistics": "seglog.operations.stats",
+    "PlannedRepair": "seglog.operations.repair",
     "ProducerIdentity": "seglog.log.producers",
     "Record": "seglog.model",
     "Records": "seglog.format.columns",
+    "RecoveryReport": "seglog.log.loader",
+    "RefusedError": "seglog.errors",
+    "Repaired": "seglog.operations.repair",
+    "Retained": "seglog.operations.retain",
+    "RetentionFailure": "seglog.operations.retain",
+    "RunRecord": "seglog.runs.journal",
     "SeglogError": "seglog.errors",
+    "Skipped": "seglog.operations.clean",
     "TimestampOffset": "seglog.log.lookup",
     "TimestampType": "seglog.model",
     "TopicPartition": "seglog.model",
+    "Truncated": "seglog.operations.keeping",
+    "UnsupportedError": "seglog.errors",
+    "clean": "seglog.api.changing",
     "columns_of": "seglog.format.builder",
     "columns_of_arrays": "seglog.format.builder",
-    "open_log": "seglog.api",
-    "verify": "seglog.api",
+    "convert": "seglog.api.changing",
+    "diff": "seglog.api.looking",
+    "doctor": "seglog.api.looking",
+    "explain": "seglog.api.looking",
+    "open_log": "seglog.api.opening",
+    "partitions": "seglog.api.looking",
+    "plan_clean": "seglog.api.changing",
+    "plan_recover": "seglog.api.changing",
+    "plan_repair": "seglog.api.changing",
+    "plan_retain": "seglog.api.changing",
+    "plan_truncate": "seglog.api.changing",
+    "recover": "seglog.api.changing",
+    "repair": "seglog.api.changing",
+    "retain": "seglog.api.changing",
+    "stats": "seglog.api.looking",
+    "truncate": "seglog.api.changing",
+    "undo": "seglog.api.changing",
+    "verify": "seglog.api.looking",
 }
 
 __all__ = [
     "AppendError",
     "AppendInfo",
+    "Cleaned",
+    "CleaningFailure",
     "Compression",
+    "ConfigError",
+    "Converted",
     "CorruptionError",
+    "Diagnosis",
+    "Difference",
+    "Explanation",
     "FetchResult",
+    "Finding",
+    "Freed",
     "Header",
     "Isolation",
+    "LockedError",
     "Log",
     "LogConfig",
     "LogDirectory",
     "MessageSetSend",
     "MultiMessageSetSend",
+    "NotALogError",
     "OffsetOutOfRangeError",
+    "PartitionOverview",
+    "PartitionStatistics",
+    "PlannedRepair",
     "ProducerIdentity",
     "Record",
     "Records",
+    "RecoveryReport",
+    "RefusedError",
+    "Repaired",
+    "Retained",
+    "RetentionFailure",
+    "RunRecord",
     "SeglogError",
+    "Skipped",
     "TimestampOffset",
     "TimestampType",
     "TopicPartition",
+    "Truncated",
+    "UnsupportedError",
+    "clean",
     "columns_of",
     "columns_of_arrays",
+    "convert",
+    "diff",
+    "doctor",
+    "explain",
     "open_log",
+    "partitions",
+    "plan_clean",
+    "plan_recover",
+    "plan_repair",
+    "plan_retain",
+    "plan_truncate",
+    "recover",
+    "repair",
+    "retain",
+    "stats",
+    "truncate",
+    "undo",
     "verify",
 ]
 

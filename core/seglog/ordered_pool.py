@@ -8,6 +8,7 @@ turn. So a log of large batches is worked on one batch after the other.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
@@ -98,3 +99,9 @@ def _in_turn(pool: Executor, step: Callable[[], _Done[R] | None], ahead: int, bu
         for future in waiting:
             future.cancel()
         wait(waiting)
+
+
+def available_threads() -> int:
+    """As many threads as there are cores for this process."""
+    available = getattr(os, "sched_getaffinity", None)  # not everywhere; it knows of a container's limits
+    return len(available(0)) if available else os.cpu_count() or 1

@@ -21,7 +21,7 @@ from seglog_cli.options import (
     parsed,
     size_option,
 )
-from seglog_cli.session import Session, Sources
+from seglog_cli.session import Session
 
 if TYPE_CHECKING:
     from seglog.operations.cleaner import CleanerService
@@ -72,6 +72,7 @@ def run(
 
     from seglog.cleaner.strategy import Strategy
     from seglog.operations.cleaner import CleanerService
+    from seglog.operations.workspace import Sources
     from seglog.scan.listing import list_log_directory
     from seglog_cli.memory import share_freed_memory
     from seglog_cli.views.service import Reporter

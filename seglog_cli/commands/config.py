@@ -9,7 +9,7 @@ import typer
 from seglog_cli.help import HelpOption
 from seglog_cli.options import CONTEXT, MetadataDirectory, OnePath, command, flag
 from seglog_cli.parameters import PlainCommand
-from seglog_cli.session import Session, Sources
+from seglog_cli.session import Session
 
 app = typer.Typer(
     help="Configuration: what counts for a log, and why.",
@@ -46,6 +46,7 @@ def show(
       seglog config show --all --json /var/lib/kafka/data
     """
     from seglog.configuration.topic_settings import topic_of
+    from seglog.operations.workspace import Sources
     from seglog.scan.listing import resolve_path
     from seglog_cli.views.settings import show_settings
 

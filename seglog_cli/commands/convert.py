@@ -10,7 +10,6 @@ import typer
 
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Partition, command, labelled
-from seglog_cli.repairing import settle_unfinished
 from seglog_cli.session import Session
 
 
@@ -60,10 +59,11 @@ def run(
     if parse_topic_partition(directory.resolve().name) is None:
         raise UsageError(f"convert: {directory.name} is not of the form topic-partition; name it with -o")
     log_directory = session.resolved(directory).parent
-    settle_unfinished(session, log_directory)
     config_of = session.config_of(log_directory)
     with session.progress("convert", listing.size) as progress:
-        done, end = convert_to(session.fs, session.clock, listing, directory, options, config_of, progress.update)
+        done, end = convert_to(
+            session.fs, session.clock, listing, directory, options, config_of, progress.update, session.settled
+        )
     if session.as_json:
         record = {"type": "converted", "directory": str(directory), "log_end_offset": end}
         session.console.json({**record, **dataclasses.asdict(done)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,12 +14,8 @@ from seglog_cli.selecting import Limit, Wanted
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from seglog.dump.selection import Selection
-    from seglog.inspect.diff import Difference
 
-LEVELS = ("bytes", "batches", "view")
 MOST_ROWS = 10_000
 MEMORY_BYTES = 256 << 20
 
@@ -55,19 +50,20 @@ def run(
       seglog diff --level view before/customers-0 after/customers-0
       seglog diff --json --level bytes /var/lib/kafka/data /backup/kafka
     """
+    from seglog.inspect.diff_view import ViewOptions
+    from seglog.operations.diff import copies_by_partition, differences
+    from seglog_cli.unreadable import Unreadable
     from seglog_cli.views.difference import show_diff_summary, show_difference
 
-    if len(copies) < 2:
-        raise UsageError("diff needs at least two copies")
-    compared = Compared(level, check_level(level, wanted, memory), limit, memory or MEMORY_BYTES)
-    from seglog_cli.unreadable import Unreadable
-
-    found = 0
-    partitions = _partitions(session, copies)
-    unreadable = Unreadable(session, alone=len(partitions) == 1)
+    try:
+        partitions = copies_by_partition(session.fs, copies)
+    except ValueError as error:
+        raise UsageError(f"diff {error}") from error
+    options = ViewOptions(memory or MEMORY_BYTES, check_level(level, wanted, memory), limit or MOST_ROWS)
+    found, unreadable = 0, Unreadable(session, alone=len(partitions) == 1)
     for name, directories in partitions:
         with unreadable.passing_over(directories[0]):
-            for difference in _differences(session, directories, compared):
+            for difference in differences(session.fs, directories, level, options, limit):
                 found += 1
                 show_difference(session.console, difference, name, [str(path) for path in directories])
     code = ExitCode.FOUND if found else unreadable.exit_code
@@ -75,18 +71,10 @@ def run(
     return code
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """What is compared: a level, the records that count there, the most differences shown, and memory for the view."""
-
-    level: str
-    selection: Selection
-    limit: int | None
-    memory_bytes: int
-
-
 def check_level(level: str, wanted: Wanted, memory: int | None = None) -> Selection:
     """The records that count at a level; wrong usage for what has no meaning there."""
+    from seglog.operations.diff import LEVELS
+
     one_of("--level", level, LEVELS)
     if level == "bytes":
         every = ("from_offset", "to_offset", "since", "until", "key", "producer_id", "isolation")
@@ -96,45 +84,3 @@ def check_level(level: str, wanted: Wanted, memory: int | None = None) -> Select
     if level != "view" and memory is not None:
         raise UsageError("--memory is for --level view")
     return wanted.selection("read_committed" if level == "view" else "read_uncommitted")
-
-
-def _differences(session: Session, directories: Sequence[Path], compared: Compared) -> Iterator[Difference]:
-    from itertools import islice
-
-    found = _all_differences(session, directories, compared)
-    return found if compared.limit is None else islice(found, compared.limit)
-
-
-def _all_differences(session: Session, directories: Sequence[Path], compared: Compared) -> Iterator[Difference]:
-    from seglog.errors import UnsupportedError
-    from seglog.inspect.diff import Difference, diff_batches, diff_bytes
-    from seglog.inspect.diff_view import ViewOptions, diff_view
-    from seglog.log.viewed_directory import viewed_copies
-
-    with viewed_copies(session.fs, directories) as (fs, listings):
-        has = tuple(fs.status(listing.directory) is not None for listing in listings)
-        if any(listing.format == "0.7" for listing in listings):
-            raise UnsupportedError("logs of Kafka 0.7 cannot be compared: their messages have no offsets of their own")
-        if not all(has):
-            yield Difference(compared.level, "missing", has, "not every copy has the partition")
-        elif compared.level == "bytes":
-            yield from diff_bytes(fs, listings)
-        elif compared.level == "batches":
-            yield from diff_batches(fs, listings, compared.selection)
-        else:
-            options = ViewOptions(compared.memory_bytes, compared.selection, compared.limit or MOST_ROWS)
-            yield from diff_view(fs, listings, options)
-
-
-def _partitions(session: Session, copies: Sequence[Path]) -> list[tuple[str, list[Path]]]:
-    """The copies of each partition, by its name; they need not all be there."""
-    from seglog.scan.listing import TargetKind, list_log_directory, resolve_paths
-
-    targets = resolve_paths(session.fs, copies)
-    kinds = {target.kind for target in targets}
-    if kinds == {TargetKind.PARTITION}:
-        return [(targets[0].path.resolve().name, [target.path for target in targets])]
-    if kinds != {TargetKind.LOG_DIRECTORY}:
-        raise UsageError("diff takes partition directories or log directories, not both, and no files")
-    every = [{p.path.name for p in list_log_directory(session.fs, target.path).live} for target in targets]
-    return [(name, [target.path / name for target in targets]) for name in sorted(set().union(*every))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from seglog_cli.failures import UsageError
 from seglog_cli.help import HelpOption
 from seglog_cli.options import CONTEXT, command, flag
 from seglog_cli.parameters import PlainCommand
-from seglog_cli.quarantines import QuarantineOption, forget_run, named_run, places
+from seglog_cli.quarantines import QuarantineOption, named_run
 from seglog_cli.session import Session
 
 SUMMARY = "Shows, restores or deletes what repairs removed from logs."
@@ -41,6 +42,7 @@ def ls(
     Examples:
       seglog quarantine ls /var/lib/kafka/data
     """
+    from seglog.operations.undo import places
     from seglog.runs.journal import RunRecord
     from seglog.runs.quarantine import runs_in, saved_bytes
     from seglog_cli.views.repair import show_runs
@@ -112,6 +114,7 @@ def purge(
     Examples:
       seglog quarantine purge 20261121T015349Z-7f3a --yes
     """
+    from seglog.operations.undo import forget_run
     from seglog.runs.quarantine import purge_run
     from seglog_cli.progress import bytes_text
 
@@ -119,7 +122,7 @@ def purge(
     if not yes:
         raise UsageError(f"{found.folder} would be removed for good: say so with --yes")
     freed = purge_run(session.fs, found)
-    forget_run(session, found.folder)
+    forget_run(session.fs, os.environ, found.folder)
     if session.as_json:
         session.console.json({"type": "purged", "run": found.name, "bytes": freed})
     session.console.message(f"{found.name} is gone; {bytes_text(freed)} freed")

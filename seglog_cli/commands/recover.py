@@ -68,12 +68,9 @@ def recover_path(
     from seglog.operations.keeping import Keeper
     from seglog.operations.recover import RecoveryOptions, recover
     from seglog.scan.listing import log_directory_of, resolve_path
-    from seglog_cli.repairing import settle_unfinished
     from seglog_cli.views.recovery import show_recovery, warn_of_obstacles
 
     target = resolve_path(session.fs, path)
-    if not dry_run:
-        settle_unfinished(session, log_directory_of(target))
     config_of = session.config_of_target(target)
     obstacles = list(directory_obstacles(session.fs, log_directory_of(target)))
     warn_of_obstacles(session.console, obstacles, set())
@@ -84,7 +81,11 @@ def recover_path(
 
         keeper = Keeper(session.fs, session.clock, config_of, command, quarantine)
         options = RecoveryOptions(
-            recovery_point=recovery_point, dry_run=dry_run, progress=tell, on_loss=keeper.on_loss if keep else None
+            recovery_point=recovery_point,
+            dry_run=dry_run,
+            progress=tell,
+            on_loss=keeper.on_loss if keep else None,
+            settled=session.settled,
         )
         changed, stopped = False, bool(obstacles)
         for report in recover(session.fs, session.clock, target, config_of, options):

@@ -18,13 +18,10 @@ def run(session: Session, path: OnePath, dry_run: DryRun = False) -> None:
       seglog reindex /var/lib/kafka/data
     """
     from seglog.operations.recover import RecoveryOptions, recover
-    from seglog.scan.listing import log_directory_of, resolve_path
-    from seglog_cli.repairing import settle_unfinished
+    from seglog.scan.listing import resolve_path
     from seglog_cli.views.recovery import show_recovery
 
     target = resolve_path(session.fs, path)
-    if not dry_run:
-        settle_unfinished(session, log_directory_of(target))
-    options = RecoveryOptions(dry_run=dry_run, lossless=True)
+    options = RecoveryOptions(dry_run=dry_run, lossless=True, settled=session.settled)
     for report in recover(session.fs, session.clock, target, session.config_of_target(target), options):
         show_recovery(session, report, dry_run, "reindex")

@@ -20,12 +20,10 @@ from seglog_cli.options import (
     require_policy,
     size_option,
 )
-from seglog_cli.session import Session, Sources
+from seglog_cli.session import Session
 
 if TYPE_CHECKING:
     from seglog.operations.retain import FreeSpace
-
-POLICIES = ("delete", "compact,delete", "delete,compact")
 
 
 @command
@@ -84,9 +82,9 @@ def run(
       seglog retain --retention-bytes 10GiB --delay 0 orders-none-0
       seglog retain --free 50GB /var/lib/kafka/data
     """
-    from seglog.cleaner.manager import check_checkpoints
-    from seglog.operations.retain import Freed, RetentionFailure, RetentionRequest, retain
-    from seglog.scan.listing import log_directory_of, resolve_paths
+    from seglog.operations.retain import POLICIES, Freed, RetentionFailure, RetentionRequest, retain
+    from seglog.operations.workspace import Sources
+    from seglog.scan.listing import resolve_paths
     from seglog_cli.views.recovery import tell_obstacles
     from seglog_cli.views.retention import show_freed, show_retained
 
@@ -96,8 +94,6 @@ def run(
         raise UsageError("--free removes files at once: it goes without --retention-ms, --retention-bytes, --delay")
     if policy is not None:
         require_policy(policy, POLICIES, targets)
-    for log_directory in dict.fromkeys(log_directory_of(target) for target in targets):
-        check_checkpoints(session.fs, log_directory)
     chosen = {"retention.ms": retention_ms, "retention.bytes": retention_bytes, "cleanup.policy": policy}
     ruled = retention_ms is not None or retention_bytes is not None
     planned = dry_run or check

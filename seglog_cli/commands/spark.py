@@ -135,6 +135,7 @@ def stats(
       seglog spark stats --json /var/lib/kafka/data
       seglog spark stats --sizing --master yarn /mnt/broker*/data
     """
+    from seglog.operations.stats import PartitionStatistics
     from seglog.scan.listing import resolve_paths
     from seglog_cli.unreadable import Unreadable
 
@@ -154,7 +155,7 @@ def stats(
         listings = [one.listing for one in partitions]
         found = jobs.statistics(spark, listings, sizing_of=sizing_of if sizing else None, watch=watch)
     for partition, one in zip(partitions, found, strict=True):
-        show_measured(session, partition, one.log, one.sizing, plot=plot, rounds=rounds)
+        show_measured(session, PartitionStatistics(one.log, one.sizing, partition.rounds), plot=plot, rounds=rounds)
     return unreadable.exit_code
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,6 @@ from seglog_cli.measuring import (
     WithSizing,
     WriteRate,
     check_measuring,
-    kept_rounds,
     measured_partitions,
     show_measured,
 )
@@ -50,7 +50,6 @@ def run(
       seglog stats --sizing --set log.cleaner.dedupe.buffer.size=32MiB customers-0
       seglog stats --prometheus seglog.prom /var/lib/kafka/data
     """
-    from seglog.inspect.statistics import view_statistics
     from seglog.scan.listing import resolve_paths
     from seglog_cli.unreadable import Unreadable
 
@@ -59,15 +58,9 @@ def run(
     targets = resolve_paths(session.fs, paths)
     unreadable = Unreadable.among(session, targets)
     for partition in measured_partitions(session, targets, shown, unreadable):
-        directory, needed = partition.listing.directory, None
-        with unreadable.passing_over(directory):
-            found = view_statistics(session.fs, directory)
-            if sizing:
-                from seglog.inspect.sizing import size_partition
-
-                request = partition.sizing_request(session.clock.now_ms(), write_rate)
-                needed = size_partition(session.fs, directory, request, keys=found.distinct_keys, records=found.records)
-            show_measured(session, partition, found, needed, plot=plot, rounds=rounds)
+        with unreadable.passing_over(partition.listing.directory):
+            found = partition.measured(session.fs, session.clock.now_ms(), sizing=sizing, write_rate=write_rate)
+            show_measured(session, found, plot=plot, rounds=rounds)
     if prometheus is not None:
         _write_gauges(session, prometheus, shown)
     return unreadable.exit_code
@@ -76,10 +69,11 @@ def run(
 def _write_gauges(session: Session, path: Path, shown: dict[Path, DirectorySettings]) -> None:
     from seglog.cleaner.metrics import CleanerGauges, write_prometheus
     from seglog.operations.clean import states_of
+    from seglog.operations.stats import kept_rounds
 
     gauges = []
     for log_directory, settings in shown.items():
-        rounds = kept_rounds(session, log_directory)
+        rounds = kept_rounds(session.fs, os.environ, log_directory)
         ended = rounds[-1]["time"] if rounds else None
         states = states_of(session.fs, log_directory, settings, session.clock)
         gauges.append(

@@ -77,11 +77,11 @@ def run(
       seglog transplant /mnt/old/kafka/orders-0 --into /var/lib/kafka/data --topic orders=orders-restored
     """
     from seglog.operations.transplant import TransplantRequest, plan_transplant
+    from seglog.operations.undo import settle
     from seglog.scan.listing import resolve_paths
     from seglog.storage.lock import DirectoryLock
     from seglog.transplant.apply import carry_out
     from seglog_cli.quarantines import remember_run
-    from seglog_cli.repairing import settle
     from seglog_cli.views.transplant import show_outcome, show_plan
 
     target = session.resolved(into)
@@ -100,7 +100,7 @@ def run(
         show_plan(session.console, plan)
         return ExitCode.DONE
     with nullcontext() if session.fs.status(target) is None else DirectoryLock(target):
-        settle(session, target)
+        settle(session.fs, target, session.settled)
         config_of = session.config_of(target)
         with session.progress("look") as progress:
             plan = plan_transplant(session.fs, session.clock, request, config_of, progress.advance)

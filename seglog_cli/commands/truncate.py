@@ -37,7 +37,6 @@ def run(
     """
     from seglog.operations.keeping import Keeper
     from seglog_cli.quarantines import remember_run
-    from seglog_cli.repairing import settle_unfinished
     from seglog_cli.views.cut import show_cut
     from seglog_cli.views.recovery import tell_recovery
 
@@ -52,10 +51,8 @@ def run(
         require_partition(session.fs, partition)
         recover_path(session, partition, dry_run, 0, not no_keep, quarantine, "truncate")
         return
-    if not dry_run:
-        settle_unfinished(session, session.resolved(partition).parent)
     config_of = session.config_of(session.resolved(partition).parent)
-    keeper = Keeper(session.fs, session.clock, config_of, "truncate", quarantine)
+    keeper = Keeper(session.fs, session.clock, config_of, "truncate", quarantine, session.settled)
     done = keeper.truncate(partition, to_offset, to_time, dry_run=dry_run, keep=not no_keep)
     tell_recovery(session, done.recovery)
     if done.run is not None:

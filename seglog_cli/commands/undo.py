@@ -29,16 +29,9 @@ def run(
       seglog undo 20261121T015349Z-7f3a --quarantine /var/lib/kafka/.seglog-quarantine
       seglog undo /var/lib/kafka/.seglog-quarantine/20261121T015349Z-7f3a
     """
-    from seglog.runs.apply import settle_pending, undo_run
-    from seglog.runs.journal import RunState, read_journal
-    from seglog.storage.lock import DirectoryLock
+    from seglog.operations.undo import undo
 
-    found = named_run(session, name, quarantine)
-    with DirectoryLock(found.log_directory):
-        settle_pending(session.fs, found.log_directory)
-        found = read_journal(session.fs, found.folder)
-        if found.state is not RunState.UNDONE:
-            undo_run(session.fs, found)
+    found = undo(session.fs, named_run(session, name, quarantine))
     if session.as_json:
         session.console.json({"type": "undone", "run": found.name, "files": len(found.changes)})
     else:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seglog_cli.console import Console
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from seglog.cleaner.plan import CleaningResult
     from seglog.configuration.precedence import Contradiction
     from seglog.operations.clean import Cleaned, CleaningFailure, Outcome
-    from seglog_cli.session import Session
 
 _REASONS = {
     "records_kept": "records kept: the newest of their key",
@@ -93,19 +91,3 @@ def _tell_phases(console: Console, result: CleaningResult) -> None:
     if phases:
         spent = ", ".join(f"{name} {phases[name]:.3f} s" for name in PHASES if name in phases)
         console.detail(f"{result.topic_partition}: time went to: {spent} (of {result.stats.seconds:.3f} s)")
-
-
-def keep_history(session: Session, done: Iterable[Cleaned]) -> None:
-    """Keeps the figures of rounds for `seglog stats`; that they cannot be kept is no more than a warning."""
-    from seglog.cleaner.history import CleaningHistory, state_directory
-
-    by_directory: dict[str, list[Cleaned]] = {}
-    for cleaned in done:
-        if not cleaned.result.dry_run and cleaned.result.segments_before:
-            by_directory.setdefault(str(cleaned.log_directory), []).append(cleaned)
-    for found in by_directory.values():
-        history = CleaningHistory(session.fs, state_directory(os.environ), found[0].log_directory)
-        try:
-            history.add([cleaned.result for cleaned in found], session.clock.now_ms())
-        except OSError as error:
-            session.console.warning(f"{history.path}: the statistics could not be kept: {error.strerror}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import doctest
+import inspect
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-import seglog.api
+from seglog.api import changing, looking, opening
 from seglog.errors import NotALogError, RefusedError
 
 CORE = Path(seglog.__file__).parents[1]
@@ -27,7 +28,7 @@ def test_every_public_name_can_be_imported_and_no_other() -> None:
         _ = seglog.nonsense  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("module", [seglog, seglog.api], ids=["seglog", "seglog.api"])
+@pytest.mark.parametrize("module", [seglog, opening, looking, changing], ids=lambda module: module.__name__)
 def test_the_examples_run(module: object) -> None:
     result = doctest.testmod(module)  # type: ignore[arg-type]
     assert result.attempted > 0
@@ -178,3 +179,19 @@ def test_a_wrong_type_is_an_error_that_names_the_argument(tmp_path: Path) -> Non
         with pytest.raises(TypeError, match=r"5 \(int\) is no Isolation: read_uncommitted, read_committed"):
             log.records(0, 5)  # type: ignore[arg-type]
         assert [record.value for record in log.records(0, "read_committed")] == [b"v"]
+
+
+def test_the_readme_lists_every_function() -> None:
+    page = (CORE.parent / "README.md").read_text()
+    functions = [name for name in seglog.__all__ if inspect.isfunction(getattr(seglog, name))]
+    assert len(functions) > 15
+    assert [name for name in functions if f"`{name}" not in page and not name.startswith("columns_of")] == []
+
+
+def test_a_log_directory_opens_with_its_path_alone(tmp_path: Path) -> None:
+    with seglog.open_log(tmp_path / "t-0", create=True) as log:
+        log.append([seglog.Record(b"v", timestamp=5)])
+    with seglog.LogDirectory.open(str(tmp_path)) as directory:
+        assert repr(directory) == f"<LogDirectory {tmp_path}: 1 partitions, for reading>"
+        (key,) = directory.topic_partitions
+        assert [record.value for record in directory.log(key).records()] == [b"v"]

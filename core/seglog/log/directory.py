@@ -27,10 +27,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from seglog.clock import Clock
+from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import NotALogError, RefusedError
 from seglog.format import filenames
+from seglog.locations import parse_location
 from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint
 from seglog.log.loader import LoadOptions, Progress, RecoveryReport, plan_recovery
 from seglog.log.log import Log
@@ -52,7 +53,7 @@ from seglog.scan.listing import (
 from seglog.storage import links
 from seglog.storage.atomic import TEMPORARY_SUFFIX
 from seglog.storage.change_notifying import NoticingFileSystem
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.ownership import require_trust
@@ -111,24 +112,28 @@ class LogDirectory:
     @classmethod
     def open(
         cls,
-        path: Path,
+        path: str | Path,
         *,
-        fs: FileSystem,
-        clock: Clock,
-        config_of: ConfigOf,
-        writable: bool,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        config_of: ConfigOf | None = None,
+        writable: bool = False,
         take_lock: bool = True,
         settle: bool = True,
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
         before_loss: BeforeLoss | None = None,
     ) -> Self:
-        """Opens the directory, not yet its logs. `config_of` gives a topic's configuration, `before_loss` is told
-        before opening a log for writing loses data (`LoadOptions`).
+        """Opens the directory, not yet its logs. `config_of` gives a topic's configuration (Kafka's defaults),
+        `before_loss` is called before opening a log for writing loses data (`LoadOptions`). Files and clock are the
+        machine's where none are given.
 
         A writable one takes the broker's lock (LockedError), unless the caller holds it (`take_lock` false), and
         settles an append to several partitions that was cut short, where it can (unless `settle` is false).
         Raises NotALogError, and CorruptCheckpointError where a broker would take the directory offline.
         """
+        path = path if isinstance(path, Path) else links.resolve(parse_location(path))
+        fs, clock = fs or LocalFileSystem(), clock or SystemClock()
+        config_of = config_of or (lambda _: LogConfig())
         lock = None
         if writable and take_lock:
             list_log_directory(fs, path)  # a missing directory is told before its lock file
@@ -156,8 +161,11 @@ class LogDirectory:
                 lock.release()
             raise
 
-    # --- what the directory says
-    # --------------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        how = "writing" if self.writable else "reading"
+        return f"<LogDirectory {self.path}: {len(self.listing.live)} partitions, for {how}>"
+
+    # --- what the directory says --------------------------------------------------------------------------
 
     @property
     def is_broker_directory(self) -> bool:
@@ -208,8 +216,7 @@ class LogDirectory:
         """The live partitions."""
         return tuple(found.topic_partition for found in self.listing.live)
 
-    # --- logs
-    # ---------------------------------------------------------------------------------------------------
+    # --- logs ---------------------------------------------------------------------------------------------
 
     def log(self, topic_partition: TopicPartition, create: bool = False, progress: Progress | None = None) -> Log:
         """The partition's log, opened at first use. NotALogError when it is missing, unless `create` makes
@@ -308,8 +315,7 @@ class LogDirectory:
         name = filenames.parse_partition_directory(directory.name)
         return name is not None and name.state is filenames.PartitionState.LIVE
 
-    # --- checkpoints
-    # --------------------------------------------------------------------------------------------
+    # --- checkpoints --------------------------------------------------------------------------------------
 
     def checkpoint(self, log: Log) -> None:
         """Writes the log's recovery point, log start and high watermark; other partitions' entries stay."""
@@ -341,8 +347,7 @@ class LogDirectory:
             raise RefusedError(f"{self.path}: the log directory is open for reading only")
         self._cleaner_offsets.update({topic_partition: offset})
 
-    # --- closing
-    # ------------------------------------------------------------------------------------------------
+    # --- closing ------------------------------------------------------------------------------------------
 
     def close(self, clean: bool = True) -> None:
         """Closes the open logs; with `clean` as after a controlled stop (steps above), else as they are.

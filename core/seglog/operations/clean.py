@@ -13,18 +13,20 @@ A dry run does all of it over an overlay, and plans where a run writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from seglog.cleaner.cleaner import Begin, check_room, clean_log, has_ample_room, plan_round, untold
+from seglog.cleaner.history import CleaningHistory, state_directory
 from seglog.cleaner.manager import CleanerManager, LogToClean, check_checkpoints, log_to_clean
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.plan import CleaningResult
 from seglog.cleaner.round import CleaningRound, prepare_round
+from seglog.cleaner.strategy import OFFSET, Strategy
 from seglog.clock import Clock
-from seglog.configuration.keys import COMPACT
+from seglog.configuration.keys import COMPACT, CleanerConfig
 from seglog.configuration.precedence import POLICY, ResolvedConfig
 from seglog.errors import IncompleteError, NotALogError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
@@ -72,6 +74,7 @@ class CleaningFailure:
 
 
 Outcome = Cleaned | Skipped | CleaningFailure
+POLICIES = ("compact", "compact,delete", "delete,compact")
 SpaceCheck = Callable[[Log, CleaningRound, int | None], None]  # of a round with this checkpoint: raises RefusedError
 
 
@@ -105,6 +108,36 @@ def clean(
                 yield _clean_named(directory, path, known, clock, options, dry_run, begin)
             if whole:
                 yield from _clean_eligible(directory, set(named), known, clock, options, dry_run, begin)
+
+
+def cleaner_options(
+    config: CleanerConfig, *, strategy: Strategy = OFFSET, roll: bool = False, expire: bool = False, threads: int = 1
+) -> CleanerOptions:
+    """A round's options where the configuration has this to say of the cleaner."""
+    return CleanerOptions(
+        dedupe_buffer_bytes=config.dedupe_buffer_size,
+        load_factor=config.io_buffer_load_factor,
+        strategy=strategy,
+        roll=roll,
+        expire=expire,
+        jobs=threads,
+    )
+
+
+def keep_history(fs: FileSystem, environment: Mapping[str, str], clock: Clock, done: Iterable[Cleaned]) -> str:
+    """Keeps the figures of rounds for `seglog stats`; why they could not be kept, or the empty string."""
+    by_directory: dict[Path, list[CleaningResult]] = {}
+    for cleaned in done:
+        if not cleaned.result.dry_run and cleaned.result.segments_before:
+            by_directory.setdefault(cleaned.log_directory, []).append(cleaned.result)
+    problem = ""
+    for log_directory, results in by_directory.items():
+        history = CleaningHistory(fs, state_directory(environment), log_directory)
+        try:
+            history.add(results, clock.now_ms())
+        except OSError as error:
+            problem = f"{history.path}: the statistics could not be kept: {error.strerror}"
+    return problem
 
 
 def open_for_cleaning(

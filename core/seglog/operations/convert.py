@@ -34,6 +34,7 @@ from seglog.format.windows import WHOLE_LIMIT, too_large_to_rewrite
 from seglog.log.directory import ConfigOf, open_partition
 from seglog.log.log import Log
 from seglog.model import Compression, Record
+from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.runs.beside import is_log_directory, new_directory
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk, Piece
@@ -115,11 +116,14 @@ def convert_to(
     options: ConvertOptions,
     config_of: ConfigOf,
     progress: Callable[[int, int], None] | None = None,
+    settled: Settled = unsettled,
 ) -> tuple[Converted, int]:
     """Rewrites the partition of `listing` into `directory`, which appears when it is whole; returns the log end, too.
 
-    RefusedError when it is there and not empty, LockedError when its log directory is in use; else as `convert`.
+    RefusedError when it is there and not empty, LockedError when its log directory is in use; else as `convert`. A run
+    that was cut short in its log directory is settled first; `settled` is called with it.
     """
+    settle_unfinished(fs, directory.parent, settled)
     lock = DirectoryLock(directory.parent) if is_log_directory(fs, directory.parent) else nullcontext()
     with lock, new_directory(fs, directory) as place:
         owner, log = open_partition(place, fs=fs, clock=clock, config_of=config_of, writable=True, create=True)

@@ -9,18 +9,25 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from seglog.cleaner.manager import LogToClean, log_to_clean
+from seglog.cleaner.options import CleanerOptions
 from seglog.configuration.keys import DELETE
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, ResolvedConfig
-from seglog.log.directory import LogDirectory
+from seglog.configuration.topic_settings import DirectorySettings
+from seglog.errors import SeglogError
+from seglog.log.directory import LogDirectory, open_partition
 from seglog.log.log import Log
 from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_freeing, plan_retention
 from seglog.log.segment import LogSegment
-from seglog.operations.clean import Cleaned, CleaningFailure, Outcome, policy_problem
-from seglog.operations.retain import UNKNOWN_POLICY
+from seglog.operations.clean import Cleaned, CleaningFailure, Outcome, clean, policy_problem
+from seglog.operations.retain import UNKNOWN_POLICY, retention_config
+from seglog.operations.workspace import Sources, Workspace
+from seglog.scan.listing import Target, TargetKind
 from seglog.units import format_duration, format_time
 
 
@@ -99,6 +106,48 @@ class _Patient:
     def command(self, verb: str, *arguments: str) -> str:
         """A command line that does it here."""
         return shlex.join(["seglog", *verb.split(), *self.options, *arguments, str(self.log.directory)])
+
+
+def explain_partition(
+    workspace: Workspace, partition: Path, settings: DirectorySettings, sources: Sources, *, quick: bool = False
+) -> Explanation:
+    """Explains the partition in a directory, whose log directory has these `settings`, made of `sources`.
+
+    `quick` reads only indexes and headers: no dry run of the round, and no advice to clean.
+    """
+    owner, log = open_partition(
+        partition,
+        fs=workspace.fs,
+        clock=workspace.clock,
+        config_of=lambda topic: retention_config(settings.resolve(topic)),
+        writable=False,
+    )
+    with owner:
+        resolved = settings.resolve(log.topic_partition.topic)
+        trial = None if quick else _CleanTrial(workspace, partition, sources)
+        return explain(owner, log, resolved, workspace.clock.now_ms(), trial, workspace.given_options(sources))
+
+
+@dataclass(frozen=True)
+class _CleanTrial:
+    """A dry run of `seglog clean` on a partition."""
+
+    workspace: Workspace
+    partition: Path
+    sources: Sources
+
+    def __call__(
+        self, *, roll: bool = False, expire: bool = False, chosen: Mapping[str, object] | None = None
+    ) -> Outcome:
+        work = self.workspace
+        sources = replace(self.sources, chosen={**self.sources.chosen, **(chosen or {})})
+        target, options = Target(self.partition, TargetKind.PARTITION), CleanerOptions(roll=roll, expire=expire)
+        topics_of = partial(work.settings, sources=sources)
+        try:
+            (outcome,) = clean(work.fs, [target], topics_of, work.clock, options, dry_run=True)
+        except SeglogError as error:  # before the round: a checkpoint that cannot be read
+            return CleaningFailure(self.partition, error)
+        return outcome
 
 
 def explain(

@@ -17,6 +17,7 @@ from seglog.log.loader import LossAhead, RecoveryReport, stop_at_loss
 from seglog.log.log import Log
 from seglog.model import TopicPartition
 from seglog.operations.truncate import Cut, plan_cut
+from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.runs.journal import RunRecord
 from seglog.runs.undoable import undoable
 from seglog.scan.listing import require_partition
@@ -27,13 +28,18 @@ from seglog.storage.overlay import OverlayFileSystem
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """Keeps what logs lose: `command` is what the run is for, `quarantine` of None the default place."""
+    """Keeps what logs lose: `command` is what the run is for, `quarantine` of None the default place.
+
+    A run that was cut short in the log directory is settled first, before a log is opened or cut; `settled` is called
+    with it.
+    """
 
     fs: FileSystem
     clock: Clock
     config_of: ConfigOf
     command: str
     quarantine: Path | None = None
+    settled: Settled = unsettled
 
     def recover(self, partition: Path, recover_from: int | None = None) -> RecoveryReport:
         """Recovers a partition as opening it does, from an offset on if one is given; `run` of the report keeps what
@@ -56,6 +62,7 @@ class Keeper:
     def open(self, partition: Path, *, create: bool = False) -> tuple[LogDirectory, Log, RecoveryReport]:
         """Opens a partition for writing (`open_partition`), and tells what its recovery did."""
         partition, report = links.resolve(partition), None
+        settle_unfinished(self.fs, partition.parent, self.settled)
         try:
             owner, log = self._opened_for_writing(partition, create)
         except LossAhead:
@@ -112,6 +119,7 @@ class Keeper:
 
         if dry_run:
             return work(OverlayFileSystem(self.fs))
+        settle_unfinished(self.fs, partition.parent, self.settled)
         with self._locked(partition):
             if not keep:
                 return work(self.fs)

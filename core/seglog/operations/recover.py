@@ -22,6 +22,7 @@ from seglog.log.directory import ConfigOf, LogDirectory
 from seglog.log.loader import LossAhead, Progress, RecoveryReport, stop_at_loss
 from seglog.log.obstacles import partition_obstacles
 from seglog.model import TopicPartition
+from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.scan.listing import Target, TargetKind, is_07
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
@@ -33,7 +34,8 @@ class RecoveryOptions:
 
     `dry_run` tells what would happen. `lossless` reads from the first segment on, and refuses when a byte would be
     lost; what waits for removal or for its place (`.deleted`, `.tmp`, `.swap`) is settled as by any opening. `on_loss`
-    recovers a partition that loses data, which is as it was; without it the data goes.
+    recovers a partition that loses data, which is as it was; without it the data goes. `settled` is called with a run
+    that was cut short in the log directory, and is finished or undone first.
     """
 
     recovery_point: int | None = None
@@ -41,6 +43,7 @@ class RecoveryOptions:
     lossless: bool = False
     progress: Progress | None = None
     on_loss: Callable[[LogDirectory, TopicPartition, int | None], RecoveryReport] | None = None
+    settled: Settled = unsettled
 
 
 def recover(
@@ -52,6 +55,8 @@ def recover(
     """
     whole = target.kind is TargetKind.LOG_DIRECTORY
     path = links.resolve(target.directory)
+    if not options.dry_run:
+        settle_unfinished(fs, path if whole else path.parent, options.settled)
     owner = LogDirectory.open(
         path if whole else path.parent,
         fs=fs,

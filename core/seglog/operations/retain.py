@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from seglog.cleaner.manager import check_checkpoints
 from seglog.clock import Clock
 from seglog.configuration.keys import DELETE, LogConfig
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, Contradiction, ResolvedConfig
@@ -42,6 +43,7 @@ from seglog.storage.filesystem import FileSystem
 
 UNKNOWN_POLICY = "cleanup.policy is not known: only segments below the log start offset are deleted"
 KAFKAS_OWN = "one of Kafka's own topics: nothing is taken from it to free space"
+POLICIES = ("delete", "compact,delete", "delete,compact")
 _INTERNAL_PREFIX = "__"
 
 
@@ -145,6 +147,7 @@ def retain(
     work = _by_directory(fs, targets)
     topics = {log_directory: topics_of(log_directory) for log_directory, _, _ in work}
     for log_directory, paths, named in work:
+        check_checkpoints(fs, log_directory)
         for path in paths:
             if path in named:
                 _require_deletable(path, topics[log_directory])

@@ -81,7 +81,7 @@ class VerifyOptions:
     bytes, chosen by `seed`, up to level *record*. `max_duration_s` ends it early, complete to there.
     """
 
-    level: Level = Level.RECORD
+    level: Level = Level.SEMANTIC
     live: bool = False
     jobs: int = 2
     sample: float | None = None

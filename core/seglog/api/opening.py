@@ -1,8 +1,4 @@
-"""The public functions: open one partition's log, and look logs over.
-
-Everything here takes paths as text or `Path` and uses the machine's own files and clock; who needs other ones
-(tests, services) uses `Log.open` and `LogDirectory.open`.
-"""
+"""Opening one partition's log."""
 
 from __future__ import annotations
 
@@ -16,7 +12,6 @@ from seglog.configuration.keys import LogConfig
 from seglog.locations import parse_location
 
 if TYPE_CHECKING:
-    from seglog.evidence.findings import Finding
     from seglog.log.log import Log
 
 
@@ -74,35 +69,3 @@ def open_log(
         owner.close()
         raise
     owner.close()
-
-
-def verify(*paths: str | Path, level: str = "semantic", clock: Clock | None = None) -> Iterator[Finding]:
-    """What is wrong with the segments, partitions or log directories at `paths`; nothing is changed.
-
-    `level` is header, crc, record, index or semantic; each includes the ones before it. Looking goes on past
-    damage. Raises NotALogError when there is no log at a path, ValueError for another level.
-
-    >>> import tempfile, seglog
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
-    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
-    ...     print([found.code for found in seglog.verify(directory + "/t-0", level="crc")])
-    ...     with open(directory + "/t-0/00000000000000000000.log", "r+b") as file:
-    ...         position = file.seek(70)
-    ...         written = file.write(b"X")
-    ...     print([found.code for found in seglog.verify(directory + "/t-0", level="record")])
-    []
-    ['CRC_MISMATCH']
-    """
-    from seglog.scan.listing import resolve_paths
-    from seglog.storage.filesystem import LocalFileSystem
-    from seglog.verification.batches import Level
-    from seglog.verification.verify import Verification, VerifyOptions
-
-    if level.upper() not in Level.__members__:
-        names = ", ".join(known.lower() for known in Level.__members__)
-        raise ValueError(f"{level!r} is not a level; there are {names}")
-    fs = LocalFileSystem()
-    targets = resolve_paths(fs, [parse_location(path) for path in paths])
-    options = VerifyOptions(level=Level[level.upper()])
-    yield from Verification(fs, targets, options, clock or SystemClock())

@@ -1,0 +1,464 @@
+"""Changing logs: cleaning, retention, repair, recovery, truncation, conversion; each as a plan or for real.
+
+A `plan_` function does what its verb does, on an overlay or as a plan that the verb then applies; it takes no lock and
+changes nothing. A verb takes the log directory's lock (LockedError while a broker runs) and finishes or undoes a repair
+that was cut short, as the command line does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Unpack
+
+from seglog.api.surroundings import (
+    Location,
+    Surroundings,
+    optional_integer,
+    optional_path,
+    paths_of,
+    settings_of,
+    targets_of,
+    text_list,
+    workspace_of,
+)
+from seglog.arguments import integer
+from seglog.cleaner.strategy import Strategy
+from seglog.configuration.topic_settings import DirectorySettings
+from seglog.errors import NotALogError, UnsupportedError
+from seglog.format.filenames import parse_topic_partition
+from seglog.locations import parse_location
+from seglog.log.loader import RecoveryReport
+from seglog.model import Compression, member
+from seglog.operations import clean as cleaning
+from seglog.operations import repair as repairing
+from seglog.operations import retain as retention
+from seglog.operations.clean import Cleaned, CleaningFailure, Skipped
+from seglog.operations.convert import Converted, ConvertOptions, convert_to
+from seglog.operations.keeping import Keeper, Truncated
+from seglog.operations.recover import RecoveryOptions
+from seglog.operations.recover import recover as recover_target
+from seglog.operations.repair import PlannedRepair, Repaired
+from seglog.operations.retain import Freed, FreeSpace, Retained, RetentionFailure, RetentionRequest
+from seglog.operations.undo import named_run, remember_run
+from seglog.operations.undo import undo as undo_run
+from seglog.operations.workspace import Sources, Workspace, policy_misuse
+from seglog.repairs.plan import Part, Policy, RepairOptions
+from seglog.runs.journal import RunRecord
+from seglog.scan.listing import Target, list_partition, log_directory_of, require_partition, resolve_path
+from seglog.storage import links
+from seglog.units import parse_size
+
+RepairPolicy = Literal["smallest-loss", "truncate", "excise"]
+CleanOutcome = Cleaned | Skipped | CleaningFailure
+RetainOutcome = Retained | RetentionFailure | Freed
+
+
+# --- cleaning
+
+
+def plan_clean(
+    *paths: Location,
+    policy: str | None = None,
+    strategy: str = "offset",
+    roll: bool = False,
+    expire: bool = False,
+    override_policy: bool = False,
+    metadata_directory: Location | None = None,
+    **surroundings: Unpack[Surroundings],
+) -> list[CleanOutcome]:
+    """What `clean` would do now, worked out to the byte; see there."""
+    work = workspace_of(surroundings)
+    sources = Sources({"cleanup.policy": policy}, override_policy, optional_path(metadata_directory))
+    return _cleaned(work, paths, policy, strategy, sources, roll=roll, expire=expire, dry_run=True)
+
+
+def clean(
+    *paths: Location,
+    policy: str | None = None,
+    strategy: str = "offset",
+    roll: bool = False,
+    expire: bool = False,
+    override_policy: bool = False,
+    metadata_directory: Location | None = None,
+    **surroundings: Unpack[Surroundings],
+) -> list[CleanOutcome]:
+    """Compacts logs as Kafka's log cleaner does: a named partition whatever its dirty ratio, of a log directory what a
+    broker would clean now. What became of each comes back; a failure leaves its partition as it was.
+
+    A partition is cleaned only if its policy is known to include compact: from `policy`, the configuration, or the
+    cluster's metadata. `strategy` is offset, timestamp or header:NAME (KIP-280); `roll` cleans the active segment too;
+    `expire` removes what outlived delete.retention.ms. RefusedError before anything is changed.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         for value in (b"old", b"new"):
+    ...             info = log.append([seglog.Record(value, key=b"k", timestamp=1000)])
+    ...     (plan,) = seglog.plan_clean(directory + "/t-0", policy="compact", roll=True)
+    ...     (done,) = seglog.clean(directory + "/t-0", policy="compact", roll=True)
+    ...     print(plan.result.bytes_written == done.result.bytes_written, done.result.stats.reasons()["records_kept"])
+    ...     with seglog.open_log(directory + "/t-0") as log:
+    ...         [record.value for record in log.records()]
+    True 1
+    [b'new']
+    """
+    work = workspace_of(surroundings)
+    sources = Sources({"cleanup.policy": policy}, override_policy, optional_path(metadata_directory))
+    return _cleaned(work, paths, policy, strategy, sources, roll=roll, expire=expire, dry_run=False)
+
+
+def _cleaned(
+    work: Workspace,
+    paths: Sequence[Location],
+    policy: str | None,
+    strategy: str,
+    sources: Sources,
+    *,
+    roll: bool,
+    expire: bool,
+    dry_run: bool,
+) -> list[CleanOutcome]:
+    targets = targets_of(work, paths)
+    _check_policy(policy, cleaning.POLICIES, targets)
+    settings = _settings(work, targets, sources)
+    config = next(iter(settings.values())).resolve(None).cleaner
+    options = cleaning.cleaner_options(
+        config, strategy=Strategy.parse(strategy), roll=roll, expire=expire, threads=work.threads
+    )
+    done: list[CleanOutcome] = []
+    try:
+        done += cleaning.clean(work.fs, targets, settings.__getitem__, work.clock, options, dry_run=dry_run)
+    finally:
+        rounds = [one for one in done if isinstance(one, Cleaned)]
+        cleaning.keep_history(work.fs, work.environment, work.clock, rounds)
+    return done
+
+
+# --- retention
+
+
+def plan_retain(
+    *paths: Location,
+    retention_ms: int | None = None,
+    retention_bytes: int | None = None,
+    free: int | str | None = None,
+    policy: str | None = None,
+    override_policy: bool = False,
+    metadata_directory: Location | None = None,
+    **surroundings: Unpack[Surroundings],
+) -> list[RetainOutcome]:
+    """What `retain` would delete now, and why every other segment stays; see there."""
+    work, rules = workspace_of(surroundings), _rules(retention_ms, retention_bytes, policy)
+    sources = Sources(rules, override_policy, optional_path(metadata_directory))
+    request = RetentionRequest(True, _ruled(rules), _space(free))
+    return _retained(work, paths, policy, sources, request)
+
+
+def retain(
+    *paths: Location,
+    retention_ms: int | None = None,
+    retention_bytes: int | None = None,
+    free: int | str | None = None,
+    policy: str | None = None,
+    delay_ms: int | None = None,
+    override_policy: bool = False,
+    metadata_directory: Location | None = None,
+    **surroundings: Unpack[Surroundings],
+) -> list[RetainOutcome]:
+    """Deletes old segments as a broker does: below the log start, over `retention_bytes`, older than `retention_ms`.
+
+    `free` takes the oldest closed segments until so many bytes are free on the disk (text as on the command line:
+    "50GB", "+10GB" for that much more). With `delay_ms` 0 files go at once, else they stay as `.deleted`. A rule counts
+    only where it is given here or in the configuration. RefusedError before anything is changed.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         for _ in range(3):
+    ...             info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...             segment = log.roll()
+    ...     (plan,) = seglog.plan_retain(directory + "/t-0", retention_ms=60_000)
+    ...     (done,) = seglog.retain(directory + "/t-0", retention_ms=60_000)
+    ...     [[gone.base_offset for gone in each.plan.removed] for each in (plan, done)]
+    [[0, 1, 2], [0, 1, 2]]
+    """
+    work, rules = workspace_of(surroundings), _rules(retention_ms, retention_bytes, policy)
+    sources = Sources(rules, override_policy, optional_path(metadata_directory))
+    space, delay = _space(free), optional_integer("delay_ms", delay_ms)
+    if space is not None and (retention_ms is not None or retention_bytes is not None or delay):
+        raise ValueError("free removes files at once: it goes without retention_ms, retention_bytes and delay_ms")
+    request = RetentionRequest(False, _ruled(rules), space, delay if space is None else 0)
+    return _retained(work, paths, policy, sources, request)
+
+
+def _rules(retention_ms: int | None, retention_bytes: int | None, policy: str | None) -> dict[str, object]:
+    return {
+        "retention.ms": optional_integer("retention_ms", retention_ms),
+        "retention.bytes": optional_integer("retention_bytes", retention_bytes),
+        "cleanup.policy": policy,
+    }
+
+
+def _ruled(rules: dict[str, object]) -> bool:
+    return rules["retention.ms"] is not None or rules["retention.bytes"] is not None
+
+
+def _space(free: int | str | None) -> FreeSpace | None:
+    if free is None:
+        return None
+    more = isinstance(free, str) and free.startswith("+")
+    size = parse_size(free.removeprefix("+")) if isinstance(free, str) else integer("free", free)
+    if size <= 0:
+        raise ValueError(f"free takes a size above 0, not {free}")
+    return FreeSpace(size, more)
+
+
+def _retained(
+    work: Workspace, paths: Sequence[Location], policy: str | None, sources: Sources, request: RetentionRequest
+) -> list[RetainOutcome]:
+    targets = targets_of(work, paths)
+    _check_policy(policy, retention.POLICIES, targets)
+    settings = _settings(work, targets, sources)
+    return list(retention.retain(work.fs, targets, settings.__getitem__, work.clock, request))
+
+
+# --- repair
+
+
+def plan_repair(
+    *paths: Location,
+    policy: RepairPolicy = "smallest-loss",
+    only: str | Sequence[str] | None = None,
+    quarantine: Location | None = None,
+    **surroundings: Unpack[Surroundings],
+) -> list[PlannedRepair]:
+    """What `repair` would do now, a plan a log directory; see there."""
+    work, options = workspace_of(surroundings), _repair_options(policy, only, quarantine)
+    jobs = repairing.repair_jobs(work.fs, paths_of(paths))
+    return [repairing.plan_job(work, job, settings_of(work, job.log_directory), options) for job in jobs]
+
+
+def repair(
+    *paths: Location,
+    policy: RepairPolicy = "smallest-loss",
+    only: str | Sequence[str] | None = None,
+    quarantine: Location | None = None,
+    **surroundings: Unpack[Surroundings],
+) -> list[Repaired]:
+    """Verifies partitions or log directories and repairs what is wrong, as `seglog verify --repair`.
+
+    `policy` is smallest-loss, truncate or excise; `only` names parts: log, index, snapshot, epochs, checkpoint. What is
+    removed goes to the quarantine first; `undo` takes `outcome.run` back. One result a log directory.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     import os; os.mkdir(place + "/logs")
+    ...     path = place + "/logs/t-0"
+    ...     with seglog.open_log(path, create=True) as log:
+    ...         for value in (b"first", b"second", b"third"):
+    ...             info = log.append([seglog.Record(value, timestamp=1000)])
+    ...     with open(path + "/00000000000000000000.log", "r+b") as file:
+    ...         position = file.seek(100)
+    ...         written = file.write(b"XXX")
+    ...     (plan,) = seglog.plan_repair(path)
+    ...     [row["action"] for row in plan.plan.rows()][:1]
+    ...     (done,) = seglog.repair(path)
+    ...     with seglog.open_log(path) as log:
+    ...         print([record.value for record in log.records()])
+    ...     seglog.undo(done.outcome.run).state.value
+    ['excise']
+    [b'first', b'third']
+    'undone'
+    """
+    work, options = workspace_of(surroundings), _repair_options(policy, only, quarantine)
+    done = []
+    for job in repairing.repair_jobs(work.fs, paths_of(paths)):
+        one = repairing.repair_job(work, job, settings_of(work, job.log_directory), options)
+        if one.outcome.run is not None:
+            _remember(work, one.outcome.run.folder)
+        done.append(one)
+    return done
+
+
+def undo(
+    run: RunRecord | Location, *, quarantine: Location | None = None, **surroundings: Unpack[Surroundings]
+) -> RunRecord:
+    """Takes a repair, recovery or truncation back: every file as it was. `run` is its record, its folder or its name.
+
+    RefusedError when a file that it changed has changed again since. NotALogError for a name that is nowhere.
+    """
+    work = workspace_of(surroundings)
+    if not isinstance(run, RunRecord):
+        run = named_run(work.fs, work.environment, str(parse_location(run)), optional_path(quarantine))
+    return undo_run(work.fs, run)
+
+
+def _repair_options(policy: str, only: str | Sequence[str] | None, quarantine: Location | None) -> RepairOptions:
+    names = text_list("only", only)
+    parts = frozenset(Part) if names is None else frozenset(member(Part, name) for name in names)
+    return RepairOptions(member(Policy, policy), parts, optional_path(quarantine))
+
+
+def _remember(work: Workspace, folder: Path) -> None:
+    """So that the run's name is enough for `undo`, here and on the command line; its folder always is."""
+    try:
+        remember_run(work.fs, work.environment, folder)
+    except OSError:
+        return
+
+
+# --- recovery and truncation
+
+
+def plan_recover(
+    path: Location, *, recovery_point: int | None = None, **surroundings: Unpack[Surroundings]
+) -> list[RecoveryReport]:
+    """What `recover` would do now; see there."""
+    work, target, settings = _one(surroundings, path)
+    options = RecoveryOptions(optional_integer("recovery_point", recovery_point), dry_run=True)
+    return list(recover_target(work.fs, work.clock, target, settings, options))
+
+
+def recover(
+    path: Location,
+    *,
+    recovery_point: int | None = None,
+    keep: bool = True,
+    quarantine: Location | None = None,
+    **surroundings: Unpack[Surroundings],
+) -> list[RecoveryReport]:
+    """Recovers a partition, or all of a log directory, as a broker that starts after a crash; one report each.
+
+    Reading begins at the checkpoint's recovery point, or at `recovery_point`. Everything after damage is cut off (see
+    `repair`, which loses less); with `keep` it goes to the quarantine first, and `undo` gives it back.
+    """
+    work, target, settings = _one(surroundings, path)
+    keeper = Keeper(work.fs, work.clock, settings, "recover", optional_path(quarantine))
+    point = optional_integer("recovery_point", recovery_point)
+    options = RecoveryOptions(point, on_loss=keeper.on_loss if keep else None)
+    done = list(recover_target(work.fs, work.clock, target, settings, options))
+    for report in done:
+        if report.run is not None:
+            _remember(work, report.run)
+    return done
+
+
+def plan_truncate(
+    partition: Location,
+    *,
+    to_offset: int | None = None,
+    to_time_ms: int | None = None,
+    **surroundings: Unpack[Surroundings],
+) -> Truncated:
+    """What `truncate` would do now; see there."""
+    return _truncated(surroundings, partition, to_offset, to_time_ms, None, dry_run=True, keep=True)
+
+
+def truncate(
+    partition: Location,
+    *,
+    to_offset: int | None = None,
+    to_time_ms: int | None = None,
+    keep: bool = True,
+    quarantine: Location | None = None,
+    **surroundings: Unpack[Surroundings],
+) -> Truncated:
+    """Cuts off the end of a log, whole batches: `to_offset` and everything after it, or from the first record of
+    `to_time_ms` (epoch milliseconds) or later on. With `keep` it goes to the quarantine first, and `undo` gives it
+    back.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     import os; os.mkdir(place + "/logs")
+    ...     path = place + "/logs/t-0"
+    ...     with seglog.open_log(path, create=True) as log:
+    ...         for i in range(3):
+    ...             info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     done = seglog.truncate(path, to_offset=1)
+    ...     (done.cut.end_before, done.cut.end_offset), seglog.undo(done.run).state.value
+    ((3, 1), 'undone')
+    """
+    return _truncated(surroundings, partition, to_offset, to_time_ms, quarantine, dry_run=False, keep=keep)
+
+
+def _truncated(
+    surroundings: Surroundings,
+    partition: Location,
+    to_offset: int | None,
+    to_time_ms: int | None,
+    quarantine: Location | None,
+    *,
+    dry_run: bool,
+    keep: bool,
+) -> Truncated:
+    offset, moment = optional_integer("to_offset", to_offset), optional_integer("to_time_ms", to_time_ms)
+    if (offset is None) == (moment is None):
+        raise ValueError("one of to_offset and to_time_ms says where to cut")
+    work, path = workspace_of(surroundings), parse_location(partition)
+    settings = settings_of(work, links.resolve(path).parent)
+    keeper = Keeper(work.fs, work.clock, settings, "truncate", optional_path(quarantine))
+    done = keeper.truncate(path, offset, moment, dry_run=dry_run, keep=keep)
+    if done.run is not None:
+        _remember(work, done.run.folder)
+    return done
+
+
+# --- conversion
+
+
+def convert(
+    partition: Location,
+    output: Location,
+    *,
+    magic: Literal[0, 1, 2] = 2,
+    codec: Compression | str | None = None,
+    **surroundings: Unpack[Surroundings],
+) -> Converted:
+    """Rewrites a partition with another record format or codec into the new partition directory `output`.
+
+    Offsets and timestamps stay; the source is only read. CorruptRecordError for damage, UnsupportedError for what the
+    wanted magic cannot hold.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value" * 100, timestamp=1000)])
+    ...     done = seglog.convert(directory + "/t-0", directory + "/packed-0", codec="zstd")
+    ...     done.batches_written, done.bytes_written < done.bytes_read
+    (1, True)
+    """
+    if magic not in (0, 1, 2):
+        raise ValueError(f"magic: {magic!r} is not 0, 1 or 2")
+    options = ConvertOptions(magic, None if codec is None else member(Compression, codec))
+    work, source, target = workspace_of(surroundings), parse_location(partition), links.resolve(parse_location(output))
+    if parse_topic_partition(target.name) is None:
+        raise ValueError(f"output: {target.name} is not of the form topic-partition")
+    require_partition(work.fs, source)
+    listing = list_partition(work.fs, source)
+    if listing.format == "0.7":
+        raise UnsupportedError("logs of Kafka 0.7 cannot be converted: their messages have no offsets of their own")
+    if not listing.segments:
+        raise NotALogError(source)
+    settings = settings_of(work, target.parent)
+    return convert_to(work.fs, work.clock, listing, target, options, settings)[0]
+
+
+# --- shared
+
+
+def _one(surroundings: Surroundings, path: Location) -> tuple[Workspace, Target, DirectorySettings]:
+    work = workspace_of(surroundings)
+    target = resolve_path(work.fs, parse_location(path))
+    return work, target, settings_of(work, log_directory_of(target))
+
+
+def _settings(work: Workspace, targets: Sequence[Target], sources: Sources) -> dict[Path, DirectorySettings]:
+    directories = dict.fromkeys(log_directory_of(target) for target in targets)
+    return {path: settings_of(work, path, sources) for path in directories}
+
+
+def _check_policy(policy: str | None, policies: Sequence[str], targets: Sequence[Target]) -> None:
+    problem = "" if policy is None else policy_misuse("policy", policy, policies, targets)
+    if problem:
+        raise ValueError(problem)

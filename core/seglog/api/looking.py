@@ -1,0 +1,203 @@
+"""Looking at logs: what lies where, what is wrong, what is in them, why they are so. Nothing is changed or locked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, Unpack
+
+from seglog.api.surroundings import (
+    Location,
+    Surroundings,
+    optional_integer,
+    optional_path,
+    paths_of,
+    settings_of,
+    targets_of,
+    workspace_of,
+)
+from seglog.arguments import integer, one_of
+from seglog.configuration.topic_settings import DirectorySettings
+from seglog.dump.selection import Selection
+from seglog.inspect.diff import Difference
+from seglog.inspect.diff_view import ViewOptions
+from seglog.inspect.overview import PartitionOverview, Unlisted, overview
+from seglog.locations import parse_location
+from seglog.model import Isolation
+from seglog.operations.diff import LEVELS, copies_by_partition, differences
+from seglog.operations.explain import Explanation, explain_partition
+from seglog.operations.stats import MeasuredPartition, PartitionStatistics, kept_rounds
+from seglog.operations.workspace import Sources
+from seglog.prognosis.doctor import Doctor
+from seglog.scan.listing import list_partition, log_directory_of, partition_directories
+from seglog.storage import links
+from seglog.verification.verify import Level, Verification, VerifyOptions
+
+LevelName = Literal["header", "crc", "record", "index", "semantic"]
+DiffLevel = Literal["bytes", "batches", "view"]
+
+
+def partitions(*paths: Location, **surroundings: Unpack[Surroundings]) -> list[PartitionOverview]:
+    """The partitions that the paths name, as `seglog ls` lists them: sizes, offsets, times, segments, leftovers.
+
+    Raises the error of the first that cannot be read (OSError, NotALogError).
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     for name in ("clicks-0", "clicks-1"):
+    ...         with seglog.open_log(f"{directory}/{name}", create=True) as log:
+    ...             info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     [(found.partition, found.start_offset, found.end_offset) for found in seglog.partitions(directory)]
+    [('clicks-0', 0, 1), ('clicks-1', 0, 1)]
+    """
+    work, listed = workspace_of(surroundings), []
+    for found in overview(work.fs, targets_of(work, paths)):
+        if isinstance(found, Unlisted):
+            raise found.error
+        listed.append(found)
+    return listed
+
+
+def verify(
+    *paths: Location,
+    level: LevelName = "semantic",
+    live: bool = False,
+    sample: float | None = None,
+    max_duration_s: float | None = None,
+    **surroundings: Unpack[Surroundings],
+) -> Verification:
+    """What is wrong with the segments, partitions or log directories at `paths`: iterate over the findings; `summary`
+    is whole afterwards.
+
+    `level` is header, crc, record, index or semantic; each includes the ones before it. Looking goes on past
+    damage. `live`, `sample` (0 to 1) and `max_duration_s` are those of `seglog verify`. Raises NotALogError when there
+    is no log at a path, ValueError for another level.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     print([found.code for found in seglog.verify(directory + "/t-0")])
+    ...     with open(directory + "/t-0/00000000000000000000.log", "r+b") as file:
+    ...         position = file.seek(70)
+    ...         written = file.write(b"X")
+    ...     print([found.code for found in seglog.verify(directory + "/t-0", level="crc")])
+    []
+    ['CRC_MISMATCH']
+    """
+    names = [known.lower() for known in Level.__members__]
+    wanted = Level[one_of("level", level, names).upper()]
+    if sample is not None and not 0 < sample <= 1:
+        raise ValueError(f"sample: {sample} is not above 0 and at most 1")
+    work = workspace_of(surroundings)
+    options = VerifyOptions(wanted, live, work.threads, sample, max_duration_s=max_duration_s)
+    return Verification(work.fs, targets_of(work, paths), options, work.clock)
+
+
+def stats(
+    *paths: Location, sizing: bool = False, write_rate: int | None = None, **surroundings: Unpack[Surroundings]
+) -> Iterator[PartitionStatistics]:
+    """What is in each partition that the paths name: records, keys, sizes, codecs, and the last cleaning rounds.
+
+    With `sizing` what a cleaner needs for it, where `write_rate` bytes a second are written. Every partition is read
+    once; logs of Kafka 0.7, which have no statistics, are left out. Raises OSError and NotALogError.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", key=b"%d" % (i % 10), timestamp=i) for i in range(100)])
+    ...     (found,) = seglog.stats(directory)
+    ...     found
+    <PartitionStatistics t-0: 100 records, about 10 keys, 1433 bytes>
+    """
+    rate, work = optional_integer("write_rate", write_rate), workspace_of(surroundings)
+    for target in targets_of(work, paths):
+        log_directory = log_directory_of(target)
+        settings = settings_of(work, log_directory)
+        kept = kept_rounds(work.fs, work.environment, log_directory)
+        for directory in partition_directories(work.fs, target):
+            listing = list_partition(work.fs, directory)
+            if listing.format == "kafka":
+                partition = MeasuredPartition.of(listing, settings, kept)
+                yield partition.measured(work.fs, work.clock.now_ms(), sizing=sizing, write_rate=rate)
+
+
+def doctor(*log_directories: Location, quick: bool = False, **surroundings: Unpack[Surroundings]) -> Doctor:
+    """Would a Kafka broker start on these log directories, and what would it do to the data? Iterate over the
+    diagnoses; `summary` is whole afterwards, and its `loads` is the answer.
+
+    Give all of a broker's log directories at once. `quick` does not read all data. Raises NotALogError for a path that
+    is no directory.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     diagnosis = seglog.doctor(directory)
+    ...     [row.code for row in diagnosis if row.gravity.value == "blocker"], diagnosis.summary.loads
+    ([], True)
+    """
+    work = workspace_of(surroundings)
+    return Doctor(work.fs, paths_of(log_directories), work.clock, work.settings, deep=not quick)
+
+
+def diff(
+    *copies: Location,
+    level: DiffLevel = "batches",
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    limit: int | None = None,
+    memory_bytes: int = 256 << 20,
+    **surroundings: Unpack[Surroundings],
+) -> Iterator[tuple[str, Difference]]:
+    """How copies of a partition differ, or of all partitions where log directories are given: (name, difference).
+
+    `level`: bytes of the files, batches at each offset, or the view of a reader of committed records, which compaction
+    must not change (with tables of `memory_bytes`). Batches and view go by the offsets from `from_offset` to before
+    `to_offset`. At most `limit` differences come of each partition (of the view 10,000).
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     for copy, value in (("/a", b"one"), ("/b", b"two")):
+    ...         import os; os.mkdir(directory + copy)
+    ...         with seglog.open_log(directory + copy + "/t-0", create=True) as log:
+    ...             info = log.append([seglog.Record(value, key=b"k", timestamp=1000)])
+    ...     [(name, found.kind, found.first_offset) for name, found in seglog.diff(directory + "/a", directory + "/b")]
+    [('t-0', 'differs', 0)]
+    """
+    chosen = one_of("level", level, LEVELS)
+    most, isolation = optional_integer("limit", limit), Isolation[f"READ_{'' if level == 'view' else 'UN'}COMMITTED"]
+    first, end = optional_integer("from_offset", from_offset), optional_integer("to_offset", to_offset)
+    if level == "bytes" and (first is not None or end is not None):
+        raise ValueError("the level bytes compares whole files, without from_offset and to_offset")
+    selection = Selection(first, end, isolation=isolation)
+    options = ViewOptions(integer("memory_bytes", memory_bytes), selection, 10_000 if most is None else most)
+    work = workspace_of(surroundings)
+    for name, directories in copies_by_partition(work.fs, [parse_location(copy) for copy in copies]):
+        for found in differences(work.fs, directories, chosen, options, most):
+            yield name, found
+
+
+def explain(
+    partition: Location,
+    *,
+    quick: bool = False,
+    metadata_directory: Location | None = None,
+    **surroundings: Unpack[Surroundings],
+) -> Explanation:
+    """Why a partition is not cleaned, not deleted, or not readable past an offset, and what would help.
+
+    `quick` reads only indexes and headers: no dry run of a cleaning round. `metadata_directory` is the log directory
+    with the cluster's metadata, where it is another one.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     with seglog.open_log(directory + "/t-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", key=b"k", timestamp=1000)])
+    ...     found = seglog.explain(directory + "/t-0", config={"cleanup.policy": "compact"})
+    ...     found.reading, [segment.cleaning for segment in found.segments]
+    (('offsets 0 to 0 are in the log',), ['active: not cleaned before it is rolled'])
+    """
+    work, path = workspace_of(surroundings), parse_location(partition)
+    sources = Sources(metadata_directory=optional_path(metadata_directory))
+    settings: DirectorySettings = settings_of(work, links.resolve(path).parent, sources)
+    return explain_partition(work, path, settings, sources, quick=quick)

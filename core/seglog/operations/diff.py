@@ -1,0 +1,58 @@
+"""Copies of a partition compared: which lie beside which, and by what level (`seglog diff`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from seglog.errors import UnsupportedError
+from seglog.inspect.diff import Difference, diff_batches, diff_bytes
+from seglog.inspect.diff_view import ViewOptions, diff_view
+from seglog.log.viewed_directory import viewed_copies
+from seglog.scan.listing import TargetKind, list_log_directory, resolve_paths
+from seglog.storage.filesystem import FileSystem
+
+LEVELS = ("bytes", "batches", "view")
+
+
+def copies_by_partition(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[str, list[Path]]]:
+    """The copies of each partition, by its name; they need not all be there. ValueError where there is nothing to
+    compare: fewer than two copies, or partitions beside log directories."""
+    if len(copies) < 2:
+        raise ValueError("needs at least two copies")
+    targets = resolve_paths(fs, copies)
+    kinds = {target.kind for target in targets}
+    if kinds == {TargetKind.PARTITION}:
+        return [(targets[0].path.resolve().name, [target.path for target in targets])]
+    if kinds != {TargetKind.LOG_DIRECTORY}:
+        raise ValueError("takes partition directories or log directories, not both, and no files")
+    every = [{p.path.name for p in list_log_directory(fs, target.path).live} for target in targets]
+    return [(name, [target.path / name for target in targets]) for name in sorted(set().union(*every))]
+
+
+def differences(
+    fs: FileSystem, directories: Sequence[Path], level: str, options: ViewOptions, limit: int | None = None
+) -> Iterator[Difference]:
+    """How copies of a partition differ, by `bytes` of the files, `batches` at each offset, or the `view` of a reader
+    of committed records; at most `limit` differences. Of the options, batches take the selection alone.
+    UnsupportedError for logs of Kafka 0.7."""
+    found = _all_differences(fs, directories, level, options)
+    return found if limit is None else islice(found, limit)
+
+
+def _all_differences(
+    fs: FileSystem, directories: Sequence[Path], level: str, options: ViewOptions
+) -> Iterator[Difference]:
+    with viewed_copies(fs, directories) as (seen, listings):
+        has = tuple(seen.status(listing.directory) is not None for listing in listings)
+        if any(listing.format == "0.7" for listing in listings):
+            raise UnsupportedError("logs of Kafka 0.7 cannot be compared: their messages have no offsets of their own")
+        if not all(has):
+            yield Difference(level, "missing", has, "not every copy has the partition")
+        elif level == "bytes":
+            yield from diff_bytes(seen, listings)
+        elif level == "batches":
+            yield from diff_batches(seen, listings, options.selection)
+        else:
+            yield from diff_view(seen, listings, options)

@@ -1,0 +1,66 @@
+"""Measuring partitions: what is in them, how cleaning went, and what the cleaner needs (`seglog stats`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from seglog.cleaner.history import CleaningHistory, Round, state_directory
+from seglog.configuration.topic_settings import DirectorySettings, topic_of
+from seglog.inspect.sizing import Sizing, SizingRequest, size_partition
+from seglog.inspect.statistics import LogStatistics, view_statistics
+from seglog.scan.listing import PartitionListing, Target, TargetKind
+from seglog.storage.filesystem import FileSystem
+
+
+@dataclass(frozen=True)
+class MeasuredPartition:
+    """A partition to measure, with the settings of its log directory and the cleaning rounds that are kept of it."""
+
+    listing: PartitionListing
+    settings: DirectorySettings
+    rounds: tuple[Round, ...]
+
+    @classmethod
+    def of(cls, listing: PartitionListing, settings: DirectorySettings, kept: list[Round]) -> MeasuredPartition:
+        """With those rounds of a log directory that are this partition's."""
+        name = listing.directory.resolve().name
+        return cls(listing, settings, tuple(round_ for round_ in kept if round_["partition"] == name))
+
+    def sizing_request(self, now_ms: int, write_rate: int | None) -> SizingRequest:
+        """What `inspect.sizing` must know of it beside the log."""
+        resolved = self.settings.resolve(topic_of(Target(self.listing.directory, TargetKind.PARTITION)))
+        return SizingRequest(resolved.log, resolved.cleaner, now_ms, self.rounds, write_rate)
+
+    def measured(
+        self, fs: FileSystem, now_ms: int, *, sizing: bool = False, write_rate: int | None = None
+    ) -> PartitionStatistics:
+        """Reads the partition once, as it is now. Raises OSError, NotALogError."""
+        directory, needed = self.listing.directory, None
+        found = view_statistics(fs, directory)
+        if sizing:
+            request = self.sizing_request(now_ms, write_rate)
+            needed = size_partition(fs, directory, request, keys=found.distinct_keys, records=found.records)
+        return PartitionStatistics(found, needed, self.rounds)
+
+
+@dataclass(frozen=True)
+class PartitionStatistics:
+    """What is in a partition, what the cleaner needs for it if that was asked for, and its last cleaning rounds."""
+
+    statistics: LogStatistics
+    sizing: Sizing | None
+    rounds: tuple[Round, ...]
+
+    def __repr__(self) -> str:
+        found = self.statistics
+        return (
+            f"<PartitionStatistics {found.partition}: {found.records} records, about {found.distinct_keys} keys,"
+            f" {found.bytes} bytes>"
+        )
+
+
+def kept_rounds(fs: FileSystem, environment: Mapping[str, str], log_directory: Path) -> list[Round]:
+    """The cleaning rounds that are kept of a log directory, oldest first."""
+    return CleaningHistory(fs, state_directory(environment), log_directory).rounds()

@@ -1,0 +1,98 @@
+"""Runs, by what a user calls them: found, finished where they were cut short, and taken back (`seglog undo`).
+
+Where a run's folder is, is noted below `$XDG_STATE_HOME/seglog/runs`, so that its name is enough from anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from seglog.cleaner.history import state_directory
+from seglog.format.filenames import QUARANTINE_WITHIN
+from seglog.locations import require_name
+from seglog.runs.apply import settle_pending, undo_run
+from seglog.runs.journal import RunRecord, RunState, read_journal
+from seglog.runs.quarantine import QUARANTINE, find_run, pending_run
+from seglog.storage import links
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import DirectoryLock
+
+Settled = Callable[[RunRecord], None]
+
+
+def unsettled(run: RunRecord) -> None:
+    """Takes no notice of a run that was settled."""
+
+
+def settle_unfinished(fs: FileSystem, log_directory: Path, settled: Settled = unsettled) -> None:
+    """Finishes or undoes the run that was cut short in a log directory, under its lock; `settled` is called with it.
+
+    Does nothing, and locks nothing, when no run was cut short. LockedError when the directory is in use.
+    """
+    if pending_run(fs, log_directory) is not None:
+        with DirectoryLock(log_directory):
+            settle(fs, log_directory, settled)
+
+
+def settle(fs: FileSystem, log_directory: Path, settled: Settled = unsettled) -> None:
+    """The same for a caller that holds the lock."""
+    run = settle_pending(fs, log_directory)
+    if run is not None:
+        settled(run)
+
+
+def undo(fs: FileSystem, run: RunRecord) -> RunRecord:
+    """Takes a run back: every file as it was, bit for bit. RefusedError when one changed again since; then nothing is
+    done."""
+    with DirectoryLock(run.log_directory):
+        settle_pending(fs, run.log_directory)
+        found = read_journal(fs, run.folder)
+        if found.state is not RunState.UNDONE:
+            undo_run(fs, found)
+        return read_journal(fs, run.folder)
+
+
+def named_run(fs: FileSystem, environment: Mapping[str, str], name: str, quarantine: Path | None) -> RunRecord:
+    """The run called `name`, or whose folder that is. NotALogError when it is nowhere.
+
+    Without a quarantine it is looked for around the working directory, and where this user made it.
+    """
+    require_name(name)
+    known = places(quarantine, Path.cwd())
+    note = _notes(environment) / Path(name).name
+    found = fs.status(note) if quarantine is None else None
+    if found is not None and not (found.is_directory or found.is_special):  # as `.` would be
+        known.append(Path(os.fsdecode(fs.read_bytes(note)).removesuffix("\n")).parent)
+    return find_run(fs, name, known)
+
+
+def remember_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -> None:
+    """Notes where a run's folder is. OSError, with the note's path, where it cannot be written."""
+    fs.make_directory(_notes(environment), parents=True)
+    with fs.open(_notes(environment) / folder.name, "create") as note:
+        note.write_at(0, os.fsencode(f"{folder}\n"))
+
+
+def forget_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -> None:
+    """Removes the note of a run that is gone."""
+    note = _notes(environment) / folder.name
+    if fs.status(note, follow=False) is not None:
+        fs.remove(note)
+
+
+def places(quarantine: Path | None, *paths: Path) -> list[Path]:
+    """Where runs may be: the chosen quarantine, or those that belong to log directories at or around `paths`."""
+    if quarantine is not None:
+        return [links.resolve(quarantine)]
+    found = []
+    for path in paths:
+        full = links.resolve(path)
+        around = (full, full.parent, full.parent.parent)
+        found += [full, *(parent / name for parent in around for name in (QUARANTINE, QUARANTINE_WITHIN))]
+    return list(dict.fromkeys(found))
+
+
+def _notes(environment: Mapping[str, str]) -> Path:
+    return state_directory(environment) / "runs"

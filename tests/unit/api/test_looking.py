@@ -1,0 +1,126 @@
+"""What the library finds is what the command line shows."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seglog
+from tests.support.command_line import json_lines, run
+from tests.support.compacted_directories import broker_directory
+from tests.support.log_files import files_of
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """A log directory with damage in the middle of a segment and an index that is wrong."""
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5), "u-0": (1, 5)})
+    with (path / "t-0" / "00000000000000000000.log").open("r+b") as file:
+        file.seek(100)
+        file.write(b"XXXX")
+    (path / "u-0" / "00000000000000000000.timeindex").write_bytes(b"\x01" * 24)
+    return path
+
+
+def shown(*arguments: str | Path) -> list[dict[str, Any]]:
+    return json_lines(run(*arguments, "--json"))
+
+
+def test_verify_finds_what_the_command_finds_at_the_same_depth(logs: Path) -> None:
+    before = files_of(logs)
+    rows = shown("verify", logs)
+    found = seglog.verify(logs)
+    assert [one.as_dict() for one in found] == rows[:-1]
+    assert found.summary.damaged
+    assert {name: rows[-1][name] for name in dataclasses.asdict(found.summary)} == dataclasses.asdict(found.summary)
+    assert [one.as_dict() for one in seglog.verify(str(logs), level="header")] == shown(
+        "verify", "--level", "header", logs
+    )[:-1]
+    assert files_of(logs) == before
+
+
+def test_partitions_are_those_of_ls(logs: Path) -> None:
+    found = {one.partition: one for one in seglog.partitions(logs)}
+    rows = {row["partition"]: row for row in shown("ls", logs) if row["type"] == "partition"}
+    assert found.keys() == rows.keys()
+    for name, one in found.items():
+        assert (one.size, one.start_offset, one.end_offset) == (
+            rows[name]["size"], rows[name]["start_offset"], rows[name]["end_offset"],
+        )  # fmt: skip
+
+
+def test_doctor_says_what_the_command_says(logs: Path) -> None:
+    found = seglog.doctor(logs)
+    assert [row.as_dict() for row in found] == shown("doctor", logs)[:-1]
+    assert found.summary.dangers or found.summary.blockers
+
+
+def test_stats_are_those_of_the_command(logs: Path) -> None:
+    rows = [row for row in shown("stats", "--sizing", logs) if row["type"] in ("statistics", "sizing")]
+    found = list(seglog.stats(logs, sizing=True))
+    assert [one.statistics.records for one in found] == [row["records"] for row in rows if row["type"] == "statistics"]
+    sizes = [row["needed_buffer_bytes"] for row in rows if row["type"] == "sizing"]
+    assert [one.sizing.needed_buffer_bytes for one in found if one.sizing is not None] == sizes
+
+
+@pytest.mark.parametrize("level", ["bytes", "batches", "view"])
+def test_diff_finds_what_the_command_finds(logs: Path, tmp_path: Path, level: Any) -> None:
+    copy = broker_directory(tmp_path / "copy", {"t-0": (3, 5), "u-0": (1, 5)})
+    with seglog.open_log(copy / "u-0", writable=True) as log:
+        log.append([seglog.Record(b"more", key=b"more", timestamp=1)])
+    rows = [
+        {name: value for name, value in row.items() if not name.startswith("key")}
+        for row in shown("diff", "--level", level, copy, logs)[:-1]
+    ]
+    copies = [str(copy / "t-0"), str(logs / "t-0")], [str(copy / "u-0"), str(logs / "u-0")]
+    found = [one.as_dict(name, copies[name == "u-0"]) for name, one in seglog.diff(copy, logs, level=level)]
+    assert found == rows
+    assert rows
+
+
+def test_explain_explains_as_the_command_does(logs: Path) -> None:
+    (row,) = shown("explain", "--advise", "--set", "cleanup.policy=compact", logs / "u-0")
+    found = seglog.explain(logs / "u-0", config={"cleanup.policy": "compact"})
+    for name in ("cleaning", "deletion", "reading", "advice"):
+        assert list(getattr(found, name)) == [re.sub(r"silent for \S+", "silent", text) for text in row[name]]
+    assert [dataclasses.asdict(segment) for segment in found.segments] == row["segments"]
+
+
+WRONG: dict[str, tuple[type[Exception], Callable[[Path], object]]] = {
+    "level: 'crk' is not one of header, crc": (ValueError, lambda p: seglog.verify(p, level="crk")),  # type: ignore
+    "level: 3 is not one of header, crc": (TypeError, lambda p: seglog.verify(p, level=3)),  # type: ignore
+    "sample: 5 is not above 0": (ValueError, lambda p: seglog.verify(p, sample=5)),
+    "name a path at least": (TypeError, lambda _: seglog.verify()),
+    "a path is text or a pathlib.Path, not 5": (TypeError, lambda _: seglog.partitions(5)),  # type: ignore
+    "'jobs' is no argument; beside a verb's own there are config": (
+        TypeError, lambda p: seglog.verify(p, jobs=3),  # type: ignore
+    ),
+    "threads is an integer, not '3'": (TypeError, lambda p: seglog.verify(p, threads="3")),  # type: ignore
+    "config maps Kafka's keys to values": (TypeError, lambda p: seglog.explain(p, config="x=y")),  # type: ignore
+    "needs at least two copies": (ValueError, lambda p: list(seglog.diff(p))),
+    "limit is an integer, not 1.5": (TypeError, lambda p: list(seglog.diff(p, p, limit=1.5))),  # type: ignore
+    "there is no configuration key 'no.such'": (seglog.ConfigError, lambda p: seglog.explain(p, config={"no.such": 1})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("told", WRONG)
+def test_wrong_arguments_are_named(tmp_path: Path, told: str) -> None:
+    with seglog.open_log(tmp_path / "t-0", create=True):
+        pass
+    kind, call = WRONG[told]
+    with pytest.raises(kind, match=re.escape(told)):
+        call(tmp_path / "t-0")
+
+
+def test_a_place_without_a_log_is_an_error_at_once(tmp_path: Path) -> None:
+    with pytest.raises(seglog.NotALogError):
+        seglog.verify(tmp_path / "none-0")
+    shutil.rmtree(tmp_path)
+    with pytest.raises(seglog.NotALogError):
+        seglog.partitions(tmp_path)
