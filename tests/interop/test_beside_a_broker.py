@@ -31,8 +31,9 @@ GONE = 10  # the exit code for a partition that was deleted before the command c
 
 @dataclass
 class Watch:
-    """What the commands said that was wrong."""
+    """What the commands said that was wrong. `book` has it as soon as it is found: a run that dies keeps it."""
 
+    book: Path
     alarms: list[str] = field(default_factory=list)
     commands: int = 0
 
@@ -42,14 +43,20 @@ class Watch:
         done = run(*arguments)
         gone = done.exit_code == GONE and not all(Path(a).exists() for a in arguments if isinstance(a, Path))
         if done.exit_code not in allowed and not gone:
-            self.alarms.append(f"{arguments}: exit code {done.exit_code}\n{done.stdout[-3000:]}\n{done.stderr[-1500:]}")
+            self._alarm(f"{arguments}: exit code {done.exit_code}\n{done.stdout[-3000:]}\n{done.stderr[-1500:]}")
         if "--json" not in arguments or done.exit_code not in (0, 1):
             return []
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def sound(self, what: str, rows: Iterator[dict[str, Any]]) -> None:
         """Notes rows that should not be there."""
-        self.alarms += [f"{what}: {row}" for row in rows]
+        for row in rows:
+            self._alarm(f"{what}: {row}")
+
+    def _alarm(self, text: str) -> None:
+        self.alarms.append(text)
+        with self.book.open("a") as book:
+            book.write(text + "\n\n")
 
 
 def partitions_of(directory: Path) -> list[Path]:
@@ -93,7 +100,7 @@ def look_at_a_partition(watch: Watch, busy: BusyBroker, chance: random.Random, o
 
 def test_no_false_alarm_beside_a_busy_broker(tmp_path: Path) -> None:
     pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (the dev extra)")
-    chance, watch = random.Random(SEED), Watch()
+    chance, watch = random.Random(SEED), Watch(tmp_path / "alarms.txt")
     busy = BusyBroker(tmp_path, SEED)
     deadline = time.monotonic() + SECONDS
     life = min(LIFE_S, SECONDS / 2)
@@ -109,5 +116,4 @@ def test_no_false_alarm_beside_a_busy_broker(tmp_path: Path) -> None:
                     busy.move("plain", chance.randrange(2), chance.choice(busy.directories))
         finally:
             (busy.kill if chance.random() < 0.7 else busy.stop)()
-    (tmp_path / "alarms.txt").write_text("\n\n".join(watch.alarms))
     assert watch.commands > 0 and watch.alarms == [], "\n\n".join(watch.alarms[:10])

@@ -137,7 +137,7 @@ class Broker:
         added = ",".join(f"{key}={value}" for key, value in values.items())
         said = ["--bootstrap-server", self.bootstrap, "--entity-type", "brokers", "--alter", "--add-config", added]
         command = self._java("kafka.admin.ConfigCommand", *said, *entity)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=START_LIMIT_SECONDS, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"the brokers could not be configured:\n{done.stdout + done.stderr}")
 
@@ -154,7 +154,9 @@ class Broker:
             return
         self.log_directory.mkdir(parents=True, exist_ok=True)
         command = self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._properties)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **self._as_user())
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=START_LIMIT_SECONDS, check=False, **self._as_user()
+        )
         if done.returncode != 0:
             said = done.stdout + done.stderr
             raise RuntimeError(f"StorageTool could not format {self.log_directory}:\n{said}")
