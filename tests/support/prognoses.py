@@ -36,7 +36,8 @@ QUIET = {  # nothing but the load touches the logs
     "replica.high.watermark.checkpoint.interval.ms": "3600000",
     "auto.create.topics.enable": "false",
 }
-SETTLING_S = 4.0  # for what a broker does after it first answered
+SETTLING_S = 4.0  # without a word and without a new name, after which a broker is done with its start
+START_LIMIT_S = 300.0
 WRITTEN = ("paid", "_")  # topics that a broker itself goes on to write to: markers, offsets
 
 _LOADED = re.compile(
@@ -138,9 +139,7 @@ def try_start(directories: Sequence[Path], work: Path, settings: Mapping[str, st
     except RuntimeError:
         course = Course(started=False, said=log.read_text(errors="replace"))
     else:
-        deadline = time.monotonic() + SETTLING_S
-        while time.monotonic() < deadline and broker.process.poll() is None:
-            time.sleep(0.1)
+        _settle(broker, log, directories)
         started = broker.process.poll() is None
         broker.kill()
         course = Course(started, log.read_text(errors="replace"))
@@ -148,6 +147,17 @@ def try_start(directories: Sequence[Path], work: Path, settings: Mapping[str, st
     after = {path for one in directories for path in one.iterdir() if path.is_dir()}
     course.made = {path for path in after - before if not path.name.endswith(("-stray", "-delete", "-future"))}
     return course
+
+
+def _settle(broker: Broker, log: Path, directories: Sequence[Path]) -> None:
+    """Returns when the broker has ended, or has rested: a busy machine takes its time over what follows an answer."""
+    begun = rested = time.monotonic()
+    before: tuple[int, list[list[str]]] | None = None
+    while time.monotonic() < min(rested + SETTLING_S, begun + START_LIMIT_S) and broker.process.poll() is None:
+        now = log.stat().st_size, [sorted(path.name for path in one.iterdir()) for one in directories]
+        if now != before:
+            rested, before = time.monotonic(), now
+        time.sleep(0.1)
 
 
 def differences(prognosis: Prognosis, course: Course, directories: Sequence[Path]) -> Iterator[str]:
