@@ -43,9 +43,16 @@ def _may_start_beyond_its_end(directory: LogDirectory, partition: Path, options:
 
 
 def refuse_losses(report: RecoveryReport) -> None:
-    """CorruptRecordError when the recovery would cut anything off."""
+    """CorruptRecordError when the recovery would cut anything off, or put less in the place of a log."""
     if not report.truncated_bytes:
         return
+    for replaced in report.replaced:
+        raise CorruptRecordError(
+            replaced.path,
+            f"{replaced.path.name}.swap would take its place, and holds less ({replaced.reason}): {replaced.size} bytes"
+            " would be lost if no cleaning has made it. `seglog recover` finishes the swap as a broker does, and keeps"
+            " what it replaces",
+        )
     cut = next(iter(report.truncated_segments), None)
     base = cut.base_offset if cut is not None else report.deleted_segments[0]
     reason = (cut.reason if cut is not None else "") or "the segment lies after damage"
