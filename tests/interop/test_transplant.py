@@ -51,7 +51,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     target = tmp_path_factory.mktemp("new") / "logs"
     with Broker(target) as broker:
         make_topics(broker, old_formats=True)
-    said = json_lines(run("transplant", *dead.sources, "--into", target, "--json"))
+    done = run("transplant", *dead.sources, "--into", target, "--json")
+    assert done.exit_code == 0, done.output
+    said = json_lines(done)
     broker = Broker(target)
     made = World(dead, target, broker, said)
     yield made
