@@ -46,6 +46,7 @@ COMMANDS = (
     "groups",
     "metadata",
     "serve",
+    "replay",
     "spark",
     "dump-log",
     "config",

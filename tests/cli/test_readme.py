@@ -20,9 +20,12 @@ from tests.support.readme_tour import commands, followed, installed_clone
 
 README = (ROOT / "README.md").read_text()
 ALL_EXAMPLES = [example for one in descriptions() for example in one.examples]
-# Those of `seglog spark` need a session and a cluster's paths; tests/spark/test_jobs.py runs these commands.
+# Those of `seglog spark` need a session and a cluster's paths; tests/spark/test_jobs.py runs these commands. Those of
+# `seglog replay` need a cluster: tests/interop/test_replay.py.
 SERVE_EXAMPLES = [example for example in ALL_EXAMPLES if example.startswith("seglog serve")]
-EXAMPLES = [example for example in ALL_EXAMPLES if not example.startswith(("seglog spark", "seglog serve"))]
+EXAMPLES = [
+    example for example in ALL_EXAMPLES if not example.startswith(("seglog spark", "seglog serve", "seglog replay"))
+]
 EXAMPLE_RUN = "20261121T015349Z-7f3a"
 
 

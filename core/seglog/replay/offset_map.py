@@ -1,0 +1,109 @@
+"""Which offset each record has now: runs of old and new offsets in a CSV file that grows with the replay.
+
+A line is `topic,partition,first_offset,last_offset,new_topic,new_partition,new_first_offset`: a run in which both sides
+ascend by one. The file is appended to and fsynced before the state that counts its bytes is saved, so that a killed run
+leaves at most lines that the next one cuts off.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from seglog.errors import RefusedError
+from seglog.model import TopicPartition
+from seglog.storage.filesystem import FileSystem
+
+HEADER = b"topic,partition,first_offset,last_offset,new_topic,new_partition,new_first_offset\n"
+
+
+@dataclass(slots=True)
+class Run:
+    """Offsets `first` to `last` of a partition that became `new_first` and the ones after it."""
+
+    first: int
+    last: int
+    new_first: int
+
+    def follows(self, offset: int, new_offset: int) -> bool:
+        """Whether the pair goes on where this run ends."""
+        return offset == self.last + 1 and new_offset == self.new_first + (offset - self.first)
+
+
+class OffsetMap:
+    """The runs of a replay: those of earlier runs out of the file, and new ones."""
+
+    def __init__(self, fs: FileSystem, path: Path) -> None:
+        self._fs, self._path = fs, path
+        self._runs: defaultdict[TopicPartition, list[Run]] = defaultdict(list)
+        self._targets: dict[TopicPartition, TopicPartition] = {}
+        self._open: dict[TopicPartition, Run] = {}
+        self._new: list[tuple[TopicPartition, Run]] = []
+
+    def load(self, size: int) -> None:
+        """Takes the file's first `size` bytes, and cuts off what follows them."""
+        if self._fs.status(self._path) is None:
+            if size:
+                raise RefusedError(f"{self._path} is gone, and the state of the replay counts {size} bytes of it")
+            self._fs.open(self._path, "create_new").close()
+        with self._fs.open(self._path, "r+") as file:
+            if file.size() < size:
+                raise RefusedError(f"{self._path} has {file.size()} bytes, and the state of the replay counts {size}")
+            if not size and file.size() and file.read_at(0, len(HEADER)) != HEADER:
+                raise RefusedError(f"{self._path} is there already and is no offset map")
+            data = file.read_at(0, size) or HEADER
+            file.write_at(0, data[: len(HEADER)])
+            file.truncate(len(data))
+            file.sync()
+        try:
+            for topic, number, first, last, new_topic, new_number, new_first in _rows(data):
+                source = TopicPartition(topic, int(number))
+                self._targets[source] = TopicPartition(new_topic, int(new_number))
+                self._runs[source].append(Run(int(first), int(last), int(new_first)))
+        except ValueError as error:
+            raise RefusedError(f"{self._path} is no offset map: {error}") from error
+
+    def add(self, source: TopicPartition, offset: int, target: TopicPartition, new_offset: int) -> None:
+        """A record at `offset` arrived at `new_offset`; offsets of a partition come in their order."""
+        run = self._open.get(source)
+        if run is not None and run.follows(offset, new_offset):
+            run.last = offset
+            return
+        self._open[source] = run = Run(offset, offset, new_offset)
+        self._targets[source] = target
+        self._runs[source].append(run)
+        self._new.append((source, run))
+
+    def save(self) -> int:
+        """Appends the runs that are new, fsyncs, and returns the file's size."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        for source, run in self._new:
+            new = self._targets[source]
+            writer.writerow(
+                (source.topic, source.partition, run.first, run.last, new.topic, new.partition, run.new_first)
+            )
+        self._open.clear()
+        self._new.clear()
+        with self._fs.open(self._path, "r+") as file:
+            size = file.size()
+            data = out.getvalue().encode()
+            file.write_at(size, data)
+            file.sync()
+        return size + len(data)
+
+    def translated(self, source: TopicPartition, offset: int) -> int | None:
+        """The new offset of the first record at `offset` or after it; None when none was replayed."""
+        runs = self._runs.get(source, [])
+        at = bisect_right(runs, offset, key=lambda run: run.first) - 1
+        if at >= 0 and offset <= runs[at].last:
+            return runs[at].new_first + offset - runs[at].first
+        return runs[at + 1].new_first if at + 1 < len(runs) else None
+
+
+def _rows(data: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(data.decode())))[1:]

@@ -1,0 +1,215 @@
+"""The cluster that records go into, through confluent-kafka (librdkafka); needs the extra `kafka`.
+
+The producer is idempotent and waits for all in-sync replicas, so that within one run each record arrives once and in
+order; delivery reports of a partition come in that order too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from seglog.errors import IncompleteError, RefusedError, UnsupportedError
+from seglog.model import Header, Record, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+ANSWER_SECONDS = 30.0
+_POLL_SECONDS = 0.1
+_QUEUED_RECORDS = 100_000
+_QUEUED_KBYTES = 64 << 10
+
+_CREATE_TIME = 1  # confluent_kafka.TIMESTAMP_CREATE_TIME
+
+Delivered = Callable[[TopicPartition, int], None]  # where a record is now, in the order of its partition
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A record in the target's log; `timestamp` is None where the log stamps records itself."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    timestamp: int | None
+
+    def is_of(self, record: Record) -> bool:
+        """Whether this is what producing `record` made."""
+        same_time = None in (self.timestamp, record.timestamp) or self.timestamp == record.timestamp
+        return same_time and (self.key, self.value, self.headers) == (record.key, record.value, record.headers)
+
+
+class TargetCluster:
+    """A connection to a cluster. What the cluster or the client says is wrong is a SeglogError.
+
+    `properties` are librdkafka's, such as those for TLS and SASL; a few that exactly-once depends on may not be given.
+    """
+
+    def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
+        self._client = _client()
+        fixed = _FIXED.keys() & properties.keys()
+        if fixed:
+            raise RefusedError(f"{', '.join(sorted(fixed))}: replay sets this itself, or a record could come twice")
+        self._common: dict[str, str | int | float | bool] = {
+            "log_level": 0,  # what is wrong comes as an error; lines of its own would go past the console
+            **properties,
+            "bootstrap.servers": bootstrap,
+        }
+        self.bootstrap = bootstrap
+        self._producer: Any = None
+        self._failure: KafkaError | None = None
+        self._delivered: Delivered
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer.flush(0)
+
+    def topics(self) -> tuple[str, dict[str, int]]:
+        """The cluster's id, and how many partitions each topic has."""
+        found = self._asked(lambda: self._admin().list_topics(timeout=ANSWER_SECONDS))
+        return str(found.cluster_id), {name: len(topic.partitions) for name, topic in found.topics.items()}
+
+    def end_offset(self, partition: TopicPartition) -> int:
+        """The offset that the next record of a partition gets."""
+        consumer = self._consumer()
+        try:
+            place = self._client.TopicPartition(partition.topic, partition.partition)
+            return int(self._asked(lambda: consumer.get_watermark_offsets(place, timeout=ANSWER_SECONDS))[1])
+        finally:
+            consumer.close()
+
+    def records_from(self, partition: TopicPartition, offset: int, end: int) -> Iterator[Arrived]:
+        """The records of a partition from an offset up to `end`, as anybody would read them."""
+        consumer = self._consumer()
+        try:
+            consumer.assign([self._client.TopicPartition(partition.topic, partition.partition, offset)])
+            while True:
+                message = self._asked(lambda: consumer.poll(ANSWER_SECONDS))
+                if message is None:
+                    raise IncompleteError(f"{self.bootstrap}: nothing came of {partition} in {ANSWER_SECONDS:.0f} s")
+                error = message.error()
+                if error is not None and error.code() == self._client.KafkaError._PARTITION_EOF:
+                    return
+                if error is not None:
+                    raise IncompleteError(f"{self.bootstrap}: {partition}: {error.str()}")
+                if message.offset() >= end:
+                    return
+                yield _arrived(message)
+        finally:
+            consumer.close()
+
+    def start(self, delivered: Delivered) -> None:
+        """Makes the producer; each delivery is reported in `send` or `flush`."""
+        self._delivered = delivered
+        self._producer = self._asked(lambda: self._client.Producer({**_DEFAULTS, **self._common, **_FIXED}))
+
+    def send(self, partition: TopicPartition, record: Record) -> None:
+        """Hands a record to the producer; waits while its queue is full. Errors of earlier ones are raised here."""
+        arguments: dict[str, Any] = {"key": record.key, "partition": partition.partition, "on_delivery": self._report}
+        if record.headers:
+            arguments["headers"] = [(header.key, header.value) for header in record.headers]
+        if record.timestamp is not None and record.timestamp >= 0:
+            arguments["timestamp"] = record.timestamp
+        while not self._queued(partition.topic, record.value, arguments):
+            self._producer.poll(_POLL_SECONDS)
+            self._raise_failure()
+        self._producer.poll(0)
+        self._raise_failure()
+
+    def _queued(self, topic: str, value: bytes | None, arguments: Mapping[str, Any]) -> bool:
+        """False while the producer's queue is full."""
+        try:
+            self._producer.produce(topic, value, **arguments)
+        except BufferError:
+            return False
+        except self._client.KafkaException as error:
+            raise IncompleteError(f"{self.bootstrap}: {error.args[0].str()}") from error
+        return True
+
+    def flush(self, waiting: Callable[[], None]) -> None:
+        """Waits until all that was sent has arrived; calls `waiting` several times a second."""
+        while self._producer.flush(_POLL_SECONDS):
+            self._raise_failure()
+            waiting()
+        self._raise_failure()
+
+    def commit(self, group: str, offsets: Sequence[tuple[TopicPartition, int]]) -> None:
+        """Sets a group's committed offsets, as kafka-consumer-groups does; the group must have no members."""
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
+        places = [self._client.TopicPartition(key.topic, key.partition, offset) for key, offset in offsets]
+        request = ConsumerGroupTopicPartitions(group, places)
+        admin = self._admin()
+        self._asked(lambda: admin.alter_consumer_group_offsets([request])[group].result(ANSWER_SECONDS))
+
+    def _report(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failure = self._failure or error
+        elif self._failure is None:  # what comes after a failure is found again by the next run
+            self._delivered(
+                TopicPartition(str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
+            )
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise IncompleteError(f"{self.bootstrap}: a record did not arrive: {self._failure.str()}")
+
+    def _admin(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient(self._common)
+
+    def _consumer(self) -> Any:
+        settings = {"group.id": "seglog-replay", "enable.auto.commit": False, "enable.partition.eof": True}
+        return self._client.Consumer({**self._common, **settings, "isolation.level": "read_uncommitted"})
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        """What the client gives; its exceptions as ours."""
+        try:
+            return ask()
+        except self._client.KafkaException as error:
+            reason = error.args[0]
+            said = reason.str() if isinstance(reason, self._client.KafkaError) else str(error)
+            raise IncompleteError(f"{self.bootstrap}: {said}") from error
+
+
+_FIXED = {"enable.idempotence": True, "acks": "all"}
+_DEFAULTS = {
+    "linger.ms": 20,
+    "compression.type": "lz4",
+    "queue.buffering.max.messages": _QUEUED_RECORDS,
+    "queue.buffering.max.kbytes": _QUEUED_KBYTES,
+    "message.max.bytes": 1 << 27,
+    "delivery.timeout.ms": 120_000,
+}
+
+
+def _client() -> Any:
+    try:
+        import confluent_kafka
+    except ImportError as error:
+        raise UnsupportedError("replay needs the extra kafka: pip install 'seglog[kafka]'") from error
+    return confluent_kafka
+
+
+def _arrived(message: Message) -> Arrived:
+    kind, stamp = message.timestamp()
+    headers: Any = message.headers() or ()
+    return Arrived(
+        offset=int(message.offset() or 0),
+        key=_bytes(message.key()),
+        value=_bytes(message.value()),
+        headers=tuple(Header(key, value) for key, value in headers),
+        timestamp=stamp if kind == _CREATE_TIME else None,
+    )
+
+
+def _bytes(data: bytes | str | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data

@@ -1,0 +1,214 @@
+"""`seglog replay`: a dead cluster's records into a living one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError
+from seglog_cli.options import DryRun, command, flag, size_option
+from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from seglog.model import TopicPartition
+    from seglog.replay.replay import PlannedPartition, Replay
+    from seglog.replay.target import TargetCluster
+    from seglog.serve.catalog import Catalog
+
+
+@command
+def run(
+    session: Session,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH", help="Partition directories, log directories.", show_default=False),
+    ],
+    to: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="The cluster's bootstrap servers.")],
+    state: Annotated[
+        Path, typer.Option("--state", metavar="FILE", help="Where progress is kept; the same file again goes on.")
+    ],
+    map_file: Annotated[
+        Path | None, typer.Option("--map", metavar="FILE", help="Write which offset each record has now (CSV).")
+    ] = None,
+    groups: Annotated[
+        bool, flag("--groups", "Afterwards set the groups' committed offsets, translated; needs --map.")
+    ] = False,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="OLD=NEW", help="Send OLD's records to the topic NEW; repeatable."),
+    ] = None,
+    rate: Annotated[int | None, size_option("--rate", "At most this many bytes a second.")] = None,
+    client_property: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="KEY=VALUE", help="A setting of the client (librdkafka's); repeatable."),
+    ] = None,
+    property_file: Annotated[
+        Path | None,
+        typer.Option("--property-file", metavar="FILE", help="Settings of the client, KEY=VALUE in each line."),
+    ] = None,
+    dry_run: DryRun = False,
+) -> int:
+    """Produces the records of partitions again, into another cluster that runs.
+
+    Partition, key, value, headers and timestamp stay; offsets change. Where offsets must be equal, transplant the
+    directories instead. Only committed records are sent: not those of aborted transactions, and none after the first
+    transaction that has no end. Internal topics are left out. The topics must be there already, with as many
+    partitions: records stay in their partition.
+
+    Each record arrives once, however often the replay ends or is killed: run the same command with the same --state
+    again. Meanwhile nobody may compact, trim or delete what was replayed.
+
+    --groups reads __consumer_offsets of the log directories, translates each committed offset by the map, and sets it
+    in the cluster. The groups must have no members there.
+
+    This needs the extra kafka (pip install 'seglog[kafka]').
+
+    Examples:
+      seglog replay --to kafka:9092 --state orders.state --map orders.csv /mnt/dead/data/orders-0
+      seglog replay --to kafka:9092 --state all.state --map all.csv --groups /mnt/dead1/data /mnt/dead2/data
+      seglog replay --to kafka:9092 --state o.state --topic orders=orders-restored --rate 20MB /mnt/dead/data/orders-0
+    """
+    from seglog.replay.replay import Replay, ReplayOptions
+    from seglog.replay.target import TargetCluster
+    from seglog.serve.catalog import Catalog
+
+    if groups and map_file is None:
+        raise UsageError("--groups needs --map: committed offsets are translated by it")
+    names = _pairs("--topic", topic or ())
+    properties = {**_read_properties(session, property_file), **_pairs("--property", client_property or ())}
+    with (
+        Catalog.open(paths, fs=session.fs, clock=session.clock, config_of=session.config_of) as catalog,
+        TargetCluster(to, properties) as cluster,
+    ):
+        replay = Replay(
+            catalog,
+            cluster,
+            session.fs,
+            session.clock,
+            session.resolved(state),
+            map_file=None if map_file is None else session.resolved(map_file),
+            options=ReplayOptions(names, rate),
+        )
+        planned = replay.plan()
+        _show_plan(session, planned)
+        incomplete = _warn(session, catalog, planned)
+        if dry_run:
+            return ExitCode.INCOMPLETE if incomplete else ExitCode.DONE
+        with session.progress("replay", sum(one.end_offset - one.next_offset for one in planned), "offsets") as bar:
+            counted = 0
+
+            def sent(_size: int) -> None:
+                nonlocal counted
+                counted += 1
+                bar.update(counted)
+
+            replay.run(planned, sent)
+        _show_result(session, replay)
+        if groups:
+            _translate(session, replay, cluster, paths)
+    return ExitCode.INCOMPLETE if incomplete else ExitCode.DONE
+
+
+def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise UsageError(f"{option} {text!r} is not of the form NAME=VALUE")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _read_properties(session: Session, path: Path | None) -> dict[str, str]:
+    if path is None:
+        return {}
+    lines = session.fs.read_bytes(session.resolved(path)).decode("utf-8", "replace").splitlines()
+    return _pairs("--property-file", [line for line in lines if line.strip() and not line.lstrip().startswith("#")])
+
+
+def _show_plan(session: Session, planned: Sequence[PlannedPartition]) -> None:
+    for one in planned:
+        if session.as_json:
+            session.console.json(
+                {
+                    "type": "replay_plan",
+                    "partition": str(one.source),
+                    "directory": str(one.directory),
+                    "target": str(one.target),
+                    "from_offset": one.next_offset,
+                    "to_offset": one.end_offset,
+                }
+            )
+        else:
+            session.console.line(f"{one.source} → {one.target}: from offset {one.next_offset} to {one.end_offset - 1}")
+
+
+def _warn(session: Session, catalog: Catalog, planned: Sequence[PlannedPartition]) -> bool:
+    """Says what cannot be replayed; whether there is any."""
+    found = False
+    for one in planned:
+        if one.end_offset < one.log_end_offset:
+            found = True
+            session.console.warning(
+                f"{one.source}: offsets {one.end_offset} to {one.log_end_offset - 1} follow the beginning of a"
+                " transaction that has no end, and are not replayed (seglog txn shows it)"
+            )
+        source = catalog.find(one.source.topic, one.source.partition)
+        end = None if source is None else source.log.unreadable_end
+        if end is not None:
+            found = True
+            session.console.warning(str(end.error()))
+    return found
+
+
+def _show_result(session: Session, replay: Replay) -> None:
+    for source, progress in sorted(replay.state.partitions.items()):
+        if session.as_json:
+            session.console.json(
+                {
+                    "type": "replayed",
+                    "partition": str(source),
+                    "target": str(progress.target),
+                    "records": progress.records,
+                    "next_offset": progress.next_offset,
+                    "target_end_offset": progress.target_end,
+                }
+            )
+        else:
+            session.console.line(f"{source} → {progress.target}: {progress.records} records replayed in all")
+
+
+def _translate(session: Session, replay: Replay, cluster: TargetCluster, paths: Sequence[Path]) -> None:
+    from seglog.evidence.group_states import SHARE
+    from seglog.operations.groups import read_groups
+    from seglog.scan.listing import TargetKind, resolve_paths
+
+    targets = [one for one in resolve_paths(session.fs, paths) if one.kind is TargetKind.LOG_DIRECTORY]
+    if not targets:
+        raise UsageError("--groups needs a log directory: __consumer_offsets lies in it")
+    report = read_groups(session.fs, targets)
+    for sentence in (*report.problems, *report.notes):
+        session.console.warning(sentence)
+    by_group: dict[str, list[tuple[TopicPartition, int]]] = {}
+    for one in replay.translate([group for group in report.groups if group.kind != SHARE]):
+        by_group.setdefault(one.group, []).append((one.target, one.new_offset))
+        if session.as_json:
+            session.console.json(
+                {
+                    "type": "group_offset",
+                    "group": one.group,
+                    "partition": str(one.source),
+                    "offset": one.offset,
+                    "target": str(one.target),
+                    "new_offset": one.new_offset,
+                }
+            )
+        else:
+            session.console.line(f"group {one.group}: {one.source} offset {one.offset} → {one.target} {one.new_offset}")
+    for group, offsets in by_group.items():
+        cluster.commit(group, offsets)
