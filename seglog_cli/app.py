@@ -1,15 +1,16 @@
 """The command `seglog`: its commands in the order of a working day, and the frame around them.
 
 A command is one line in COMMANDS and one module in `commands/` whose `run` (or, for a group, `app`) is
-registered. Only the modules that an invocation needs are imported: the named command's, or all of them for
-the list that `seglog --help` shows; none imports the engine before it runs.
+registered. Only the modules that an invocation needs are imported: the named command's, none for `--version`, or all of
+them for the list that `seglog --help` shows, which takes no look at their parameters; none imports the engine before it
+runs.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -52,6 +53,9 @@ COMMANDS = (
     "config",
 )
 
+_VERSION_OPTIONS = frozenset({"--version", "-v", "--verbose"})
+_HELP_OPTIONS = frozenset({"--help", "-h"})
+
 COMPLETION = "_SEGLOG_COMPLETE"  # Typer's variable
 VERSION = "0.1.0"  # as in pyproject.toml; a test holds them together
 SUMMARY = """Apache Kafka's log engine outside the broker.
@@ -79,8 +83,8 @@ def _alone(asked: bool) -> None:
         raise UsageError("-v stands after the command")
 
 
-def build(names: Sequence[str] = COMMANDS) -> typer.Typer:
-    """The application with the named commands."""
+def build(names: Sequence[str] = COMMANDS, *, listed: bool = False) -> typer.Typer:
+    """The application with the named commands; where they are only `listed`, with their docstrings alone."""
     app = typer.Typer(
         name="seglog",
         cls=PlainGroup,
@@ -95,8 +99,27 @@ def build(names: Sequence[str] = COMMANDS) -> typer.Typer:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
-            app.command(name, cls=PlainCommand, context_settings=CONTEXT)(module.run)
+            function = _only_described(module.run) if listed else module.run
+            app.command(name, cls=PlainCommand, context_settings=CONTEXT)(function)
     return app
+
+
+def _only_described(function: Callable[..., object]) -> Callable[[], None]:
+    """A function without parameters in its place: Typer takes long to make them, and a list of commands shows none."""
+
+    def described() -> None:
+        raise AssertionError("a command that is only listed was run")
+
+    described.__doc__ = function.__doc__
+    return described
+
+
+def _built_for(given: Sequence[str]) -> typer.Typer:
+    if given[0] in COMMANDS:
+        return build(given[:1])
+    if COMPLETION in os.environ:
+        return build()
+    return build(() if _VERSION_OPTIONS.issuperset(given) else COMMANDS, listed=given[0] in _HELP_OPTIONS)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -105,8 +128,7 @@ def run(arguments: Sequence[str]) -> int:
     if given[0] == "help":
         given = [*given[1:], "--help"]
     try:
-        app = build(given[:1] if given[0] in COMMANDS else COMMANDS)
-        code = _invoked(app, given)
+        code = _invoked(_built_for(given), given)
     except (SystemExit, KeyError, ValueError) as error:
         if COMPLETION not in os.environ:
             return report_outside(given, error)

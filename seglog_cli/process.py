@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import io
 import os
 import signal
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 _STREAMS = ("stdin", "stdout", "stderr")
 _AGAIN_SECONDS = 0.001
+# New objects between two looks for cycles. Python's 700 makes it look some hundred times while modules are imported,
+# which are there to stay.
+_YOUNG_OBJECTS = 10_000
 _TWICE = "ended at once by a second signal, as by a crash; the next command that writes settles what was begun"
 
 
@@ -106,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = list(sys.argv[1:] if arguments is None else arguments)
     signals = Signals(given)
     signals.arm()
+    gc.set_threshold(_YOUNG_OBJECTS)
     open_streams()
     code = _guarded(given, signals)
     signals.outcome = code

@@ -130,15 +130,17 @@ def _work(records: int, work: Path) -> None:
         commands += [["verify", "--level", level, str(log)] for level in ("crc", "record", "semantic")]
         commands += [["dump", "--records", str(log)], ["dump", "--records", "--json", str(log)]]
         commands += [["dump", "--records", "--key", "key-000000000001", str(log)]]
-        commands += [["dump-log", "--print-data-log", str(next(log.glob("*.log")))], ["stats", str(log)]]
+        commands += [["dump-log", "--print-data-log", "--files", str(next(log.glob("*.log")))], ["stats", str(log)]]
         commands += [["export", "--format", "parquet", "-o", str(work / f"{log.name}.parquet"), str(log)]]
         shutil.copytree(log, copy / log.name)
         shutil.copytree(log, cleaned / log.name)
         commands += [["diff", str(log), str(copy / log.name)], ["recover", str(copy / log.name)]]
-        commands += [["clean", "--force", str(cleaned / log.name)]]
+        commands += [["clean", "--policy", "compact", "--roll", str(cleaned / log.name)]]
     for command in commands:
-        with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())), contextlib.suppress(SystemExit):
-            run(command)
+        with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+            code = run(command)
+        if code != 0:
+            raise SystemExit(f"seglog {' '.join(command)} ended with {code}: its kernels cannot be compared")
 
 
 def _logs(records: int, work: Path) -> list[Path]:
@@ -148,6 +150,7 @@ def _logs(records: int, work: Path) -> list[Path]:
     from tests.benchmarks.keyed_logs import append_keyed, open_directory
 
     config = LogConfig(cleanup_policy=frozenset({"compact"}))
+    (work / "logs").mkdir()
     with contextlib.closing(open_directory(work / "logs", config)) as directory:
         for name, codec in (("plain", Compression.NONE), ("packed", Compression.LZ4)):
             append_keyed(directory.log(TopicPartition(name, 0), create=True), records, records // 4, codec)
