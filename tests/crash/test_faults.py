@@ -15,13 +15,13 @@ from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import SeglogError
 from seglog.log.directory import open_partition
-from seglog.model import Record
+from seglog.model import Record, TopicPartition
 from seglog.operations.clean import clean
 from seglog.operations.recover import RecoveryOptions, recover
 from seglog.operations.retain import RetentionRequest, retain
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
-from tests.support.compacted_directories import Topics, broker_directory
+from tests.support.compacted_directories import Topics, broker_directory, opened
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import files_of
 from tests.support.open_logs import START_MS
@@ -55,6 +55,14 @@ def cleaning(fs: FileSystem, logs: Path) -> object:
     return list(clean(fs, resolve_paths(FS, [logs / "t-0"]), lambda _: topics, later(), options, dry_run=False))
 
 
+def cleaning_each_by_itself(fs: FileSystem, logs: Path) -> object:
+    """Each segment is replaced by one of its own, which ends sooner."""
+    topics = Topics(cleanup_policy="compact", segment_bytes=(logs / "t-0" / f"{0:020d}.log").stat().st_size)
+    return list(
+        clean(fs, resolve_paths(FS, [logs / "t-0"]), lambda _: topics, later(), CleanerOptions(), dry_run=False)
+    )
+
+
 def truncating(fs: FileSystem, logs: Path) -> object:
     config = LogConfig()
     owner, log = open_partition(logs / "t-0", fs=fs, clock=later(), config_of=lambda _: config, writable=True)
@@ -82,6 +90,18 @@ def crashed(logs: Path) -> None:
     (logs / "recovery-point-offset-checkpoint").unlink()
 
 
+def with_ends_that_go(logs: Path) -> None:
+    """Other contents: the last batch of each segment has keys only that come again."""
+    shutil.rmtree(logs / "t-0")
+    with opened(logs) as directory:
+        log = directory.log(TopicPartition("t", 0), create=True)
+        for _ in range(4):
+            start = log.log_end_offset
+            keys = (b"%d" % (start + n) if n in (0, 5) else b"again %d" % (n % 5) for n in range(15))
+            log.append([Record(b"v", key, START_MS + start + n) for n, key in enumerate(keys)], batch_records=5)
+            log.roll()
+
+
 def without_indexes(logs: Path) -> None:
     for path in (logs / "t-0").glob("*index"):
         path.unlink()
@@ -100,6 +120,7 @@ CASES = {
     "retain": Case(retaining),
     "retain, files wait": Case(retaining_with_delay),
     "clean": Case(cleaning, frozenset({"compact"})),
+    "clean, ends go": Case(cleaning_each_by_itself, frozenset({"compact"}), with_ends_that_go),
     "truncate": Case(truncating),
     "recover": Case(recovering, spoil=crashed),
     "reindex": Case(reindexing, spoil=without_indexes),

@@ -32,6 +32,7 @@ from typing import Literal
 
 import numpy as np
 
+from seglog import layout
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, parse_file_name
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
@@ -43,6 +44,8 @@ from seglog.storage.filesystem import FileSystem
 BeforeLoss = Callable[[Path, str], None]
 
 _HALF_WRITTEN = f"{LEADER_EPOCH_CHECKPOINT}{TEMPORARY_SUFFIX}"
+_IDENTITY = ["base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence", "leader_epoch", "magic"]
+_CONTENTS = ["base_offset", "last_offset", "size", "crc"]
 _DELETED, _CLEANED, _SWAP = FileState.DELETED.value, FileState.CLEANED.value, FileState.SWAP.value
 
 
@@ -162,21 +165,45 @@ def replaced_logs(
 ) -> Iterator[ReplacedLog]:
     """The live logs that lose when the `.swap` files take their places.
 
-    A complete replacement reaches at least as far as what it replaces; one that is empty, shorter or damaged is none.
+    A complete replacement reaches at least as far as what it replaces, or is a cleaning of it; one that is empty, cut
+    off or damaged is none.
     """
-    new = {parsed.offset: name for name in swaps if (parsed := parse_file_name(name)) and parsed.kind is FileKind.LOG}
-    damage = next(filter(None, (_damage(LogSegment(fs, directory, o, state=FileState.SWAP)) for o in new)), "")
-    for name in fs.list(directory):
-        parsed = parse_file_name(name)
-        if parsed is None or (parsed.kind, parsed.state) != (FileKind.LOG, FileState.LIVE):
-            continue
-        if not (covered[0] <= parsed.offset < covered[1] or parsed.offset in new):
-            continue
-        live = LogSegment(fs, directory, parsed.offset)
-        end = live.read_next_offset()[0] if live.size else parsed.offset
-        reason = damage or (f"its offsets end at {covered[1] - 1}" if covered[1] > covered[0] else "it is empty")
-        if live.size and (damage or end > covered[1]):
+    parsed_swaps = filter(None, map(parse_file_name, swaps))
+    bases = {parsed.offset for parsed in parsed_swaps if parsed.kind is FileKind.LOG}
+    new = [LogSegment(fs, directory, base, state=FileState.SWAP) for base in sorted(bases)]
+    damage = next(filter(None, map(_damage, new)), "")
+    old = []
+    for parsed in filter(None, map(parse_file_name, fs.list(directory))):
+        goes = covered[0] <= parsed.offset < covered[1] or parsed.offset in bases
+        if goes and (parsed.kind, parsed.state) == (FileKind.LOG, FileState.LIVE):
+            old.append(LogSegment(fs, directory, parsed.offset))
+    reason = damage or (f"its offsets end at {covered[1] - 1}" if covered[1] > covered[0] else "it is empty")
+    ends = [live.read_next_offset()[0] if live.size else live.base_offset for live in old]
+    less = [(live, end) for live, end in zip(old, ends, strict=True) if live.size and (damage or end > covered[1])]
+    if less and (damage or not _is_cleaned(new, old)):
+        for live, end in less:
             yield ReplacedLog(live.path, live.size, end, covered[1], reason)
+
+
+def _is_cleaned(new: Sequence[LogSegment], old: Sequence[LogSegment]) -> bool:
+    """Whether `.swap` logs are what a cleaning has left of live ones: batches of theirs, some without all of their
+    records, some gone.
+
+    It may well end sooner than they do, where their last records have newer ones. A plain front of them, or nothing at
+    all, is none: that may as well be a copy that was cut off. Cleaned batches of magic 0 and 1 are not recognised.
+    """
+    ours, theirs = _batches(new), _batches(old)
+    if not set(ours[_IDENTITY].tolist()) <= set(theirs[_IDENTITY].tolist()):
+        return False
+    front = theirs[: len(ours)]
+    is_front = ours[_CONTENTS].tolist() == front[_CONTENTS].tolist()
+    return not is_front and bool((ours["magic"] >= 2).all())
+
+
+def _batches(segments: Sequence[LogSegment]) -> np.ndarray:
+    """The BATCH rows of segments."""
+    rows = [chunk.batches.copy() for segment in segments for chunk in segment.scan()]
+    return np.concatenate([np.empty(0, dtype=layout.BATCH), *rows])
 
 
 def _damage(segment: LogSegment) -> str:

@@ -159,6 +159,31 @@ def test_a_finished_swap_may_have_batches_that_are_too_large_to_be_held(
     assert load(log, CLEAN).report.replaced == []
 
 
+CLEANED = batch(20, 3) + batch(25, 3)
+REPLACED = batch(20, 3) + batch(23, 2) + batch(25, 3) + batch(28, 2)
+
+
+@pytest.mark.parametrize(
+    ("swap", "less"),
+    [
+        (CLEANED, False),
+        (batch(23, 2, value=b"fewer"), False),
+        (batch(20, 3), True),
+        (batch(20, 3) + batch(24), True),
+        (batch(20, 3) + batch(25, 3, epoch=1), True),
+        (b"", True),
+    ],
+    ids=["batches gone", "records gone", "a front", "another batch", "another epoch", "empty"],
+)
+def test_a_swap_that_ends_sooner_holds_less_unless_a_cleaning_has_made_it(log: Path, swap: bytes, less: bool) -> None:
+    """A cleaning drops the last batches of a segment where their records have newer ones."""
+    write_segment(log, 20, REPLACED)
+    (log / f"{20:020d}.log.swap").write_bytes(swap)
+    report = load(log).report
+    assert bool(report.replaced) == bool(report.truncated_bytes) == less
+    assert (log / f"{20:020d}.log").read_bytes() == swap
+
+
 def test_an_unfinished_swap_is_undone(log: Path) -> None:
     before = files_of(log)
     (log / f"{0:020d}.log.cleaned").write_bytes(b"half")
