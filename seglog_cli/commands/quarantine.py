@@ -111,18 +111,31 @@ def purge(
 ) -> None:
     """Removes a run for good: it cannot be undone any more, and what it took out is gone.
 
+    A purge that was cut short is finished by another one.
+
     Examples:
       seglog quarantine purge 20261121T015349Z-7f3a --yes
     """
-    from seglog.operations.undo import forget_run
-    from seglog.runs.quarantine import purge_run
-    from seglog_cli.progress import bytes_text
+    from seglog.operations.undo import places_of_run
+    from seglog.runs.quarantine import purge_left_over, purge_run
 
+    left = None
+    if yes:
+        left = purge_left_over(session.fs, name, places_of_run(session.fs, os.environ, name, quarantine))
+    if left is not None:
+        _purged(session, left, 0)
+        return
     found = named_run(session, name, quarantine)
     if not yes:
         raise UsageError(f"{found.folder} would be removed for good: say so with --yes")
-    freed = purge_run(session.fs, found)
-    forget_run(session.fs, os.environ, found.folder)
+    _purged(session, found.folder, purge_run(session.fs, found))
+
+
+def _purged(session: Session, folder: Path, freed: int) -> None:
+    from seglog.operations.undo import forget_run
+    from seglog_cli.progress import bytes_text
+
+    forget_run(session.fs, os.environ, folder)
     if session.as_json:
-        session.console.json({"type": "purged", "run": found.name, "bytes": freed})
-    session.console.message(f"{found.name} is gone; {bytes_text(freed)} freed")
+        session.console.json({"type": "purged", "run": folder.name, "bytes": freed})
+    session.console.message(f"{folder.name} is gone; {bytes_text(freed)} freed")

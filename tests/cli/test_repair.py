@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,19 @@ def test_the_quarantine_is_listed_shown_restored_and_purged(logs: Path, tmp_path
     assert run("quarantine", "purge", name, "--yes").exit_code == 0
     assert run("quarantine", "ls", logs).stdout == ""
     assert process("undo", name, variables={"XDG_STATE_HOME": str(tmp_path / "state")}).returncode == 10
+
+
+def test_what_a_purge_that_was_cut_short_left_is_listed_and_purged(logs: Path) -> None:
+    break_batch(logs / "orders-lz4-0")
+    name = json_lines(run("verify", "--json", "--repair", logs))[-1]["run"]
+    folder = logs.parent / ".seglog-quarantine" / name
+    shutil.rmtree(folder)
+    folder.mkdir()
+    listed = run("quarantine", "ls", logs)
+    assert listed.exit_code == 0 and f"{folder}: empty" in listed.stderr
+    assert run("quarantine", "purge", name).exit_code != 0
+    assert run("quarantine", "purge", name, "--yes").exit_code == 0
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("policy", ["smallest-loss", "truncate"])

@@ -55,9 +55,13 @@ def undo(fs: FileSystem, run: RunRecord) -> RunRecord:
 
 
 def named_run(fs: FileSystem, environment: Mapping[str, str], name: str, quarantine: Path | None) -> RunRecord:
-    """The run called `name`, or whose folder that is. NotALogError when it is nowhere.
+    """The run called `name`, or whose folder that is. NotALogError when it is nowhere."""
+    return find_run(fs, name, places_of_run(fs, environment, name, quarantine))
 
-    Without a quarantine it is looked for around the working directory, and where this user made it.
+
+def places_of_run(fs: FileSystem, environment: Mapping[str, str], name: str, quarantine: Path | None) -> list[Path]:
+    """Where the run called `name` may be: without a quarantine around the working directory, and where this user made
+    it.
     """
     require_name(name)
     known = places(quarantine, Path.cwd())
@@ -65,7 +69,7 @@ def named_run(fs: FileSystem, environment: Mapping[str, str], name: str, quarant
     found = fs.status(note) if quarantine is None else None
     if found is not None and not (found.is_directory or found.is_special):  # as `.` would be
         known.append(Path(os.fsdecode(fs.read_bytes(note)).removesuffix("\n")).parent)
-    return find_run(fs, name, known)
+    return known
 
 
 def remember_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -38,6 +39,7 @@ UNKNOWN_CRC = -1
 
 _PROBE = f"{PENDING_FILE}{TEMPORARY_SUFFIX}"  # left over, it goes when a run is marked as pending
 _MARKER_BYTES = 8192
+_RUN_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 _BROKER_FILES = (
     filenames.META_PROPERTIES,
     filenames.RECOVERY_POINT_CHECKPOINT,
@@ -142,13 +144,18 @@ def _require_safe(fs: FileSystem, root: Path, log_directory: Path) -> None:
 
 
 def runs_in(fs: FileSystem, quarantine: Path) -> Iterator[RunRecord | Exception]:
-    """The runs that a quarantine holds, oldest first; an error, not raised, for one that cannot be read."""
+    """The runs that a quarantine holds, oldest first; an error, not raised, for one that cannot be read, or of which
+    only the folder is left.
+    """
     if fs.status(quarantine) is None:
         return
     for name in fs.list(quarantine):
         try:
             if fs.status(quarantine / name / JOURNAL_FILE) is not None:
                 yield read_journal(fs, quarantine / name)
+            elif _is_left_over(fs, quarantine / name):
+                remedy = f"seglog quarantine purge {name} --yes removes it"
+                yield NotALogError(quarantine / name, f"empty: a purge that was cut short left it, and {remedy}")
         except (CorruptionError, RefusedError, UnsupportedError, OSError) as error:
             yield error
 
@@ -167,6 +174,21 @@ def purge_run(fs: FileSystem, run: RunRecord) -> int:
     if pending_run(fs, run.log_directory) == run.folder:
         raise RefusedError(f"{run.name} is unfinished; it must be finished or undone first")
     return remove_tree(fs, run.folder, last=JOURNAL_FILE)
+
+
+def purge_left_over(fs: FileSystem, run: str, places: list[Path]) -> Path | None:
+    """Removes the empty folder that a purge of this run left when it was cut short; returns its path, or None."""
+    for folder in (*(place / run for place in places), Path(run)):
+        if _is_left_over(fs, folder):
+            fs.remove_directory(folder)
+            return folder
+    return None
+
+
+def _is_left_over(fs: FileSystem, folder: Path) -> bool:
+    found = fs.status(folder, follow=False)
+    is_run = _RUN_NAME.fullmatch(folder.name) and found is not None and found.is_directory
+    return bool(is_run) and not fs.list(folder)
 
 
 def saved_bytes(fs: FileSystem, folder: Path) -> int:
