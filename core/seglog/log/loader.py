@@ -2,10 +2,9 @@
 
 1. Settle what a crash left (`swap.settle_leftovers`).
 2. Load the segments: indexes without a log go; a segment without its offset index, or whose transaction index
-   contradicts it, is recovered; a missing time index is made empty (not rebuilt).
-3. After an unclean stop, recover every segment from the recovery point on. The first one that loses bytes
-ends the log:
-   all later segments go.
+   contradicts it, is recovered (unless step 3 does it); a missing time index is made empty (not rebuilt).
+3. After an unclean stop, recover every segment from the recovery point on. The first one that loses bytes ends the log:
+   all later segments go. A broker that recovers such a segment in step 2 keeps them, and a hole.
 4. A log that ends below its log start is dropped whole. Without any segment, make one at the log start.
 5. Cut the leader epochs to the log, drop stray snapshots, bring the producers up to the end.
 
@@ -178,8 +177,13 @@ class _Loader:
         self._segments = LogSegments()
         self._epochs = LeaderEpochCache(fs, directory, tolerant=not options.writable)
         self._report = RecoveryReport(directory, options.clean_shutdown)
+        self._recovers_from: int | None = None
         if self._epochs.damage is not None:
             self._report.events.append(str(self._epochs.damage))
+
+    @property
+    def _recovers(self) -> bool:
+        return self._options.writable and not self._options.clean_shutdown
 
     def load(self) -> LoadedLog:
         settled = settle_leftovers(self._fs, self._directory, self._options.before_loss)
@@ -188,8 +192,7 @@ class _Loader:
         self._report.replaced += settled.replaced
         self._report.events += map(str, settled.replaced)
         self._splitting(self._load_segments)
-        recover = self._options.writable and not self._options.clean_shutdown
-        if recover:
+        if self._recovers:
             self._splitting(self._recover_segments)
         end = self._drop_log_below_start()
         survived = end is not None
@@ -229,6 +232,7 @@ class _Loader:
         self._segments.clear()
         names = [name for name, found in self._fs.entries(self._directory) if not found.is_directory]
         logs = {p.offset for name in names if (p := parse_file_name(name)) is not None and _is_live_log(name)}
+        self._recovers_from = self._first_to_recover(logs)
         for name in names:
             parsed = parse_file_name(name)
             if parsed is None:
@@ -238,8 +242,16 @@ class _Loader:
             elif _is_live_log(name):
                 self._segments.add(self._load_segment(parsed.offset))
 
+    def _first_to_recover(self, bases: set[int]) -> int | None:
+        """Base offset of the first segment that step 3 will recover, or None."""
+        if not bases or not self._recovers:
+            return None
+        return max((base for base in bases if base <= self._options.recovery_point), default=min(bases))
+
     def _load_segment(self, base_offset: int) -> LogSegment:
         segment = self._segment(base_offset)
+        if self._recovers_from is not None and base_offset >= self._recovers_from:
+            return segment  # its indexes are made anew by step 3, and what lies after damage goes before it is cut
         try:
             segment.transaction_index.sanity_check()
         except CorruptIndexError as error:

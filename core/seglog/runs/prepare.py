@@ -45,11 +45,24 @@ def prepare_run(
         **facts,
     )
     try:
-        journal.prepared(stage(folder))
+        changes = stage(folder)
+        _make_durable(fs, log_directory, changes)
+        journal.prepared(changes)
     except BaseException:
         _forget(fs, folder)
         raise
     return read_journal(fs, folder), journal
+
+
+def _make_durable(fs: FileSystem, log_directory: Path, changes: Sequence[Change]) -> None:
+    """Files are as the journal tells of them also after a power cut: whoever wrote them may not have synced them."""
+    paths = {log_directory / name for each in changes for name in (each.path, each.source) if name}
+    for path in sorted(paths):
+        if fs.status(path) is not None:
+            with fs.open(path, "r") as file:
+                file.sync()
+    for directory in sorted({path.parent for path in paths}):
+        fs.sync_directory(directory)
 
 
 def _forget(fs: FileSystem, folder: Path) -> None:
