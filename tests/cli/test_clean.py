@@ -89,6 +89,16 @@ def test_the_text_ends_with_the_block_that_a_broker_logs(tmp_path: Path) -> None
     assert "115 records dropped: a later one has their key" in result.stdout
 
 
+def test_the_text_of_a_dry_run_says_of_nothing_that_it_was_cleaned(tmp_path: Path) -> None:
+    path = logs(tmp_path) / "t-0"
+    texts = [run("clean", "--policy", "compact", *options, path).stdout for options in (["--dry-run"], [])]
+    block = texts[0].splitlines()[-8:]
+    assert block[0] == "\tLog cleaner thread 0 would have cleaned log t-0 (dirty section = [0, 120])"
+    said = [line for line in texts[0].splitlines() if "cleaned" in line.lower()]
+    assert all("would have cleaned" in line.lower() or "is not cleaned" in line for line in said), said
+    assert "Log cleaner thread 0 cleaned log" in texts[1]
+
+
 def test_a_dry_run_touches_nothing_and_predicts_the_run(tmp_path: Path) -> None:
     path = logs(tmp_path)
     before = snapshot(path)

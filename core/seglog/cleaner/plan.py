@@ -60,7 +60,8 @@ class CleaningResult:
 
     def text(self, thread: int = 0) -> str:
         """The block that a broker logs (specification §12.10)."""
-        return format_stats(self.stats, self.topic_partition, self.first_dirty_offset, self.end_offset, thread)
+        section = self.first_dirty_offset, self.end_offset
+        return format_stats(self.stats, self.topic_partition, *section, thread, dry_run=self.dry_run)
 
     def to_json(self) -> dict[str, Any]:
         """The object of type `cleaning` in the command line's JSON."""

@@ -129,20 +129,29 @@ class CleanerStats:
 
 
 def format_stats(
-    stats: CleanerStats, topic_partition: object, first_dirty_offset: int, end_offset: int, thread: int = 0
+    stats: CleanerStats,
+    topic_partition: object,
+    first_dirty_offset: int,
+    end_offset: int,
+    thread: int = 0,
+    *,
+    dry_run: bool = False,
 ) -> str:
-    """The block that a broker logs after a round (Kafka: LogCleaner.recordStats), to the letter."""
+    """The block that a broker logs after a round (Kafka: LogCleaner.recordStats), to the letter; of a dry run it says
+    what would have been done.
+    """
     read, written = stats.bytes_read / MEBIBYTE, stats.bytes_written / MEBIBYTE
     mapped, total = stats.map_bytes_read / MEBIBYTE, stats.seconds
     index, clean = stats.index_seconds, stats.clean_seconds
+    cleaned, rewrote = ("would have cleaned", "Would have cleaned") if dry_run else ("cleaned", "Cleaned")
     lines = [
-        f"Log cleaner thread {thread} cleaned log {escaped(str(topic_partition))}"
+        f"Log cleaner thread {thread} {cleaned} log {escaped(str(topic_partition))}"
         f" (dirty section = [{first_dirty_offset}, {end_offset}])",
         f"{_number(read)} MB of log processed in {_number(total)} seconds ({_number(_ratio(read, total))} MB/sec).",
         f"Indexed {_number(mapped)} MB in {_plain(index)} seconds ({_number(_ratio(mapped, index))} Mb/sec,"
         f" {_plain(100 * _ratio(index, total))}% of total time)",
         f"Buffer utilization: {_plain(100 * stats.buffer_utilization)}%",
-        f"Cleaned {_number(read)} MB in {_plain(clean)} seconds ({_number(_ratio(read, clean))} Mb/sec,"
+        f"{rewrote} {_number(read)} MB in {_plain(clean)} seconds ({_number(_ratio(read, clean))} Mb/sec,"
         f" {_plain(100 * _ratio(clean, total))}% of total time)",
         f"Start size: {_number(read)} MB ({stats.records_read:,} messages)",
         f"End size: {_number(written)} MB ({stats.records_written:,} messages)",
