@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
 import stat
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.errors import CorruptionError, NotALogError, RefusedError, UntrustedLinkError
+from seglog.errors import CorruptionError, RefusedError, UntrustedLinkError
 from seglog.format.filenames import QUARANTINE_WITHIN
 from seglog.repairs.findings_by_directory import examine
 from seglog.repairs.plan import RepairOptions
@@ -28,7 +27,6 @@ from seglog.runs.quarantine import (
     mark_pending,
     new_run,
     pending_run,
-    purge_left_over,
     purge_run,
     quarantine_of,
     runs_in,
@@ -39,7 +37,6 @@ from seglog.scan.listing import list_log_directory
 from seglog.storage.filesystem import File, FileStatus, FileSystem, LocalFileSystem, OpenMode
 from seglog.storage.forwarding import PassingFile, PassingFileSystem
 from tests.support.command_line import run
-from tests.support.faulty_filesystem import Faults, FaultyFileSystem
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.other_users import ANOTHER, OTHER, given_to, needs_root, planted_link
 
@@ -310,38 +307,6 @@ def test_purging_removes_links_not_what_they_lead_to(data: Path, precious: Path,
     assert purge_run(FS, run) > 0
     assert not run.folder.exists()
     assert files(precious) == {"file": b"precious"}
-
-
-def test_a_purge_that_failed_at_any_call_is_finished_by_another(data: Path) -> None:
-    for at in itertools.count():
-        run, faults = run_of(data), Faults(at, "error")
-        quarantine, name = run.folder.parent, run.name
-        undo_run(FS, run)
-        try:
-            purge_run(FaultyFileSystem(faults), read_journal(FS, run.folder))
-        except OSError:
-            (told,) = runs_in(FS, quarantine)
-            if isinstance(told, NotALogError):
-                assert f"{run.folder}: empty" in str(told) and f"purge {name}" in str(told)
-                assert purge_left_over(FS, name, [quarantine]) == run.folder
-            else:
-                assert isinstance(told, RunRecord)
-                purge_run(FS, told)
-            assert list(runs_in(FS, quarantine)) == []
-            assert not run.folder.exists()
-            continue
-        assert at > 3
-        return
-
-
-def test_no_folder_but_an_empty_one_of_a_run_is_removed_as_left_over(data: Path) -> None:
-    quarantine = run_of(data).folder.parent
-    (quarantine / "mine").mkdir()
-    (quarantine / "20261121T015349Z-7f3a").mkdir()
-    (quarantine / "20261121T015349Z-7f3a" / "file").write_bytes(b"")
-    for name in ("mine", "20261121T015349Z-7f3a", ".", "", ".."):
-        assert purge_left_over(FS, name, [quarantine]) is None
-    assert (quarantine / "mine").exists()
 
 
 def test_the_end_of_a_repair_removes_what_was_staged_and_follows_no_link(data: Path, precious: Path) -> None:
