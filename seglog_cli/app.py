@@ -19,7 +19,6 @@ from seglog_cli.failures import UsageError, report_outside
 from seglog_cli.help import HelpOption, show_text
 from seglog_cli.options import CONTEXT
 from seglog_cli.parameters import PlainCommand, PlainGroup
-from seglog_cli.process import main as main  # where the scripts of older installations look for it
 
 COMMANDS = (
     "ls",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from seglog import errors
 from seglog_cli.console import Console
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.process import SENTENCES, HungUpError, TerminatedError
+from seglog_cli.interruptions import SENTENCES, HungUpError, TerminatedError
 
 # The first class that fits decides.
 CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (

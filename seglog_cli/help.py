@@ -137,9 +137,8 @@ def _option(option: Any) -> Term:
 
 def _show(context: typer.Context, asked: bool) -> None:
     if asked:
-        from seglog_cli.options import COMMON_OPTIONS
-
-        show_text(render(describe(context.command, context.command_path, COMMON_OPTIONS)))
+        common = getattr(context.command.callback, "common_options", ())
+        show_text(render(describe(context.command, context.command_path, common)))
         raise typer.Exit
 
 

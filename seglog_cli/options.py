@@ -275,6 +275,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in every]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.common_options = COMMON_OPTIONS  # type: ignore[attr-defined]
     del run.__wrapped__  # type: ignore[attr-defined]
     return run
 

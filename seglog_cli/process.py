@@ -21,6 +21,8 @@ import sys
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from seglog_cli.interruptions import SENTENCES, HungUpError, TerminatedError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -32,20 +34,7 @@ _YOUNG_OBJECTS = 10_000
 _TWICE = "ended at once by a second signal, as by a crash; the next command that writes settles what was begun"
 
 
-class TerminatedError(KeyboardInterrupt):
-    """SIGTERM, raised in the main thread."""
-
-
-class HungUpError(KeyboardInterrupt):
-    """SIGHUP, raised in the main thread: the terminal is gone."""
-
-
 _RAISED = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: TerminatedError, signal.SIGHUP: HungUpError}
-SENTENCES = {
-    KeyboardInterrupt: "interrupted; what is on disk is consistent",
-    TerminatedError: "terminated; what is on disk is consistent",
-    HungUpError: "hung up; what is on disk is consistent",
-}
 
 
 class Signals:

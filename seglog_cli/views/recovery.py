@@ -11,10 +11,10 @@ from seglog_cli.console import Console
 if TYPE_CHECKING:
     from seglog.log.loader import RecoveryReport
     from seglog.model import TopicPartition
-    from seglog_cli.session import Session
+    from seglog_cli.quarantines import Told
 
 
-def tell_recovery(session: Session, report: RecoveryReport) -> None:
+def tell_recovery(session: Told, report: RecoveryReport) -> None:
     """On stderr, what opening a log had to change; details with -v."""
     for event in report.events:
         session.console.detail(event)
@@ -22,7 +22,7 @@ def tell_recovery(session: Session, report: RecoveryReport) -> None:
         session.console.warning(f"{report.directory}: {_lost_text(report)}{kept_text(session, report)}")
 
 
-def kept_text(session: Session, report: RecoveryReport) -> str:
+def kept_text(session: Told, report: RecoveryReport) -> str:
     """How to get back what was lost, if it was kept; its name is enough from then on."""
     from seglog_cli.quarantines import remember_run
 
@@ -32,7 +32,7 @@ def kept_text(session: Session, report: RecoveryReport) -> str:
     return f"; kept: seglog undo {report.run.name} gives it back"
 
 
-def show_recovery(session: Session, report: RecoveryReport, dry_run: bool, verb: str = "recover") -> None:
+def show_recovery(session: Told, report: RecoveryReport, dry_run: bool, verb: str = "recover") -> None:
     """A recovered partition as a line of data."""
     console, kept = session.console, kept_text(session, report)
     if console.as_json:
@@ -57,7 +57,7 @@ def warn_of_obstacles(console: Console, obstacles: Iterable[str], seen: set[str]
             console.warning(f"a broker does not start with this: {sentence}")
 
 
-def tell_obstacles(session: Session, log_directory: Path, topic_partition: TopicPartition, seen: set[str]) -> None:
+def tell_obstacles(session: Told, log_directory: Path, topic_partition: TopicPartition, seen: set[str]) -> None:
     """Warns of what stops a broker in a log directory and in a partition of it that was worked on."""
     from seglog.log.obstacles import directory_obstacles, partition_obstacles
 

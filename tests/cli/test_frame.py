@@ -122,7 +122,7 @@ def test_an_unexpected_error_is_one_line_and_a_traceback_only_with_v(tmp_path: P
         "import sys, seglog.scan.listing as l\n"
         "def broken(*_): raise ZeroDivisionError('x')\n"
         "l.resolve_paths = broken\n"
-        "from seglog_cli.app import main; main(sys.argv[1:])"
+        "from seglog_cli.process import main; main(sys.argv[1:])"
     )
     for verbose in ([], ["-v"]):
         done = subprocess.run(

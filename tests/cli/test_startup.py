@@ -26,7 +26,7 @@ def partition(directory: Path, data: bytes) -> Path:
 def imported(names: tuple[str, ...], *arguments: str | Path) -> tuple[str, str]:
     """What the command line writes to standard output, and which of the modules it has imported at its end."""
     shown = f"print([name for name in {names} if name in sys.modules], file=sys.stderr)"
-    script = f"import atexit, sys; atexit.register(lambda: {shown}); from seglog_cli.app import main; main()"
+    script = f"import atexit, sys; atexit.register(lambda: {shown}); from seglog_cli.process import main; main()"
     command = [sys.executable, "-c", script, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=ROOT, check=True)
     return done.stdout, done.stderr

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import TopicPartition
@@ -216,3 +217,9 @@ def format_partition_directory(name: PartitionDirectoryName) -> str:
     if name.state is not PartitionState.FUTURE:
         topic = topic[: MAX_DIRECTORY_CHARACTERS - len(tail)]
     return topic + tail
+
+
+def topic_partition_of(directory: Path) -> TopicPartition:
+    """What a directory's name says; a directory with another name is partition 0 of a topic of that name."""
+    found = parse_partition_directory(directory.name)
+    return TopicPartition(directory.name, 0) if found is None else found.topic_partition

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -54,11 +53,8 @@ from seglog.log.validator import (
     validate_for_follower,
     validate_for_leader,
 )
+from seglog.log.writer import SegmentWriter, WritableLog
 from seglog.model import NO_TIMESTAMP, Compression, Record, TimestampType
-
-if TYPE_CHECKING:
-    from seglog.log.log import Log
-    from seglog.log.writer import SegmentWriter
 
 _WHERE = "appended records"
 
@@ -90,8 +86,8 @@ class AppendInfo:
 class Appender:
     """Writes to one log; the log's lock is held by the caller."""
 
-    def __init__(self, log: Log, writer: SegmentWriter) -> None:
-        self._log, self._writer = log, writer
+    def __init__(self, log: WritableLog) -> None:
+        self._log, self.writer = log, SegmentWriter(log)
         self._last_append_time = NO_TIMESTAMP
 
     # --- records and columns ------------------------------------------------------------------------------
@@ -328,7 +324,7 @@ class Appender:
         log, whole = self._log, part.batches[-1:].copy()
         whole["size"] = len(part.data)
         whole["max_timestamp"] = part.batches["max_timestamp"].max()
-        rolls = not self._writer.room(whole, now_ms)
+        rolls = not self.writer.room(whole, now_ms)
         base_offset = log.segments.active.base_offset
         if rolls:
             # only decompression would tell where a wrapper begins: at most 2^31-1 before its end (Kafka: maybeRoll)
@@ -337,9 +333,9 @@ class Appender:
             base_offset = max(log.log_end_offset, least)
         self._check_fits(part, base_offset)
         if rolls:
-            self._writer.check_producers(part.data, part.batches)
-            self._writer.roll_to(base_offset)
-        self._writer.write_run(part.data, part.batches, 0, replicated)
+            self.writer.check_producers(part.data, part.batches)
+            self.writer.roll_to(base_offset)
+        self.writer.write_run(part.data, part.batches, 0, replicated)
 
     def _check_fits(self, part: AnalyzedBatches, base_offset: int) -> None:
         """SegmentOffsetOverflowError when a batch does not fit a segment that begins at `base_offset`."""
@@ -353,14 +349,14 @@ class Appender:
         at = 0
         while at < len(part.batches):
             rows = part.batches[at:]
-            run = self._writer.room(rows, now_ms)
+            run = self.writer.room(rows, now_ms)
             if run == 0:
-                self._writer.roll_to(self._log.log_end_offset)
+                self.writer.roll_to(self._log.log_end_offset)
                 # an empty segment takes a batch even where its index has no room for a single entry
-                run = max(1, self._writer.room(rows, now_ms))
+                run = max(1, self.writer.room(rows, now_ms))
             start = int(rows["position"][0])
             end = int(rows["position"][run - 1]) + int(rows["size"][run - 1])
-            self._writer.write_run(part.data[start:end], rows[:run], start, replicated)
+            self.writer.write_run(part.data[start:end], rows[:run], start, replicated)
             at += run
 
     def _info(self, first: int, last: int, max_timestamp: int, batches: int, size: int) -> AppendInfo:

@@ -238,7 +238,7 @@ class LogDirectory:
         """
         if directory in self._logs:
             return self._logs[directory]
-        topic_partition = _named(directory)
+        topic_partition = filenames.topic_partition_of(directory)
         if self.writable and topic_partition.topic == filenames.CLUSTER_METADATA_TOPIC:
             raise RefusedError(f"{directory}: the controller's own log is not written by seglog")
         options = self.load_options(directory, progress, recover_from)
@@ -270,7 +270,7 @@ class LogDirectory:
     ) -> LoadOptions:
         """How the log in `directory` is to be opened: by checkpoints and marker, or by what its files say."""
         require_batches(self.fs, directory)
-        topic_partition = _named(directory)
+        topic_partition = filenames.topic_partition_of(directory)
         clean, recovery_point = self.clean_shutdown, self.recovery_points.get(topic_partition, 0)
         if not self.is_broker_directory or not self.is_known(directory):
             evidence = shutdown_evidence(self.fs, list_partition(self.fs, directory))
@@ -442,8 +442,3 @@ def _refuse_unfinished(fs: FileSystem, path: Path) -> None:
         raise RefusedError(
             f"{path}: a repair was cut short here; seglog verify --repair finishes it and seglog undo takes it back"
         )
-
-
-def _named(directory: Path) -> TopicPartition:
-    name = filenames.parse_partition_directory(directory.name)
-    return TopicPartition(directory.name, 0) if name is None else name.topic_partition

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +30,7 @@ from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import OffsetOutOfRangeError, RefusedError
 from seglog.format.columns import Records
-from seglog.format.filenames import parse_partition_directory
+from seglog.format.filenames import topic_partition_of
 from seglog.log import swap, truncation
 from seglog.log.append import Appender, AppendInfo
 from seglog.log.leader_epochs import LeaderEpochCache
@@ -46,8 +47,7 @@ from seglog.log.segments import LogSegments, last_leader_epoch
 from seglog.log.swap import BeforeLoss
 from seglog.log.unreadable import Unreadable
 from seglog.log.validator import AppendOrigin
-from seglog.log.writer import SegmentWriter
-from seglog.model import Compression, Isolation, Record, TopicPartition, member
+from seglog.model import Compression, Isolation, Record, member
 from seglog.storage.filesystem import FileSystem
 
 _logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Log:
         high_watermark: int | None = None,
     ) -> None:
         self.directory, self.config = directory, config
-        self.topic_partition = _topic_partition_of(directory)
+        self.topic_partition = topic_partition_of(directory)
         self.fs, self.clock, self.writable = loaded.fs, clock, writable
         self.segments: LogSegments = loaded.segments
         self.producers: ProducerStateManager = loaded.producers
@@ -80,15 +80,11 @@ class Log:
         self._recovery_point = loaded.recovery_point
         self._lock = threading.RLock()
         self._reader = LogReader(self)
-        self._writer = SegmentWriter(self)
-        self._appender = Appender(self, self._writer)
-        self._flush_policy = FlushPolicy(config.flush_messages, config.flush_ms, clock.now_ms())
         self.directory_changed = True  # opening may have renamed or created files
         self._closed = False
         self._failure: Exception | None = None
         self._last_batch_epoch: int | None = None
-        end = loaded.log_end_offset
-        start = loaded.log_start_offset
+        start, end = loaded.log_start_offset, loaded.log_end_offset
         self.publish(start, end, end if high_watermark is None else max(start, min(high_watermark, end)))
 
     @classmethod
@@ -181,6 +177,14 @@ class Log:
 
     # --- appending ----------------------------------------------------------------------------------------
 
+    @cached_property
+    def _appender(self) -> Appender:
+        return Appender(self)
+
+    @cached_property
+    def _flush_policy(self) -> FlushPolicy:
+        return FlushPolicy(self.config.flush_messages, self.config.flush_ms, self.clock.now_ms())
+
     def append(
         self,
         records: Iterable[Record] | Records,
@@ -254,7 +258,7 @@ class Log:
     def roll(self) -> LogSegment:
         """Begins a new segment at the log end; an empty active segment stays (Kafka: UnifiedLog.roll)."""
         with self._changing():
-            return self._writer.roll_to(self.log_end_offset)
+            return self._appender.writer.roll_to(self.log_end_offset)
 
     # --- durability ---------------------------------------------------------------------------------------
 
@@ -336,7 +340,7 @@ class Log:
 
     def _truncated(self, done: truncation.Truncation) -> None:
         self._recovery_point = min(self._recovery_point, done.offset)
-        self._writer.forget_segment()
+        self._appender.writer.forget_segment()
         self._last_batch_epoch = None
         self.directory_changed = True
         self.publish(done.log_start_offset, done.offset, min(self.high_watermark, done.offset))
@@ -362,7 +366,7 @@ class Log:
             if [found.base_offset for found in oldest] != [wanted.base_offset for wanted in segments]:
                 raise RefusedError(f"{self.directory}: only the oldest segments can be deleted")
             if len(segments) == len(self.segments):
-                self._writer.roll_to(self.log_end_offset)
+                self._appender.writer.roll_to(self.log_end_offset)
             for segment in segments:
                 _logger.info("%s: deleted, %s", segment.path, reason)
                 self.segments.remove(segment.base_offset)
@@ -492,9 +496,3 @@ class Log:
             except OSError as error:
                 self.fail(error)
                 raise
-
-
-def _topic_partition_of(directory: Path) -> TopicPartition:
-    """What the directory's name says; a directory with another name is partition 0 of a topic of that name."""
-    parsed = parse_partition_directory(directory.name)
-    return TopicPartition(directory.name, 0) if parsed is None else parsed.topic_partition

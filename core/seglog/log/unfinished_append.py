@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from seglog.errors import CorruptCheckpointError, IncompleteError, RefusedError, SeglogError
 from seglog.log.append_journal import (
@@ -34,12 +34,22 @@ from seglog.log.staged_batches import Held, append_placed, held, placed_chunks
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 
-if TYPE_CHECKING:
-    from seglog.log.directory import LogDirectory
-
 _logger = logging.getLogger(__name__)
 
-OpenDirectory = Callable[[], "AbstractContextManager[LogDirectory]"]
+
+class OpenedDirectory(Protocol):
+    """What settling asks of a log directory that is open for writing (`seglog.log.directory.LogDirectory`)."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def fs(self) -> FileSystem: ...
+    @property
+    def cleaner_offsets(self) -> dict[TopicPartition, int]: ...
+    def log(self, topic_partition: TopicPartition, create: bool = False) -> Log: ...
+
+
+OpenDirectory = Callable[[], AbstractContextManager[OpenedDirectory]]
 
 
 def is_unfinished(fs: FileSystem, log_directory: Path) -> bool:
@@ -107,7 +117,7 @@ def _is_recorded(fs: FileSystem, log_directory: Path, stream: StreamBatch | None
     return stream is not None and last_batch(fs, log_directory, stream.query) == stream
 
 
-def _settle_logs(directory: LogDirectory, journal: AppendJournal) -> None:
+def _settle_logs(directory: OpenedDirectory, journal: AppendJournal) -> None:
     staging = journal.staging_path(directory.path)
     logs = {
         placement.topic_partition: directory.log(placement.topic_partition)
@@ -129,7 +139,7 @@ def _settle_logs(directory: LogDirectory, journal: AppendJournal) -> None:
     _complete(directory, journal, journal.stream, found)
 
 
-def _held(directory: LogDirectory, log: Log, staging: Path, placement: Placement) -> Held:
+def _held(directory: OpenedDirectory, log: Log, staging: Path, placement: Placement) -> Held:
     if log.log_end_offset > placement.start and log.log_start_offset > placement.start:
         raise _unknown(directory, log, placement, f"records below offset {log.log_start_offset} were deleted since")
     try:
@@ -154,7 +164,7 @@ def _take_back(log: Log, placement: Placement) -> None:
 
 
 def _complete(
-    directory: LogDirectory, journal: AppendJournal, stream: StreamBatch, found: dict[TopicPartition, Held]
+    directory: OpenedDirectory, journal: AppendJournal, stream: StreamBatch, found: dict[TopicPartition, Held]
 ) -> None:
     """Appends what is missing of a stream's batch."""
     placements, staging = [], journal.staging_path(directory.path)
@@ -172,7 +182,7 @@ def _complete(
                     stream.query)  # fmt: skip
 
 
-def _check_rest(directory: LogDirectory, log: Log, staging: Path, rest: Placement) -> None:
+def _check_rest(directory: OpenedDirectory, log: Log, staging: Path, rest: Placement) -> None:
     """RefusedError when the missing batches have offsets of their own that others have taken."""
     try:
         first = next(placed_chunks(directory.fs, staging, rest), None)
@@ -182,7 +192,9 @@ def _check_rest(directory: LogDirectory, log: Log, staging: Path, rest: Placemen
         raise _unknown(directory, log, rest, f"its rows go on at offset {first.first_offset}, which others have taken")
 
 
-def _someone_wrote(directory: LogDirectory, journal: AppendJournal, found: dict[TopicPartition, Held]) -> RefusedError:
+def _someone_wrote(
+    directory: OpenedDirectory, journal: AppendJournal, found: dict[TopicPartition, Held]
+) -> RefusedError:
     places = ", ".join(
         f"{placement.topic_partition} from offset {placement.start} on"
         for placement in journal.placements
@@ -197,7 +209,7 @@ def _someone_wrote(directory: LogDirectory, journal: AppendJournal, found: dict[
     )
 
 
-def _unknown(directory: LogDirectory, log: Log, placement: Placement, why: str) -> RefusedError:
+def _unknown(directory: OpenedDirectory, log: Log, placement: Placement, why: str) -> RefusedError:
     return RefusedError(
         f"{log.directory}: a write was cut short here at offset {placement.start}, and what it left cannot be told from"
         f" other records: {why}; nothing was changed. Remove {journal_path(directory.path)} to keep all that is there;"

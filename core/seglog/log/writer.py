@@ -13,18 +13,54 @@ from __future__ import annotations
 
 import contextlib
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from seglog import layout
+from seglog.clock import Clock
+from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError, SeglogError
+from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.policies import RollLimits, SegmentState, batches_before_roll
-from seglog.log.producer_state import CompletedTransaction
+from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.segment import LogSegment
+from seglog.log.segments import LogSegments
+from seglog.storage.filesystem import FileSystem
 
-if TYPE_CHECKING:
-    from seglog.log.log import Log
+
+class WritableLog(Protocol):
+    """What the append path asks of a log (`seglog.log.log.Log`): its parts, its offsets, and making a change known."""
+
+    directory_changed: bool
+
+    @property
+    def directory(self) -> Path: ...
+    @property
+    def fs(self) -> FileSystem: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def config(self) -> LogConfig: ...
+    @property
+    def segments(self) -> LogSegments: ...
+    @property
+    def producers(self) -> ProducerStateManager: ...
+    @property
+    def leader_epochs(self) -> LeaderEpochCache: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def recovery_point(self) -> int: ...
+    def publish(self, start: int, end: int, high_watermark: int) -> None: ...
+    def flush_below(self, offset: int) -> None: ...
+    def flush_if_due(self, now_ms: int) -> bool: ...
+    def fail(self, error: Exception) -> None: ...
 
 
 class _Tried(Exception):
@@ -34,7 +70,7 @@ class _Tried(Exception):
 class SegmentWriter:
     """Writes to the active segment of one log; the log's lock is held by the caller."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: WritableLog) -> None:
         self._log = log
         self._first_timestamp: int | None = None
         self._jitter_ms = self._drawn_jitter()

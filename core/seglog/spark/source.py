@@ -7,7 +7,6 @@ the pushed reader is cached with the DataFrame, and later scans of it lose rows 
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from pyspark.sql.datasource import (
 
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.schema import Field, ddl, default_projection, projection_of
+from seglog.spark.worker import read_split
 from seglog.storage.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
@@ -31,19 +31,6 @@ if TYPE_CHECKING:
     from seglog.spark.write_options import WriteOptions
 
 NAME = "seglog"
-
-_MANY_OBJECTS = 2000
-
-
-def settle_worker() -> None:
-    """At the beginning of a task: takes what was loaded before it out of the garbage collector's sight.
-
-    PySpark's daemon collects after every task; with pyarrow and pandas loaded that is 50 ms a task, frozen it is 0.
-    What a worker's first task loads (kernels, most of all) is frozen by its second one.
-    """
-    if len(gc.get_objects()) > _MANY_OBJECTS:  # those not frozen yet
-        gc.collect()
-        gc.freeze()
 
 
 class SeglogReader(DataSourceReader):
@@ -59,17 +46,6 @@ class SeglogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_split(partition, self.projection, self.options)
-
-
-def read_split(
-    partition: InputPartition, projection: tuple[Field, ...], options: ReadOptions
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition made of a split; a partition without value has none."""
-    from seglog.spark.views import split_batches
-
-    settle_worker()
-    if partition.value is not None:
-        yield from split_batches(LocalFileSystem(), partition.value, projection, options)
 
 
 class SeglogDataSource(DataSource):

@@ -32,8 +32,8 @@ from seglog.spark.discovery import Finder, LogTail, PartitionLog, permitted, set
 from seglog.spark.offsets import Offsets, format_offsets, offsets_of
 from seglog.spark.options import ReadOptions
 from seglog.spark.schema import Field
-from seglog.spark.source import read_split
 from seglog.spark.splits import PlannedPartition, Split, plan_partition, splits_of
+from seglog.spark.worker import read_split
 from seglog.storage.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:

@@ -127,8 +127,8 @@ def collected(frame: DataFrame, watch: Watch | None = None) -> dict[int, Any]:
 
 
 def settle() -> None:
-    """At the beginning of a task: see `source.settle_worker`."""
-    from seglog.spark.source import settle_worker
+    """At the beginning of a task: see `worker.settle_worker`."""
+    from seglog.spark.worker import settle_worker
 
     settle_worker()
 

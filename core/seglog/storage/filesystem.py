@@ -22,7 +22,6 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
@@ -30,6 +29,7 @@ from seglog.errors import RefusedError
 from seglog.storage import links
 from seglog.storage.making import create_file, give, make_directory, not_a_file, require_replaceable
 from seglog.storage.ownership import Access
+from seglog.storage.status import FileStatus as FileStatus
 from seglog.storage.syncing import start_writing, sync
 
 if TYPE_CHECKING:
@@ -45,30 +45,6 @@ _UNCHECKED_READ_SIZE = 1024 * 1024
 # Opening a named pipe that lies among the segments would wait for ever; regular files ignore O_NONBLOCK.
 _ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK
 _NO_ACCESS_TIME: int = getattr(os, "O_NOATIME", 0)
-
-
-@dataclass(frozen=True, slots=True)
-class FileStatus:
-    """What the operating system says about a path.
-
-    `size` and `allocated` (blocks really taken, less than `size` in a sparse file) are in bytes;
-    `modified_ms` is the modification time rounded down to milliseconds, as Java's `File.lastModified` gives
-    it. `names` counts hard links. A file is special when it is neither a regular file nor a directory nor a link.
-    """
-
-    size: int
-    modified_ms: int
-    modified_ns: int
-    inode: int
-    device: int
-    mode: int
-    owner: int
-    group: int
-    allocated: int
-    is_directory: bool
-    is_link: bool = False
-    is_special: bool = False
-    names: int = 1
 
 
 class File(Protocol):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from seglog.errors import RefusedError
 
 if TYPE_CHECKING:
-    from seglog.storage.filesystem import FileStatus
+    from seglog.storage.status import FileStatus
 
 ROOT = 0
 _WRITABLE_BY_OTHERS = 0o022

@@ -1,0 +1,77 @@
+"""How many modules a record, and a round, pass on their way: a reader of the code must open as many.
+
+Counted are the modules of seglog of which a function runs, class bodies and imports aside. The bounds only go down: a
+walk that got shorter by more than three takes its bound with it. What they should come to is 25 for a read and 40 for a round.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+import seglog
+
+WALKS = {"read": 44, "clean": 79}
+
+
+def passed(walk: Callable[[], object]) -> set[str]:
+    """The modules whose functions run in a walk."""
+    found: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        name = frame.f_globals.get("__name__", "")
+        if event == "call" and name.partition(".")[0] == "seglog" and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+            found.add(name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        walk()
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+def read(path: Path) -> None:
+    """One record by its offset."""
+    with seglog.open_log(path) as log:
+        assert next(log.records(5)).offset == 5
+
+
+def clean(path: Path) -> None:
+    """One round."""
+    (done,) = seglog.clean(path, policy="compact", threads=1)
+    assert isinstance(done, seglog.Cleaned) and done.changes
+
+
+@pytest.mark.parametrize("walk", [read, clean], ids=lambda walk: walk.__name__)
+def test_a_walk_passes_no_more_modules(
+    walk: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in ("first", "second"):
+        with seglog.open_log(tmp_path / f"{name}-0", create=True) as log:
+            for _ in range(3):
+                log.append([seglog.Record(b"value", key=b"k%d" % (i % 5), timestamp=1000) for i in range(20)])
+                log.roll()
+    walk(tmp_path / "first-0")  # what is imported at first use is imported
+    found = passed(lambda: walk(tmp_path / "second-0"))
+    assert WALKS[walk.__name__] - 3 <= len(found) <= WALKS[walk.__name__], sorted(found)
+
+
+def test_a_class_body_and_other_packages_do_not_count() -> None:
+    assert seglog.TopicPartition  # imported
+
+    def walk() -> None:
+        class Body:
+            inside = len("x")
+
+        assert Body.inside
+        seglog.TopicPartition("t", 0)
+
+    assert passed(walk) == {"seglog.model"}
