@@ -1,7 +1,7 @@
 """How many modules a record, and a round, pass on their way: a reader of the code must open as many.
 
 Counted are the modules of seglog of which a function runs, class bodies and imports aside. The bounds only go down: a
-walk that got shorter by more than three takes its bound with it. What they should come to is 25 for a read and 40 for a round.
+walk that got shorter by more than three takes its bound with it. They should come to 25 for a read and 40 for a round.
 """
 
 from __future__ import annotations
