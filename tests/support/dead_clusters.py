@@ -11,7 +11,7 @@ from tests.support.consumers import Place, Row, librdkafka_rows
 from tests.support.fixtures import fixture_copy
 from tests.support.kafka.broker import Broker
 
-START_MS = 1_700_000_000_000
+START_MS = int(time.time() * 1000) - 60_000  # a broker forgets producers that wrote nothing for a day
 PARTITIONS = {"plain": 2, "paid": 1, "keyed": 1, "trimmed": 1, "rolled": 1}
 CONFIGURATION: dict[str, dict[str, str]] = {
     "keyed": {"cleanup_policy": "compact", "internal_segment_bytes": "4096", "min_cleanable_dirty_ratio": "0.01"},
