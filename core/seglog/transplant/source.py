@@ -142,6 +142,7 @@ class _Reading:
         found.log_start, found.committed_below = self._checkpointed()
         if not segments:
             raise RefusedError(f"{found.directory} holds no segment: there is nothing to transplant")
+        self._require_whole(segments)
         while len(segments) > 1 and segments[1].base_offset <= found.log_start:
             found.left_behind.append(segments.pop(0).log.name)
         found.log_start = max(found.log_start, segments[0].base_offset)
@@ -156,6 +157,15 @@ class _Reading:
                 f"{found.directory} ends at offset {found.log_end}, below its log start {found.log_start} in"
                 f" {filenames.LOG_START_OFFSET_CHECKPOINT}: a broker would drop all of it; {MENDING}"
             )
+
+    def _require_whole(self, segments: list[SegmentFiles]) -> None:
+        """RefusedError for an empty log before the last one whose index says that it was not empty."""
+        for segment in segments[:-1]:
+            index = None if segment.offset_index is None else self._found.fs.status(segment.offset_index)
+            if segment.size == 0 and index is not None and index.size:
+                raise RefusedError(
+                    f"{segment.log} is empty and its index is not, so that the directory was copied in part; {MENDING}"
+                )
 
     def _checkpointed(self) -> tuple[int, int]:
         """Log start and high watermark by the checkpoints of the log directory around it."""

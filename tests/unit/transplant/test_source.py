@@ -103,6 +103,16 @@ def test_a_directory_that_was_copied_in_part_is_refused(tmp_path: Path) -> None:
         source_of(directory)
 
 
+def test_a_segment_that_lost_all_its_bytes_is_refused(tmp_path: Path) -> None:
+    directory = segments(tmp_path)
+    second = sorted(directory.glob("*.log"))[1]
+    second.write_bytes(b"")
+    source_of(directory)  # as cleaning leaves a segment of which nothing stayed
+    second.with_suffix(".index").write_bytes(bytes(8))
+    with pytest.raises(RefusedError, match="is empty and its index is not"):
+        source_of(directory)
+
+
 def test_what_lies_below_the_log_start_stays_behind(tmp_path: Path) -> None:
     directory = segments(tmp_path)
     bases = sorted(int(path.stem) for path in directory.glob("*.log"))
