@@ -55,11 +55,11 @@ def run(
     from seglog_cli.unreadable import Unreadable
     from seglog_cli.views.difference import show_diff_summary, show_difference
 
+    options = ViewOptions(memory or MEMORY_BYTES, check_level(level, wanted, memory), limit or MOST_ROWS)
     try:
         partitions = copies_by_partition(session.fs, copies)
     except ValueError as error:
         raise UsageError(f"diff {error}") from error
-    options = ViewOptions(memory or MEMORY_BYTES, check_level(level, wanted, memory), limit or MOST_ROWS)
     found, unreadable = 0, Unreadable(session, alone=len(partitions) == 1)
     for name, directories in partitions:
         with unreadable.passing_over(directories[0]):

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from seglog.storage.filesystem import LocalFileSystem
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.manual import descriptions
 from tests.support.command_line import ROOT, clean_logs, environment, run, shell
 from tests.support.fixtures import fixture_copy
 from tests.support.readme_tour import commands, followed, installed_clone
+from tests.support.target_directories import partitions_in, target_directory
 
 README = (ROOT / "README.md").read_text()
 ALL_EXAMPLES = [example for one in descriptions() for example in one.examples]
@@ -117,12 +119,24 @@ def stage_run(logs: Path, tmp_path: Path) -> dict[str, str]:
     }
 
 
+def stage_dead_cluster(tmp_path: Path) -> dict[str, str]:
+    """A dead broker's directory that has `orders`, and a stopped broker's that expects its partitions."""
+    dead = fixture_copy("4.3.0/killed", tmp_path / "dead")
+    (dead / "orders-gzip-0").rename(dead / "orders-0")
+    target = target_directory(
+        LocalFileSystem(), tmp_path / "other" / "logs", [*partitions_in(dead), "orders-restored-0"]
+    )
+    return {"/mnt/old/kafka": str(dead), "/var/lib/kafka/data": str(target)}
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_the_examples_of_the_help_work(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = clean_logs(tmp_path)
     places = stage(logs, tmp_path)
     if re.search(r"doctor|diff|convert|salvage", example):
         places |= stage_copies(logs, tmp_path, example)
+    if "transplant" in example:
+        places |= stage_dead_cluster(tmp_path)
     if EXAMPLE_RUN in example:
         places |= stage_run(logs, tmp_path)
     command = example
