@@ -101,11 +101,11 @@ class RoundProgress:
     again: the index does when there are more keys than the buffer holds."""
 
     def __init__(self, progress: Progress) -> None:
-        self._progress, self._step, self._total = progress, "", 0
+        self._progress, self._step, self._total, self._pass = progress, "", 0, 1
 
     def begin(self, topic_partition: TopicPartition, step: str, size: int) -> None:
         """A step begins."""
-        self._step, self._total = f"{topic_partition}: {step}", size
+        self._step, self._total, self._pass = f"{topic_partition}: {step}", size, 1
         self._progress.begin(self._step, size)
 
     def advance(self, size: int) -> None:
@@ -113,7 +113,8 @@ class RoundProgress:
         if not self._step:
             return  # logs are being opened
         if self._progress.done + size > self._total + _READ_BESIDE_BYTES:
-            self._progress.begin(f"{self._step}, once more", self._total)
+            self._pass += 1
+            self._progress.begin(f"{self._step}, pass {self._pass}", self._total)
         self._progress.advance(size)
 
     def cleared(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:

@@ -13,19 +13,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import select
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Literal, TextIO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from seglog.escaping import escaped, json_text
+from seglog_cli.tables import Layout, table
+
+if TYPE_CHECKING:
+    from seglog_cli.terminal import Screen
+
+LAYOUT = Layout()
 
 ColorChoice = Literal["auto", "always", "never"]
 
-_STYLES = {"error": "1;31", "warning": "33", "good": "32", "strong": "1", "dim": "2"}
 _MARK = f"\x1b{os.urandom(8).hex()}"  # begins and ends a style within a text; no name can hold it
-_CLEAR_LINE = b"\r\x1b[2K"
 
 
 class Console:
@@ -60,14 +65,52 @@ class Console:
             data = escaped(text, keep="\n\t").encode()
         self._out.write(data)
 
-    def line(self, text: str = "") -> None:
-        """A line of data to stdout."""
-        self._out.write(_shown(text) + b"\n")
+    def line(self, text: str = "", hang: int = 2) -> None:
+        """A line of data to stdout; on a terminal it is broken between words, and goes on `hang` cells further in."""
+        if self.screen is None:
+            self._out.write(_shown(text) + b"\n")
+        else:
+            self.screen.line(list(_pieces(text)), hang)
 
     def lines(self, texts: Sequence[str]) -> None:
         """Lines of data to stdout."""
         for text in texts:
             self.line(text)
+
+    def table(self, heading: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout = LAYOUT) -> None:
+        """A table on stdout: on a terminal one that fits it, else plain columns."""
+        if self.screen is None:
+            self.lines(table(heading, rows, layout))
+        else:
+            self.screen.table(heading, rows, layout)
+
+    def indented(self, texts: Sequence[str], indent: int = 2, hang: int = 2) -> None:
+        """Lines of data that stand further in."""
+        for text in texts:
+            self.line(" " * indent + text, hang)
+
+    def next_steps(self, steps: Sequence[tuple[str, str]]) -> None:
+        """What to do next, for whoever sits at the terminal: (command, what for). Nothing in a file or pipe."""
+        if self.screen is not None and steps and not self.quiet:
+            self.screen.panel("what to do next", steps)
+
+    @functools.cached_property
+    def screen(self) -> Screen | None:
+        """What draws on stdout, where that is a terminal and wants no JSON."""
+        if not self._out.is_terminal or self.as_json or os.environ.get("TERM") == "dumb":
+            return None
+        from seglog_cli.terminal import Screen, width_of
+
+        return Screen(self._out.write, width_of(1), self.color_out)
+
+    @functools.cached_property
+    def error_screen(self) -> Screen | None:
+        """The same on stderr."""
+        if not self._err.is_terminal or os.environ.get("TERM") == "dumb":
+            return None
+        from seglog_cli.terminal import Screen, width_of
+
+        return Screen(self._to_stderr, width_of(2), self.color_err)
 
     def block(self, text: str) -> None:
         """Text that is laid out with line feeds and tabs, to stdout; names within it are escaped already."""
@@ -103,10 +146,6 @@ class Console:
         """One JSON object on a line of its own to stderr."""
         self._to_stderr(json_text(record).encode() + b"\n")
 
-    def redraw(self, text: str) -> None:
-        """Puts `text` in the place of the terminal's last line on stderr; nothing takes that line away."""
-        self._to_stderr(_CLEAR_LINE + escaped(text).encode())
-
     def styled(self, text: str, style: str) -> str:
         """`text` for a line on stdout in a style: error, warning, good, strong or dim."""
         return self._styled(text, style, self.color_out)
@@ -116,7 +155,7 @@ class Console:
         self._out.flush()
 
     def _styled(self, text: str, style: str, color: bool) -> str:
-        return f"{_MARK}{_STYLES[style]}m{text}{_MARK}0m" if color else text
+        return f"{_MARK}{style}:{text}{_MARK}:" if color else text
 
     def _to_stderr(self, data: bytes) -> None:
         # What stdout does not take is reported by whoever writes data, and must not hide this message.
@@ -180,12 +219,23 @@ def stream_error(error: OSError, name: str) -> OSError:
 
 def _shown(text: str) -> bytes:
     """A line's bytes: styles as the terminal's sequences, everything else escaped."""
-    plain, *styled = text.split(_MARK)
-    pieces = [escaped(plain)]
-    for piece in styled:
-        code, _, rest = piece.partition("m")
-        pieces.append(f"\x1b[{code}m{escaped(rest)}")
+    pieces = []
+    for style, piece in _pieces(text):
+        if style:
+            from seglog_cli.terminal import painted
+
+            piece = painted(style, piece)
+        pieces.append(piece)
     return "".join(pieces).encode()
+
+
+def _pieces(text: str) -> Iterator[tuple[str, str]]:
+    """(style or "", escaped text) of the parts of a line."""
+    plain, *styled = text.split(_MARK)
+    yield "", escaped(plain)
+    for piece in styled:
+        style, _, rest = piece.partition(":")
+        yield style, escaped(rest)
 
 
 def wants_color(is_terminal: bool, choice: ColorChoice) -> bool:

@@ -1,31 +1,72 @@
-"""Progress on stderr: a moving line on a terminal, a line every ten seconds, or nothing.
+"""Progress on stderr: the steps of the work redrawn in place on a terminal, a line every ten seconds, or nothing.
 
-`auto` shows the moving line when stderr is a terminal, and nothing otherwise. A display
-receives how far the work is and decides nothing; it draws at most ten times a second. Where work is not
-counted in bytes, `unit` names what is counted.
+`auto` redraws when stderr is a terminal, and shows nothing otherwise. A display receives how far the work is and
+decides nothing; it draws at most ten times a second, when something was done. Where work is not counted in bytes,
+`unit` names what is counted.
+
+What it says holds: the rate is that of the last half minute, the time that is left goes by it and is not shown before
+there is something to go by; a step that is repeated and a wait for the disk are named.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from seglog_cli.console import Console
+
+if TYPE_CHECKING:
+    from seglog_cli.terminal import Moving, Screen
 
 ProgressChoice = Literal["auto", "plain", "none"]
 
 _FRAME_SECONDS = 0.1
 _PLAIN_SECONDS = 10.0
-_BAR_CELLS = 24
+_WINDOW_SECONDS = 30.0
+_LEAST_SECONDS = 2.0  # before that, a rate says nothing of what is left
+_LEAST_SHARE = 0.01
+_STEPS_SHOWN = 4
+
+
+class Pace:
+    """How fast a step goes on: bytes (or what else is counted) a second over the last half minute."""
+
+    def __init__(self, now: float) -> None:
+        self._started = now
+        self._samples: deque[tuple[float, int]] = deque([(now, 0)])
+
+    def add(self, now: float, done: int) -> None:
+        """So much is done by now."""
+        self._samples.append((now, done))
+        while len(self._samples) > 2 and now - self._samples[1][0] > _WINDOW_SECONDS:
+            self._samples.popleft()
+
+    def rate(self) -> float:
+        """What was done a second, of late."""
+        (first, before), (last, done) = self._samples[0], self._samples[-1]
+        return (done - before) / (last - first) if last > first else 0.0
+
+    def left(self, total: int | None) -> float | None:
+        """Seconds until `total` is done at this rate; None where nothing tells yet."""
+        last, done = self._samples[-1]
+        rate = self.rate()
+        if total is None or rate <= 0 or last - self._started < _LEAST_SECONDS or done < total * _LEAST_SHARE:
+            return None
+        return max(0.0, (total - done) / rate)
 
 
 class Progress:
     """Shows nothing. `advance` takes what was done since the last call, `update` takes where the work stands."""
 
+    interval = float("inf")
+
     def __init__(self, title: str, total: int | None, unit: str = "") -> None:
         self.title, self.total, self.done, self.unit = title, total, 0, unit
-        self._started = self._drawn = time.monotonic()
+        self.note = ""
+        self.started = self._drawn = time.monotonic()
+        self.pace = Pace(self.started)
 
     def __enter__(self) -> Self:
         return self
@@ -41,23 +82,32 @@ class Progress:
 
     def update(self, done: int, total: int | None = None, title: str | None = None) -> None:
         """`done` of `total` is done; None leaves what was known."""
-        self.done = done
+        self.done, self.note = done, ""
         self.total = self.total if total is None else total
         self.title = self.title if title is None else title
         now = time.monotonic()
         if now - self._drawn >= self.interval:
-            self._drawn = now
-            self.draw(now - self._started)
+            self._show(now)
 
     def begin(self, title: str, total: int | None) -> None:
         """Another step of the work begins, counted from nothing."""
-        self.title, self.total, self.done = title, total, 0
-        self._started = time.monotonic()
+        self.title, self.total, self.done, self.note = title, total, 0, ""
+        self.started = time.monotonic()
+        self.pace = Pace(self.started)
 
-    interval = float("inf")
+    def wait(self, what: str) -> None:
+        """The work now waits for something that cannot be counted, such as the disk; the next update ends that."""
+        self.note = what
+        now = time.monotonic()
+        if now - self._drawn >= self.interval:
+            self._show(now)
 
-    def draw(self, seconds: float) -> None:
-        """Shows the state after `seconds` of work."""
+    def text(self) -> str:
+        """What is known of the step at work."""
+        return describe(self.done, self.total, self.pace, self.unit) + (f", {self.note}" if self.note else "")
+
+    def draw(self) -> None:
+        """Shows the state."""
 
     def clear(self) -> None:
         """Takes the display away, so that a line can be written."""
@@ -66,38 +116,52 @@ class Progress:
         """Ends the display."""
         self.clear()
 
-
-class _Shown(Progress):
-    """A display on a console's stderr."""
-
-    def __init__(self, console: Console, title: str, total: int | None, unit: str) -> None:
-        super().__init__(title, total, unit)
-        self.console = console
+    def _show(self, now: float) -> None:
+        self._drawn = now
+        self.pace.add(now, self.done)
+        self.draw()
 
 
-class PlainProgress(_Shown):
+class PlainProgress(Progress):
     """One line every ten seconds."""
 
     interval = _PLAIN_SECONDS
 
-    def draw(self, seconds: float) -> None:
-        self.console.say(f"{self.title}: {describe(self.done, self.total, seconds, self.unit)}")
+    def __init__(self, console: Console, title: str, total: int | None, unit: str) -> None:
+        super().__init__(title, total, unit)
+        self._console = console
+
+    def draw(self) -> None:
+        self._console.say(f"{self.title}: {self.text()}")
 
 
-class LiveProgress(_Shown):
-    """One line that is drawn again in place."""
+class LiveProgress(Progress):
+    """The last steps, a line each, that are drawn again in place."""
 
     interval = _FRAME_SECONDS
 
-    def draw(self, seconds: float) -> None:
-        bar = ""
-        if self.total:
-            filled = min(self.done, self.total) * _BAR_CELLS // self.total
-            bar = f" [{'#' * filled}{'.' * (_BAR_CELLS - filled)}]"
-        self.console.redraw(f"{self.title}{bar} {describe(self.done, self.total, seconds, self.unit)}")
+    def __init__(self, screen: Screen, title: str, total: int | None, unit: str) -> None:
+        super().__init__(title, total, unit)
+        self._screen = screen
+        self._moving: Moving | None = None
+        self._ended: deque[tuple[str, float | None, str]] = deque(maxlen=_STEPS_SHOWN - 1)
+
+    def begin(self, title: str, total: int | None) -> None:
+        if self.done:
+            seconds = time.monotonic() - self.started
+            self._ended.append((self.title, 1.0, f"{amount(self.done, self.unit)} in {seconds_text(seconds)}"))
+        super().begin(title, total)
+
+    def draw(self) -> None:
+        from seglog_cli.terminal import Moving
+
+        self._moving = self._moving or Moving(self._screen)
+        share = min(self.done / self.total, 1.0) if self.total else None
+        self._moving.draw([*self._ended, (self.title, share, self.text())])
 
     def clear(self) -> None:
-        self.console.redraw("")
+        if self._moving is not None:
+            self._moving.clear()
 
 
 def open_progress(console: Console, choice: ProgressChoice, title: str, total: int | None, unit: str = "") -> Progress:
@@ -106,19 +170,32 @@ def open_progress(console: Console, choice: ProgressChoice, title: str, total: i
         return Progress(title, total, unit)
     if choice == "plain":
         return PlainProgress(console, title, total, unit)
-    return LiveProgress(console, title, total, unit) if console.stderr_is_terminal else Progress(title, total, unit)
+    screen = console.error_screen
+    return Progress(title, total, unit) if screen is None else LiveProgress(screen, title, total, unit)
 
 
-def describe(done: int, total: int | None, seconds: float, unit: str = "") -> str:
+def describe(done: int, total: int | None, pace: Pace, unit: str = "") -> str:
     """Such as `1.2 GB of 4.0 GB, 310 MB/s, 9 s left`, or `3 of 8 segments`."""
+    text = amount(done, unit) if total is None else f"{bytes_text(min(done, total))} of {bytes_text(total)}"
     if unit:
-        return f"{done} {unit}" if total is None else f"{done} of {total} {unit}"
-    rate = done / seconds if seconds > 0 else 0.0
-    text = bytes_text(done) if total is None else f"{bytes_text(done)} of {bytes_text(total)}"
-    text += f", {bytes_text(round(rate))}/s"
-    if total is not None and rate > 0 and done < total:
-        text += f", {round((total - done) / rate)} s left"
-    return text
+        text = amount(done, unit) if total is None else f"{done:,} of {total:,} {unit}"
+    elif pace.rate() > 0:
+        text += f", {bytes_text(round(pace.rate()))}/s"
+    left = pace.left(total)
+    return text if left is None else f"{text}, {seconds_text(left)} left"
+
+
+def amount(done: int, unit: str) -> str:
+    """What is done: bytes, or so many of a unit."""
+    return f"{done:,} {unit}" if unit else bytes_text(done)
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration to read, no finer than anybody knows it."""
+    whole = round(seconds)
+    if whole < 90:
+        return f"{whole} s"
+    return f"{round(whole / 60)} min" if whole < 5400 else f"{whole / 3600:.1f} h"
 
 
 def bytes_text(size: int) -> str:

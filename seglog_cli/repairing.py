@@ -56,6 +56,8 @@ def _planned(session: Session, job: RepairJob, options: RepairOptions, shown: Fi
     config_of = session.config_of(job.log_directory)
     found = plan_job(session.workspace("--now", "--jobs"), job, config_of, options, _watch(session, shown))
     show_plan(session.console, found.plan)
+    if not found.plan.is_empty:
+        session.offer_to_apply()
     return ExitCode.FOUND if found.before.damaged or not found.plan.is_empty else ExitCode.DONE
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,6 +141,12 @@ class Session:
         """ConfigError for a --config or --set that cannot be, also in a command that asks for no setting."""
         if self.config is not None or self.overrides:
             self.workspace().given_settings()
+
+    def offer_to_apply(self) -> None:
+        """At a terminal, after a plan: the command line that does what was shown."""
+        planned = ("-n", "--dry-run", "--check")
+        command = shlex.join(["seglog", *(word for word in sys.argv[1:] if word not in planned)])
+        self.console.next_steps([(command, "does what is shown here")])
 
     def tell_unused(self) -> None:
         """Warns of the common options that were given and that the command never asked for."""

@@ -73,7 +73,7 @@ def run(
     with session.progress("clean") as progress:
         rounds = RoundProgress(progress)
         outcomes = clean(
-            GatedFileSystem(session.fs, ReadMeter(rounds.advance)),
+            GatedFileSystem(session.fs, ReadMeter(rounds.advance, progress.wait)),
             request.targets,
             request.settings.__getitem__,
             session.clock,
@@ -82,4 +82,6 @@ def run(
             begin=rounds.begin,
         )
         done = show_outcomes(session, request, rounds.cleared(outcomes))
+    if (dry_run or check) and any(cleaned.changes for cleaned in done):
+        session.offer_to_apply()
     return ExitCode.FOUND if check and any(cleaned.changes for cleaned in done) else ExitCode.DONE

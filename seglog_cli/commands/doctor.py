@@ -12,6 +12,8 @@ from seglog_cli.grouping import DiagnosesShown, Grouped
 from seglog_cli.options import command, flag
 from seglog_cli.session import Session
 
+_STEPS_SHOWN = 8
+
 
 @command
 def run(
@@ -45,6 +47,7 @@ def run(
     from seglog.prognosis.doctor import Doctor
     from seglog_cli.views.doctor import look, show_doctor_summary
 
+    mends: dict[str, str] = {}
     rows = Grouped(session, look(session.console), shown)
     with rows, session.progress("doctor") as progress:
         doctor = Doctor(
@@ -58,7 +61,10 @@ def run(
         for row in doctor:
             progress.clear()
             rows.add(row)
+            if row.command and row.command not in mends:
+                mends[row.command] = f"{row.gravity.value} {row.code}"
     summary = doctor.summary
     code = ExitCode.FOUND if summary.blockers or summary.dangers else ExitCode.DONE
     show_doctor_summary(session.console, summary, int(code))
+    session.console.next_steps(list(mends.items())[:_STEPS_SHOWN])
     return code

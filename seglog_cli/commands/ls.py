@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from seglog_cli.options import Paths, command, flag
+import typer
+
+from seglog_cli.options import Paths, command, flag, one_of
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -17,24 +19,38 @@ if TYPE_CHECKING:
 def run(
     session: Session,
     paths: Paths,
-    segments: Annotated[bool, flag("--long -l", "Segments too; a partition that is named shows them anyway.")] = False,
+    segments: Annotated[
+        bool, flag("--long -l", "Segments too; a partition that is named, and JSON lines, show them anyway.")
+    ] = False,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort",
+            metavar="name|size|segments|start|end|newest",
+            help="The order: names from a, numbers and times from the largest (default: as they lie).",
+        ),
+    ] = None,
 ) -> int:
     """Lists partitions, segments and leftovers: sizes, offsets, times.
 
     The end offset is where the next record would go; newest is the largest timestamp that the indexes and
     the end of the log tell. Offsets of a Kafka 0.7 log are byte positions. Leftovers of a crash and files
-    that are not Kafka's are listed by name.
+    that are not Kafka's are listed by name. The last line adds up. Where several log directories are given, each row
+    names its own. A terminal of 120 columns or more shows more than a file or pipe gets.
 
     Examples:
       seglog ls /var/lib/kafka/data
       seglog ls --json orders-none-0
       seglog ls --long customers-0 payments-0
+      seglog ls --sort size /disk1/kafka /disk2/kafka
     """
     from seglog.inspect.overview import Unlisted, overview
     from seglog.scan.listing import TargetKind, resolve_paths
     from seglog_cli.unreadable import Unreadable
-    from seglog_cli.views.overview import show_overviews
+    from seglog_cli.views.overview import SORTED_BY, show_overviews
 
+    if sort is not None:
+        one_of("--sort", sort, tuple(SORTED_BY))
     targets = resolve_paths(session.fs, paths)
     named = all(target.kind is not TargetKind.LOG_DIRECTORY for target in targets)
     unreadable = Unreadable.among(session, targets)
@@ -47,5 +63,5 @@ def run(
             else:
                 yield one
 
-    show_overviews(session.console, readable(), segments or named)
+    show_overviews(session.console, readable(), segments or named, sort, lambda: int(unreadable.exit_code))
     return unreadable.exit_code

@@ -111,6 +111,8 @@ def run(
             show_retained(session.console, outcome, planned)
             tell_obstacles(session, outcome.log_directory, outcome.plan.topic_partition, seen)
             found += len(outcome.plan.removed)
+    if planned and found:
+        session.offer_to_apply()
     if failures:
         raise failures[-1].error
     return ExitCode.FOUND if short or (check and found) else ExitCode.DONE

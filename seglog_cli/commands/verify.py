@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -82,7 +83,7 @@ def run(
         return repair_paths(session, paths, repair_options(policy, only, quarantine), shown, dry_run)
     if dry_run or only is not None or quarantine is not None or policy != "smallest-loss":
         raise UsageError("--policy, --only, --dry-run and --quarantine go with --repair")
-    from seglog.scan.listing import resolve_paths
+    from seglog.scan.listing import TargetKind, resolve_paths
     from seglog.units import parse_part
     from seglog.verification.verify import Level, Verification, VerifyOptions
     from seglog_cli.options import parsed
@@ -109,6 +110,17 @@ def run(
     if sample is not None and not summary.damaged:
         code = ExitCode.DONE
     show_summary(session.console, summary, int(code))
+    if summary.damaged and not session.as_json:
+        named = " ".join(shlex.quote(str(path)) for path in paths)
+        session.console.next_steps(
+            [
+                (f"seglog verify --repair --dry-run {named}", "shows what a repair would do, and changes nothing"),
+                (f"seglog doctor {named}", "tells what a broker would do to these data")
+                if all(target.kind is TargetKind.LOG_DIRECTORY for target in targets)
+                else (f"seglog explain {named}", "tells how far they can be cleaned, deleted and read"),
+                ("man seglog-findings", "explains each code"),
+            ]
+        )
     return code
 
 

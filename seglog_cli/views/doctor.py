@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seglog_cli.console import Console
 from seglog_cli.grouping import GRAVITIES, Group, Look
-from seglog_cli.views.findings import group_lines
+from seglog_cli.views.findings import show_group
 
 if TYPE_CHECKING:
     from seglog.prognosis.doctor import Diagnosis, DoctorSummary
@@ -30,7 +30,7 @@ def look(console: Console) -> Look[Diagnosis]:
             rows += [] if same_command or not row.command else [f"  mend:   {row.command}"]
         below = [f"broker: {first.broker}"] if same_broker else []
         below += [f"mend:   {first.command}"] if same_command and first.command else []
-        console.lines(group_lines(console, found, rows, _STYLES, below))
+        show_group(console, found, rows, _STYLES, below)
 
     return Look(
         levels=GRAVITIES,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
-from seglog_cli.tables import table
+from seglog_cli.tables import Layout
 
 if TYPE_CHECKING:
     from seglog.operations.explain import Explanation, SegmentExplanation
@@ -22,11 +22,11 @@ def show_explanation(console: Console, found: Explanation, advise: bool) -> None
         return
     console.line(console.styled(found.partition, "strong"))
     for title, sentences in (("cleaning", found.cleaning), ("deletion", found.deletion), ("reading", found.reading)):
-        console.lines([f"  {title + ':' if i == 0 else '':<10}{text}" for i, text in enumerate(sentences)])
+        console.indented([f"{title + ':' if i == 0 else '':<10}{text}" for i, text in enumerate(sentences)], hang=10)
     rows = [_row(segment) for segment in found.segments]
-    console.lines([f"  {line}" for line in table(_HEADING, rows, right=(1,))])
+    console.table(_HEADING, rows, Layout(right=(1,), indent=2))
     if advise:
-        console.lines([f"  {'advice:' if i == 0 else '':<10}{text}" for i, text in enumerate(found.advice)])
+        console.indented([f"{'advice:' if i == 0 else '':<10}{text}" for i, text in enumerate(found.advice)], hang=10)
 
 
 def _row(segment: SegmentExplanation) -> tuple[str, ...]:

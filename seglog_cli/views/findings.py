@@ -21,6 +21,9 @@ def show_finding(console: Console, finding: Finding) -> None:
     """A finding as a line of data: JSON, or text with place and offsets."""
     if console.as_json:
         console.json(finding.as_dict())
+    elif console.screen is not None:
+        severity = console.styled(finding.severity.value, _STYLES[finding.severity.value])
+        console.lines([f"{severity} {console.styled(finding.code, 'strong')}", f"  {_placed(finding)}"])
     else:
         console.line(finding_text(console, finding))
 
@@ -29,7 +32,7 @@ def look(console: Console) -> Look[Finding]:
     """How findings are shown."""
 
     def group(found: Group[Finding]) -> None:
-        console.lines(group_lines(console, found, [_placed(one) for one in found.first], _STYLES))
+        show_group(console, found, [_placed(one) for one in found.first], _STYLES)
 
     return Look(
         levels=SEVERITIES,
@@ -40,13 +43,14 @@ def look(console: Console) -> Look[Finding]:
     )
 
 
-def group_lines(
+def show_group(
     console: Console, found: Group[Any], rows: Sequence[str], styles: Mapping[str, str], below: Sequence[str] = ()
-) -> list[str]:
+) -> None:
     """A heading with the count, the first rows, how many more there are, and what is to be said `below` them."""
     severity = console.styled(found.severity, styles[found.severity])
     more = [f"… and {found.more:,} more (--all)"] if found.more else []
-    return [f"{severity} {found.code}: {found.count:,} findings", *(f"  {row}" for row in (*rows, *more, *below))]
+    console.line(f"{severity} {console.styled(found.code, 'strong')}: {found.count:,} findings")
+    console.indented([*rows, *more, *below])
 
 
 def finding_text(console: Console, finding: Finding) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seglog_cli.console import Console
-from seglog_cli.tables import table
+from seglog_cli.tables import Layout, time_cell
 
 if TYPE_CHECKING:
     from seglog.evidence.group_states import Member
@@ -26,10 +26,10 @@ def show_groups(console: Console, groups: Sequence[Group], *, as_json: bool) -> 
         (one.name, one.kind, one.state, str(len(one.members)), str(len(one.partitions)), _text(one.lag))
         for one in groups
     ]
-    console.lines(table(_GROUPS, rows, right=(3, 4, 5)))
+    console.table(_GROUPS, rows, Layout(right=(3, 4, 5)))
     console.line()
     offsets = [_row(group.name, one) for group in groups for one in group.partitions]
-    console.lines(table(_OFFSETS, offsets, right=(2, 3, 4, 5)))
+    console.table(_OFFSETS, offsets, Layout(right=(2, 3, 4, 5), spare=(7,)))
 
 
 def show_reset_csv(console: Console, groups: Sequence[Group]) -> None:
@@ -48,9 +48,7 @@ def show_reset_csv(console: Console, groups: Sequence[Group]) -> None:
 
 
 def _row(group: str, one: GroupPartition) -> tuple[str, ...]:
-    from seglog.units import format_time
-
-    committed = "-" if one.committed_ms is None else format_time(one.committed_ms)
+    committed = "-" if one.committed_ms is None else time_cell(one.committed_ms)
     member = "-" if one.member is None else one.member.member_id
     numbers = (_text(one.offset), _text(one.log_end_offset), _text(one.lag))
     return (group, one.partition.topic, str(one.partition.partition), *numbers, committed, member)

@@ -3,38 +3,83 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
-from seglog_cli.tables import table
+from seglog_cli.tables import Cell, Layout, time_cell
 
 if TYPE_CHECKING:
     from seglog.inspect.overview import PartitionOverview, SegmentOverview
 
-_PARTITION_HEADING = ("PARTITION", "STATE", "SEGMENTS", "SIZE", "START", "END", "NEWEST")
+_PARTITION_HEADING = ("PARTITION", "STATE", "SEGMENTS", "SIZE", "START", "END", "NEWEST", "MODIFIED", "SHARE")
 _SEGMENT_HEADING = ("SEGMENT", "", "SIZE", "INDEXES", "START", "END", "NEWEST", "MODIFIED")
+_PARTITIONS = Layout(right=(2, 3, 4, 5), extra=(7, 8))
+_SEGMENTS = Layout(right=(2, 3, 4, 5), spare=(3, 4, 7), indent=2)
+_SHARE_CELLS = 20
+SORTED_BY: dict[str, Callable[[PartitionOverview], Any]] = {
+    "name": lambda one: one.partition,
+    "size": lambda one: -one.size,
+    "segments": lambda one: -len(one.segments),
+    "start": lambda one: -(one.start_offset or 0),
+    "end": lambda one: -(one.end_offset or 0),
+    "newest": lambda one: -(_newest(one) or -1),
+}
 
 
-def show_overviews(console: Console, overviews: Iterable[PartitionOverview], segments: bool) -> None:
-    """One line a partition, or with `segments` a table of its segments below it."""
+def show_overviews(
+    console: Console,
+    overviews: Iterable[PartitionOverview],
+    segments: bool,
+    sort: str | None,
+    exit_code: Callable[[], int],
+) -> None:
+    """One line a partition, or with `segments` a table of its segments below it; then the sum of all."""
     if console.as_json:
-        for one in overviews:
+        total = Total()
+        for one in overviews if sort is None else sorted(overviews, key=SORTED_BY[sort]):
+            total.add(one)
             _json(console, one)
+        console.json({"type": "summary", "exit_code": exit_code(), **dataclasses.asdict(total)})
         return
     found = list(overviews)
+    if sort is not None:
+        found.sort(key=SORTED_BY[sort])
+    heading: tuple[str, ...] = _PARTITION_HEADING
+    largest = max((one.size for one in found), default=0)
+    places = {one.directory.parent for one in found}
+    rows = [_partition_row(one, largest) for one in found]
+    if len(places) > 1:
+        heading = (*heading, "DIRECTORY")
+        rows = [(*row, str(one.directory.parent)) for row, one in zip(rows, found, strict=True)]
     if not segments:
-        console.lines(table(_PARTITION_HEADING, [_partition_row(one) for one in found], right=(2, 3, 4, 5)))
-    for one in found:
+        console.table(heading, rows, _PARTITIONS)
+    total = Total()
+    for one, row in zip(found, rows, strict=True):
+        total.add(one)
         if segments:
-            console.lines(table(_PARTITION_HEADING, [_partition_row(one)], right=(2, 3, 4, 5)))
-            rows = [_segment_row(segment) for segment in one.segments]
-            console.lines([f"  {line}" for line in table(_SEGMENT_HEADING, rows, right=(2, 3, 4, 5))])
-        for name in one.leftovers:
-            console.line(f"  leftover {one.partition}/{name}")
-        for name in one.strangers:
-            console.line(f"  stranger {one.partition}/{name}")
+            console.table(heading, [row], _PARTITIONS)
+            console.table(_SEGMENT_HEADING, [_segment_row(segment) for segment in one.segments], _SEGMENTS)
+        console.indented([console.styled(f"leftover {one.partition}/{name}", "warning") for name in one.leftovers])
+        console.indented([console.styled(f"stranger {one.partition}/{name}", "warning") for name in one.strangers])
+    if len(found) > 1:
+        console.line(f"{total.partitions:,} partitions, {total.segments:,} segments, {bytes_text(total.size)}")
+
+
+@dataclasses.dataclass
+class Total:
+    """The sum of what was listed; `size` in bytes."""
+
+    partitions: int = 0
+    segments: int = 0
+    size: int = 0
+
+    def add(self, one: PartitionOverview) -> None:
+        """One more partition."""
+        self.partitions += 1
+        self.segments += len(one.segments)
+        self.size += one.size
 
 
 def _json(console: Console, one: PartitionOverview) -> None:
@@ -57,17 +102,30 @@ def _json(console: Console, one: PartitionOverview) -> None:
         console.json({"type": "segment", "partition": one.partition, **values})
 
 
-def _partition_row(one: PartitionOverview) -> tuple[str, ...]:
-    newest = max((s.max_timestamp for s in one.segments if s.max_timestamp is not None), default=None)
+def _newest(one: PartitionOverview) -> int | None:
+    return max((s.max_timestamp for s in one.segments if s.max_timestamp is not None), default=None)
+
+
+def _partition_row(one: PartitionOverview, largest: int) -> tuple[str, ...]:
     state = one.state if one.format == "kafka" else f"{one.state} {one.format}"
     offsets = (_number(one.start_offset), _number(one.end_offset))
-    return (one.partition, state, str(len(one.segments)), bytes_text(one.size), *offsets, _time(newest))
+    share = "█" * -(-one.size * _SHARE_CELLS // largest) if largest else ""
+    return (
+        Cell(one.partition, "strong"),
+        Cell(state, "" if one.state == "live" else "warning"),
+        str(len(one.segments)),
+        bytes_text(one.size),
+        *offsets,
+        _time(_newest(one)),
+        _time(one.modified_ms),
+        Cell(share, "dim"),
+    )
 
 
 def _segment_row(one: SegmentOverview) -> tuple[str, ...]:
     return (
         one.file,
-        "active" if one.active else "",
+        Cell("active" if one.active else "", "good"),
         bytes_text(one.size),
         bytes_text(one.index_size),
         _number(one.base_offset),
@@ -82,6 +140,4 @@ def _number(value: int | None) -> str:
 
 
 def _time(timestamp: int | None) -> str:
-    from seglog.units import format_time
-
-    return "-" if timestamp is None or timestamp < 0 else format_time(timestamp)
+    return "-" if timestamp is None or timestamp < 0 else time_cell(timestamp)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
-from seglog_cli.tables import table
+from seglog_cli.tables import Layout
 from seglog_cli.views.settings import contradiction_record
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def show_retained(console: Console, retained: Retained, dry_run: bool) -> None:
         console.line(f"{did} {count} of {len(plan.segments)} segments of {name}: "
                      f"{bytes_text(plan.removed_bytes)}, {start}{rolls}")  # fmt: skip
     rows = [_row(segment) for segment in plan.segments]
-    console.lines([f"  {line}" for line in table(_HEADING, rows, right=(2,))])
+    console.table(_HEADING, rows, Layout(right=(2,), indent=2))
     if retained.left_deleted:
         console.message(f"{plan.topic_partition}: {retained.left_deleted} files wait as .deleted; they are removed when"
                         " a broker or seglog opens the log for writing (--delay 0 removes at once)")  # fmt: skip

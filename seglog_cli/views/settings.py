@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from seglog_cli.console import Console
-from seglog_cli.tables import table
 
 if TYPE_CHECKING:
     from seglog.configuration.precedence import Contradiction, ResolvedConfig
@@ -22,7 +21,7 @@ def show_settings(console: Console, topic: str | None, config: ResolvedConfig, e
         for found in config.contradictions:
             console.json({"type": "contradiction", "topic": topic, **contradiction_record(found)})
         return
-    console.lines(table(("KEY", "VALUE", "FROM"), [(one.key.name, one.text, one.origin) for one in shown]))
+    console.table(("KEY", "VALUE", "FROM"), [(one.key.name, one.text, one.origin) for one in shown])
     for found in config.contradictions:
         console.line(f"against the cluster's configuration: {found}")
     if len(shown) < len(asked):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
-from seglog_cli.tables import table
+from seglog_cli.tables import Layout, time_cell
 
 if TYPE_CHECKING:
     from seglog.inspect.sizing import Sizing
@@ -31,7 +31,7 @@ def show_statistics(console: Console, found: LogStatistics, plot: bool) -> None:
         console.json(_record(found))
         return
     console.line(console.styled(found.partition, "strong"))
-    console.lines([f"  {name:<22}{value}" for name, value in _facts(found)])
+    console.indented([f"{name:<22}{value}" for name, value in _facts(found)], hang=22)
     for codec in found.codecs:
         console.line(
             f"  {codec.codec:<22}{codec.batches:,} batches, {bytes_text(codec.bytes)}, ratio {codec.ratio:.2f}"
@@ -51,7 +51,7 @@ def show_rounds(console: Console, rounds: Sequence[Mapping[str, Any]]) -> None:
         return
     if rounds:
         rows = [_round_row(round_) for round_ in rounds]
-        console.lines([f"  {line}" for line in table(_ROUND_HEADING, rows, right=(2, 3, 4, 5, 6, 7, 8))])
+        console.table(_ROUND_HEADING, rows, Layout(right=(2, 3, 4, 5, 6, 7, 8), spare=(4, 6, 7), indent=2))
 
 
 def show_sizing(console: Console, sizing: Sizing) -> None:
@@ -59,7 +59,7 @@ def show_sizing(console: Console, sizing: Sizing) -> None:
     if console.as_json:
         console.json({"type": "sizing", **dataclasses.asdict(sizing), "keeps_up": sizing.keeps_up})
         return
-    console.lines([f"  {line}" for line in _sizing_lines(sizing)])
+    console.indented(_sizing_lines(sizing), hang=22)
 
 
 def _facts(found: LogStatistics) -> list[tuple[str, str]]:
@@ -125,10 +125,8 @@ def _key_text(key: FrequentKey) -> str:
 
 
 def _round_row(round_: Mapping[str, Any]) -> tuple[str, ...]:
-    from seglog.units import format_time
-
     return (
-        format_time(round_["time"]),
+        time_cell(round_["time"]),
         f"[{round_['first_dirty_offset']}, {round_['end_offset']})",
         bytes_text(round_["bytes_read"]),
         bytes_text(round_["bytes_written"]),

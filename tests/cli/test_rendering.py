@@ -7,17 +7,17 @@ import pytest
 from seglog_cli import roff
 from seglog_cli.help import split_docstring
 from seglog_cli.manual import module_list, with_module_list
-from seglog_cli.progress import bytes_text, describe
-from seglog_cli.tables import table
+from seglog_cli.progress import Pace, bytes_text, describe
+from seglog_cli.tables import Layout, table
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
-    assert table(("A", "SIZE"), [("long name", "1"), ("b", "1000")], right=(1,)) == [
+    assert table(("A", "SIZE"), [("long name", "1"), ("b", "1000")], Layout(right=(1,))) == [
         "A          SIZE",
         "long name     1",
         "b          1000",
     ]
-    assert table(("A", "B"), []) == ["A  B"]
+    assert table(("A", "B"), [], Layout()) == ["A  B"]
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,10 @@ def test_sizes_have_three_digits(size: int, text: str) -> None:
 
 
 def test_work_that_is_not_bytes_is_counted_in_its_unit() -> None:
-    assert describe(3, 8, 1.0, "segments") == "3 of 8 segments"
-    assert describe(500, 1000, 5.0) == "500 B of 1.0 kB, 100 B/s, 5 s left"
+    pace = Pace(0.0)
+    assert describe(3, 8, pace, "segments") == "3 of 8 segments"
+    pace.add(5.0, 500)
+    assert describe(500, 1000, pace) == "500 B of 1.0 kB, 100 B/s, 5 s left"
 
 
 def test_roff_keeps_dots_quotes_backslashes_and_other_letters() -> None:

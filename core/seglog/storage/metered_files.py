@@ -41,6 +41,10 @@ class Watch(Protocol):
         """`size` bytes were written."""
         ...
 
+    def syncing(self) -> None:
+        """What was written is about to go to stable storage, for as long as that takes."""
+        ...
+
 
 class Gate:
     """Counts bytes for `throttle` and asks `stopped`, for threads inside `cleaning()` or `opening()`."""
@@ -78,12 +82,15 @@ class Gate:
 
     written = read
 
+    def syncing(self) -> None:
+        """That is not throttled."""
+
 
 class ReadMeter:
-    """Tells `advance` how many bytes were read; asked by any thread, it calls from one at a time."""
+    """Tells `advance` how many bytes were read, `wait` of a sync; asked by any thread, it calls from one at a time."""
 
-    def __init__(self, advance: Callable[[int], None]) -> None:
-        self._advance, self._guard = advance, threading.Lock()
+    def __init__(self, advance: Callable[[int], None], wait: Callable[[str], None] = lambda _: None) -> None:
+        self._advance, self._wait, self._guard = advance, wait, threading.Lock()
 
     def before(self) -> None:
         """Nothing is kept from happening."""
@@ -94,6 +101,10 @@ class ReadMeter:
 
     def written(self, size: int) -> None:
         """What is written was read before."""
+
+    def syncing(self) -> None:
+        with self._guard:
+            self._wait("waiting for the disk (fsync)")
 
 
 class GatedFile(PassingFile):
@@ -122,6 +133,7 @@ class GatedFile(PassingFile):
 
     def sync(self) -> None:
         self._gate.before()
+        self._gate.syncing()
         super().sync()
 
 

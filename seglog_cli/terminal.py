@@ -1,0 +1,167 @@
+"""What rich draws on a terminal: styles, tables that fit, panels, moving progress.
+
+Only `console` and `progress` import this module, and only where a terminal is there (or --color always asks for
+colour): help and pipes pay nothing for rich. Names and values are escaped before they come here, and rich takes them as
+plain text, never as markup. Everything goes out through the console's own streams.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Sequence
+from typing import IO, cast
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from seglog.escaping import escaped
+from seglog_cli.tables import Cell, Layout
+
+STYLES = {
+    "error": Style.parse("bold red"),
+    "warning": Style.parse("yellow"),
+    "good": Style.parse("green"),
+    "strong": Style.parse("bold"),
+    "dim": Style.parse("dim"),
+}
+_WIDE = 120  # from here on a table shows all that it has
+_NARROW = 100  # below this, short forms
+_BAR_CELLS = 24
+
+
+def painted(style: str, text: str) -> str:
+    """`text` in one of STYLES, as a terminal takes it."""
+    return STYLES[style].render(text) if text else ""
+
+
+def width_of(descriptor: int) -> int:
+    """The columns of a terminal: COLUMNS, else what the terminal says, else 80."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdigit() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(descriptor).columns or 80
+    except OSError:
+        return 80
+
+
+class _Out(io.TextIOBase):
+    """A text file over the console's stream."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+
+    def write(self, text: str) -> int:
+        self._write(text.encode("utf-8", "surrogateescape"))
+        return len(text)
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Screen:
+    """A terminal to draw on."""
+
+    def __init__(self, write: Callable[[bytes], object], width: int, color: bool) -> None:
+        self.width = width
+        self.rich = Console(
+            file=cast("IO[str]", _Out(write)),
+            force_terminal=True,
+            color_system="standard" if color else None,
+            no_color=not color,
+            width=width,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
+    def table(self, heading: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout) -> None:
+        """A table that fits: below 100 columns short forms and fewer columns, from 120 on all there is."""
+        narrow = self.width < _NARROW
+        dropped = {*(layout.spare if narrow else ()), *(() if self.width >= _WIDE else layout.extra)}
+        columns = [i for i in range(len(heading)) if i not in dropped]
+        drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold" if heading else None)
+        for i in columns:
+            right = i in layout.right
+            drawn.add_column(heading[i], justify="right" if right else "left", no_wrap=right, overflow="fold")
+        for row in rows:
+            drawn.add_row(*(_text(row[i], narrow) for i in columns))
+        self.rich.print(Padding(drawn, (0, 0, 0, layout.indent)) if layout.indent else drawn)
+
+    def line(self, pieces: Sequence[tuple[str, str]], hang: int) -> None:
+        """A line of (style or "", text); where it is too long it is broken between words, and goes on `hang` cells
+        further in."""
+        text = Text(overflow="fold")
+        for style, piece in pieces:
+            text.append(piece, STYLES.get(style))
+        indent = len(text.plain) - len(text.plain.lstrip(" "))
+        if text.cell_len <= self.width:
+            self.rich.print(text, soft_wrap=True)
+            return
+        text = text[indent:]
+        first, *others = text.wrap(self.rich, max(self.width - indent - hang, 20))
+        for part, further in ((first, 0), *((other, hang) for other in others)):
+            part.rstrip()
+            self.rich.print(Text(" " * (indent + further)) + part, soft_wrap=True)
+
+    def panel(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
+        """A box of what can be done: a command, and below it what for."""
+        grid = Table.grid(padding=(0, 0))
+        for command, why in rows:
+            grid.add_row(Text(escaped(command), style="bold", overflow="fold"))
+            if why:
+                grid.add_row(Padding(Text(escaped(why), style="dim"), (0, 0, 0, 2)))
+        self.rich.print(Panel(grid, title=title, title_align="left", border_style="cyan", expand=False, width=None))
+
+
+def _text(cell: str, narrow: bool) -> Text:
+    shown = cell.short if narrow and isinstance(cell, Cell) and cell.short else cell
+    style = STYLES.get(cell.style, "") if isinstance(cell, Cell) else ""
+    return Text(escaped(shown), style=style)
+
+
+class Moving:
+    """The steps of a work, drawn again in place. Nothing is drawn but when it is told to: no thread, no timer."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._live: Live | None = None
+
+    def draw(self, steps: Sequence[tuple[str, float | None, str]]) -> None:
+        """`steps` are (title, share that is done or None, what else there is to say), the last one at work."""
+        drawn = self._rows(steps)
+        if self._live is None:
+            self._live = Live(
+                drawn,
+                console=self._screen.rich,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+        self._live.update(drawn, refresh=True)
+
+    def clear(self) -> None:
+        """Takes the display away."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _rows(self, steps: Sequence[tuple[str, float | None, str]]) -> RenderableType:
+        grid = Table.grid(padding=(0, 1), expand=False)
+        grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(self._screen.width // 3, 20))
+        grid.add_column(width=min(_BAR_CELLS, self._screen.width // 4))
+        grid.add_column(no_wrap=True, overflow="ellipsis")
+        for title, share, text in steps:
+            bar = Text("") if share is None else ProgressBar(total=1.0, completed=share)
+            grid.add_row(Text(escaped(title)), bar, Text(escaped(text), style="dim" if share == 1.0 else ""))
+        return grid

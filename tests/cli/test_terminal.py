@@ -1,0 +1,199 @@
+"""On a terminal: tables that fit, colour with meaning, what to do next, steps that move; nothing of it elsewhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seglog_cli.progress import LiveProgress, Pace, describe, seconds_text
+from seglog_cli.terminal import Screen
+from tests.support.command_line import clean_logs, ended, environment, keep_partitions
+from tests.support.terminals import Shown, on_terminal
+
+WIDTHS = (80, 200)
+KEPT = ("__cluster_metadata-0", "__consumer_offsets-0", "customers-0", "orders-lz4-0", "orders-none-0")
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log directory with four damaged batches and without offset indexes."""
+    made = clean_logs(tmp_path_factory.mktemp("terminal"))
+    keep_partitions(made, KEPT)
+    for log in (made / "orders-none-0").glob("*.log"):
+        data = bytearray(log.read_bytes())
+        data[700:704] = b"XXXX"
+        log.write_bytes(data)
+    for index in made.glob("*/*.index"):
+        index.unlink()
+    return made
+
+
+NOW = ("--now", "2026-11-22T00:00:00Z")
+COMMANDS = (
+    (("ls", "."), WIDTHS),
+    (("ls", "orders-none-0"), (80,)),
+    (("verify", "."), WIDTHS),
+    (("doctor", "."), WIDTHS),
+    (("stats", "--sizing", "customers-0"), WIDTHS),
+    (("clean", "--dry-run", "--roll", "customers-0"), WIDTHS),
+    (("explain", "--advise", "customers-0", *NOW), (80,)),
+    (("retain", "--dry-run", "--retention-ms", "1d", "orders-lz4-0", *NOW), (80,)),
+    (("groups", "."), (80,)),
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "columns"), [(command, columns) for command, widths in COMMANDS for columns in widths]
+)
+def test_nothing_is_wider_than_the_terminal(logs: Path, command: tuple[str, ...], columns: int) -> None:
+    shown = on_terminal(columns, *command, directory=logs)
+    assert shown.code in (0, 1)
+    assert max(map(len, shown.lines)) <= columns
+    assert shown.colours
+
+
+def test_a_table_fits_a_narrow_terminal_and_uses_a_wide_one(logs: Path) -> None:
+    narrow, wide = (on_terminal(columns, "ls", ".", directory=logs).lines for columns in WIDTHS)
+    assert narrow[0].split() == ["PARTITION", "STATE", "SEGMENTS", "SIZE", "START", "END", "NEWEST"]
+    assert wide[0].split() == [*narrow[0].split(), "MODIFIED", "SHARE"]
+    assert len(narrow) == len(wide) == len(KEPT) + 2
+    both = [[line.split()[:6] for line in lines[1:-1]] for lines in (narrow, wide)]
+    assert both[0] == both[1]
+    assert narrow[1].endswith("2026-11-21 05:04")
+    assert "2026-11-21T05:04:58.649Z" in wide[1]
+    assert narrow[-1] == wide[-1] == "5 partitions, 9 segments, 158 kB"
+
+
+def test_gravity_has_a_colour_and_what_helps_stands_in_a_panel(logs: Path) -> None:
+    shown = on_terminal(80, "verify", ".", directory=logs)
+    assert "\x1b[1;31merror\x1b[0m" in shown.written
+    assert "\x1b[33mwarning\x1b[0m" in shown.written
+    panel = [line for line in shown.lines if line.startswith(("│", "╭", "╰"))]
+    assert "what to do next" in panel[0]
+    assert "seglog verify --repair --dry-run ." in panel[1]
+    doctor = on_terminal(80, "doctor", ".", directory=logs)
+    assert any("│ seglog verify --repair orders-none-0" in line for line in doctor.lines)
+    plan = on_terminal(80, "clean", "--dry-run", "--roll", "customers-0", directory=logs)
+    assert any("│ seglog clean --roll customers-0" in line for line in plan.lines)
+    whole = on_terminal(80, "verify", "--level", "crc", "customers-0", directory=logs)
+    assert whole.code == 0 and not any("what to do next" in line for line in whole.lines)
+
+
+def test_without_colour_the_words_are_the_same(logs: Path) -> None:
+    coloured = on_terminal(80, "verify", ".", directory=logs)
+    plain = on_terminal(80, "verify", "--progress", "none", ".", directory=logs, NO_COLOR="1")
+    assert plain.colours == set()
+    assert "\x1b" not in plain.written
+    assert plain.lines == coloured.lines
+
+
+def test_the_steps_of_a_work_are_drawn_in_place_and_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LiveProgress, "interval", 0.0)
+    written: list[bytes] = []
+    screen = Screen(written.append, 80, color=False)
+
+    def lines() -> list[str]:
+        return Shown(0, b"".join(written).decode()).lines
+
+    progress = LiveProgress(screen, "clean", None, "")
+    progress.begin("customers-0: indexing", 1000)
+    progress.advance(250)
+    assert len(lines()) == 1 and lines()[0].startswith("customers-0: indexing") and "250 B of 1.0 kB" in lines()[0]
+    progress.begin("customers-0: indexing, pass 2", 1000)
+    progress.advance(10)
+    assert ["indexing, pass 2" in line for line in lines()] == [False, True]
+    assert "250 B in " in lines()[0]
+    progress.wait("waiting for the disk (fsync)")
+    assert "waiting for the disk (fsync)" in lines()[1]
+    progress.clear()
+    assert lines() == []
+    progress.advance(10)
+    assert len(lines()) == 2
+    progress.close()
+    assert lines() == []
+
+
+def test_elsewhere_text_is_plain_whatever_the_width_and_rich_is_not_loaded(logs: Path) -> None:
+    commands = [list(command) for command, _ in COMMANDS if command[0] not in ("clean", "stats")]  # they show durations
+    script = (
+        "import sys; from seglog_cli.app import run\n"
+        f"for command in {commands}: run(command)\n"
+        "print('rich' in sys.modules, file=sys.stderr)"
+    )
+    seen = set()
+    for columns in ("80", "200"):
+        given = environment(COLUMNS=columns)
+        given.pop("NO_COLOR")
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, cwd=logs, env=given, check=True
+        )
+        assert done.stderr.endswith("False\n")
+        assert "\x1b" not in done.stdout and "╭" not in done.stdout
+        seen.add(done.stdout)
+    assert len(seen) == 1
+
+
+def test_colour_that_is_asked_for_goes_into_a_pipe(logs: Path) -> None:
+    coloured = ended("verify", "--color", "always", logs / "orders-none-0").stdout
+    plain = ended("verify", logs / "orders-none-0").stdout
+    assert b"\x1b[1;31merror\x1b[0m CRC_MISMATCH" in coloured.replace(b"\x1b[1m", b"").replace(
+        b"CRC_MISMATCH\x1b[0m", b"CRC_MISMATCH"
+    )
+    assert plain.startswith(b"error CRC_MISMATCH")
+
+
+def test_names_cannot_draw_on_the_terminal(tmp_path: Path) -> None:
+    odd = tmp_path / "a\x1b[31m[bold]b-0"
+    odd.mkdir()
+    (odd / f"{0:020d}.log").touch()
+    shown = on_terminal(200, "ls", odd)
+    assert "\x1b[31m" not in shown.written
+    assert any("a\\x1b[31m[bold]b-0" in line for line in shown.lines)
+
+
+# --- what progress says ---------------------------------------------------------------------------------------
+
+
+def test_the_time_left_goes_by_the_last_half_minute() -> None:
+    pace = Pace(0.0)
+    for second in range(1, 101):
+        pace.add(float(second), second * 10)
+    for second in range(101, 141):
+        pace.add(float(second), 1000 + (second - 100) * 1000)
+    assert pace.rate() == 1000
+    assert pace.left(101_000) == pytest.approx(60)
+
+
+def test_no_time_is_told_before_there_is_something_to_go_by() -> None:
+    pace = Pace(0.0)
+    pace.add(1.0, 500)
+    assert describe(500, 1000, pace) == "500 B of 1.0 kB, 500 B/s"
+    pace.add(3.0, 5)
+    assert Pace(0.0).left(10) is None
+    slow = Pace(0.0)
+    slow.add(60.0, 5)
+    assert slow.left(1000) is None
+    slow.add(61.0, 500)
+    assert slow.left(1000) == pytest.approx(61.0)
+    assert slow.left(None) is None
+
+
+def test_what_is_done_never_exceeds_the_whole() -> None:
+    pace = Pace(0.0)
+    pace.add(10.0, 3800)
+    assert describe(3800, 3700, pace) == "3.7 kB of 3.7 kB, 380 B/s, 0 s left"
+    assert describe(3, 8, pace, "segments") == "3 of 8 segments, 0 s left"
+    assert describe(3, None, pace, "segments") == "3 segments"
+
+
+def test_durations_are_no_finer_than_anybody_knows() -> None:
+    assert [seconds_text(seconds) for seconds in (0.2, 89, 91, 3600, 9000)] == [
+        "0 s",
+        "89 s",
+        "2 min",
+        "60 min",
+        "2.5 h",
+    ]
