@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from seglog_cli.completing import VARIABLE as COMPLETION
 from seglog_cli.failures import UsageError, report_outside
 from seglog_cli.help import HelpOption, show_text
 from seglog_cli.options import CONTEXT
@@ -55,7 +56,6 @@ COMMANDS = (
 _VERSION_OPTIONS = frozenset({"--version", "-v", "--verbose"})
 _HELP_OPTIONS = frozenset({"--help", "-h"})
 
-COMPLETION = "_SEGLOG_COMPLETE"  # Typer's variable
 VERSION = "0.1.0"  # as in pyproject.toml; a test holds them together
 SUMMARY = """Apache Kafka's log engine outside the broker.
 
@@ -123,12 +123,17 @@ def _built_for(given: Sequence[str]) -> typer.Typer:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command line; returns the exit code."""
+    # Typer finds out the shell by itself and leaves no choice, but for this: then each shell is named and gets its own
+    # script, whichever one seglog was called from.
+    os.environ.setdefault("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     given = list(arguments) or ["--help"]
     if given[0] == "help":
         given = [*given[1:], "--help"]
     try:
-        code = _invoked(_built_for(given), given)
+        code = _invoked(_built_for(given), [*given])  # parsing takes the words away
     except (SystemExit, KeyError, ValueError) as error:
+        if isinstance(error, SystemExit) and not error.code:
+            return 0  # Typer has shown or installed a shell's script
         if COMPLETION not in os.environ:
             return report_outside(given, error)
         return _completed(given, error)

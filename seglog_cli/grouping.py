@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Generic, Self, TypeVar
 
 import typer
 
+from seglog_cli.failures import UsageError
 from seglog_cli.options import OptionGroup, flag, one_of
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ class FindingsShown(OptionGroup):
         str | None,
         typer.Option("--severity", metavar="error|warning|info", help="Show only what is at least as grave."),
     ] = None
+    codes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--code", metavar="CODE", help="Show only findings with this code; repeatable.", show_default=False
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,16 @@ class DiagnosesShown(OptionGroup):
         str | None,
         typer.Option("--severity", metavar="blocker|danger|note", help="Show only what is at least as grave."),
     ] = None
+
+
+def checked_codes(codes: Sequence[str]) -> frozenset[str]:
+    """The codes of findings that were asked for; wrong usage for what is none."""
+    from seglog.evidence.findings import CODES
+
+    for code in codes:
+        if code not in CODES:
+            raise UsageError(f"--code: {code!r} is not the code of a finding (man seglog-findings lists them)")
+    return frozenset(codes)
 
 
 @dataclass
@@ -83,19 +100,20 @@ class Grouped(Generic[Row]):
     def __init__(self, session: Session, look: Look[Row], asked: FindingsShown | DiagnosesShown) -> None:
         least = look.levels[-1] if asked.severity is None else one_of("--severity", asked.severity, look.levels)
         self._shown = look.levels[: look.levels.index(least) + 1]
+        self._codes = checked_codes(asked.codes) if isinstance(asked, FindingsShown) and asked.codes else frozenset()
         self._look, self._at_once = look, asked.every or session.as_json
         self._silent = session.console.quiet and not session.as_json
         self._groups: dict[tuple[str, str], Group[Row]] = {}
 
     def add(self, row: Row) -> None:
         """One more row."""
-        level = self._look.level_of(row)
-        if self._silent or level not in self._shown:
+        level, code = self._look.level_of(row), self._look.code_of(row)
+        if self._silent or level not in self._shown or (self._codes and code not in self._codes):
             return
         if self._at_once:
             self._look.one(row)
             return
-        key = (level, self._look.code_of(row))
+        key = (level, code)
         group = self._groups.setdefault(key, Group(*key))
         group.count += 1
         if len(group.first) < SHOWN:

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
+from seglog_cli import completing
 from seglog_cli.console import ColorChoice
 from seglog_cli.failures import UsageError, guard
 from seglog_cli.help import HelpOption
@@ -273,11 +275,21 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     functools.update_wrapper(run, function)
     every = (*(option for options in declared.values() for option in options), *_COMMON.values())
     parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in every]
+    if completing.VARIABLE in os.environ:
+        _offer_values(parameters)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     run.common_options = COMMON_OPTIONS  # type: ignore[attr-defined]
     del run.__wrapped__  # type: ignore[attr-defined]
     return run
+
+
+def _offer_values(parameters: Iterable[inspect.Parameter]) -> None:
+    """Gives each option and argument what a shell may offer for it."""
+    for parameter in parameters:
+        for info in getattr(parameter.annotation, "__metadata__", ()):
+            if hasattr(info, "autocompletion"):
+                info.autocompletion = completing.offer_of(info.metavar, parameter.name)
 
 
 def _at(session: Session, value: Any) -> Any:

@@ -104,7 +104,9 @@ class Progress:
 
     def text(self) -> str:
         """What is known of the step at work."""
-        return describe(self.done, self.total, self.pace, self.unit) + (f", {self.note}" if self.note else "")
+        if self.note:  # then no rate holds
+            return f"{portion(self.done, self.total, self.unit)}, {self.note}"
+        return describe(self.done, self.total, self.pace, self.unit)
 
     def draw(self) -> None:
         """Shows the state."""
@@ -176,13 +178,22 @@ def open_progress(console: Console, choice: ProgressChoice, title: str, total: i
 
 def describe(done: int, total: int | None, pace: Pace, unit: str = "") -> str:
     """Such as `1.2 GB of 4.0 GB, 310 MB/s, 9 s left`, or `3 of 8 segments`."""
-    text = amount(done, unit) if total is None else f"{bytes_text(min(done, total))} of {bytes_text(total)}"
-    if unit:
-        text = amount(done, unit) if total is None else f"{done:,} of {total:,} {unit}"
-    elif pace.rate() > 0:
+    text = portion(done, total, unit)
+    if not unit and pace.rate() > 0:
         text += f", {bytes_text(round(pace.rate()))}/s"
     left = pace.left(total)
     return text if left is None else f"{text}, {seconds_text(left)} left"
+
+
+def portion(done: int, total: int | None, unit: str) -> str:
+    """How much of how much; what is done is never more than the whole."""
+    if total is None:
+        return amount(done, unit)
+    return (
+        f"{min(done, total):,} of {total:,} {unit}"
+        if unit
+        else f"{bytes_text(min(done, total))} of {bytes_text(total)}"
+    )
 
 
 def amount(done: int, unit: str) -> str:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seglog_cli.completing import PARTS
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.grouping import FindingsShown, Grouped
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from seglog.repairs.plan import RepairOptions
     from seglog.runs.journal import RunRecord
 
-PARTS = ("log", "index", "snapshot", "epochs", "checkpoint")
 POLICIES = ("smallest-loss", "truncate", "excise")
 
 

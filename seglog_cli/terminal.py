@@ -158,8 +158,8 @@ class Moving:
 
     def _rows(self, steps: Sequence[tuple[str, float | None, str]]) -> RenderableType:
         grid = Table.grid(padding=(0, 1), expand=False)
-        grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(self._screen.width // 3, 20))
-        grid.add_column(width=min(_BAR_CELLS, self._screen.width // 4))
+        grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(self._screen.width * 2 // 5, 20))
+        grid.add_column(width=min(_BAR_CELLS, self._screen.width // 8))
         grid.add_column(no_wrap=True, overflow="ellipsis")
         for title, share, text in steps:
             bar = Text("") if share is None else ProgressBar(total=1.0, completed=share)

@@ -106,8 +106,8 @@ def test_the_steps_of_a_work_are_drawn_in_place_and_leave_no_trace(monkeypatch: 
     progress.advance(10)
     assert ["indexing, pass 2" in line for line in lines()] == [False, True]
     assert "250 B in " in lines()[0]
-    progress.wait("waiting for the disk (fsync)")
-    assert "waiting for the disk (fsync)" in lines()[1]
+    progress.wait("waiting for fsync")
+    assert lines()[1].endswith("10 B of 1.0 kB, waiting for fsync")
     progress.clear()
     assert lines() == []
     progress.advance(10)

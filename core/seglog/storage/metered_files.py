@@ -104,7 +104,7 @@ class ReadMeter:
 
     def syncing(self) -> None:
         with self._guard:
-            self._wait("waiting for the disk (fsync)")
+            self._wait("waiting for fsync")
 
 
 class GatedFile(PassingFile):
