@@ -42,7 +42,7 @@ def run(
       seglog ls /var/lib/kafka/data
       seglog ls --json orders-none-0
       seglog ls --long customers-0 payments-0
-      seglog ls --sort size /disk1/kafka /disk2/kafka
+      seglog ls --sort size /var/lib/kafka/data
     """
     from seglog.inspect.overview import Unlisted, overview
     from seglog.scan.listing import TargetKind, resolve_paths

@@ -54,7 +54,19 @@ def _record(found: Explanation, advise: bool) -> dict[str, object]:
         "cleaning": list(found.cleaning),
         "deletion": list(found.deletion),
         "reading": list(found.reading),
+        "codes": {
+            "cleaning": [reason.code for reason in found.cleaning],
+            "deletion": [reason.code for reason in found.deletion],
+            "reading": [reason.code for reason in found.reading],
+        },
         "transactions": [dataclasses.asdict(transaction) for transaction in found.transactions],
-        "segments": [dataclasses.asdict(segment) for segment in found.segments],
+        "segments": [
+            {
+                **dataclasses.asdict(segment),
+                "cleaning_code": segment.cleaning.code,
+                "deletion_code": segment.deletion.code,
+            }
+            for segment in found.segments
+        ],
         **({"advice": list(found.advice)} if advise else {}),
     }

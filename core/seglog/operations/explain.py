@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from seglog.cleaner.manager import LogToClean, log_to_clean
 from seglog.cleaner.options import CleanerOptions
@@ -41,6 +41,21 @@ class OpenTransaction:
     last_timestamp: int
 
 
+class Reason(str):
+    """A sentence with a `code` that stays when its words change."""
+
+    __slots__ = ("code",)
+    code: str
+
+    def __new__(cls, code: str, text: str) -> Self:
+        made = super().__new__(cls, text)
+        made.code = code
+        return made
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return self.code, str(self)
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentExplanation:
     """One segment: `cleaning` and `deletion` say what keeps it from either, or that nothing does."""
@@ -48,8 +63,8 @@ class SegmentExplanation:
     base_offset: int
     next_offset: int
     size: int
-    cleaning: str
-    deletion: str
+    cleaning: Reason
+    deletion: Reason
     deletable_ms: int | None
 
 
@@ -67,9 +82,9 @@ class Explanation:
     log_end_offset: int
     state: LogToClean
     eligible: bool
-    cleaning: tuple[str, ...]
-    deletion: tuple[str, ...]
-    reading: tuple[str, ...]
+    cleaning: tuple[Reason, ...]
+    deletion: tuple[Reason, ...]
+    reading: tuple[Reason, ...]
     segments: tuple[SegmentExplanation, ...]
     transactions: tuple[OpenTransaction, ...]
     advice: tuple[str, ...]
@@ -200,29 +215,34 @@ def _open_transactions(log: Log) -> Iterator[OpenTransaction]:
 # --- sentences on the whole
 
 
-def _cleaning(patient: _Patient) -> Iterator[str]:
+def _cleaning(patient: _Patient) -> Iterator[Reason]:
     log, state, now_ms = patient.log, patient.state, patient.now_ms
     if patient.problem:
-        yield f"it is not cleaned: {patient.problem}"
+        yield Reason("NOT_COMPACTED", f"it is not cleaned: {patient.problem}")
         return
     if not patient.resolved.cleaner.enable:
         origin = patient.resolved.settings["log.cleaner.enable"].origin
-        yield f"a broker cleans nothing: log.cleaner.enable is false ({origin})"
+        yield Reason("CLEANER_DISABLED", f"a broker cleans nothing: log.cleaner.enable is false ({origin})")
     elif patient.failure:
         taken = "takes it now, fails, and then leaves it alone" if state.eligible else "would fail on it"
-        yield f"a broker's cleaner {taken}: {patient.failure}"
+        yield Reason("CLEANING_FAILS", f"a broker's cleaner {taken}: {patient.failure}")
     else:
-        yield f"a broker's cleaner {'takes' if state.eligible else 'does not take'} it now: {state.why}"
+        code = "ELIGIBLE" if state.eligible else "NOT_ELIGIBLE"
+        takes = "takes" if state.eligible else "does not take"
+        yield Reason(code, f"a broker's cleaner {takes} it now: {state.why}")
     if state.checkpoint_reset:
-        yield f"its cleaner checkpoint lies outside the log: cleaning begins at the log start {log.log_start_offset}"
+        where = f"cleaning begins at the log start {log.log_start_offset}"
+        yield Reason("CHECKPOINT_OUTSIDE_LOG", f"its cleaner checkpoint lies outside the log: {where}")
     if state.first_uncleanable_offset < log.log_end_offset:
-        yield f"nothing is cleaned from offset {state.first_uncleanable_offset} on: {state.limit_reason}"
+        first = state.first_uncleanable_offset
+        yield Reason("UNCLEANABLE", f"nothing is cleaned from offset {first} on: {state.limit_reason}")
     if patient.transactions:
-        yield _hanging(patient.transactions[0], now_ms)
+        yield Reason("OPEN_TRANSACTION", _hanging(patient.transactions[0], now_ms))
     lag = log.config.min_compaction_lag_ms
     young = _young_until(log, state, lag)
     if young is not None and young > now_ms:
-        yield f"min.compaction.lag.ms ({format_duration(lag)}) lets go of the next segment at {format_time(young)}"
+        until = f"lets go of the next segment at {format_time(young)}"
+        yield Reason("COMPACTION_LAG", f"min.compaction.lag.ms ({format_duration(lag)}) {until}")
 
 
 def _young_until(log: Log, state: LogToClean, lag_ms: int) -> int | None:
@@ -242,43 +262,51 @@ def _hanging(transaction: OpenTransaction, now_ms: int) -> str:
     )
 
 
-def _deletion(patient: _Patient) -> Iterator[str]:
+def _deletion(patient: _Patient) -> Iterator[Reason]:
     plan, resolved = patient.plan, patient.resolved
     if not resolved.policy_known:
-        yield UNKNOWN_POLICY
+        yield Reason("POLICY_UNKNOWN", UNKNOWN_POLICY)
     refusal = resolved.refusal(DELETE)
     if refusal:
-        yield f"seglog retain refuses it: {refusal}"
+        yield Reason("RETENTION_REFUSED", f"seglog retain refuses it: {refusal}")
     if plan.removed:
-        yield f"{len(plan.removed)} of {len(plan.segments)} segments would be deleted now"
+        count = f"{len(plan.removed)} of {len(plan.segments)}"
+        yield Reason("DELETABLE", f"{count} segments would be deleted now")
         return
     if resolved.policy_known:
-        yield f"nothing would be deleted now: segment {plan.segments[0].base_offset}: {plan.segments[0].reason}"
+        first = plan.segments[0]
+        why = f"segment {first.base_offset}: {first.reason}"
+        yield Reason("NOT_DELETABLE", f"nothing would be deleted now: {why}")
     if resolved.policy_known and resolved.log.delete and resolved.settings["retention.ms"].origin == DEFAULT:
         default = format_duration(resolved.log.retention_ms)
-        yield f"retention.ms is not set: a broker goes by its own, {default} by default, and seglog by none"
+        rule = f"a broker goes by its own, {default} by default, and seglog by none"
+        yield Reason("RETENTION_NOT_SET", f"retention.ms is not set: {rule}")
 
 
-def _reading(patient: _Patient) -> Iterator[str]:
+def _reading(patient: _Patient) -> Iterator[Reason]:
     log, watermark = patient.log, patient.watermark
     if log.log_start_offset == log.log_end_offset:
-        yield f"the log is empty; the next record gets offset {log.log_end_offset}"
+        yield Reason("EMPTY", f"the log is empty; the next record gets offset {log.log_end_offset}")
     else:
-        yield f"offsets {log.log_start_offset} to {log.log_end_offset - 1} are in the log"
+        yield Reason("OFFSETS", f"offsets {log.log_start_offset} to {log.log_end_offset - 1} are in the log")
     if watermark < log.log_end_offset:
-        yield f"consumers read up to offset {watermark - 1}: the high watermark a broker left is {watermark}"
+        left = f"the high watermark that a broker left is {watermark}"
+        yield Reason("HIGH_WATERMARK", f"consumers read up to offset {watermark - 1}: {left}")
     if patient.transactions and patient.transactions[0].first_offset < watermark:
         first = patient.transactions[0]
-        yield (
+        yield Reason(
+            "OPEN_TRANSACTION",
             f"read_committed consumers stop before offset {first.first_offset}: a transaction of producer"
-            f" {first.producer_id} is open"
+            f" {first.producer_id} is open",
         )
     active = log.segments.active
     if active.trailing_bytes:
-        yield f"{active.trailing_bytes} bytes after the last whole batch of {active.path.name} cannot be read"
+        after = f"after the last whole batch of {active.path.name}"
+        yield Reason("TORN_TAIL", f"{active.trailing_bytes} bytes {after} cannot be read")
     report = log.recovery
     if report is not None and report.truncated_bytes:
-        yield f"damage: opening the log for writing would cut off {report.truncated_bytes} bytes"
+        cut = f"opening the log for writing would cut off {report.truncated_bytes} bytes"
+        yield Reason("DAMAGE", f"damage: {cut}")
 
 
 # --- segments
@@ -287,27 +315,34 @@ def _reading(patient: _Patient) -> Iterator[str]:
 def _segments(patient: _Patient) -> Iterator[SegmentExplanation]:
     resolved = patient.resolved
     for segment, verdict in zip(patient.log.segments.snapshot(), patient.plan.segments, strict=True):
-        deletion = f"goes: {verdict.reason}" if verdict.removed else verdict.reason
-        if not resolved.policy_known and not verdict.removed:
-            deletion = "cleanup.policy is not known"
+        deletion = Reason("KEPT", verdict.reason)
+        if verdict.rule is not None:
+            deletion = Reason(verdict.rule.name, f"goes: {verdict.reason}")
+        elif not resolved.policy_known:
+            deletion = Reason("POLICY_UNKNOWN", "cleanup.policy is not known")
+        cleaning = Reason("NOT_COMPACTED", "not compacted")
+        if not patient.problem:
+            cleaning = _cleaning_of(patient.log, segment, verdict, patient.state)
         yield SegmentExplanation(
             segment.base_offset,
             verdict.next_offset,
             segment.size,
-            "not compacted" if patient.problem else _cleaning_of(patient.log, segment, verdict, patient.state),
+            cleaning,
             deletion,
             verdict.deletable_ms,
         )
 
 
-def _cleaning_of(log: Log, segment: LogSegment, verdict: SegmentVerdict, state: LogToClean) -> str:
+def _cleaning_of(log: Log, segment: LogSegment, verdict: SegmentVerdict, state: LogToClean) -> Reason:
     if segment is log.segments.active:
-        return "active: not cleaned before it is rolled"
+        return Reason("ACTIVE", "active: not cleaned before it is rolled")
     if segment.base_offset >= state.first_uncleanable_offset:
-        return f"not yet: {state.limit_reason}"
+        return Reason("UNCLEANABLE", f"not yet: {state.limit_reason}")
     if verdict.next_offset <= state.first_dirty_offset:
-        return "clean"
-    return "dirty" if segment.base_offset >= state.first_dirty_offset else f"clean up to {state.first_dirty_offset}"
+        return Reason("CLEAN", "clean")
+    if segment.base_offset >= state.first_dirty_offset:
+        return Reason("DIRTY", "dirty")
+    return Reason("PARTLY_CLEAN", f"clean up to {state.first_dirty_offset}")
 
 
 # --- advice
