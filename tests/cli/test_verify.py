@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import clean_logs, json_lines, run
+from tests.support.command_line import clean_logs, ended, json_lines, run
 from tests.support.fixtures import fixture_copy
 
 
@@ -122,3 +122,15 @@ def test_with_q_the_exit_code_alone_tells(tmp_path: Path, command: str) -> None:
     done = run(command, "-q", logs)
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", "")
     assert run(command, "-q", "--json", logs).stdout == run(command, "--json", logs).stdout
+
+
+@pytest.mark.parametrize("offset", [-1, -(2**63), 2**63 - 1])
+@pytest.mark.parametrize("name", ["log-start-offset-checkpoint", "leader-epoch-checkpoint"])
+def test_impossible_offsets_in_a_checkpoint_end_no_look_at_it(tmp_path: Path, name: str, offset: int) -> None:
+    logs = clean_logs(tmp_path)
+    partition = logs / "customers-0"
+    entry = f"0 {offset}" if name.startswith("leader") else f"customers 0 {offset}"
+    (partition if name.startswith("leader") else logs).joinpath(name).write_text(f"0\n1\n{entry}\n")
+    (partition / "00000000000000000000.log").unlink(missing_ok=True)
+    for command in (["verify", "--level", "semantic", partition], ["doctor", logs]):
+        assert ended(*command).code in (0, 1), command

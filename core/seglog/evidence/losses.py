@@ -213,10 +213,10 @@ class _Losses:
         base = self._extent.segments[0].base_offset
         witnesses = [each for each in self._orphans() if each.base is not None and each.base < base]
         witnesses = [each for each in witnesses if each.reached > (self._start or 0)]
-        known_start = self._start is not None and self._start < base
+        known_start = self._start is not None and 0 <= self._start < base
         if known_start and self._around.clean:
             witnesses.append(_Witness(f"the checkpointed log start is {self._start}", base, base=self._start))
-        began = self._epochs[0].start_offset if self._epochs else base
+        began = max(self._epochs[0].start_offset, 0) if self._epochs else base
         moved = self._start is not None and self._start > began
         if began < base and not moved and self._only_compacted():
             text = f"{filenames.LEADER_EPOCH_CHECKPOINT} begins at {began}, and nothing deletes from this topic"
@@ -255,7 +255,7 @@ class _Losses:
 
     def _missing(self, first: int, behind: int, witnesses: list[_Witness], severity: Severity) -> Loss:
         bases = sorted(each.base for each in witnesses if each.base is not None)
-        file = filenames.segment_file_name(bases[0] if bases else first)
+        file = filenames.segment_file_name(max(bases[0] if bases else first, 0))  # damaged files tell of any offset
         told = f": {_told(witnesses)}" if witnesses else ""
         message = f"no segment holds these offsets; the next one begins at {behind}{told}"
         kept = [p.name for p in self._listing.leftovers if p.name.endswith(".log.deleted")]
