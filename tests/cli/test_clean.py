@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tests.support.command_line import clean_logs, json_lines, process, run
 from tests.support.compacted_directories import broker_directory, fill, keys_of, opened
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import files_of, write_segment
-from tests.support.naive import message
+from tests.support.naive import NaiveRecord, batch_v2, message
 from tests.support.open_logs import START_MS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -348,3 +349,18 @@ def test_progress_names_the_step_of_the_round_and_goes_over_the_log_as_often_as_
 def test_without_a_terminal_there_is_no_progress(tmp_path: Path) -> None:
     done = process("clean", "--policy", "compact", logs(tmp_path) / "t-0")
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_timestamps_that_overflow_wrap_also_where_kernels_run_interpreted(tmp_path: Path) -> None:
+    records = [NaiveRecord(0, 0, b"k0", b"v"), NaiveRecord(1, 1, b"k1", b"v")]
+    last = batch_v2(2, [NaiveRecord(0, 0, b"k0", b"v")], base_timestamp=1000)
+    path = tmp_path / "logs" / "t-0"
+    path.mkdir(parents=True)
+    data = batch_v2(0, records, base_timestamp=2**63 - 1, max_timestamp=-(2**63)) + last
+    (path / "00000000000000000000.log").write_bytes(data)
+    for strategy in ("offset", "timestamp"):
+        arguments = ("clean", "--dry-run", "--json", "--policy", "compact", "--roll", "--strategy", strategy, path)
+        done = process(*arguments, variables={"SEGLOG_KERNELS": "interpreted"})
+        assert done.returncode == 0, done.stderr
+        figures = [json.loads(done.stdout.splitlines()[0]), *cleaned(*arguments[1:2], *arguments[3:])]
+        assert len({(each["records_written"], each["bytes_written"]) for each in figures}) == 1, strategy

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+import numpy as np
+
 from seglog import layout
 from seglog.kernels._jit import copy_bytes, inlined, kernel
 from seglog.kernels.arrays import (
@@ -70,8 +72,8 @@ def _version_of(
     if version == 2:
         return header_as_int64(arena, count_position, stop, header)
     if int(row["attributes"]) & _APPEND_TIME != 0:
-        return 1, int(row["max_timestamp"])
-    return 1, int(row["base_timestamp"]) + timestamp_delta
+        return 1, np.int64(row["max_timestamp"])
+    return 1, np.int64(row["base_timestamp"]) + timestamp_delta  # wraps, as Kafka's
 
 
 @inlined

@@ -7,6 +7,8 @@ and only where its timestamp delta changes are length and delta written anew.
 
 from __future__ import annotations
 
+import numpy as np
+
 from seglog import layout
 from seglog.kernels._jit import copy_bytes, inlined, kernel, load_int64, store_byte, store_int64
 from seglog.kernels.arrays import BatchRow, Bytes, Int64s, WritableBatchRow, WritableBytes, WritableInt64s
@@ -48,12 +50,12 @@ def _rebuild_records(
     `row` is the source batch. `rebuilt["base_timestamp"]` is the delete horizon if its attribute says so.
     """
     append_time = int(row["attributes"]) & _APPEND_TIME != 0
-    old_base = int(row["base_timestamp"])
-    latest = int(row["max_timestamp"])
+    old_base = np.int64(row["base_timestamp"])  # sums wrap, as Kafka's
+    latest = np.int64(row["max_timestamp"])
     if int(rebuilt["attributes"]) & _HORIZON == 0:
         rebuilt["base_timestamp"] = latest if append_time else old_base + load_int64(kept, 16)
-    base = int(rebuilt["base_timestamp"])
-    most = -1
+    base = np.int64(rebuilt["base_timestamp"])
+    most = np.int64(-1)
     for k in range(n):
         at = k * KEPT_ROW_BYTES
         start = load_int64(kept, at)
