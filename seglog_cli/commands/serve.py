@@ -72,8 +72,8 @@ def run(
 
     Each batch's checksum is compared before it is sent. A fetch that meets damage gets CORRUPT_MESSAGE, or with
     --on-corrupt skip the next good batch; each damaged place is reported once. With skip, partitions that cannot be
-    opened are left out. There is no authentication: whoever reaches the address reads everything. SIGTERM and SIGINT
-    end it in order.
+    opened are left out. Of a log that was not closed properly a line says what a broker that starts on it would cut.
+    There is no authentication: whoever reaches the address reads everything. SIGTERM and SIGINT end it in order.
 
     Examples:
       seglog serve /var/lib/kafka/data

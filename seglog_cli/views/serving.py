@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from seglog.errors import CorruptionError
+    from seglog.log.loader import RecoveryReport
     from seglog.serve.catalog import Catalog
     from seglog.serve.endpoint import Address, ConnectionEnd, Endpoint
     from seglog_cli.console import Console
@@ -56,6 +57,15 @@ class Reporter:
     def offsets_not_kept(self, path: Path, error: OSError) -> None:
         message = f"{path}: commits are refused, as the file does not take them: {error.strerror or error}"
         self._tell({"type": "offsets_not_kept", "path": str(path), "message": message}, message, warning=True)
+
+    def recovery_would_cut(self, report: RecoveryReport) -> None:
+        end, size, where = report.log_end_offset, report.truncated_bytes, report.directory
+        message = (
+            f"{where} was not closed properly: a broker that starts on it cuts {size} bytes off, and the log then ends"
+            f" at offset {end}; `seglog recover --dry-run {where}` says more"
+        )
+        record: dict[str, object] = {"type": "recovery_would_cut", "path": str(where), "log_end_offset": end}
+        self._tell({**record, "bytes": size, "message": message}, message, warning=True)
 
     def connection_ended(self, end: ConnectionEnd) -> None:
         record = {

@@ -152,6 +152,17 @@ CERTIFICATE = """openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=loc
  -addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}"""
 
 
+def test_what_a_broker_would_cut_off_a_log_that_was_not_closed_is_said(directory: Path) -> None:
+    path = directory / "t-0" / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes() + b"\0" * 30)
+    with served(directory) as (process, said):
+        assert (said["type"], said["partitions"]) == ("serving", 1)
+        assert process.stdout is not None
+        line = json.loads(process.stdout.readline())
+    assert (line["type"], line["path"]) == ("recovery_would_cut", str(directory / "t-0"))
+    assert (line["bytes"], line["log_end_offset"]) == (30, 7)
+
+
 def test_tls_by_files_carries_the_records(directory: Path, tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     command = CERTIFICATE.format(key=key, certificate=certificate).split()

@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar
 from seglog.clock import SystemClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptionError
+from seglog.log.loader import RecoveryReport
 from seglog.log.log import Log
 from seglog.model import NO_TIMESTAMP, Isolation
 from seglog.serve.catalog import Catalog
@@ -37,6 +38,7 @@ class Noted:
         self.ends: list[ConnectionEnd] = []
         self.damages: list[CorruptionError] = []
         self.unkept: list[OSError] = []
+        self.cuts: list[RecoveryReport] = []
         self.heard = threading.Condition()
 
     def connection_ended(self, end: ConnectionEnd) -> None:
@@ -49,6 +51,9 @@ class Noted:
 
     def offsets_not_kept(self, path: Path, error: OSError) -> None:
         self.unkept.append(error)
+
+    def recovery_would_cut(self, report: RecoveryReport) -> None:
+        self.cuts.append(report)
 
     def wait_for(self, found: Callable[[ConnectionEnd], bool]) -> ConnectionEnd:
         """The first connection that has ended so, now or soon."""

@@ -293,7 +293,12 @@ class LogDirectory:
         self, topic_partition: TopicPartition, progress: Progress | None = None, recover_from: int | None = None
     ) -> RecoveryReport:
         """What opening the log for writing would do; changes nothing. NotALogError when it is missing."""
-        directory = self.path / str(topic_partition)
+        return self.plan_recovery_in(self.path / str(topic_partition), progress, recover_from)
+
+    def plan_recovery_in(
+        self, directory: Path, progress: Progress | None = None, recover_from: int | None = None
+    ) -> RecoveryReport:
+        """The same for a sub-directory of any name."""
         options = self.load_options(directory, progress, recover_from)
         plan = LoadOptions(
             clean_shutdown=options.clean_shutdown,

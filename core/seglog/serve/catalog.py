@@ -25,11 +25,13 @@ from seglog.errors import CorruptionError, NotALogError, UnsupportedError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_partition_metadata
 from seglog.log.directory import LogDirectory
+from seglog.log.loader import Progress, RecoveryReport
 from seglog.log.log import Log
 from seglog.model import TopicPartition
 from seglog.scan.listing import TargetKind, list_partition, log_directory_of, partition_directories, resolve_paths
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.lock import holder_of
 
 MOST_PARTITION_NUMBER = 1 << 16  # clients want to hear of every number below the highest one, too
 
@@ -110,6 +112,18 @@ class Catalog:
 
     def __iter__(self) -> Iterator[ServedPartition]:
         return (partition for topic in self._topics.values() for partition in topic.values())
+
+    def unclean(self) -> Iterator[ServedPartition]:
+        """The partitions whose logs were not closed properly, without those of a broker that runs."""
+        held = {owner.path: holder_of(owner.path) is not None for owner in self._owners}
+        for partition in list(self):
+            if not partition.log.recovery.clean_shutdown and not held[partition.directory.parent]:
+                yield partition
+
+    def plan_recovery(self, partition: ServedPartition, progress: Progress | None = None) -> RecoveryReport:
+        """What a broker that starts on a partition would do to its log; changes nothing."""
+        owner = next(owner for owner in self._owners if owner.path == partition.directory.parent)
+        return owner.plan_recovery_in(partition.directory, progress)
 
     def close(self) -> None:
         """Gives all files back."""

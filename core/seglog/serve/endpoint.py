@@ -8,6 +8,7 @@ from typing import Protocol
 
 from seglog.clock import Clock
 from seglog.errors import CorruptionError
+from seglog.log.loader import RecoveryReport
 from seglog.serve.catalog import Catalog
 from seglog.serve.limits import Limits
 from seglog.serve.metrics import Metrics
@@ -50,6 +51,8 @@ class Observer(Protocol):
     def damaged(self, damage: CorruptionError) -> None: ...
 
     def offsets_not_kept(self, path: Path, error: OSError) -> None: ...
+
+    def recovery_would_cut(self, report: RecoveryReport) -> None: ...
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.serve.catalog import Catalog
 from seglog.serve.committed import CommittedOffsets, OffsetsFile, load_offsets_topic
 from seglog.serve.endpoint import Address, Endpoint
+from seglog.serve.losses import LossSearch
 from seglog.serve.metrics_page import MetricsPage
 from seglog.serve.server import Server
 from seglog.storage.filesystem import FileSystem
@@ -49,14 +50,17 @@ async def run(
         loop.add_signal_handler(each, end, each)
     server = Server(endpoint, threads=threads, tls=tls, offsets=offsets, offsets_file=offsets_file)
     page = MetricsPage(endpoint.metrics)
+    losses = LossSearch(endpoint.catalog, endpoint.observer.recovery_would_cut)
     try:
         listening = await server.start(listen)
         if endpoint.advertised.port == 0:
             endpoint.advertised = replace(endpoint.advertised, port=listening.port)
         shown = None if metrics is None else await page.start(metrics)
         ready(listening, shown)
+        losses.start()
         return await ended
     finally:
+        losses.stop()
         await server.stop()
         await page.stop()
         for each in SIGNALS:
