@@ -339,7 +339,7 @@ def test_progress_names_the_step_of_the_round_and_goes_over_the_log_as_often_as_
     lines = [line for line in told.splitlines() if line.startswith("t-0: ")]
     steps = list(dict.fromkeys(line.rpartition(": ")[0] for line in lines))
     assert steps[0] == "t-0: indexing"
-    assert "t-0: indexing, once more" in steps
+    assert "t-0: indexing, pass 2" in steps
     assert steps[-1] == "t-0: counting the output"
     assert "of 3.2 MB" in told
     told = run("clean", *arguments, path / "t-0").stderr
