@@ -94,7 +94,7 @@ def test_the_text_of_a_dry_run_says_of_nothing_that_it_was_cleaned(tmp_path: Pat
     path = logs(tmp_path) / "t-0"
     texts = [run("clean", "--policy", "compact", *options, path).stdout for options in (["--dry-run"], [])]
     block = texts[0].splitlines()[-8:]
-    assert block[0] == "\tLog cleaner thread 0 would have cleaned log t-0 (dirty section = [0, 120])"
+    assert block[0] == "\tWould have cleaned log t-0 (dirty section = [0, 120])"
     said = [line for line in texts[0].splitlines() if "cleaned" in line.lower()]
     assert all("would have cleaned" in line.lower() or "is not cleaned" in line for line in said), said
     assert "Log cleaner thread 0 cleaned log" in texts[1]

@@ -12,7 +12,7 @@ from seglog import layout
 from seglog.format.builder import BatchOptions, columns, columns_of
 from seglog.format.columns import Records
 from seglog.kernels import encode as compiled
-from seglog.model import Header, Record
+from seglog.model import NO_SEQUENCE, Header, Record
 from tests.support.interpreted import interpreted
 from tests.support.naive import NaiveRecord, batch_v2
 
@@ -24,6 +24,8 @@ record_lists = st.lists(
         key=nullable,
         timestamp=st.integers(-1, 2**45),
         headers=st.lists(st.builds(Header, st.text(max_size=4), nullable), max_size=3).map(tuple),
+        offset=st.none(),
+        sequence=st.just(NO_SEQUENCE),
     ),
     min_size=1,
     max_size=8,

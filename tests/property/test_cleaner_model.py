@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seglog.cleaner.strategy import Strategy
-from seglog.model import Compression, Header, Record
+from seglog.model import NO_SEQUENCE, Compression, Header, Record
 from tests.support.cleaning import append, clean, compacted_log, contents
 from tests.support.open_logs import START_MS
 from tests.support.reference_cleaner import survivors
@@ -21,6 +21,8 @@ records = st.builds(
     key=st.binary(max_size=2),
     timestamp=st.integers(START_MS, START_MS + 5),
     headers=st.lists(st.builds(Header, st.sampled_from(["v", "w"]), versions), max_size=3).map(tuple),
+    offset=st.none(),
+    sequence=st.just(NO_SEQUENCE),
 )
 rounds = st.lists(
     st.tuples(st.lists(records, max_size=25), st.integers(1, 8), st.sampled_from(list(Compression))),

@@ -26,7 +26,8 @@ SEED = int(os.environ.get("SEGLOG_SEED", "1"))
 TRIES = int(os.environ.get("SEGLOG_COMMAND_LINES", "150"))
 
 PARTITIONS = ("both-0", "customers-0", "payments-0")
-OTHERS = ("spark",)  # a session for each command line is too slow here
+# A session for each command line is too slow here; an endpoint serves until it is stopped; a cluster is waited for.
+OTHERS = ("spark", "serve", "replay")
 EXPECTED = {int(code) for code in ExitCode} - {ExitCode.INTERNAL}
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 

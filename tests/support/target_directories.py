@@ -21,7 +21,7 @@ TOPIC_ID = UUID(int=77)
 MARKER = b'{"version":0,"brokerEpoch":5}'
 CONFIG = LogConfig(retention_ms=-1)
 
-_META = b"version=1\ncluster.id=c2VnbG9nLXRlc3RzLS0tLQ\nnode.id=1\n"
+_META = b"version=1\ncluster.id=c2VnbG9nLXRhcmdldHMtLQ\nnode.id=1\n"
 
 
 def write(fs: FileSystem, path: Path, data: bytes = b"") -> None:

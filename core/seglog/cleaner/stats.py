@@ -143,10 +143,10 @@ def format_stats(
     read, written = stats.bytes_read / MEBIBYTE, stats.bytes_written / MEBIBYTE
     mapped, total = stats.map_bytes_read / MEBIBYTE, stats.seconds
     index, clean = stats.index_seconds, stats.clean_seconds
-    cleaned, rewrote = ("would have cleaned", "Would have cleaned") if dry_run else ("cleaned", "Cleaned")
+    rewrote = "Would have cleaned" if dry_run else "Cleaned"
+    begin = rewrote if dry_run else f"Log cleaner thread {thread} cleaned"
     lines = [
-        f"Log cleaner thread {thread} {cleaned} log {escaped(str(topic_partition))}"
-        f" (dirty section = [{first_dirty_offset}, {end_offset}])",
+        f"{begin} log {escaped(str(topic_partition))} (dirty section = [{first_dirty_offset}, {end_offset}])",
         f"{_number(read)} MB of log processed in {_number(total)} seconds ({_number(_ratio(read, total))} MB/sec).",
         f"Indexed {_number(mapped)} MB in {_plain(index)} seconds ({_number(_ratio(mapped, index))} Mb/sec,"
         f" {_plain(100 * _ratio(index, total))}% of total time)",

@@ -200,8 +200,14 @@ def _config_path(
         path = working_directory / named
         if path == Path(os.devnull):
             return None
-        if fs.status(path) is None:
+        try:
+            found = fs.status(path)
+        except OSError as error:  # a name that no file can have
+            raise ConfigError(f"the configuration file cannot be looked at: {error.strerror}", path) from error
+        if found is None:
             raise ConfigError("the configuration file does not exist", path)
+        if found.is_directory:
+            raise ConfigError("the configuration file is a directory", path)
         return path
     home = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "/")) / ".config")
     for path in (working_directory / FILE_NAME, Path(home) / "seglog" / "config.yaml"):

@@ -64,7 +64,8 @@ class LoadOptions:
 
     `progress` is called before each segment is recovered, with its number (from 1) and how many there are.
     `before_loss` is called with a file and a reason before the first byte of data goes; it may raise, as
-    `stop_at_loss` does, and then no data is gone.
+    `stop_at_loss` does, and then no data is gone. `keeps_holes`: step 2 recovers whatever a broker recovers there, and
+    keeps what follows; for who foretells a broker.
     """
 
     clean_shutdown: bool
@@ -75,6 +76,7 @@ class LoadOptions:
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
     progress: Progress | None = None
     before_loss: BeforeLoss | None = None
+    keeps_holes: bool = False
 
 
 class LossAhead(SeglogError):
@@ -244,7 +246,7 @@ class _Loader:
 
     def _first_to_recover(self, bases: set[int]) -> int | None:
         """Base offset of the first segment that step 3 will recover, or None."""
-        if not bases or not self._recovers:
+        if not bases or not self._recovers or self._options.keeps_holes:
             return None
         return max((base for base in bases if base <= self._options.recovery_point), default=min(bases))
 

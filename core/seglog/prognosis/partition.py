@@ -146,6 +146,7 @@ def _start(patient: Patient) -> Iterator[Diagnosis]:
         recovery_point=patient.recovery_point,
         log_start_offset=patient.log_start_offset,
         index_interval_bytes=patient.config.index_interval_bytes,
+        keeps_holes=True,
     )
     try:
         plan = plan_recovery(_without_refused(patient), patient.listing.directory, patient.clock, options)

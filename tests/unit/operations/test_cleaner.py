@@ -255,6 +255,9 @@ def test_nothing_of_a_log_is_read_or_written_after_a_stop(tmp_path: Path, clean_
 
         written = read
 
+        def syncing(self) -> None:
+            """Nothing is shown here."""
+
     for number in itertools.count(1):
         path = broker_directory(tmp_path / str(number), {"t-0": (2, 5)})
         if not clean_shutdown:

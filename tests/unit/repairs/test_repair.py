@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.api import open_log
+from seglog.api.opening import open_log
 from seglog.clock import FixedClock
 from seglog.errors import LockedError, NotALogError, RefusedError
 from seglog.format.checkpoint import parse_offset_checkpoint
