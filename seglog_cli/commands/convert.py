@@ -40,20 +40,13 @@ def run(
       seglog convert orders-none-0 -o converted --codec zstd
       seglog convert v0-none-0 -o new/v2-none-0 --magic 2 --codec lz4
     """
-    from seglog.errors import NotALogError, UnsupportedError
     from seglog.format.filenames import parse_topic_partition
     from seglog.model import Compression
-    from seglog.operations.convert import ConvertOptions, convert_to
-    from seglog.scan.listing import list_partition, require_partition
+    from seglog.operations.convert import ConvertOptions, convert_to, convertible
 
     wanted = None if codec is None else labelled("--codec", codec, Compression)
     options = ConvertOptions(magic, wanted)
-    require_partition(session.fs, partition)
-    listing = list_partition(session.fs, partition)
-    if listing.format == "0.7":
-        raise UnsupportedError("logs of Kafka 0.7 cannot be converted: their messages have no offsets of their own")
-    if not listing.segments:
-        raise NotALogError(partition)
+    listing = convertible(session.fs, partition)
     name = partition.resolve().name
     directory = output if parse_topic_partition(output.resolve().name) is not None else output / name
     if parse_topic_partition(directory.resolve().name) is None:

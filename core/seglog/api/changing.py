@@ -25,7 +25,6 @@ from seglog.api.surroundings import (
 from seglog.arguments import integer
 from seglog.cleaner.strategy import Strategy
 from seglog.configuration.topic_settings import DirectorySettings
-from seglog.errors import NotALogError, UnsupportedError
 from seglog.format.filenames import parse_topic_partition
 from seglog.locations import parse_location
 from seglog.log.loader import RecoveryReport
@@ -34,7 +33,7 @@ from seglog.operations import clean as cleaning
 from seglog.operations import repair as repairing
 from seglog.operations import retain as retention
 from seglog.operations.clean import Cleaned, CleaningFailure, Skipped
-from seglog.operations.convert import Converted, ConvertOptions, convert_to
+from seglog.operations.convert import Converted, ConvertOptions, convert_to, convertible
 from seglog.operations.keeping import Keeper, Truncated
 from seglog.operations.recover import RecoveryOptions
 from seglog.operations.recover import recover as recover_target
@@ -45,7 +44,7 @@ from seglog.operations.undo import undo as undo_run
 from seglog.operations.workspace import Sources, Workspace, policy_misuse
 from seglog.repairs.plan import Part, Policy, RepairOptions
 from seglog.runs.journal import RunRecord
-from seglog.scan.listing import Target, list_partition, log_directory_of, require_partition, resolve_path
+from seglog.scan.listing import Target, log_directory_of, resolve_path
 from seglog.storage import links
 from seglog.units import parse_size
 
@@ -434,12 +433,7 @@ def convert(
     work, source, target = workspace_of(surroundings), parse_location(partition), links.resolve(parse_location(output))
     if parse_topic_partition(target.name) is None:
         raise ValueError(f"output: {target.name} is not of the form topic-partition")
-    require_partition(work.fs, source)
-    listing = list_partition(work.fs, source)
-    if listing.format == "0.7":
-        raise UnsupportedError("logs of Kafka 0.7 cannot be converted: their messages have no offsets of their own")
-    if not listing.segments:
-        raise NotALogError(source)
+    listing = convertible(work.fs, source)
     settings = settings_of(work, target.parent)
     return convert_to(work.fs, work.clock, listing, target, options, settings)[0]
 

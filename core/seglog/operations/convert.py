@@ -22,7 +22,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.clock import Clock
-from seglog.errors import CorruptRecordError, UnsupportedError
+from seglog.errors import CorruptRecordError, NotALogError, UnsupportedError
 from seglog.evidence.findings import CODES
 from seglog.evidence.segment_survey import SegmentSurveyor, code_of
 from seglog.format.builder import BatchOptions, encode_columns
@@ -36,7 +36,7 @@ from seglog.log.log import Log
 from seglog.model import Compression, Record
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.runs.beside import is_log_directory, new_directory
-from seglog.scan.listing import PartitionListing, SegmentFiles
+from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_partition
 from seglog.scan.log_walk import Gap, LogWalk, Piece
 from seglog.scan.resync import OffsetRange
 from seglog.scan.segment_scan import EndReason
@@ -68,6 +68,17 @@ class Converted:
     bytes_read: int = 0
     bytes_written: int = 0
     torn_bytes: int = 0
+
+
+def convertible(fs: FileSystem, partition: Path) -> PartitionListing:
+    """The files of a partition that can be converted. NotALogError, UnsupportedError for a log of Kafka 0.7."""
+    require_partition(fs, partition)
+    listing = list_partition(fs, partition)
+    if listing.format == "0.7":
+        raise UnsupportedError("logs of Kafka 0.7 cannot be converted: their messages have no offsets of their own")
+    if not listing.segments:
+        raise NotALogError(partition)
+    return listing
 
 
 def convert(
