@@ -89,23 +89,28 @@ def _show_json(console: Console, image: MetadataImage) -> None:
 
 
 def _lines(name: str, value: object, depth: int) -> Iterator[str]:
-    """A mapping without mappings in it is one line; what is empty is left out."""
+    """A mapping is a line with its plain values, and below it lines for the mappings in it; what is empty is left out.
+
+    A part of the whole (depth 0) has a line for each plain value, too.
+    """
     lead = _INDENT * depth
     if not isinstance(value, Mapping):
         yield f"{lead}{name}: {_value(value)}"
         return
-    told = {key: one for key, one in value.items() if key in _SHOWN_EMPTY or one not in (None, [], "")}
-    plain = {key: one for key, one in told.items() if not isinstance(one, Mapping)}
+    plain = {key: one for key, one in value.items() if not isinstance(one, Mapping) and _is_shown(key, one)}
     deeper = {key: one for key, one in value.items() if isinstance(one, Mapping) and one}
-    if not deeper and depth:
-        yield f"{lead}{_label(name)}: {', '.join(f'{key} {_value(one)}' for key, one in plain.items())}"
-        return
-    own = ", ".join(f"{key} {_value(one)}" for key, one in plain.items()) if depth else ""
-    yield f"{lead}{_label(name)}{': ' + own if own else ''}"
-    if not depth:
-        deeper = {**{key: one for key, one in value.items() if key in plain}, **deeper}
+    if depth:
+        facts = ", ".join(f"{key} {_value(one)}" for key, one in plain.items())
+        yield f"{lead}{_label(name)}{': ' + facts if plain or not deeper else ''}"
+    else:
+        yield f"{lead}{_label(name)}"
+        deeper = {**plain, **deeper}
     for key, one in deeper.items():
         yield from _lines(key, one, depth + 1)
+
+
+def _is_shown(name: str, value: object) -> bool:
+    return name in _SHOWN_EMPTY or value not in (None, [], "")
 
 
 def _label(name: str) -> str:
