@@ -22,9 +22,8 @@ from seglog.configuration.metadata_log import (
 from seglog.configuration.sources import Settings
 from seglog.configuration.topic_settings import DirectorySettings
 from seglog.errors import ConfigError, RefusedError
-from seglog.format.builder import BatchOptions, columns_of, encode_all
-from seglog.model import Record
 from seglog.storage.filesystem import LocalFileSystem
+from tests.support.metadata_records import record_batches
 
 
 def compact(text: str | None) -> bytes:
@@ -48,15 +47,6 @@ def marker(kind: int) -> bytes:
     return bytes([1, kind, 0, 0, 0])
 
 
-def batches(base_offset: int, *values: bytes) -> bytes:
-    """One batch a record, so that damage takes just one."""
-    encoded = (
-        encode_all(columns_of([Record(value, timestamp=1)]), base_offset + i, BatchOptions())
-        for i, value in enumerate(values)
-    )
-    return b"".join(encoded)
-
-
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     (tmp_path / "__cluster_metadata-0").mkdir()
@@ -75,7 +65,7 @@ def values(directory: Path, topic: str) -> dict[str, str]:
 
 def log(directory: Path, *records: bytes, base_offset: int = 0) -> Path:
     path = directory / f"{base_offset:020d}.log"
-    path.write_bytes(batches(base_offset, *records))
+    path.write_bytes(record_batches(records, base_offset))
     return path
 
 
@@ -142,7 +132,8 @@ def test_an_aborted_metadata_transaction_leaves_nothing_and_a_finished_one_all(d
 def test_the_log_continues_the_newest_finished_snapshot(directory: Path) -> None:
     log(directory, config("a", "old", "1"), config("a", "k", "old"))
     log(directory, config("a", "k", "replayed twice"), config("a", "l", "new"), base_offset=2)
-    (directory / "00000000000000000003-0000000001.checkpoint").write_bytes(batches(0, config("a", "k", "snapshot")))
+    snapshot = record_batches([config("a", "k", "snapshot")])
+    (directory / "00000000000000000003-0000000001.checkpoint").write_bytes(snapshot)
     (directory / "00000000000000000009-0000000001.checkpoint.part").write_bytes(b"unfinished")
     assert values(directory, "a") == {"k": "snapshot", "l": "new"}
     assert replayed(directory).end_offset == 4
@@ -151,7 +142,7 @@ def test_the_log_continues_the_newest_finished_snapshot(directory: Path) -> None
 def test_damage_ends_the_replay_and_is_told(directory: Path) -> None:
     path = log(directory, config("a", "k", "good"), config("a", "k", "damaged"), config("a", "l", "after"))
     data = bytearray(path.read_bytes())
-    second = len(batches(0, config("a", "k", "good")))
+    second = len(record_batches([config("a", "k", "good")]))
     data[second + 70] ^= 1
     path.write_bytes(data)
     found = replayed(directory)
