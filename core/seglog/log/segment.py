@@ -200,9 +200,11 @@ class LogSegment:
             found = entry_row(file, position, self.size)
         if found is None:
             return 0
-        base, last = int(found["base_offset"][0]), int(found["last_offset"][0])
-        # entries name a batch's last offset; before 0.10.1 the first one of a wrapper, whose header says its last
-        leads = self.base_offset <= base and indexed <= last and (found["magic"][0] < 2 or base <= indexed)
+        base = int(found["base_offset"][0])
+        # Entries name the last offset of what was appended at once: before Kafka indexed each batch, of all the batches
+        # that a follower fetched (and before 0.10.1 the first one). Of a wrapper the header says its last.
+        is_wrapper = found["magic"][0] < 2 and found["attributes"][0] & layout.CODEC_MASK
+        leads = self.base_offset <= base and (is_wrapper or base <= indexed)
         return position if leads else 0
 
     # --- appending --------------------------------------------------------------------------------------

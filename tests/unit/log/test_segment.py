@@ -13,6 +13,7 @@ from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.recovered_segment import OffsetNotAscendingError
 from seglog.log.segment import LogSegment
+from seglog.model import Compression
 from tests.support.log_files import (
     FS,
     batch,
@@ -22,6 +23,7 @@ from tests.support.log_files import (
     transactional,
     write_segment,
 )
+from tests.support.logs_on_disk import messages, wrappers
 
 BATCHES = [batch(i * 10, 10, timestamp=1000 + i * 100) for i in range(8)]
 
@@ -120,6 +122,26 @@ def test_the_next_offset_does_not_believe_an_index_that_points_nowhere(tmp_path:
     for entry in (bytes.fromhex("0000000500000007"), bytes.fromhex("0000ffff7fffffff")):
         (tmp_path / f"{0:020d}.index").write_bytes(entry)
         assert LogSegment(FS, tmp_path, 0).read_next_offset()[0] == 80
+
+
+@pytest.mark.parametrize(
+    "batches", [BATCHES, messages(1, 80), wrappers(1, Compression.GZIP, 20)], ids=["batches", "messages", "wrappers"]
+)
+def test_an_entry_for_a_run_of_batches_that_were_appended_at_once_is_believed(
+    tmp_path: Path, batches: list[bytes]
+) -> None:
+    made(tmp_path, *batches)
+    position = len(b"".join(batches[: len(batches) // 4]))
+    (tmp_path / f"{0:020d}.index").write_bytes(struct.pack(">ii", 50, position))
+    assert LogSegment(FS, tmp_path, 0).indexed_position(55) == position
+
+
+@pytest.mark.parametrize("batches", [BATCHES, messages(1, 80)], ids=["batches", "messages"])
+def test_an_entry_that_leads_beyond_its_offset_is_not_believed(tmp_path: Path, batches: list[bytes]) -> None:
+    made(tmp_path, *batches)
+    position = len(b"".join(batches[: len(batches) // 2]))
+    (tmp_path / f"{0:020d}.index").write_bytes(struct.pack(">ii", 30, position))
+    assert LogSegment(FS, tmp_path, 0).indexed_position(55) == 0
 
 
 def test_an_index_of_offsets_beyond_all_that_there_are_does_not_stop_an_append(tmp_path: Path) -> None:
