@@ -80,8 +80,7 @@ def _search(
 ) -> TimestampOffset | None:
     segment = view.segments[index]
     size = view.size_of(index)
-    position = segment.indexed_position(start_offset)
-    scan = segment.scan(position if position <= size else 0, size, chunk_bytes=_LOOK_BYTES)
+    scan = segment.scan(view.search_start(index, start_offset), size, chunk_bytes=_LOOK_BYTES)
     reached = max(start_offset, segment.base_offset)
     for chunk in scan:
         stamps = chunk.batches["max_timestamp"]

@@ -73,6 +73,11 @@ class LogView:
         """Bytes of the segment that belong to this view."""
         return self.active_size if index == len(self.segments) - 1 else self.segments[index].size
 
+    def search_start(self, index: int, offset: int) -> int:
+        """Byte position in segment `index` from which on to look for `offset`, by the segment's index."""
+        start = self.segments[index].indexed_position(offset)
+        return start if start <= self.size_of(index) else 0
+
     def limit(self, isolation: Isolation | None) -> int:
         """First offset not shown: high watermark, last stable offset, or for None (a replica) the log end."""
         if isolation is None:
@@ -332,7 +337,7 @@ def _find_batch(view: LogView, index: int, offset: int) -> tuple[int, int] | Non
     CorruptRecordError where damage may hold the offset.
     """
     segment, size = view.segments[index], view.size_of(index)
-    start = _indexed_start(view, index, offset)
+    start = view.search_start(index, offset)
     while True:
         scan = segment.scan(start, size, chunk_bytes=_LOOK_BYTES)
         found = find_batch(scan, offset)
@@ -348,16 +353,10 @@ def _find_batch(view: LogView, index: int, offset: int) -> tuple[int, int] | Non
         start = int(hidden.following["position"])
 
 
-def _indexed_start(view: LogView, index: int, offset: int) -> int:
-    start = view.segments[index].indexed_position(offset)
-    return start if start <= view.size_of(index) else 0
-
-
 def _offset_reached(segment: LogSegment, start: int, end: int) -> int:
     """The offset after the batches between two byte positions."""
-    return max((int(chunk.batches["last_offset"].max()) + 1 for chunk in segment.scan(start, end)), default=0) or (
-        segment.base_offset
-    )
+    reached = (int(chunk.batches["last_offset"].max()) + 1 for chunk in segment.scan(start, end))
+    return max(reached, default=segment.base_offset)
 
 
 def _limit_position(view: LogView, index: int, limit: int) -> int:
@@ -368,7 +367,7 @@ def _limit_position(view: LogView, index: int, limit: int) -> int:
     if index > at:
         return 0
     segment, size = view.segments[index], view.size_of(index)
-    found = find_batch(segment.scan(_indexed_start(view, index, limit), size, chunk_bytes=_LOOK_BYTES), limit)
+    found = find_batch(segment.scan(view.search_start(index, limit), size, chunk_bytes=_LOOK_BYTES), limit)
     # with none, every batch lies below the limit, or damage comes before it: who reads on meets that first
     return size if found is None else found.position
 
