@@ -187,19 +187,19 @@ def kept_file(run: RunRecord, change: Change) -> Path:
 
 def _set_aside_marker(fs: FileSystem, run: RunRecord) -> None:
     """A broker that starts in the middle of a run has to look at every log as after a crash."""
-    live = run.log_directory / CLEAN_SHUTDOWN_FILE
-    if fs.status(live) is not None:
-        fs.rename(live, run.folder / CLEAN_SHUTDOWN_FILE)
-        fs.sync_directory(run.folder)
-        fs.sync_directory(run.log_directory)
+    _move_marker(fs, run.log_directory, run.folder)
 
 
 def _put_marker_back(fs: FileSystem, run: RunRecord) -> None:
-    aside = run.folder / CLEAN_SHUTDOWN_FILE
-    if fs.status(aside) is not None:
-        fs.rename(aside, run.log_directory / CLEAN_SHUTDOWN_FILE)
-        fs.sync_directory(run.log_directory)
-        fs.sync_directory(run.folder)
+    _move_marker(fs, run.folder, run.log_directory)
+
+
+def _move_marker(fs: FileSystem, source: Path, target: Path) -> None:
+    """Moves the clean-shutdown marker, durably, where there is one."""
+    if fs.status(source / CLEAN_SHUTDOWN_FILE) is not None:
+        fs.rename(source / CLEAN_SHUTDOWN_FILE, target / CLEAN_SHUTDOWN_FILE)
+        fs.sync_directory(target)
+        fs.sync_directory(source)
 
 
 # --- forward ----------------------------------------------------------------------------------------------
