@@ -46,7 +46,6 @@ def remember_run(session: Told, folder: Path) -> None:
     """Notes where a run's folder is, so that its name is enough for `seglog undo`, wherever that is called."""
     from seglog.operations.undo import remember_run
 
-    try:
-        remember_run(session.fs, os.environ, folder)
-    except OSError as error:
-        session.console.detail(f"{error.filename} cannot be written ({error.strerror}); seglog undo needs {folder}")
+    problem = remember_run(session.fs, os.environ, folder)
+    if problem:
+        session.console.detail(problem)

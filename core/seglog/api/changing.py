@@ -20,6 +20,7 @@ from seglog.api.surroundings import (
     settings_of,
     targets_of,
     text_list,
+    warn,
     workspace_of,
 )
 from seglog.arguments import integer
@@ -130,7 +131,7 @@ def _cleaned(
         done += cleaning.clean(work.fs, targets, settings.__getitem__, work.clock, options, dry_run=dry_run)
     finally:
         rounds = [one for one in done if isinstance(one, Cleaned)]
-        cleaning.keep_history(work.fs, work.environment, work.clock, rounds)
+        warn(cleaning.keep_history(work.fs, work.environment, work.clock, rounds))
     return done
 
 
@@ -301,10 +302,7 @@ def _repair_options(policy: str, only: str | Sequence[str] | None, quarantine: L
 
 def _remember(work: Workspace, folder: Path) -> None:
     """So that the run's name is enough for `undo`, here and on the command line; its folder always is."""
-    try:
-        remember_run(work.fs, work.environment, folder)
-    except OSError:
-        return
+    warn(remember_run(work.fs, work.environment, folder))
 
 
 # --- recovery and truncation

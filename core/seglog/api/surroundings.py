@@ -74,9 +74,14 @@ def targets_of(work: Workspace, locations: Iterable[Location]) -> list[Target]:
 def settings_of(work: Workspace, log_directory: Path, sources: Sources | None = None) -> DirectorySettings:
     """The configuration of a log directory's topics; what is odd about it goes to the logger `seglog`."""
     found = work.settings(log_directory, sources)
-    for sentence in (*found.resolve(None).warnings, *found.problems):
-        _logger.warning("%s", sentence)
+    warn(*found.resolve(None).warnings, *found.problems)
     return found
+
+
+def warn(*sentences: str) -> None:
+    """What the caller should know, to the logger `seglog`; an empty sentence is none."""
+    for sentence in filter(None, sentences):
+        _logger.warning("%s", sentence)
 
 
 def optional_path(location: Location | None) -> Path | None:

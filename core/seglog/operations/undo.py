@@ -72,11 +72,15 @@ def places_of_run(fs: FileSystem, environment: Mapping[str, str], name: str, qua
     return known
 
 
-def remember_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -> None:
-    """Notes where a run's folder is. OSError, with the note's path, where it cannot be written."""
-    fs.make_directory(_notes(environment), parents=True)
-    with fs.open(_notes(environment) / folder.name, "create") as note:
-        note.write_at(0, os.fsencode(f"{folder}\n"))
+def remember_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -> str:
+    """Notes where a run's folder is, so that its name is enough; why it could not be noted, or the empty string."""
+    try:
+        fs.make_directory(_notes(environment), parents=True)
+        with fs.open(_notes(environment) / folder.name, "create") as note:
+            note.write_at(0, os.fsencode(f"{folder}\n"))
+    except OSError as error:
+        return f"{error.filename} cannot be written ({error.strerror}); seglog undo needs {folder}"
+    return ""
 
 
 def forget_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -> None:

@@ -112,6 +112,19 @@ def test_a_repair_is_planned_done_and_taken_back(pair: tuple[Path, Path]) -> Non
     assert (mine.parent / QUARANTINE).is_dir()
 
 
+def test_what_cannot_be_noted_in_the_state_directory_is_said_and_the_change_is_done(
+    pair: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "state").write_bytes(b"")
+    damage(pair[0] / "t-0")
+    (done,) = seglog.repair(pair[0])
+    assert done.complete and done.outcome.run is not None
+    seglog.clean(pair[0] / "u-0", policy="compact", roll=True)
+    noted, kept = [record.getMessage() for record in caplog.records if record.name == "seglog"]
+    assert f"seglog undo needs {done.outcome.run.folder}" in noted
+    assert "the statistics could not be kept" in kept
+
+
 def test_recovery_keeps_what_it_cuts(pair: tuple[Path, Path]) -> None:
     mine, other = pair
     damage(mine / "t-0")
