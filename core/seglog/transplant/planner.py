@@ -46,6 +46,7 @@ class Planner:
     def __init__(self, fs: FileSystem, common: Circumstances, progress: Progress) -> None:
         self._fs, self._common, self._progress = fs, common, progress
         self._metadata: dict[Path, ClusterMetadata | None] = {}
+        self._counts: dict[Path, dict[str, int]] = {}
 
     def plan(self, wanted: Wanted, config: LogConfig) -> PartitionPlan:
         """What is to be done for a partition. RefusedError, CorruptionError where it would lose data."""
@@ -95,7 +96,7 @@ class Planner:
         metadata = self._metadata[around]
         known = None if metadata is None else metadata.topic_ids.get(topic)
         count = None if metadata is None or known is None else len(metadata.partitions.get(known, {}))
-        least = max(self._numbers(around, topic), default=wanted.partition.partition) + 1
+        least = self._least_counts(around).get(topic, wanted.partition.partition + 1)
         if target.count is None or (count or least) == target.count:
             return
         said = f"{wanted.target.topic} has {target.count} partitions in the new cluster"
@@ -106,10 +107,12 @@ class Planner:
             )
         yield f"{said}; how many {topic} had is not known, but at least {least}"
 
-    def _numbers(self, around: Path, topic: str) -> Iterator[int]:
-        for one in list_log_directory(self._fs, around).live:
-            if one.topic_partition.topic == topic:
-                yield one.topic_partition.partition
+    def _least_counts(self, around: Path) -> dict[str, int]:
+        """How many partitions each topic has at least, by what lies in a log directory."""
+        if around not in self._counts:
+            live = [one.topic_partition for one in list_log_directory(self._fs, around).live]
+            self._counts[around] = {one.topic: one.partition + 1 for one in live}  # the highest number comes last
+        return self._counts[around]
 
     def _warnings(self, plan: PartitionPlan, config: LogConfig) -> Iterator[str]:
         source, name = plan.source, plan.partition

@@ -19,7 +19,6 @@ from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_partition_metadata
 from seglog.format.uuids import format_uuid
-from seglog.log.checkpoints import OffsetCheckpoint
 from seglog.model import TopicPartition
 from seglog.runs.quarantine import PENDING_FILE
 from seglog.scan.listing import LogDirectoryListing, PartitionListing, list_log_directory, list_partition
@@ -75,6 +74,11 @@ class TargetDirectory:
         found = find_metadata(self.fs, self.path, None)
         return None if found is None else read_cluster_metadata(self.fs, found, assignments=True)
 
+    @cached_property
+    def _served(self) -> frozenset[Path]:
+        """The partition directories that the broker serves."""
+        return frozenset(one.path for one in self.listing.live)
+
     def has_topic(self, topic: str) -> bool:
         """Whether any partition of the topic lies here."""
         return any(one.topic_partition.topic == topic for one in self.listing.live)
@@ -85,15 +89,11 @@ class TargetDirectory:
         With `every_replica` the user has said that all replicas get the same data before any of them starts.
         """
         directory = self.path / str(key)
-        if not any(one.path == directory for one in self.listing.live):
+        if directory not in self._served:
             raise RefusedError(self._missing(key))
         topic_id = self._topic_id(directory)
         count = self._require_assigned(directory, key, topic_id, every_replica)
         return TargetPartition(directory, key, topic_id, count, list_partition(self.fs, directory))
-
-    def checkpointed(self, name: str) -> dict[TopicPartition, int]:
-        """The entries of one of the directory's checkpoints."""
-        return OffsetCheckpoint(self.fs, self.path / name).offsets
 
     def notes(self) -> Iterator[str]:
         """What could not be looked up."""
