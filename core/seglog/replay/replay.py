@@ -15,13 +15,16 @@ compaction or retention of the target between a kill and the next run.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.errors import NotALogError, RefusedError
+from seglog.evidence.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
+from seglog.evidence.transactions import TRANSACTION_TOPIC
+from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.model import Isolation, Record, TopicPartition
 from seglog.operations.groups import Group
 from seglog.replay.offset_map import OffsetMap
@@ -32,7 +35,7 @@ from seglog.storage.filesystem import FileSystem
 
 SAVE_SECONDS = 1.0
 SETTLE_SECONDS = 3.0  # how long the ends must stand still: a killed producer's last requests may still be under way
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC, CLUSTER_METADATA_TOPIC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +104,10 @@ class Replay:
     def plan(self) -> list[PlannedPartition]:
         """What is to be done, in order. RefusedError for what cannot be; nothing is written or sent."""
         planned = [self._planned(key, one) for key, one in sorted(self._sources.items())]
-        targets = [one.target for one in planned]
-        twice = {str(one) for one in targets if targets.count(one) > 1}
+        times = Counter(str(one.target) for one in planned)
+        twice = sorted(target for target, count in times.items() if count > 1)
         if twice:
-            raise RefusedError(f"several partitions would go into {', '.join(sorted(twice))}")
+            raise RefusedError(f"several partitions would go into {', '.join(twice)}")
         self._require_topics(planned)
         return planned
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.errors import RefusedError
+from seglog.evidence.coordinator_replay import SHARE_TOPIC
 from seglog.evidence.transactions import TRANSACTION_TOPIC
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
 from seglog.model import TopicPartition
@@ -23,7 +24,7 @@ NOT_TAKEN = {
         "the new cluster hands out the producer ids that it names again; transactional producers get new ones when they"
         " start, and transactions that are open are ended in the data"
     ),
-    "__share_group_state": "it names topics by the ids that they had; share groups begin anew",
+    SHARE_TOPIC: "it names topics by the ids that they had; share groups begin anew",
     "__remote_log_metadata": "it names topics by the ids that they had",
     CLUSTER_METADATA_TOPIC: "it is the old cluster's own",
 }
