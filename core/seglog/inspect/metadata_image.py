@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seglog.configuration.metadata_location import METADATA_PARTITION
 from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
 from seglog.errors import NotALogError
-from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.format.wire import FramedRecord
 from seglog.storage.filesystem import FileSystem
 
@@ -140,13 +140,10 @@ def differences(left: MetadataImage, right: MetadataImage) -> list[Difference]:
 
 
 def _metadata_directory(fs: FileSystem, path: Path) -> Path:
-    name = f"{CLUSTER_METADATA_TOPIC}-0"
-    inside = path / name
-    if path.resolve().name == name:
-        inside = path
+    inside = path if path.resolve().name == METADATA_PARTITION else path / METADATA_PARTITION
     status = fs.status(inside)
     if status is None or not status.is_directory:
-        raise NotALogError(path, f"no {name} is there: name the controller's log directory")
+        raise NotALogError(path, f"no {METADATA_PARTITION} is there: name the controller's log directory")
     return inside
 
 

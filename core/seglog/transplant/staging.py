@@ -41,8 +41,6 @@ from seglog.transplant.plan import Ending, PartitionPlan
 from seglog.transplant.rewriting import LEADER_EPOCH, foreign_id, rewrite, seal, set_checksums
 from seglog.transplant.source import SourceLog, SourceSegment, require_unchanged
 
-_COMPARED_BYTES = 1 << 20
-
 Progress = Callable[[int], None]
 
 
@@ -166,10 +164,7 @@ def _large(step: Piece) -> Iterator[bytes]:
 
 def _read(fs: FileSystem, path: Path) -> Iterator[bytes]:
     with fs.open(path, "r") as file:
-        position = 0
-        while data := file.read_at(position, _COMPARED_BYTES):
-            yield data
-            position += len(data)
+        yield from pieces(file, 0, file.size())
 
 
 # --- files ------------------------------------------------------------------------------------------------
