@@ -20,6 +20,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -184,8 +185,7 @@ class FetchResult:
 
     def records(self) -> Iterator[Record]:
         """The same one by one."""
-        for part in self.columns():
-            yield from part
+        return chain.from_iterable(self.columns())
 
     @property
     def next_offset(self) -> int:
