@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -92,7 +93,7 @@ class MetadataReplay:
             self.end_offset = offset
         start = self.end_offset
         segments = view.listing.segments
-        for segment, following in zip(segments, (*segments[1:], None)[: len(segments)], strict=True):
+        for segment, following in zip_longest(segments, segments[1:]):
             if following is not None and following.base_offset <= start:
                 continue
             if self._end is not None and self.end_offset >= self._end:
