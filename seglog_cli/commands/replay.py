@@ -15,10 +15,7 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seglog.model import TopicPartition
-    from seglog.replay.replay import PlannedPartition, Replay
-    from seglog.replay.target import TargetCluster
-    from seglog.serve.catalog import Catalog
+    from seglog.replay.replay import Replay
 
 
 @command
@@ -76,6 +73,7 @@ def run(
     from seglog.replay.replay import Replay, ReplayOptions
     from seglog.replay.target import TargetCluster
     from seglog.serve.catalog import Catalog
+    from seglog_cli.views.replay import show_plan, show_replayed
 
     if groups and map_file is None:
         raise UsageError("--groups needs --map: committed offsets are translated by it")
@@ -95,23 +93,19 @@ def run(
             options=ReplayOptions(names, rate),
         )
         planned = replay.plan()
-        _show_plan(session, planned)
-        incomplete = _warn(session, catalog, planned)
+        show_plan(session.console, planned)
+        left_out = list(replay.left_out(planned))
+        for sentence in left_out:
+            session.console.warning(sentence)
+        code = ExitCode.INCOMPLETE if left_out else ExitCode.DONE
         if dry_run:
-            return ExitCode.INCOMPLETE if incomplete else ExitCode.DONE
+            return code
         with session.progress("replay", sum(one.end_offset - one.next_offset for one in planned), "offsets") as bar:
-            counted = 0
-
-            def sent(_size: int) -> None:
-                nonlocal counted
-                counted += 1
-                bar.update(counted)
-
-            replay.run(planned, sent)
-        _show_result(session, replay)
+            replay.run(planned, lambda _size: bar.advance(1))
+        show_replayed(session.console, replay.state)
         if groups:
-            _translate(session, replay, cluster, paths)
-    return ExitCode.INCOMPLETE if incomplete else ExitCode.DONE
+            _set_offsets(session, replay, paths)
+    return code
 
 
 def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
@@ -131,62 +125,11 @@ def _read_properties(session: Session, path: Path | None) -> dict[str, str]:
     return _pairs("--property-file", [line for line in lines if line.strip() and not line.lstrip().startswith("#")])
 
 
-def _show_plan(session: Session, planned: Sequence[PlannedPartition]) -> None:
-    for one in planned:
-        if session.as_json:
-            session.console.json(
-                {
-                    "type": "replay_plan",
-                    "partition": str(one.source),
-                    "directory": str(one.directory),
-                    "target": str(one.target),
-                    "from_offset": one.next_offset,
-                    "to_offset": one.end_offset,
-                }
-            )
-        else:
-            session.console.line(f"{one.source} → {one.target}: from offset {one.next_offset} to {one.end_offset - 1}")
-
-
-def _warn(session: Session, catalog: Catalog, planned: Sequence[PlannedPartition]) -> bool:
-    """Says what cannot be replayed; whether there is any."""
-    found = False
-    for one in planned:
-        if one.end_offset < one.log_end_offset:
-            found = True
-            session.console.warning(
-                f"{one.source}: offsets {one.end_offset} to {one.log_end_offset - 1} follow the beginning of a"
-                " transaction that has no end, and are not replayed (seglog txn shows it)"
-            )
-        source = catalog.find(one.source.topic, one.source.partition)
-        end = None if source is None else source.log.unreadable_end
-        if end is not None:
-            found = True
-            session.console.warning(str(end.error()))
-    return found
-
-
-def _show_result(session: Session, replay: Replay) -> None:
-    for source, progress in sorted(replay.state.partitions.items()):
-        if session.as_json:
-            session.console.json(
-                {
-                    "type": "replayed",
-                    "partition": str(source),
-                    "target": str(progress.target),
-                    "records": progress.records,
-                    "next_offset": progress.next_offset,
-                    "target_end_offset": progress.target_end,
-                }
-            )
-        else:
-            session.console.line(f"{source} → {progress.target}: {progress.records} records replayed in all")
-
-
-def _translate(session: Session, replay: Replay, cluster: TargetCluster, paths: Sequence[Path]) -> None:
-    from seglog.evidence.group_states import SHARE
+def _set_offsets(session: Session, replay: Replay, paths: Sequence[Path]) -> None:
+    """Translates the offsets that groups committed, shows them, and sets them in the cluster."""
     from seglog.operations.groups import read_groups
     from seglog.scan.listing import TargetKind, resolve_paths
+    from seglog_cli.views.replay import show_translated
 
     targets = [one for one in resolve_paths(session.fs, paths) if one.kind is TargetKind.LOG_DIRECTORY]
     if not targets:
@@ -194,21 +137,7 @@ def _translate(session: Session, replay: Replay, cluster: TargetCluster, paths: 
     report = read_groups(session.fs, targets)
     for sentence in (*report.problems, *report.notes):
         session.console.warning(sentence)
-    by_group: dict[str, list[tuple[TopicPartition, int]]] = {}
-    for one in replay.translate([group for group in report.groups if group.kind != SHARE]):
-        by_group.setdefault(one.group, []).append((one.target, one.new_offset))
-        if session.as_json:
-            session.console.json(
-                {
-                    "type": "group_offset",
-                    "group": one.group,
-                    "partition": str(one.source),
-                    "offset": one.offset,
-                    "target": str(one.target),
-                    "new_offset": one.new_offset,
-                }
-            )
-        else:
-            session.console.line(f"group {one.group}: {one.source} offset {one.offset} → {one.target} {one.new_offset}")
-    for group, offsets in by_group.items():
-        cluster.commit(group, offsets)
+    translated = list(replay.translate(report.groups))
+    for one in translated:
+        show_translated(session.console, one)
+    replay.commit(translated)

@@ -16,13 +16,14 @@ compaction or retention of the target between a kill and the next run.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.errors import NotALogError, RefusedError
 from seglog.evidence.coordinator_replay import OFFSETS_TOPIC, SHARE_TOPIC
+from seglog.evidence.group_states import SHARE
 from seglog.evidence.transactions import TRANSACTION_TOPIC
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC
 from seglog.model import Isolation, Record, TopicPartition
@@ -111,6 +112,18 @@ class Replay:
         self._require_topics(planned)
         return planned
 
+    def left_out(self, planned: Sequence[PlannedPartition]) -> Iterator[str]:
+        """What of the partitions cannot be replayed, a sentence each: open transactions, and ends that are no batch."""
+        for one in planned:
+            if one.end_offset < one.log_end_offset:
+                yield (
+                    f"{one.source}: offsets {one.end_offset} to {one.log_end_offset - 1} follow the beginning of a"
+                    " transaction that has no end, and are not replayed (seglog txn shows it)"
+                )
+            end = self._sources[one.source].log.unreadable_end
+            if end is not None:
+                yield str(end.error())
+
     def run(self, planned: Sequence[PlannedPartition], sent: Callable[[int], None]) -> None:
         """Does it; `sent` hears of the bytes of each record. What arrived is in the state, also after an error."""
         if self._map is not None:
@@ -140,10 +153,10 @@ class Replay:
             self._save()
 
     def translate(self, groups: Sequence[Group]) -> Iterator[Translated]:
-        """The committed offsets of groups in the target's offsets; needs the offset map."""
+        """The committed offsets of groups in the target's offsets; needs the offset map. Share groups commit none."""
         if self._map is None:
             raise RefusedError("offsets are translated by the offset map: replay with a map file")
-        for group in groups:
+        for group in (each for each in groups if each.kind != SHARE):
             for row in group.partitions:
                 if row.offset is None or row.partition not in self.state.partitions:
                     continue
@@ -152,6 +165,14 @@ class Replay:
                 if new is None:  # nothing was committed after it: the group goes on with what comes next
                     new = progress.target_end
                 yield Translated(group.name, row.partition, row.offset, progress.target, new)
+
+    def commit(self, translated: Iterable[Translated]) -> None:
+        """Sets these offsets in the cluster, group by group; the groups must have no members there."""
+        by_group: dict[str, list[tuple[TopicPartition, int]]] = {}
+        for one in translated:
+            by_group.setdefault(one.group, []).append((one.target, one.new_offset))
+        for group, offsets in by_group.items():
+            self._cluster.commit(group, offsets)
 
     def _planned(self, key: TopicPartition, one: ServedPartition) -> PlannedPartition:
         known = self.state.partitions.get(key)

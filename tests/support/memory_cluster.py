@@ -1,0 +1,45 @@
+"""A cluster that a replay goes into, without a broker: what it was given is there to be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from seglog.model import Record, TopicPartition
+from seglog.replay.target import Arrived, Delivered, TargetCluster
+
+
+class MemoryCluster(TargetCluster):
+    """`topics` are partitions by name. Records arrive at once; a commit of a group replaces none before."""
+
+    def __init__(self, topics: Mapping[str, int]) -> None:
+        self.bootstrap = "memory:9092"
+        self._counts = dict(topics)
+        self.records: dict[TopicPartition, list[Record]] = {}
+        self.commits: dict[str, list[tuple[TopicPartition, int]]] = {}
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def topics(self) -> tuple[str, dict[str, int]]:
+        return "memory", self._counts
+
+    def end_offset(self, partition: TopicPartition) -> int:
+        return len(self.records.get(partition, ()))
+
+    def records_from(self, partition: TopicPartition, offset: int, end: int) -> Iterator[Arrived]:
+        raise AssertionError("nothing was killed")
+
+    def start(self, delivered: Delivered) -> None:
+        self._delivered = delivered
+
+    def send(self, partition: TopicPartition, record: Record) -> None:
+        taken = self.records.setdefault(partition, [])
+        taken.append(record)
+        self._delivered(partition, len(taken) - 1)
+
+    def flush(self, waiting: Callable[[], None]) -> None:
+        waiting()
+
+    def commit(self, group: str, offsets: Sequence[tuple[TopicPartition, int]]) -> None:
+        assert group not in self.commits
+        self.commits[group] = list(offsets)
