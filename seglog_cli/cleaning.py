@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 # Headers and indexes that are looked at besides.
 _READ_BESIDE_BYTES = 1 << 20
 
-Cleanable = Annotated[
-    list[Path],
-    typer.Argument(metavar="PATH", help="Partition directories, log directories.", show_default=False),
-]
 Policy = Annotated[
     str | None,
     typer.Option("--policy", metavar="compact|compact,delete", help="The cleanup policy of the partitions named."),

@@ -47,6 +47,10 @@ Paths = Annotated[
         show_default=False,
     ),
 ]
+Directories = Annotated[
+    list[Path],
+    typer.Argument(metavar="PATH", help="Partition directories, log directories.", show_default=False),
+]
 OnePath = Annotated[
     Path,
     typer.Argument(metavar="PATH", help="A partition directory or a log directory.", show_default=False),

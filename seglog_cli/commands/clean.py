@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from seglog_cli.cleaning import (
-    Cleanable,
     DedupeBufferSize,
     Expire,
     LoadFactor,
@@ -15,14 +14,14 @@ from seglog_cli.cleaning import (
     show_outcomes,
 )
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Check, DryRun, MetadataDirectory, OverridePolicy, command
+from seglog_cli.options import Check, Directories, DryRun, MetadataDirectory, OverridePolicy, command
 from seglog_cli.session import Session
 
 
 @command
 def run(
     session: Session,
-    paths: Cleanable,
+    paths: Directories,
     dry_run: DryRun = False,
     check: Check = False,
     policy: Policy = None,

@@ -19,16 +19,18 @@ if TYPE_CHECKING:
 MOST_ROWS = 10_000
 MEMORY_BYTES = 256 << 20
 
+Copies = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="COPY", help="Copies of a partition, or log directories that hold them.", show_default=False
+    ),
+]
+
 
 @command
 def run(
     session: Session,
-    copies: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="COPY", help="Copies of a partition, or log directories that hold them.", show_default=False
-        ),
-    ],
+    copies: Copies,
     wanted: Wanted,
     level: Annotated[str, typer.Option("--level", metavar="bytes|batches|view", help="What to compare.")] = "batches",
     limit: Limit = None,

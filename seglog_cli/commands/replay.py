@@ -9,7 +9,7 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import DryRun, command, flag, size_option
+from seglog_cli.options import Directories, DryRun, command, flag, size_option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 @command
 def run(
     session: Session,
-    paths: Annotated[
-        list[Path],
-        typer.Argument(metavar="PATH", help="Partition directories, log directories.", show_default=False),
-    ],
+    paths: Directories,
     to: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="The cluster's bootstrap servers.")],
     state: Annotated[
         Path, typer.Option("--state", metavar="FILE", help="Where progress is kept; the same file again goes on.")

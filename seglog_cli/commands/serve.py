@@ -10,7 +10,7 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import command, one_of, parsed
+from seglog_cli.options import Directories, command, one_of, parsed
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -24,10 +24,7 @@ _MOST_PORT = 65535
 @command
 def run(
     session: Session,
-    paths: Annotated[
-        list[Path],
-        typer.Argument(metavar="PATH", help="Partition directories, log directories.", show_default=False),
-    ],
+    paths: Directories,
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 lets the system choose one.")
     ] = "127.0.0.1:9092",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seglog_cli.cleaning import (
-    Cleanable,
     DedupeBufferSize,
     Expire,
     LoadFactor,
@@ -21,7 +20,8 @@ from seglog_cli.cleaning import (
     cleaning_request,
     show_outcomes,
 )
-from seglog_cli.commands.diff import check_level
+from seglog_cli.commands.diff import Copies, check_level
+from seglog_cli.commands.verify import LevelName, level_named, verdict
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.grouping import FindingsShown, Grouped
@@ -35,7 +35,17 @@ from seglog_cli.measuring import (
     measured_partitions,
     show_measured,
 )
-from seglog_cli.options import CONTEXT, MetadataDirectory, OverridePolicy, Paths, command, flag, labelled, one_of
+from seglog_cli.options import (
+    CONTEXT,
+    Directories,
+    MetadataDirectory,
+    OverridePolicy,
+    Paths,
+    command,
+    flag,
+    labelled,
+    one_of,
+)
 from seglog_cli.parameters import PlainCommand
 from seglog_cli.selecting import Chosen, Isolation, Limit, Wanted
 from seglog_cli.session import Session
@@ -51,7 +61,6 @@ SUMMARY = "Verify, measure, clean, export and compare logs with Spark."
 app = typer.Typer(help=SUMMARY, rich_markup_mode=None, context_settings=CONTEXT)
 
 _KEYS_SHOWN = 20
-LEVELS = ("header", "crc", "record", "index", "semantic")
 
 Master = Annotated[
     str | None,
@@ -82,9 +91,7 @@ def verify(
     session: Session,
     paths: Paths,
     shown: FindingsShown,
-    level: Annotated[
-        str, typer.Option("--level", metavar="header|crc|record|index|semantic", help="How deep to look.")
-    ] = "semantic",
+    level: LevelName = "semantic",
     live: Annotated[bool, flag("--live", "A broker is writing: a torn tail is no damage.")] = False,
     master: Master = None,
     conf: Settings = None,
@@ -97,10 +104,10 @@ def verify(
       seglog spark verify --level crc /var/lib/kafka/data
     """
     from seglog.scan.listing import resolve_paths
-    from seglog.verification.verify import Level, VerifyOptions
+    from seglog.verification.verify import VerifyOptions
     from seglog_cli.views.findings import look, show_summary
 
-    chosen = VerifyOptions(level=Level[one_of("--level", level, LEVELS).upper()], live=live, jobs=1)
+    chosen = VerifyOptions(level=level_named(level), live=live, jobs=1)
     targets = resolve_paths(session.fs, paths)
     with _spark(session, "verify", master, conf) as (spark, watch):
         from seglog.spark import jobs
@@ -110,7 +117,7 @@ def verify(
         for finding in report.findings:
             findings.add(finding)
     summary = report.summary
-    code = ExitCode.FOUND if summary.damaged else ExitCode.DONE if summary.complete else ExitCode.INCOMPLETE
+    code = verdict(summary)
     show_summary(session.console, summary, int(code))
     return code
 
@@ -163,7 +170,7 @@ def stats(
 @command
 def clean(
     session: Session,
-    paths: Cleanable,
+    paths: Directories,
     policy: Policy = None,
     dedupe_buffer_size: DedupeBufferSize = None,
     load_factor: LoadFactor = None,
@@ -320,12 +327,7 @@ def latest(
 @command
 def diff(
     session: Session,
-    copies: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="COPY", help="Copies of a partition, or log directories that hold them.", show_default=False
-        ),
-    ],
+    copies: Copies,
     wanted: Wanted,
     level: Annotated[str, typer.Option("--level", metavar="bytes|batches|view", help="What to compare.")] = "batches",
     limit: Limit = None,

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.grouping import FindingsShown, Grouped
-from seglog_cli.options import DryRun, Paths, command, duration_option, flag, one_of
+from seglog_cli.options import DryRun, Paths, command, duration_option, flag, one_of, parsed
 from seglog_cli.quarantines import QuarantineOption
 from seglog_cli.repairing import repair_options, repair_paths
 from seglog_cli.session import Session
 
-LEVELS = ("header", "crc", "record", "index", "semantic")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from seglog.scan.listing import Target
+    from seglog.verification.verify import Level, VerifySummary
+
+LevelName = Annotated[
+    str, typer.Option("--level", metavar="header|crc|record|index|semantic", help="How deep to look.")
+]
+
+_LEVELS = ("header", "crc", "record", "index", "semantic")
 
 
 @command
@@ -23,9 +34,7 @@ def run(
     session: Session,
     paths: Paths,
     shown: FindingsShown,
-    level: Annotated[
-        str, typer.Option("--level", metavar="header|crc|record|index|semantic", help="How deep to look.")
-    ] = "semantic",
+    level: LevelName = "semantic",
     live: Annotated[bool, flag("--live", "A broker is at work, though its lock is not seen.")] = False,
     sample: Annotated[
         str | None, typer.Option("--sample", metavar="SHARE", help="Verify this part only, such as 5%.")
@@ -83,14 +92,13 @@ def run(
         return repair_paths(session, paths, repair_options(policy, only, quarantine), shown, dry_run)
     if dry_run or only is not None or quarantine is not None or policy != "smallest-loss":
         raise UsageError("--policy, --only, --dry-run and --quarantine go with --repair")
-    from seglog.scan.listing import TargetKind, resolve_paths
+    from seglog.scan.listing import resolve_paths
     from seglog.units import parse_part
-    from seglog.verification.verify import Level, Verification, VerifyOptions
-    from seglog_cli.options import parsed
+    from seglog.verification.verify import Verification, VerifyOptions
     from seglog_cli.views.findings import look, show_summary
 
     options = VerifyOptions(
-        level=Level[one_of("--level", level, LEVELS).upper()],
+        level=level_named(level),
         live=live,
         jobs=session.threads,
         sample=None if sample is None else parsed("--sample", parse_part, sample),
@@ -106,22 +114,38 @@ def run(
     summary = verification.summary
     if summary.live and not live:
         session.console.message("a broker, or another process, is at work here: verified as with --live")
-    code = ExitCode.FOUND if summary.damaged else ExitCode.DONE if summary.complete else ExitCode.INCOMPLETE
-    if sample is not None and not summary.damaged:
-        code = ExitCode.DONE
+    code = ExitCode.DONE if sample is not None and not summary.damaged else verdict(summary)
     show_summary(session.console, summary, int(code))
     if summary.damaged and not session.as_json:
-        named = " ".join(shlex.quote(str(path)) for path in paths)
-        session.console.next_steps(
-            [
-                (f"seglog verify --repair --dry-run {named}", "shows what a repair would do, and changes nothing"),
-                (f"seglog doctor {named}", "tells what a broker would do to these data")
-                if all(target.kind is TargetKind.LOG_DIRECTORY for target in targets)
-                else (f"seglog explain {named}", "tells how far they can be cleaned, deleted and read"),
-                ("man seglog-findings", "explains each code"),
-            ]
-        )
+        session.console.next_steps(_next_steps(paths, targets))
     return code
+
+
+def level_named(name: str) -> Level:
+    """The level that `--level` names; else wrong usage."""
+    from seglog.verification.verify import Level
+
+    return Level[one_of("--level", name, _LEVELS).upper()]
+
+
+def verdict(summary: VerifySummary) -> ExitCode:
+    """The exit code of a verification of everything."""
+    return ExitCode.FOUND if summary.damaged else ExitCode.DONE if summary.complete else ExitCode.INCOMPLETE
+
+
+def _next_steps(paths: Sequence[Path], targets: Sequence[Target]) -> list[tuple[str, str]]:
+    """What to do about damage in these paths."""
+    from seglog.scan.listing import TargetKind
+
+    named = shlex.join(map(str, paths))
+    whole = all(target.kind is TargetKind.LOG_DIRECTORY for target in targets)
+    return [
+        (f"seglog verify --repair --dry-run {named}", "shows what a repair would do, and changes nothing"),
+        (f"seglog doctor {named}", "tells what a broker would do to these data")
+        if whole
+        else (f"seglog explain {named}", "tells how far they can be cleaned, deleted and read"),
+        ("man seglog-findings", "explains each code"),
+    ]
 
 
 def _refuse_mixture(level: str, live: bool, sample: str | None, max_duration: int | None) -> None:
