@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import DryRun, command, flag
-from seglog_cli.quarantines import QuarantineOption
+from seglog_cli.quarantines import QuarantineOption, remember_run
 from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from seglog.configuration.topic_settings import DirectorySettings
+    from seglog.operations.transplant import TransplantRequest
+    from seglog.transplant.apply import TransplantOutcome
+    from seglog.transplant.plan import TransplantPlan
 
 
 @command
@@ -76,36 +84,23 @@ def run(
       seglog transplant /mnt/old/kafka --into /var/lib/kafka/data
       seglog transplant /mnt/old/kafka/orders-0 --into /var/lib/kafka/data --topic orders=orders-restored
     """
-    from seglog.operations.transplant import TransplantRequest, plan_transplant
-    from seglog.operations.undo import settle
+    from seglog.operations.transplant import TransplantRequest
     from seglog.scan.listing import resolve_paths
-    from seglog.storage.lock import DirectoryLock
-    from seglog.transplant.apply import carry_out
-    from seglog_cli.quarantines import remember_run
     from seglog_cli.views.transplant import show_outcome, show_plan
 
-    target = session.resolved(into)
     request = TransplantRequest(
         sources=resolve_paths(session.fs, sources),
-        into=target,
+        into=session.resolved(into),
         topics=_topics(topic or ()),
         transactions_of=[session.resolved(path) for path in transactions_of or ()],
         every_replica=every_replica,
         quarantine=quarantine,
     )
     if dry_run:
-        config_of = session.config_of(target)
-        with session.progress("look") as progress:
-            plan = plan_transplant(session.fs, session.clock, request, config_of, progress.advance)
+        plan, _ = _planned(session, request)
         show_plan(session.console, plan)
         return ExitCode.DONE
-    with nullcontext() if session.fs.status(target) is None else DirectoryLock(target):
-        settle(session.fs, target, session.settled)
-        config_of = session.config_of(target)
-        with session.progress("look") as progress:
-            plan = plan_transplant(session.fs, session.clock, request, config_of, progress.advance)
-        with session.progress("transplant", sum(one.source.size for one in plan.pending)) as progress:
-            outcome = carry_out(session.fs, session.clock, plan, config_of, progress.advance)
+    outcome = _carried_out(session, request)
     if outcome.run is not None:
         remember_run(session, outcome.run.folder)
     code = ExitCode.REFUSED if outcome.rolled_back else ExitCode.DONE
@@ -113,7 +108,29 @@ def run(
     return code
 
 
-def _topics(given: list[str] | tuple[str, ...]) -> dict[str, str]:
+def _planned(session: Session, request: TransplantRequest) -> tuple[TransplantPlan, DirectorySettings]:
+    """The plan, and the target's configuration, by which it was made."""
+    from seglog.operations.transplant import plan_transplant
+
+    config_of = session.config_of(request.into)
+    with session.progress("look") as progress:
+        return plan_transplant(session.fs, session.clock, request, config_of, progress.advance), config_of
+
+
+def _carried_out(session: Session, request: TransplantRequest) -> TransplantOutcome:
+    """Plans and does it under the target's lock."""
+    from seglog.operations.undo import settle
+    from seglog.storage.lock import DirectoryLock
+    from seglog.transplant.apply import carry_out
+
+    with nullcontext() if session.fs.status(request.into) is None else DirectoryLock(request.into):
+        settle(session.fs, request.into, session.settled)
+        plan, config_of = _planned(session, request)
+        with session.progress("transplant", sum(one.source.size for one in plan.pending)) as progress:
+            return carry_out(session.fs, session.clock, plan, config_of, progress.advance)
+
+
+def _topics(given: Sequence[str]) -> dict[str, str]:
     topics: dict[str, str] = {}
     for text in given:
         old, equals, new = text.partition("=")
