@@ -22,7 +22,7 @@ from seglog.scan.listing import list_log_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.transplant.choosing import Wanted
 from seglog.transplant.plan import Ending, PartitionPlan
-from seglog.transplant.source import Progress, SourceLog, read_source
+from seglog.transplant.source import Checkpoints, Progress, SourceLog, read_source
 from seglog.transplant.staging import is_there
 from seglog.transplant.target import TargetDirectory, TargetPartition
 
@@ -47,12 +47,13 @@ class Planner:
         self._fs, self._common, self._progress = fs, common, progress
         self._metadata: dict[Path, ClusterMetadata | None] = {}
         self._counts: dict[Path, dict[str, int]] = {}
+        self._checkpoints = Checkpoints(fs)
 
     def plan(self, wanted: Wanted, config: LogConfig) -> PartitionPlan:
         """What is to be done for a partition. RefusedError, CorruptionError where it would lose data."""
         target = self._common.target.partition(wanted.target, every_replica=self._common.every_replica)
         notes = list(self._compared_counts(wanted, target))
-        source = read_source(self._fs, wanted.directory, wanted.partition, self._progress)
+        source = read_source(self._fs, wanted.directory, wanted.partition, self._checkpoints, self._progress)
         endings = tuple(self._endings(source))
         plan = PartitionPlan(source, target, endings)
         if not target.is_empty:

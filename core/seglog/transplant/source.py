@@ -86,7 +86,30 @@ class SourceLog:
         return self.batches == 0
 
 
-def read_source(fs: FileSystem, directory: Path, partition: TopicPartition, progress: Progress) -> SourceLog:
+class Checkpoints:
+    """Log starts and high watermarks by the checkpoints of the log directories around partitions, each read once."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+        self._known: dict[Path, tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = {}
+
+    def of(self, directory: Path) -> tuple[int, int]:
+        """Log start and high watermark of the partition in `directory`; 0 where they do not say it."""
+        name = filenames.parse_partition_directory(directory.name)
+        if name is None or name.state is not PartitionState.LIVE:
+            return 0, 0
+        around, key = directory.parent, name.topic_partition
+        if around not in self._known:
+            start = OffsetCheckpoint(self._fs, around / filenames.LOG_START_OFFSET_CHECKPOINT)
+            watermark = OffsetCheckpoint(self._fs, around / filenames.HIGH_WATERMARK_CHECKPOINT, tolerant=True)
+            self._known[around] = start.offsets, watermark.offsets
+        starts, watermarks = self._known[around]
+        return starts.get(key, 0), watermarks.get(key, 0)
+
+
+def read_source(
+    fs: FileSystem, directory: Path, partition: TopicPartition, checkpoints: Checkpoints, progress: Progress
+) -> SourceLog:
     """Reads the partition in `directory`. CorruptRecordError for damage, RefusedError for what cannot be taken over.
 
     `partition` is its name there. Nothing is created, locked or changed.
@@ -106,7 +129,7 @@ def read_source(fs: FileSystem, directory: Path, partition: TopicPartition, prog
         raise RefusedError(
             f"{listing.orphans[0].path}: its .log is missing, so that the directory was copied in part; {MENDING}"
         )
-    _Reading(found, listing, progress).read()
+    _Reading(found, listing, checkpoints, progress).read()
     return found
 
 
@@ -131,15 +154,17 @@ def require_unchanged(fs: FileSystem, source: SourceLog) -> None:
 class _Reading:
     """One pass over a source."""
 
-    def __init__(self, found: SourceLog, listing: PartitionListing, progress: Progress) -> None:
-        self._found, self._listing, self._progress = found, listing, progress
+    def __init__(
+        self, found: SourceLog, listing: PartitionListing, checkpoints: Checkpoints, progress: Progress
+    ) -> None:
+        self._found, self._listing, self._checkpoints, self._progress = found, listing, checkpoints, progress
         self._surveyor = SegmentSurveyor(found.fs, deep=False)
         self._last_offset = _NO_OFFSET
         self._stopped_in_order = _stopped_in_order(found.fs, found.directory)
 
     def read(self) -> None:
         found, segments = self._found, list(self._listing.segments)
-        found.log_start, found.committed_below = self._checkpointed()
+        found.log_start, found.committed_below = self._checkpoints.of(found.directory)
         if not segments:
             raise RefusedError(f"{found.directory} holds no segment: there is nothing to transplant")
         self._require_whole(segments)
@@ -166,16 +191,6 @@ class _Reading:
                 raise RefusedError(
                     f"{segment.log} is empty and its index is not, so that the directory was copied in part; {MENDING}"
                 )
-
-    def _checkpointed(self) -> tuple[int, int]:
-        """Log start and high watermark by the checkpoints of the log directory around it."""
-        name = filenames.parse_partition_directory(self._found.directory.name)
-        if name is None or name.state is not PartitionState.LIVE:
-            return 0, 0
-        fs, around, key = self._found.fs, self._found.directory.parent, name.topic_partition
-        start = OffsetCheckpoint(fs, around / filenames.LOG_START_OFFSET_CHECKPOINT)
-        watermark = OffsetCheckpoint(fs, around / filenames.HIGH_WATERMARK_CHECKPOINT, tolerant=True)
-        return start.offsets.get(key, 0), watermark.offsets.get(key, 0)
 
     def _steps(self, segments: list[SegmentFiles]) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
         for segment in segments:

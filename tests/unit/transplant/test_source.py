@@ -10,7 +10,7 @@ import pytest
 from seglog.errors import CorruptRecordError, RefusedError, SeglogError
 from seglog.model import Isolation, Record, TopicPartition
 from seglog.storage.filesystem import LocalFileSystem
-from seglog.transplant.source import SourceLog, log_files, read_source, require_unchanged
+from seglog.transplant.source import Checkpoints, SourceLog, log_files, read_source, require_unchanged
 from tests.support.fixtures import fixture_copy
 from tests.support.open_logs import opened_log
 from tests.support.target_directories import everything
@@ -19,7 +19,7 @@ FS = LocalFileSystem()
 
 
 def source_of(directory: Path) -> SourceLog:
-    return read_source(FS, directory, TopicPartition("t", 0), lambda _size: None)
+    return read_source(FS, directory, TopicPartition("t", 0), Checkpoints(FS), lambda _size: None)
 
 
 def segments(root: Path, *, count: int = 3) -> Path:
