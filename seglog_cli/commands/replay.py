@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seglog.replay.replay import Replay
+    from seglog.scan.listing import Target
 
 
 @command
@@ -74,6 +75,7 @@ def run(
 
     if groups and map_file is None:
         raise UsageError("--groups needs --map: committed offsets are translated by it")
+    log_directories = _log_directories(session, paths) if groups else []
     names = _pairs("--topic", topic or ())
     properties = {**_read_properties(session, property_file), **_pairs("--property", client_property or ())}
     with (
@@ -101,7 +103,7 @@ def run(
             replay.run(planned, lambda _size: bar.advance(1))
         show_replayed(session.console, replay.state)
         if groups:
-            _set_offsets(session, replay, paths)
+            _set_offsets(session, replay, log_directories)
     return code
 
 
@@ -122,16 +124,22 @@ def _read_properties(session: Session, path: Path | None) -> dict[str, str]:
     return _pairs("--property-file", [line for line in lines if line.strip() and not line.lstrip().startswith("#")])
 
 
-def _set_offsets(session: Session, replay: Replay, paths: Sequence[Path]) -> None:
+def _log_directories(session: Session, paths: Sequence[Path]) -> list[Target]:
+    """Those of the paths in which groups are looked for; wrong usage for none."""
+    from seglog.scan.listing import TargetKind, resolve_paths
+
+    found = [one for one in resolve_paths(session.fs, paths) if one.kind is TargetKind.LOG_DIRECTORY]
+    if not found:
+        raise UsageError("--groups needs a log directory: __consumer_offsets lies in it")
+    return found
+
+
+def _set_offsets(session: Session, replay: Replay, log_directories: Sequence[Target]) -> None:
     """Translates the offsets that groups committed, shows them, and sets them in the cluster."""
     from seglog.operations.groups import read_groups
-    from seglog.scan.listing import TargetKind, resolve_paths
     from seglog_cli.views.replay import show_translated
 
-    targets = [one for one in resolve_paths(session.fs, paths) if one.kind is TargetKind.LOG_DIRECTORY]
-    if not targets:
-        raise UsageError("--groups needs a log directory: __consumer_offsets lies in it")
-    report = read_groups(session.fs, targets)
+    report = read_groups(session.fs, log_directories)
     for sentence in (*report.problems, *report.notes):
         session.console.warning(sentence)
     translated = list(replay.translate(report.groups))

@@ -52,6 +52,21 @@ def test_what_groups_committed_is_shown_and_set_a_group_at_a_time(cluster: Memor
     }
 
 
+def test_groups_without_a_log_directory_are_wrong_usage_before_anything_is_sent(
+    cluster: MemoryCluster, tmp_path: Path
+) -> None:
+    partition = clean_logs(tmp_path) / "payments-0"
+    arguments = ["--to", cluster.bootstrap, "--state", tmp_path / "state", "--groups", partition]
+    for more, said in (
+        ((), "--groups needs --map"),
+        (("--map", tmp_path / "map.csv"), "--groups needs a log directory"),
+    ):
+        result = run("replay", *arguments, *more)
+        assert (result.exit_code, said in result.stderr) == (2, True)
+    assert cluster.records == {}
+    assert not (tmp_path / "state").exists()
+
+
 def test_what_cannot_be_replayed_is_named_and_the_exit_code_is_three(cluster: MemoryCluster, tmp_path: Path) -> None:
     partition = tmp_path / "t-0"
     partition.mkdir()
