@@ -43,6 +43,11 @@ def table(heading: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout)
     return lines
 
 
+def number_cell(value: int | None) -> str:
+    """A number, or a dash for what is not known."""
+    return "-" if value is None else str(value)
+
+
 def time_cell(timestamp: int) -> Cell:
     """A time, on a narrow terminal to the minute."""
     from seglog.units import format_time

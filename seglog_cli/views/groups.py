@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seglog_cli.console import Console
-from seglog_cli.tables import Layout, time_cell
+from seglog_cli.tables import Layout, number_cell, time_cell
 
 if TYPE_CHECKING:
     from seglog.evidence.group_states import Member
@@ -23,7 +23,7 @@ def show_groups(console: Console, groups: Sequence[Group], *, as_json: bool) -> 
             _json(console, group)
         return
     rows = [
-        (one.name, one.kind, one.state, str(len(one.members)), str(len(one.partitions)), _text(one.lag))
+        (one.name, one.kind, one.state, str(len(one.members)), str(len(one.partitions)), number_cell(one.lag))
         for one in groups
     ]
     console.table(_GROUPS, rows, Layout(right=(3, 4, 5)))
@@ -50,12 +50,8 @@ def show_reset_csv(console: Console, groups: Sequence[Group]) -> None:
 def _row(group: str, one: GroupPartition) -> tuple[str, ...]:
     committed = "-" if one.committed_ms is None else time_cell(one.committed_ms)
     member = "-" if one.member is None else one.member.member_id
-    numbers = (_text(one.offset), _text(one.log_end_offset), _text(one.lag))
+    numbers = (number_cell(one.offset), number_cell(one.log_end_offset), number_cell(one.lag))
     return (group, one.partition.topic, str(one.partition.partition), *numbers, committed, member)
-
-
-def _text(value: int | None) -> str:
-    return "-" if value is None else str(value)
 
 
 def _json(console: Console, group: Group) -> None:

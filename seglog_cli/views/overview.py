@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
-from seglog_cli.tables import Cell, Layout, time_cell
+from seglog_cli.tables import Cell, Layout, number_cell, time_cell
 
 if TYPE_CHECKING:
     from seglog.inspect.overview import PartitionOverview, SegmentOverview
@@ -108,7 +108,7 @@ def _newest(one: PartitionOverview) -> int | None:
 
 def _partition_row(one: PartitionOverview, largest: int) -> tuple[str, ...]:
     state = one.state if one.format == "kafka" else f"{one.state} {one.format}"
-    offsets = (_number(one.start_offset), _number(one.end_offset))
+    offsets = (number_cell(one.start_offset), number_cell(one.end_offset))
     share = "█" * -(-one.size * _SHARE_CELLS // largest) if largest else ""
     return (
         Cell(one.partition, "strong"),
@@ -128,15 +128,11 @@ def _segment_row(one: SegmentOverview) -> tuple[str, ...]:
         Cell("active" if one.active else "", "good"),
         bytes_text(one.size),
         bytes_text(one.index_size),
-        _number(one.base_offset),
-        _number(one.end_offset),
+        number_cell(one.base_offset),
+        number_cell(one.end_offset),
         _time(one.max_timestamp),
         _time(one.modified_ms),
     )
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
 
 
 def _time(timestamp: int | None) -> str:
