@@ -95,11 +95,7 @@ def test_an_old_spelling_still_counts_and_a_note_names_the_new_one(
 
 def test_a_diff_compares_what_was_asked_for(logs: Path, tmp_path: Path) -> None:
     other = clean_logs(tmp_path)
-    log = other / "customers-0" / "00000000000000000000.log"
-    size = log.stat().st_size
-    for segment in sorted((other / "customers-0").glob("*.log"))[1:]:
-        size = segment.stat().st_size
-        log = segment if size else log
+    *_, log = (segment for segment in sorted((other / "customers-0").glob("*.log")) if segment.stat().st_size)
     data = bytearray(log.read_bytes())
     data[len(data) // 2] ^= 1
     log.write_bytes(data)
@@ -138,7 +134,9 @@ WITHOUT_EFFECT = (
 )
 
 
-@pytest.mark.parametrize(("arguments", "said"), WITHOUT_EFFECT, ids=lambda one: " ".join(one) if one is tuple else None)
+@pytest.mark.parametrize(
+    ("arguments", "said"), WITHOUT_EFFECT, ids=lambda one: " ".join(one) if isinstance(one, tuple) else None
+)
 def test_what_would_have_no_effect_is_wrong_usage(logs: Path, arguments: tuple[str, ...], said: str) -> None:
     done = ended(*arguments, logs / "customers-0")
     assert done.code == 2, done.stdout

@@ -10,7 +10,7 @@ import pytest
 
 from seglog_cli.progress import LiveProgress, Pace, describe, seconds_text
 from seglog_cli.terminal import Screen
-from tests.support.command_line import clean_logs, ended, environment, keep_partitions
+from tests.support.command_line import clean_logs, damage_logs, ended, environment, keep_partitions
 from tests.support.terminals import Shown, on_terminal
 
 WIDTHS = (80, 200)
@@ -22,12 +22,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log directory with four damaged batches and without offset indexes."""
     made = clean_logs(tmp_path_factory.mktemp("terminal"))
     keep_partitions(made, KEPT)
-    for log in (made / "orders-none-0").glob("*.log"):
-        data = bytearray(log.read_bytes())
-        data[700:704] = b"XXXX"
-        log.write_bytes(data)
-    for index in made.glob("*/*.index"):
-        index.unlink()
+    damage_logs(made)
     return made
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import clean_logs, ended, json_lines, run
+from tests.support.command_line import clean_logs, damage_logs, ended, json_lines, run
 from tests.support.fixtures import fixture_copy
 
 
@@ -59,12 +59,7 @@ def test_a_segment_at_the_end_of_all_offsets_is_verified(tmp_path: Path) -> None
 def many_findings(tmp_path: Path) -> Path:
     """Four damaged segments and sixteen missing indexes."""
     logs = clean_logs(tmp_path)
-    for log in (logs / "orders-none-0").glob("*.log"):
-        data = bytearray(log.read_bytes())
-        data[700:704] = b"XXXX"
-        log.write_bytes(data)
-    for index in logs.glob("*/*.index"):
-        index.unlink()
+    damage_logs(logs)
     return logs
 
 

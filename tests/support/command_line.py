@@ -117,6 +117,16 @@ def keep_partitions(logs: Path, names: Collection[str]) -> None:
         path.write_text("\n".join(["0", str(len(entries)), *entries, ""]))
 
 
+def damage_logs(logs: Path) -> None:
+    """Damages a batch in each of the four segments of orders-none-0, and takes all offset indexes away."""
+    for log in (logs / "orders-none-0").glob("*.log"):
+        data = bytearray(log.read_bytes())
+        data[700:704] = b"XXXX"
+        log.write_bytes(data)
+    for index in logs.glob("*/*.index"):
+        index.unlink()
+
+
 def clean_logs(directory: Path) -> Path:
     """A copy of the log directory of a Kafka 4.3 broker that was stopped in order."""
     return fixture_copy("4.3.0/clean", directory)
