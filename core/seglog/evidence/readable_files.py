@@ -37,18 +37,24 @@ class Source:
 
 
 def sources(
-    fs: FileSystem, target: Target, every_file: bool = False, *, committed: bool = False
+    fs: FileSystem,
+    target: Target,
+    every_file: bool = False,
+    *,
+    committed: bool = False,
+    beside: dict[Path, Unsettled] | None = None,
 ) -> Iterator[Source | Finding]:
     """The logs that a target names, in order, with `every_file` all other files of Kafka's too; a source is good until
     the next step. NotALogError and OSError for a partition that was named itself.
 
     With `committed` each source tells which batches a consumer of committed records gets; of a file that was named, the
-    segments beside it tell how its transactions ended.
+    segments beside it tell how its transactions ended. `beside` keeps what they told of each log, for whoever names
+    several.
     """
     if target.kind is TargetKind.FILE:
         single = SingleFile(fs, target.path)
         grows = [segment.log for segment in single.listing.segments if single.is_written(segment)]
-        left_out = _beside(fs, single) if committed else None
+        left_out = _beside(fs, single, {} if beside is None else beside) if committed else None
         yield Source(fs, target.path, growing=target.path in grows, unsettled=left_out)
     elif target.kind is TargetKind.PARTITION:
         yield from _of_partition(PartitionView(fs, target.path), every_file, committed)
@@ -67,15 +73,21 @@ def sources(
             yield from (Source(fs, path) for path in files if path is not None)
 
 
-def _beside(fs: FileSystem, single: SingleFile) -> Unsettled:
+def _beside(fs: FileSystem, single: SingleFile, known: dict[Path, Unsettled]) -> Unsettled:
+    if single.path in known and not single.live:  # beside a broker transactions go on
+        return known[single.path]
     logs = {segment.log for segment in single.listing.segments}
     try:
         view = PartitionView(fs, single.listing.directory)
     except NotALogError:  # a file that lies by itself: what it holds is all there is
         return unsettled(fs, single.listing)
     with view:
-        whole = logs <= {segment.log for segment in view.listing.segments}
-        return unsettled(view.fs, view.listing) if whole else unsettled(fs, single.listing)
+        partition = {segment.log for segment in view.listing.segments}
+        if not logs <= partition:
+            return unsettled(fs, single.listing)
+        found = unsettled(view.fs, view.listing)
+    known.update(dict.fromkeys(partition, found))
+    return found
 
 
 def _of_partition(view: PartitionView, every_file: bool, committed: bool) -> Iterator[Source]:

@@ -9,11 +9,13 @@ from typing import Any
 from seglog.dump.dump import DumpOptions, dump
 from seglog.dump.selection import Selection
 from seglog.evidence.findings import Finding
-from seglog.model import Compression
+from seglog.model import Compression, Isolation
 from seglog.scan.listing import resolve_paths
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support import logs_on_disk as logs
+from tests.support.log_files import marker, transactional, write_segment
 from tests.support.naive import NaiveRecord, batch_v2
+from tests.support.watched_files import CountingFileSystem
 
 FS = LocalFileSystem()
 
@@ -117,3 +119,25 @@ def test_threads_give_the_same_bytes_in_the_same_order(tmp_path: Path) -> None:
     many = lines_and_findings(path, records=True, jobs=3)
     assert one == many
     assert len(one[1]) == 1
+
+
+def test_how_transactions_ended_is_looked_up_once_for_all_files_of_a_partition(tmp_path: Path) -> None:
+    fs, partition = CountingFileSystem(), tmp_path / "t-0"
+    write_segment(partition, 0, transactional(0, 7, 0))
+    write_segment(partition, 1, marker(1, 7, commit=False), transactional(2, 8, 0))
+    write_segment(partition, 3, marker(3, 8, commit=True))
+    logs_named = sorted(partition.glob("*.log"))
+    options = DumpOptions(json=True, records=True, selection=Selection(isolation=Isolation.READ_COMMITTED))
+
+    def dumped(paths: list[Path]) -> tuple[list[int], int]:
+        fs.opened.clear()
+        text = b"".join(
+            bytes(item) for item in dump(fs, resolve_paths(fs, paths), options) if not isinstance(item, Finding)
+        )
+        rows = map(json.loads, text.splitlines())
+        return [row["offset"] for row in rows if row["type"] == "record"], fs.opened[logs_named[0].name]
+
+    _, of_one = dumped(logs_named[:1])
+    found, of_all = dumped(logs_named)
+    assert 2 in found and 0 not in found
+    assert of_all == of_one
