@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from seglog.evidence.transactions import Coordinated
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Isolation, Record, TopicPartition
 from seglog.operations.transplant import Obstacles, plan_transplant
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.filesystem import FileStatus, LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.transplant.apply import carry_out
 from seglog.transplant.choosing import Wanted
@@ -22,6 +23,7 @@ from seglog.transplant.planner import Circumstances, Planner
 from seglog.transplant.target import TargetDirectory
 from tests.support.open_logs import START_MS, opened_log
 from tests.support.target_directories import CONFIG, everything, planned, request, target_directory, transplanted
+from tests.support.watched_files import CountingFileSystem
 
 FS = LocalFileSystem()
 HERE = frozenset({("t", 0)})
@@ -186,3 +188,26 @@ def test_directories_that_a_broker_had_set_aside_are_taken_when_they_are_named(t
     plan = planned(FS, START_MS, request(FS, target, tmp_path / "old"))
     assert "a broker has set it aside (-delete)" in dict(plan.left_out)[str(aside)]
     assert [str(one.partition) for one in planned(FS, START_MS, request(FS, target, aside)).partitions] == ["t-0"]
+
+
+class _Looks(CountingFileSystem):
+    """Counts how often a directory's entries are listed, too."""
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        self.listed[directory.name] += 1
+        return super().entries(directory)
+
+
+def test_what_a_plan_reads_of_the_log_directories_does_not_grow_with_their_partitions(tmp_path: Path) -> None:
+    costs = []
+    for count in (2, 5):
+        root, names = tmp_path / str(count), [f"t-{n}" for n in range(count)]
+        for name in names:
+            with opened_log(root / "old" / name) as log:
+                log.append([Record(b"x")])
+        (root / "old" / "log-start-offset-checkpoint").write_text("0\n0\n")
+        target, fs = target_directory(FS, root / "new", names), _Looks()
+        assert len(planned(fs, START_MS, request(fs, target, root / "old")).pending) == count
+        costs.append((fs.listed["old"], fs.listed["new"], fs.opened["log-start-offset-checkpoint"]))
+    assert costs[0] == costs[1]
+    assert costs[0][2] == 1
