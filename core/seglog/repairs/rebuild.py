@@ -19,13 +19,13 @@ from pathlib import Path
 from seglog.clock import Clock
 from seglog.errors import CorruptSnapshotError, RefusedError
 from seglog.format import checksum, filenames
-from seglog.format.filenames import FileKind, parse_file_name
+from seglog.format.filenames import FileKind
 from seglog.format.producer_snapshot import decode_snapshot
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.repairs.plan import PartitionPlan, RepairOptions, SegmentRepair
-from seglog.runs.journal import NEW, Change, ChangeKind, FileFacts
+from seglog.runs.journal import NEW, Change, ChangeKind, FileFacts, group_of
 from seglog.runs.quarantine import crc_of, facts_of
 from seglog.scan.listing import SegmentFiles, list_partition
 from seglog.storage.filesystem import FileSystem
@@ -282,15 +282,13 @@ class PartitionBuilder:
         reason: str,
         source: str = "",
     ) -> None:
-        parsed = parse_file_name(name)
-        in_segment = parsed is not None and Path(name).suffix in _ORDER and not self._has_swaps
         self._changes[name] = Change.of(
             kind,
             f"{self._name}/{name}",
             before,
             after,
             source=f"{self._name}/{source}" if source else "",
-            group=parsed.offset if parsed is not None and in_segment else -1,
+            group=-1 if self._has_swaps else group_of(name),
             reason=reason,
         )
 

@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from seglog.errors import CorruptionError, UnsupportedError
+from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.scan.listing import SEGMENT_KINDS
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.ownership import PRIVATE, require_trust
 from seglog.storage.trusted import read_trusted
@@ -229,6 +231,14 @@ def _change(fields: dict[str, Any]) -> Change:
 def _places(kind: ChangeKind, path: str, before: FileFacts | None) -> tuple[str, str]:
     """(`staged`, `saved`) of a change."""
     return f"{NEW}/{path}" if kind == "replace" else "", f"{OLD}/{path}" if before is not None else ""
+
+
+def group_of(name: str) -> int:
+    """The group of a partition's file: the base offset of the segment that it is of, -1 where it is of none."""
+    parsed = parse_file_name(name)
+    if parsed is None or parsed.state is not FileState.LIVE or parsed.kind not in (*SEGMENT_KINDS, FileKind.LOG_07):
+        return -1
+    return parsed.offset
 
 
 def _is_name_below(path: object) -> bool:

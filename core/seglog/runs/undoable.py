@@ -20,10 +20,10 @@ from typing import TypeVar
 
 from seglog.clock import Clock
 from seglog.errors import SeglogError
-from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.format.filenames import FileState, parse_file_name
 from seglog.log.checkpoints import CleanShutdownMarker
 from seglog.runs.apply import apply_run, finish_run, take_back
-from seglog.runs.journal import NEW, Change, ChangeKind, FileFacts, RunRecord, read_journal
+from seglog.runs.journal import NEW, Change, ChangeKind, FileFacts, RunRecord, group_of, read_journal
 from seglog.runs.prepare import prepare_run
 from seglog.runs.quarantine import UNKNOWN_CRC, crc_of, facts_of
 from seglog.scan.listing import OFFSET_CHECKPOINTS, SEGMENT_KINDS
@@ -140,15 +140,13 @@ class _Plan:
         self, kind: ChangeKind, path: Path, before: FileFacts | None, after: FileFacts | None, source: str = ""
     ) -> Change:
         name, place = path.name, self._partition.name
-        parsed = parse_file_name(name)
-        in_segment = parsed is not None and parsed.kind in (*SEGMENT_KINDS, FileKind.LOG_07)
         return Change.of(
             kind,
             f"{place}/{name}",
             before,
             after,
             source=f"{place}/{source}" if source else "",
-            group=parsed.offset if parsed is not None and in_segment and parsed.state is FileState.LIVE else -1,
+            group=group_of(name),
         )
 
     def _staged(self, change: Change, folder: Path) -> Change:

@@ -25,11 +25,11 @@ from seglog.errors import RefusedError
 from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.format import checksum, filenames
 from seglog.format.checkpoint import EpochEntry, format_leader_epochs
-from seglog.format.filenames import FileKind, FileState, parse_file_name, segment_file_name
+from seglog.format.filenames import FileKind, parse_file_name, segment_file_name
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
-from seglog.runs.journal import NEW, Change
+from seglog.runs.journal import NEW, Change, group_of
 from seglog.runs.quarantine import facts_of
 from seglog.scan.listing import SEGMENT_KINDS
 from seglog.scan.log_walk import Gap, LogWalk, Piece
@@ -211,21 +211,15 @@ def _changes(fs: FileSystem, plan: PartitionPlan, place: Path) -> list[Change]:
     staged, old = fs.list(place), [each for each, found in fs.entries(target) if not found.is_directory]
     gone = [each for each in old if each not in staged and each != filenames.PARTITION_METADATA]
     removed = [
-        Change.of("remove", f"{name}/{each}", facts_of(fs, target / each), None, group=_group(each)) for each in gone
+        Change.of("remove", f"{name}/{each}", facts_of(fs, target / each), None, group=group_of(each)) for each in gone
     ]
     placed = [
         Change.of(
-            "replace", f"{name}/{each}", facts_of(fs, target / each), facts_of(fs, place / each), group=_group(each)
+            "replace", f"{name}/{each}", facts_of(fs, target / each), facts_of(fs, place / each), group=group_of(each)
         )
         for each in staged
     ]
     return sorted(removed, key=_order) + sorted(placed, key=_order)
-
-
-def _group(name: str) -> int:
-    parsed = parse_file_name(name)
-    is_segment = parsed is not None and parsed.kind in SEGMENT_KINDS and parsed.state is FileState.LIVE
-    return parsed.offset if parsed is not None and is_segment else -1
 
 
 def _order(change: Change) -> tuple[bool, int, bool, str]:
