@@ -6,7 +6,7 @@ from typing import Annotated
 
 from seglog_cli.failures import UsageError
 from seglog_cli.options import DryRun, NoKeep, Partition, check_keeping, command, flag, offset_option, time_option
-from seglog_cli.quarantines import QuarantineOption
+from seglog_cli.quarantines import QuarantineOption, remember_run
 from seglog_cli.session import Session
 
 
@@ -36,7 +36,6 @@ def run(
       seglog truncate orders-none-0 --at-damage
     """
     from seglog.operations.keeping import Keeper
-    from seglog_cli.quarantines import remember_run
     from seglog_cli.views.cut import show_cut
     from seglog_cli.views.recovery import tell_recovery
 
