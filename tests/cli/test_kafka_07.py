@@ -105,6 +105,19 @@ def test_what_cannot_be_done_with_it_is_refused_in_a_sentence(logs: Path, comman
     assert {path: path.read_bytes() for path in (logs / GENUINE).iterdir()} == before
 
 
+def test_serving_it_is_refused_with_the_way_to_a_newer_log_and_that_way_works(logs: Path, tmp_path: Path) -> None:
+    refused = ended("serve", logs / GENUINE)
+    assert refused.code == 13
+    for command in (b"`seglog append --create --input-format jsonl`", b"`seglog read --json`"):
+        assert command in refused.stderr
+    shown = ended("read", "--json", logs / GENUINE).stdout
+    newer = tmp_path / "newer" / "t-0"
+    newer.parent.mkdir()
+    assert ended("append", "--create", "--input-format", "jsonl", newer, input_bytes=shown).code == 0
+    found = [(row["offset"], row["value"]) for row in json_lines(run("read", "--json", newer))]
+    assert found == list(enumerate(payload for _, payload in rows(GENUINE)))
+
+
 def test_recovering_a_log_directory_passes_over_it(logs: Path) -> None:
     assert run("recover", logs).exit_code == 0
     assert sorted(path.name for path in (logs / GENUINE).iterdir()) == [f"{0:020d}.kafka"]

@@ -141,7 +141,10 @@ class Catalog:
     def _open(self, fs: FileSystem, owner: LogDirectory, directory: Path, *, skip_damage: bool) -> None:
         listing = list_partition(fs, directory)
         if listing.format == "0.7":
-            raise UnsupportedError(f"{directory}: no client reads the 0.7 log; seglog convert makes a newer one of it")
+            raise UnsupportedError(
+                f"{directory}: no client reads a log of Kafka 0.7; `seglog append --create --input-format jsonl` makes"
+                " a newer one of what `seglog read --json` shows of it"
+            )
         topic, number = _name_of(directory)
         try:
             log = owner.log_in(directory)

@@ -77,7 +77,10 @@ def _segments_of(directory: Path, names: Mapping[str, FileName]) -> tuple[Segmen
         if parsed.state is FileState.LIVE:
             found[parsed.kind][parsed.offset] = directory / name
     if found[FileKind.LOG_07] and not found[FileKind.LOG]:
-        raise UnsupportedError(f"{directory}: a log of Kafka 0.7 has no offsets to read by; convert it first")
+        raise UnsupportedError(
+            f"{directory}: a log of Kafka 0.7 has no offsets to read by; `seglog append --create --input-format jsonl`"
+            " makes a newer one of what `seglog read --json` shows of it"
+        )
     return tuple(
         SegmentName(offset, found[FileKind.LOG][offset], *(found[kind].get(offset) for kind in INDEX_KINDS))
         for offset in sorted(found[FileKind.LOG])
