@@ -165,7 +165,8 @@ def diff(
     [('t-0', 'differs', 0)]
     """
     chosen = one_of("level", level, LEVELS)
-    most, isolation = optional_integer("limit", limit), Isolation[f"READ_{'' if level == 'view' else 'UN'}COMMITTED"]
+    most = optional_integer("limit", limit)
+    isolation = Isolation.READ_COMMITTED if chosen == "view" else Isolation.READ_UNCOMMITTED
     first, end = optional_integer("from_offset", from_offset), optional_integer("to_offset", to_offset)
     if level == "bytes" and (first is not None or end is not None):
         raise ValueError("the level bytes compares whole files, without from_offset and to_offset")

@@ -305,9 +305,10 @@ class _Changes:
 
     def _set_feature(self, data: Mapping[str, Any]) -> None:
         """Level 0 is a feature that is off."""
-        self.image.features[data["name"]] = data["featureLevel"]
         if data["featureLevel"] == 0:
-            del self.image.features[data["name"]]
+            self._drop(self.image.features, data["name"])
+        else:
+            self.image.features[data["name"]] = data["featureLevel"]
 
     def _add_user(self, data: Mapping[str, Any]) -> None:
         mechanism = _MECHANISMS.get(data["mechanism"], f"mechanism {data['mechanism']}")
