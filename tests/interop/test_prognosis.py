@@ -1,7 +1,8 @@
 """Kill, damage, predict, start: what doctor foretells of damaged log directories is what a real broker does with them.
 
 Two rounds by default; `SEGLOG_ROUNDS` makes them as many as wanted, `SEGLOG_ROUNDS_SEED` others. The directories come
-from a busy broker that was killed, or stopped in order, and get one to four wounds of `tests.support.wounds`.
+from a busy broker that was killed, or stopped in order, and get one to four wounds of `tests.support.wounds`; the first
+round takes the second directory offline.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pytest
 
 from tests.support.busy_broker import SETTINGS, BusyBroker
 from tests.support.prognoses import differences, foretell, try_start
-from tests.support.wounds import WOUNDS
+from tests.support.wounds import WOUNDS, partitions
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -50,6 +51,13 @@ def wounded(chance: random.Random, directories: Sequence[Path]) -> list[str]:
     return done
 
 
+def failed(directory: Path) -> list[str]:
+    """A file is damaged so that the broker goes on without the directory."""
+    partition = next(path for path in partitions([directory]) if (path / "leader-epoch-checkpoint").exists())
+    (partition / "leader-epoch-checkpoint").write_text("no checkpoint\n")
+    return [f"no leader epochs: {partition.name}"]
+
+
 def test_a_broker_does_with_damaged_directories_what_doctor_foretells(tmp_path: Path) -> None:
     pytest.importorskip("confluent_kafka", reason="needs confluent-kafka (the dev extra)")
     chance = random.Random(SEED)
@@ -58,7 +66,7 @@ def test_a_broker_does_with_damaged_directories_what_doctor_foretells(tmp_path: 
         root = tmp_path / f"round-{number}"
         shutil.copytree(left[number % len(left)], root)
         directories = (root / "a", root / "b")
-        wounds = wounded(chance, directories)
+        wounds = wounded(chance, directories) if number else failed(directories[1])
         prognosis = foretell(directories)
         course = try_start(directories, root / "work", SETTINGS)
         assert list(differences(prognosis, course, directories)) == [], (number, wounds, course.said[-3000:])

@@ -183,7 +183,9 @@ def differences(prognosis: Prognosis, course: Course, directories: Sequence[Path
     missing = prognosis.named("PARTITION_MISSING") | prognosis.awaited
     moving = {path.name.split(".")[0] for path in prognosis.logs if path.name.endswith("-future")}
     made = {path.name for path in course.made} - moving
-    if missing != made and not course.offline:
+    named = (row["log_directory"] for row in prognosis.rows if row["code"] == "PARTITIONS_MADE_ELSEWHERE")
+    failed = {path.name for one in named for path in Path(one).iterdir() if path.is_dir()}
+    if not missing <= made <= missing | failed:
         yield f"made anew: doctor and the metadata log {sorted(missing)}, broker {sorted(made)}"
     for path in sorted({*prognosis.logs, *course.logs}):
         if path.parent not in course.offline and path not in course.made:

@@ -22,12 +22,16 @@ class Gravity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A kind of diagnosis. `command` has `{log_directory}`, `{partition}` and `{path}` to fill in."""
+    """A kind of diagnosis. `command` has `{log_directory}`, `{partition}` and `{path}` to fill in.
+
+    `offline`: the broker goes on without the log directory, as long as another one has the metadata log.
+    """
 
     code: str
     gravity: Gravity
     broker: str
     command: str = ""
+    offline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Diagnosis:
     """One row. `partition` is the directory's name ("" for the log directory itself), `file` a name in it.
 
     `position` and `length` are bytes in `file`, offsets those affected, None where there are none. `broker` says
-    what a broker does, `command` what mends it ("" when nothing is to be done).
+    what a broker does, `command` what mends it ("" when nothing is to be done); `offline` as in `Case`.
     """
 
     code: str
@@ -51,6 +55,7 @@ class Diagnosis:
     first_offset: int | None = None
     last_offset: int | None = None
     count: int = 1
+    offline: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON line's fields, `type` first."""
@@ -81,7 +86,8 @@ def diagnosis(
     """
     case = CASES[code]
     command = case.command.format(log_directory=log_directory, partition=partition or path, path=path)
-    known = {"gravity": case.gravity, "broker": case.broker, "command": command, **fields}
+    of_case = {"gravity": case.gravity, "broker": case.broker, "offline": case.offline}
+    known = {**of_case, "command": command, **fields}
     name = "" if partition is None else partition.name
     return Diagnosis(code, log_directory=str(log_directory), partition=name, file=path.name, message=message, **known)
 
@@ -99,12 +105,13 @@ _CHECKPOINTS = "seglog verify --repair --only checkpoint {log_directory}"
 _CASES = (
     # --- the log directory
     Case("DIRECTORY_LOCKED", _B, "Refuses to start while another process holds the lock.", "stop that process"),
-    Case("DIRECTORY_UNREADABLE", _B, "Takes the log directory offline, and stops if it is its last one."),
+    Case("DIRECTORY_UNREADABLE", _B, "Takes the log directory offline, and stops if it is its last one.", offline=True),
     Case(
         "ACCESS_DENIED",
         _B,
         "Cannot open it (AccessDeniedException): refuses to start, or takes the log directory offline.",
         "chown -R BROKERS-USER {path}",
+        offline=True,
     ),
     Case("STRANGE_DIRECTORY", _B, "Refuses to start: every sub-directory must be a partition's.", _SET_ASIDE),
     Case(
@@ -120,6 +127,7 @@ _CASES = (
         _B,
         "Takes the log directory offline when it reads the file, and stops if it is its last one.",
         _CHECKPOINTS,
+        offline=True,
     ),
     Case(
         "CHECKPOINT_IGNORED",
@@ -148,6 +156,18 @@ _CASES = (
         "Makes an empty log for it and serves that. A follower fetches everything again; a leader has lost it.",
         _RESTORE,
     ),
+    Case(
+        "STRAY_IN_FAILED_DIRECTORY",
+        _B,
+        "Refuses to start if its log directory has failed before it comes to it: it cannot rename the partition then.",
+        _SET_ASIDE,
+    ),
+    Case(
+        "PARTITIONS_MADE_ELSEWHERE",
+        _D,
+        "May make empty logs for them in another log directory; once this one is back, it refuses to start.",
+        "mend the log directory before the broker starts",
+    ),
     Case("DELETED_PARTITION", _N, "Deletes it a minute after it started."),
     Case("SET_ASIDE_PARTITION", _N, "Does not serve it; it only takes up space."),
     Case("METADATA_UNREADABLE", _D, "The controller cannot replay its log beyond that place.", "copy from a voter"),
@@ -169,8 +189,14 @@ _CASES = (
         _REPAIR,
     ),
     Case("ORPHAN_INDEX", _N, "Deletes an index whose segment is gone."),
-    Case("LEADER_EPOCHS_UNREADABLE", _B, "Takes the log directory offline.", _REINDEX),
-    Case("PARTITION_METADATA_UNREADABLE", _B, "Takes the log directory offline.", "restore it from another replica"),
+    Case("LEADER_EPOCHS_UNREADABLE", _B, "Takes the log directory offline.", _REINDEX, offline=True),
+    Case(
+        "PARTITION_METADATA_UNREADABLE",
+        _B,
+        "Takes the log directory offline.",
+        "restore it from another replica",
+        offline=True,
+    ),
     # --- starting
     Case("LOAD_FAILS", _B, "Refuses to start: loading the log fails.", _REPAIR),
     Case("LOG_END_UNREADABLE", _B, "Refuses to start: it cannot find the end of the log.", _REPAIR),

@@ -6,7 +6,7 @@ all directories given, `meta.properties` and what may not be there twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -138,6 +138,22 @@ def examine_together(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
     yield from _absent(wards)
 
 
+def examine_failures(wards: Sequence[Ward], failing: Collection[str]) -> Iterator[Diagnosis]:
+    """What becomes of the partitions of directories that go offline, while the broker goes on with others.
+
+    ReplicaManager takes a partition that it had, and that its failed directory took away, for one that was never made:
+    "Expected partition … to exist, but it was missing". Which of them it still had is a matter of time.
+    """
+    lasting = [ward for ward in wards if str(ward.listing.path) not in failing]
+    if not lasting or any(_has_metadata_log(ward) for ward in wards if ward not in lasting):
+        return  # it does not go on
+    for ward in wards:
+        served = [one for one in ward.listing.partitions if one.state is PartitionState.LIVE]
+        if ward not in lasting and served:
+            message = "the log directory goes offline, and its partitions with it"
+            yield ward.say("PARTITIONS_MADE_ELSEWHERE", "", message, count=len(served))
+
+
 def _absent(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
     """Partitions that ought to be in one of the directories."""
     by_path = {ward.listing.path: ward for ward in wards}
@@ -170,7 +186,7 @@ def _identities(wards: Sequence[Ward]) -> Iterator[Diagnosis]:
         if ward.around.meta_damage is not None:
             message = str(ward.around.meta_damage).removeprefix(f"{path}: ")
             refused = not readable or _has_metadata_log(ward) or isinstance(ward.around.meta_damage, NoClusterIdError)
-            fields = {} if refused else {"broker": _UNIDENTIFIED}
+            fields: dict[str, Any] = {} if refused else {"broker": _UNIDENTIFIED, "offline": True}
             yield ward.say("META_PROPERTIES_INVALID", path, message, **fields)
         elif meta is None:
             if formatted:

@@ -27,7 +27,7 @@ from seglog.format import filenames
 from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
 from seglog.prognosis.cases import CASES, Case, Diagnosis, Gravity
-from seglog.prognosis.directory import Ward, admitted, examine_directory, examine_together
+from seglog.prognosis.directory import Ward, admitted, examine_directory, examine_failures, examine_together
 from seglog.prognosis.partition import examine_partition
 from seglog.prognosis.partition_facts import Patient
 from seglog.scan.listing import PartitionDirectory
@@ -85,7 +85,16 @@ class Doctor:
             yield row
 
     def _rows(self) -> Iterator[Diagnosis]:
-        wards = []
+        wards: list[Ward] = []
+        failing: set[str] = set()
+        for row in self._found(wards):
+            if row.offline:
+                failing.add(row.log_directory)
+            yield row
+        yield from examine_failures(wards, failing)
+
+    def _found(self, wards: list[Ward]) -> Iterator[Diagnosis]:
+        """The rows on the directories, one by one and together. Fills `wards`."""
         for path in self._paths:
             ward, rows = examine_directory(self._fs, path)
             wards.append(ward)
@@ -107,6 +116,10 @@ class Doctor:
             self.summary = replace(self.summary, partitions=self.summary.partitions + counted)
             if self._progress is not None:
                 self._progress(number + 1, len(loaded))
+        if any(row.offline for row in visit.rows):
+            for row in visit.rows:
+                if row.code == "STRAY_PARTITION":
+                    yield ward.say("STRAY_IN_FAILED_DIRECTORY", path / row.partition, row.message)
         short = {row.partition for row in visit.rows if row.code == LOG_END_MISSING}
         for found in contradicted_offsets(ward.around, visit.extents, live=ward.live):
             if str(found.topic_partition) not in short:

@@ -232,14 +232,40 @@ def test_a_directory_with_another_topics_id_is_loaded_and_not_served(tmp_path: P
 
 
 def test_the_metadata_of_another_directory_of_the_same_broker_counts(tmp_path: Path) -> None:
+    logs, other = two_directories(tmp_path)
+    (other / "customers-0").rename(other / "customers-2")
+    stray = [row.log_directory for row in diagnose(logs, other, deep=False) if row.code == "STRAY_PARTITION"]
+    assert stray == [str(other)]
+
+
+def two_directories(tmp_path: Path) -> tuple[Path, Path]:
+    """A broker's directory with the metadata log, and a second one of it with customers-0 alone."""
     logs = fixture_copy("4.3.0/clean", tmp_path)
     other = tmp_path / "other"
     other.mkdir()
     meta = (logs / "meta.properties").read_text().splitlines()
     (other / "meta.properties").write_text("\n".join(line for line in meta if not line.startswith("directory.id")))
-    shutil.copytree(logs / "customers-0", other / "customers-2")
-    stray = [row.log_directory for row in diagnose(logs, other, deep=False) if row.code == "STRAY_PARTITION"]
-    assert stray == [str(other)]
+    shutil.move(logs / "customers-0", other / "customers-0")
+    return logs, other
+
+
+def test_partitions_of_a_directory_that_goes_offline_may_be_made_anew_in_another(tmp_path: Path) -> None:
+    logs, other = two_directories(tmp_path)
+    assert "PARTITIONS_MADE_ELSEWHERE" not in codes(logs, other, deep=False)
+    (other / "customers-0" / "leader-epoch-checkpoint").write_text("x\n")
+    rows = [row for row in diagnose(logs, other, deep=False) if row.code == "PARTITIONS_MADE_ELSEWHERE"]
+    assert [(row.log_directory, row.count, row.gravity) for row in rows] == [(str(other), 1, Gravity.DANGER)]
+    (logs / "clicks-0" / "leader-epoch-checkpoint").write_text("x\n")  # without the metadata log it does not go on
+    assert "PARTITIONS_MADE_ELSEWHERE" not in codes(logs, other, deep=False)
+
+
+def test_a_stray_partition_stops_a_broker_once_its_directory_is_offline(tmp_path: Path) -> None:
+    logs, other = two_directories(tmp_path)
+    shutil.copytree(other / "customers-0", other / "customers-2")  # the topic has two partitions
+    assert "STRAY_IN_FAILED_DIRECTORY" not in codes(logs, other, deep=False)
+    (other / "customers-0" / "leader-epoch-checkpoint").write_text("x\n")
+    rows = [row for row in diagnose(logs, other, deep=False) if row.code == "STRAY_IN_FAILED_DIRECTORY"]
+    assert [(row.file, row.gravity) for row in rows] == [("customers-2", Gravity.BLOCKER)]
 
 
 @pytest.mark.parametrize("state", ["delete", "stray"])
