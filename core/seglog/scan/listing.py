@@ -7,11 +7,11 @@ Kafka: the directory walks of LogLoader and LogManager, LogFileUtils, UnifiedLog
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from seglog.errors import NotALogError, RefusedError, UnsupportedError
 from seglog.format import filenames
@@ -30,6 +30,8 @@ OFFSET_CHECKPOINTS = (
 # Kafka renames and deletes a segment's files in this order.
 SEGMENT_KINDS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 INDEX_KINDS = SEGMENT_KINDS[1:]
+
+_Entry = TypeVar("_Entry")
 
 _PARTITIONS_NAMED = 5
 _UNFINISHED = (".deleted", ".cleaned", ".swap", ".tmp", ".part")
@@ -165,7 +167,7 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
     leftovers: list[Path] = []
     strangers: list[Path] = []
     others: set[str] = set()
-    for name, status in fs.entries(directory):
+    for name, status in _listed(fs.entries, directory):
         path, parsed = directory / name, filenames.parse_file_name(name)
         is_live = (parsed is not None and parsed.state is FileState.LIVE) or name in _OTHER_FILES
         if status.is_link and is_live:
@@ -190,7 +192,7 @@ def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
     strangers: list[Path] = []
     misnamed: list[Path] = []
     files: set[str] = set()
-    for name, status in fs.entries(path):
+    for name, status in _listed(fs.entries, path):
         parsed = filenames.parse_partition_directory(name)
         # A link that is not followed is taken for what its name says: whoever opens it is told.
         is_file = name in _LOG_DIRECTORY_FILES or parsed is None if status.is_link else not status.is_directory
@@ -226,7 +228,7 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
         raise NotALogError(path, "no such file or directory")
     if not status.is_directory:
         return Target(path, TargetKind.FILE)
-    names = fs.list(path)
+    names = _listed(fs.list, path)
     if any(name in _LOG_DIRECTORY_FILES for name in names):
         return Target(path, TargetKind.LOG_DIRECTORY)  # also with segments in its root, which a broker never looks at
     if any(filenames.parse_file_name(name) is not None for name in names):
@@ -241,7 +243,10 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
 
 def is_07(fs: FileSystem, directory: Path) -> bool:
     """Whether a directory holds a log of Kafka 0.7, by names alone; a missing one does not."""
-    names = fs.list(directory) if fs.status(directory) is not None else []
+    try:
+        names = fs.list(directory)
+    except FileNotFoundError:
+        return False
     suffixes = {name[name.rfind(".") :] for name in names}
     if FileKind.LOG_07.value not in suffixes or FileKind.LOG.value in suffixes:
         return False
@@ -323,6 +328,14 @@ def _require_directory(fs: FileSystem, path: Path) -> None:
         raise NotALogError(path, "no such directory")
     if not status.is_directory:
         raise NotALogError(path, "not a directory")
+
+
+def _listed(listing: Callable[[Path], Sequence[_Entry]], path: Path) -> Sequence[_Entry]:
+    """What `listing` gives of a directory. NotALogError where it has gone meanwhile: a broker deletes topics."""
+    try:
+        return listing(path)
+    except FileNotFoundError as error:
+        raise NotALogError(path, "no such directory any more") from error
 
 
 def _assembled(
