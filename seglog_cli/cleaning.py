@@ -70,7 +70,7 @@ def cleaning_request(
     metadata_dir: Path | None,
 ) -> CleaningRequest:
     """The request that a command's options make; UsageError where they do not go together."""
-    from seglog.cleaner.strategy import Strategy
+    from seglog.cleaner.options import Strategy
     from seglog.operations.clean import POLICIES, cleaner_options
     from seglog.operations.workspace import Sources
     from seglog.scan.listing import log_directory_of, resolve_paths

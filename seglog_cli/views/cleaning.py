@@ -10,7 +10,7 @@ from seglog_cli.progress import bytes_text
 from seglog_cli.views.settings import contradiction_record
 
 if TYPE_CHECKING:
-    from seglog.cleaner.plan import CleaningResult
+    from seglog.cleaner.stats import CleaningResult
     from seglog.configuration.precedence import Contradiction
     from seglog.operations.clean import Cleaned, CleaningFailure, Outcome
 
@@ -76,7 +76,7 @@ def summary_lines(console: Console, result: CleaningResult) -> list[str]:
     lines = [f"{did} {name}: {bytes_text(before)} to {bytes_text(result.bytes_written)}, {segments}"]
     lines += [f"  {count:>12,} {_REASONS.get(name, name)}" for name, count in stats.reasons().items() if count]
     passes = f"{stats.index_passes} index pass{'es' if stats.index_passes != 1 else ''}"
-    utilization = f"{100 * stats.buffer_utilization:.1f}% of the buffer's {stats.map_slots:,} slots"
+    utilization = f"{100 * result.buffer_utilization:.1f}% of the buffer's {result.map_slots:,} slots"
     lines.append(f"  {stats.map_entries:>12,} keys indexed in {passes}, {utilization}")
     if result.limit_reason:
         lines.append(f"  up to offset {result.end_offset}: {result.limit_reason}")

@@ -12,7 +12,7 @@ from seglog_cli.views.retention import retention_record
 
 if TYPE_CHECKING:
     from seglog.cleaner.manager import Uncleanable
-    from seglog.cleaner.plan import CleaningResult
+    from seglog.cleaner.stats import CleaningResult
     from seglog.log.retention import RetentionPlan
     from seglog.operations.cleaner import CleanerService, PassOutcome
     from seglog_cli.session import Session

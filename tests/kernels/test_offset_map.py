@@ -14,8 +14,7 @@ from seglog.cleaner import key_tables as reading
 from seglog.cleaner import offset_map as putting
 from seglog.cleaner.key_tables import KeyReader
 from seglog.cleaner.offset_map import OffsetMap
-from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.strategy import OFFSET
+from seglog.cleaner.options import OFFSET, CleanerOptions
 from seglog.errors import InvalidRecordError
 from seglog.format.decoder import scan_batches
 from seglog.kernels import key_tables, offset_map, spans

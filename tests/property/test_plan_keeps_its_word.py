@@ -10,8 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.strategy import Strategy
+from seglog.cleaner.options import CleanerOptions, Strategy
 from seglog.clock import ManualClock
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity

@@ -10,7 +10,7 @@ from typing import Any
 
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.plan import CleaningResult
+from seglog.cleaner.stats import CleaningResult
 from seglog.clock import ManualClock
 from seglog.log.log import Log
 from seglog.model import Compression, Record

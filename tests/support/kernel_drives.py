@@ -22,10 +22,9 @@ from pathlib import Path
 import numpy as np
 
 from seglog.cleaner import chunks, key_tables, offset_map, record_filter
-from seglog.cleaner.cleaner import plan_round
-from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.round import prepare_round
-from seglog.cleaner.strategy import OFFSET, Strategy, StrategyKind
+from seglog.cleaner.cleaner import foresee_round
+from seglog.cleaner.options import OFFSET, CleanerOptions, Strategy, StrategyKind
+from seglog.cleaner.round import plan_round
 from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.dump import render_records, rendering
@@ -139,7 +138,8 @@ def as_arrow(given: Input) -> None:
 
 def cleaned(given: Input) -> None:
     options = _cleaning(given)
-    plan_round(_opened(given, writable=False), options, ManualClock(_NOW_MS))
+    log = _opened(given, writable=False)
+    foresee_round(log, plan_round(log, options, ManualClock(_NOW_MS)), ManualClock(_NOW_MS))
 
 
 def cleaned_by_stages(given: Input) -> None:
@@ -151,14 +151,14 @@ def cleaned_by_stages(given: Input) -> None:
     log = _opened(given)
     fs = log.fs
     spec = RoundSpec.of(
-        prepare_round(log, _cleaning(given), ManualClock(_NOW_MS)), str(given.partition / "staging"), bytes(32)
+        fs, plan_round(log, _cleaning(given), ManualClock(_NOW_MS)), str(given.partition / "staging"), bytes(32)
     )
     fs.make_directory(given.partition / "staging")
     to_reducers: list[list[bytes]] = [[], []]
-    for number in range(len(spec.groups)):
+    for number in range(spec.group_count):
         for target, blob in index_group(fs, spec.of_group(number), number, 2):
             to_reducers[target].append(blob)
-    to_groups: list[list[bytes]] = [[object_blob(spec.of_group(number))] for number in range(len(spec.groups))]
+    to_groups: list[list[bytes]] = [[object_blob(spec.of_group(number))] for number in range(spec.group_count)]
     for reducer, blobs in enumerate(to_reducers):
         for target, blob in merge_keys(spec.without_groups(), reducer, blobs, MergeSpace(fs, given.partition)):
             to_groups[target].append(blob)

@@ -16,7 +16,7 @@ import pytest
 
 import seglog
 
-WALKS = {"read": 44, "clean": 79}
+WALKS = {"read": 44, "clean": 72}
 
 
 def passed(walk: Callable[[], object]) -> set[str]:

@@ -24,7 +24,7 @@ from seglog.api.surroundings import (
     workspace_of,
 )
 from seglog.arguments import integer
-from seglog.cleaner.strategy import Strategy
+from seglog.cleaner.options import Strategy
 from seglog.configuration.topic_settings import DirectorySettings
 from seglog.format.filenames import parse_topic_partition
 from seglog.locations import parse_location

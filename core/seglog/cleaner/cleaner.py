@@ -1,13 +1,13 @@
 """One cleaning round, from the offsets to the new segments (Kafka: Cleaner.doClean, Cleaner.cleanSegments).
 
-1. Fix the range, the groups of segments and the horizons (`round.prepare_round`).
+1. Fix the range, the groups of segments and the horizons (`round.plan_round`).
 2. Index the dirty section: which record of each key survives (`indexing`).
 3. For every group: decide on batches, filter records, write what is left to a `.cleaned` segment (`copying`,
    `record_filter`, `output`), in the order of the log; fsync it.
 4. When every group is complete: swap group after group, lowest offsets first (`seglog.log.swap`).
 
-All bytes are read and checked before step 4, so a round that meets a corrupt batch leaves the log as it was. A plan is
-steps 1 to 3 with the output counted instead of written.
+All bytes are read and checked before step 4, so a round that meets a corrupt batch leaves the log as it was. A dry run
+is steps 1 to 3 with the output counted instead of written, and a run can go on with the plan and the map of one.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.cleaner.copying import RoundCopy
 from seglog.cleaner.indexing import OffsetIndexing, build_offset_map
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.output import CleanedOutput, GroupOutput, NullOutput, SegmentSummary
-from seglog.cleaner.plan import CleaningPlan, CleaningResult
-from seglog.cleaner.round import CleaningRound, prepare_round, require_rollable
-from seglog.cleaner.stats import CleanerStats
+from seglog.cleaner.round import CleaningRound, RoundPlan, plan_round, rolled_segments
+from seglog.cleaner.stats import CleanerStats, CleaningResult
 from seglog.clock import Clock
 from seglog.errors import RefusedError
 from seglog.log.log import Log
 from seglog.model import TopicPartition
+from seglog.storage.filesystem import FileSystem
 
 _SPACE_SLACK_BYTES = 16 << 20
 
@@ -37,66 +38,80 @@ Begin = Callable[[TopicPartition, str, int], None]
 
 
 def untold(topic_partition: TopicPartition, step: str, size: int) -> None:
-    """Nobody wants to know."""
+    """Ignores progress."""
 
 
-def plan_round(
-    log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None, begin: Begin = untold
-) -> CleaningPlan:
-    """What `clean_log` would do now, worked out to the byte; nothing is changed.
+@dataclass(frozen=True)
+class ForeseenRound:
+    """A plan worked out to the byte: the map it was worked out with, what indexing counted, and what a run will do."""
 
-    `checkpoint` is the partition's offset in cleaner-offset-checkpoint. CorruptionError as `clean_log`.
-    """
-    round_ = prepare_round(log, options, clock, checkpoint)
+    plan: RoundPlan
+    indexing: OffsetIndexing
+    indexed: CleanerStats
+    result: CleaningResult
+
+
+def foresee_round(log: Log, plan: RoundPlan, clock: Clock, begin: Begin = untold) -> ForeseenRound:
+    """What `apply_plan` would do, with its output counted instead of written. CorruptionError as `apply_plan`."""
+    segments = rolled_segments(log) if plan.options.roll else log.segments
+    round_ = CleaningRound(plan, log.fs, segments.snapshot(), clock)
     stats = CleanerStats(clock)
-    with _threads(options) as pool:
-        begin(log.topic_partition, INDEXING, round_.dirty_bytes)
+    with _threads(plan.options) as pool:
+        begin(plan.topic_partition, INDEXING, round_.dirty_bytes)
         indexing = index_round(round_, stats, pool)
-        begin(log.topic_partition, COUNTING, round_.source_bytes)
+        indexed = stats.resumed()
+        begin(plan.topic_partition, COUNTING, plan.source_bytes)
         summaries = _counted(round_, indexing, stats, pool)
     stats.all_done()
-    return CleaningPlan(round_, indexing, CleaningResult.of(round_, indexing, stats, summaries, dry_run=True))
+    return ForeseenRound(plan, indexing, indexed, CleaningResult.of(plan, stats, summaries, dry_run=True))
 
 
-def apply_plan(log: Log, plan: CleaningPlan, clock: Clock) -> CleaningResult:
-    """Writes what the plan predicts, with the map it has built. RefusedError when the log has changed since."""
-    round_ = plan.round
-    if round_.options.roll and log.segments.active.size:
+def apply_plan(
+    log: Log, plan: RoundPlan, clock: Clock, begin: Begin = untold, foreseen: ForeseenRound | None = None
+) -> CleaningResult:
+    """Carries a plan out over `log`, which must be writable; the result's `end_offset` is the next first dirty offset.
+
+    A plan that was worked out is carried out with the map of `foreseen`. Raises RefusedError when the log is another
+    one than was planned for, or its output has no room on disk; CorruptRecordError or InvalidRecordError for bytes
+    that must not be rewritten: in each case the log is as it was, apart from the roll that was planned. The checkpoint
+    is the caller's to write.
+    """
+    roll_as_planned(log, plan)
+    round_ = CleaningRound(plan, log.fs, log.segments.snapshot(), clock)
+    with _threads(plan.options) as pool:
+        if foreseen is None:
+            stats = CleanerStats(clock)
+            begin(plan.topic_partition, INDEXING, round_.dirty_bytes)
+            indexing = index_round(round_, stats, pool)
+            if not has_ample_room(log.fs, plan):
+                # little room: only the exact size of the output tells whether it is enough
+                begin(plan.topic_partition, COUNTING, plan.source_bytes)
+                summaries = _counted(round_, indexing, CleanerStats(clock), pool)
+                check_room(log.fs, plan, sum(summary.size for summary in summaries))
+        else:
+            stats, indexing = foreseen.indexed.resumed(), foreseen.indexing
+            check_room(log.fs, plan, foreseen.result.bytes_written)
+        begin(plan.topic_partition, COPYING, plan.source_bytes)
+        return _run(log, round_, indexing, stats, pool)
+
+
+def roll_as_planned(log: Log, plan: RoundPlan) -> None:
+    """Rolls the active segment if the plan wants it. RefusedError when the log is another one than was planned for."""
+    end, bases = log.log_end_offset, [segment.base_offset for segment in log.segments]
+    rolls = plan.options.roll and log.segments.active.size > 0
+    sizes = {segment.base_offset: segment.size for segment in log.segments}
+    planned = tuple(sizes.get(base, -1) for base in plan.source_bases)
+    if (*bases, *([end] if rolls else [])) != plan.bases or planned != plan.sizes:
+        raise RefusedError(f"{log.directory}: the log has changed since the round was planned; plan it again")
+    if rolls:
         log.roll()
-    if [s.base_offset for s in log.segments] != [s.base_offset for s in round_.segments]:
-        raise RefusedError(f"{log.directory}: the log has changed since the plan was made")
-    if tuple(segment.size for segment in log.segments)[: len(round_.sizes)] != round_.sizes:
-        raise RefusedError(f"{log.directory}: the log has changed since the plan was made")
-    check_room(round_, plan.result.bytes_written)
-    stats = CleanerStats(clock)
-    stats.map_bytes_read, stats.map_records_read = plan.result.stats.map_bytes_read, plan.result.stats.map_records_read
-    with _threads(round_.options) as pool:
-        return _run(log, round_, plan.indexing, stats, pool)
 
 
 def clean_log(
     log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None, begin: Begin = untold
 ) -> CleaningResult:
-    """One round over `log`, which must be writable; the result's `end_offset` is the next first dirty offset.
-
-    Raises CorruptRecordError or InvalidRecordError for bytes that must not be rewritten, RefusedError when the output
-    has no room on disk: in each case the log is as it was. The checkpoint is the caller's to write.
-    """
-    if options.roll and log.segments.active.size:
-        require_rollable(log)
-        log.roll()
-    round_ = prepare_round(log, options, clock, checkpoint)
-    stats = CleanerStats(clock)
-    with _threads(options) as pool:
-        begin(log.topic_partition, INDEXING, round_.dirty_bytes)
-        indexing = index_round(round_, stats, pool)
-        if not has_ample_room(round_):
-            # little room: only the exact size of the output tells whether it is enough
-            begin(log.topic_partition, COUNTING, round_.source_bytes)
-            summaries = _counted(round_, indexing, CleanerStats(clock), pool)
-            check_room(round_, sum(summary.size for summary in summaries))
-        begin(log.topic_partition, COPYING, round_.source_bytes)
-        return _run(log, round_, indexing, stats, pool)
+    """One round over `log`, planned and carried out. `checkpoint` is the partition's in cleaner-offset-checkpoint."""
+    return apply_plan(log, plan_round(log, options, clock, checkpoint), clock, begin)
 
 
 @contextmanager
@@ -109,17 +124,17 @@ def _threads(options: CleanerOptions) -> Iterator[Executor | None]:
         yield pool
 
 
-def has_ample_room(round_: CleaningRound) -> bool:
+def has_ample_room(fs: FileSystem, plan: RoundPlan) -> bool:
     """Whether the output fits on the disk whatever it turns out to be."""
-    return round_.fs.free_bytes(round_.directory) >= 2 * round_.source_bytes + _SPACE_SLACK_BYTES
+    return fs.free_bytes(plan.directory) >= 2 * plan.source_bytes + _SPACE_SLACK_BYTES
 
 
-def check_room(round_: CleaningRound, needed: int) -> None:
+def check_room(fs: FileSystem, plan: RoundPlan, needed: int) -> None:
     """RefusedError unless `needed` bytes are free."""
-    free = round_.fs.free_bytes(round_.directory)
+    free = fs.free_bytes(plan.directory)
     if free < needed:
         raise RefusedError(
-            f"{round_.directory}: cleaning writes {needed} bytes before it can free any, and {free} are free;"
+            f"{plan.directory}: cleaning writes {needed} bytes before it can free any, and {free} are free;"
             " nothing was changed"
         )
 
@@ -127,6 +142,8 @@ def check_room(round_: CleaningRound, needed: int) -> None:
 def index_round(round_: CleaningRound, stats: CleanerStats, pool: Executor | None) -> OffsetIndexing:
     """Step 2."""
     indexing = build_offset_map(round_, stats, pool)
+    stats.index_passes, stats.map_entries = indexing.passes, indexing.entries
+    stats.most_map_entries = indexing.most_entries
     stats.index_done()
     return indexing
 
@@ -135,7 +152,7 @@ def _counted(
     round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
 ) -> list[SegmentSummary]:
     """Runs all groups into nowhere."""
-    interval = round_.bounds.index_interval_bytes
+    interval = round_.plan.bounds.index_interval_bytes
     copy = RoundCopy(round_, indexing, stats, pool, lambda base_offset: NullOutput(base_offset, interval))
     return [summary for _, summaries in copy.run() for summary in summaries]
 
@@ -144,7 +161,7 @@ def _run(
     log: Log, round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
 ) -> CleaningResult:
     """Steps 3 and 4. Whatever goes wrong before the first swap, the `.cleaned` files are removed again."""
-    copy = RoundCopy(round_, indexing, stats, pool, cleaned_segments(round_, round_.directory))
+    copy = RoundCopy(round_, indexing, stats, pool, cleaned_segments(round_, round_.plan.directory))
     try:
         copied = copy.run()
         with stats.phase("fsync"):
@@ -159,12 +176,12 @@ def _run(
             log.replace_segments([part.segment for part in output.parts], group)
     stats.all_done()
     summaries = [summary for _, found in copied for summary in found]
-    return CleaningResult.of(round_, indexing, stats, summaries, dry_run=False)
+    return CleaningResult.of(round_.plan, stats, summaries, dry_run=False)
 
 
 def cleaned_segments(round_: CleaningRound, directory: Path) -> Callable[[int], CleanedOutput]:
     """Begins a `.cleaned` segment in `directory` at a base offset."""
-    return lambda base_offset: CleanedOutput(round_.fs, directory, base_offset, round_.bounds.index_interval_bytes)
+    return lambda base_offset: CleanedOutput(round_.fs, directory, base_offset, round_.plan.bounds.index_interval_bytes)
 
 
 def _parts(outputs: Iterable[GroupOutput[CleanedOutput]]) -> Iterator[CleanedOutput]:

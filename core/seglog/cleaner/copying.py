@@ -70,7 +70,7 @@ class RoundCopy(Generic[OutputT]):
         return len(loads) > 1 and max(loads) <= _EVEN * sum(loads) / len(loads)
 
     def _begin(self, group: tuple[LogSegment, ...]) -> GroupOutput[OutputT]:
-        output = GroupOutput(self._make, group[0].base_offset, self._round.bounds)
+        output = GroupOutput(self._make, group[0].base_offset, self._round.plan.bounds)
         self.outputs.append(output)
         return output
 
@@ -96,14 +96,15 @@ class RoundCopy(Generic[OutputT]):
             trackers.append(GroupTracker(trackers[-1] if trackers else None))
         options = self._round.options
         own_bytes = min(options.chunk_bytes, options.own_chunk_bytes)
-        alone = replace(self._round, options=replace(options, jobs=1, chunk_bytes=own_bytes))
+        plan = replace(self._round.plan, options=replace(options, jobs=1, chunk_bytes=own_bytes))
+        alone = replace(self._round, plan=plan)
         copied, records = [], 0
         # a thread of its own for fsync: the others have better things to do than to wait for the disk
         with ThreadPoolExecutor(1, thread_name_prefix="seglog-flush") as flusher:
             work = partial(self._copy_one, alone, flusher)
             items = zip(groups, trackers, strict=True)
             for output, summaries, count, stats in in_order(self._pool, work, items, self._round.options.chunks_ahead):
-                self._stats.add_copy(stats)
+                self._stats.add(stats)
                 copied.append((output, summaries))
                 records += count
                 if len(copied) > _UNFLUSHED:
@@ -217,7 +218,7 @@ def check_complete(round_: CleaningRound, indexing: OffsetIndexing, copied: int)
     indexed = indexing.offset_map.next_ordinal
     if copied != indexed:
         raise IncompleteError(
-            f"{round_.directory}: the log changed while it was cleaned ({indexed} records were indexed,"
+            f"{round_.plan.directory}: the log changed while it was cleaned ({indexed} records were indexed,"
             f" {copied} copied); nothing was changed"
         )
 

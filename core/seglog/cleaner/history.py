@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from seglog.cleaner.plan import CleaningResult
+from seglog.cleaner.stats import CleaningResult
 from seglog.storage import links
 from seglog.storage.atomic import write_atomically
 from seglog.storage.filesystem import FileSystem

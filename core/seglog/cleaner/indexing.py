@@ -100,7 +100,9 @@ def _held_by(item: tuple[int, Chunk, np.ndarray]) -> int:
 
 def build_offset_map(round_: CleaningRound, stats: CleanerStats, pool: Executor | None) -> OffsetIndexing:
     """Indexes [`first_mapped_offset`, `first_uncleanable_offset`). Corruption errors leave everything as it was."""
-    indexing = OffsetIndexing(OffsetMap(round_.options, round_.first_uncleanable_offset - round_.first_mapped_offset))
+    indexing = OffsetIndexing(
+        OffsetMap(round_.options, round_.plan.first_uncleanable_offset - round_.plan.first_mapped_offset)
+    )
     passes = _Passes(round_, indexing, stats, pool)
     start: tuple[int, int, int] | None = (0, 0, 0)
     while start is not None:
@@ -115,7 +117,7 @@ class _Passes:
         self._round, self._indexing, self._stats, self._pool = round_, indexing, stats, pool
         self._map = indexing.offset_map
         self._keys = KeyReader(
-            round_.first_mapped_offset, round_.options.strategy, self._map.seeds, self._map.hash_mask
+            round_.plan.first_mapped_offset, round_.options.strategy, self._map.seeds, self._map.hash_mask
         )
         self._segments = round_.dirty_segments
         self._first_pass = True
@@ -151,12 +153,12 @@ class _Passes:
 
     def _first_chunks(self) -> Iterator[tuple[int, Chunk, np.ndarray]]:
         """The chunks of the first pass, with the batches to pass over by what the transactions say."""
-        round_ = self._round
+        round_, plan = self._round, self._round.plan
         tracker = TransactionTracker()
         first = round_.segments.index(self._segments[0]) if self._segments else 0
         tracker.add_aborted(
             # not those that ended before: their markers are not read, and they would go on to the next marker
-            collect_aborted(round_.segments, first, round_.first_mapped_offset, round_.first_uncleanable_offset)
+            collect_aborted(round_.segments, first, plan.first_mapped_offset, plan.first_uncleanable_offset)
         )
         for number, segment in enumerate(self._segments):
             for chunk in read_chunks(segment, round_.start_position(segment), round_.options):
@@ -185,7 +187,7 @@ class _Passes:
         batches = chunk.batches
         control = batches["attributes"] & layout.CONTROL_MASK != 0
         skipped = aborted | control & (batches["magic"] >= 2)
-        skipped |= batches["last_offset"] < self._round.first_mapped_offset
+        skipped |= batches["last_offset"] < self._round.plan.first_mapped_offset
         tables = self._keys.tables(chunk, skipped, account)
         if self._pool is None:
             return _Opened(number, chunk, [], tables)
@@ -216,7 +218,7 @@ class _Passes:
                 for part in open_parts(chunk):
                     self._mark(chunk, part, ordinals, settings)
                 # by the last offset: where a legacy wrapper begins, its header does not say
-                if chunk.batches[-1]["last_offset"] + 1 >= self._round.first_mapped_offset:
+                if chunk.batches[-1]["last_offset"] + 1 >= self._round.plan.first_mapped_offset:
                     return
 
     def _mark(self, chunk: Chunk, part: Part, ordinals: np.ndarray, settings: np.ndarray) -> None:
@@ -241,14 +243,14 @@ class _Passes:
 def filter_settings(round_: CleaningRound, indexing: OffsetIndexing, compressed: bool) -> np.ndarray:
     """The settings (int64) of `kernels.filtering`."""
     settings = np.zeros(filtering.SETTINGS_SLOTS, dtype=np.int64)
-    settings[filtering.FIRST_DIRTY] = round_.first_mapped_offset
-    settings[filtering.NEW_HORIZON] = round_.new_horizon_ms
+    settings[filtering.FIRST_DIRTY] = round_.plan.first_mapped_offset
+    settings[filtering.NEW_HORIZON] = round_.plan.new_horizon_ms
     settings[filtering.SLOTS] = indexing.offset_map.slot_count if indexing.offset_map.entries else 0
     settings[filtering.KEY_OVERHEAD] = indexing.offset_map.key_overhead
     settings[filtering.HASH_MASK] = indexing.offset_map.hash_mask
     settings[filtering.CLEAN_BITS] = indexing.superseded is not None
     settings[filtering.COMPRESSED] = compressed
-    settings[filtering.LAST_KEPT] = round_.always_kept_offset
+    settings[filtering.LAST_KEPT] = round_.plan.always_kept_offset
     return settings
 
 

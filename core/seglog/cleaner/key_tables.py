@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seglog.cleaner.chunks import Part, invalid_records, open_parts
-from seglog.cleaner.strategy import Strategy, StrategyKind
+from seglog.cleaner.options import Strategy, StrategyKind
 from seglog.kernels import key_tables as kernels
 from seglog.memory_budget import Account
 from seglog.scan.segment_scan import Chunk

@@ -97,8 +97,8 @@ def _rebuilt(
             int(batch["last_offset"]),
         )
     payload = out[_OVERHEAD:size]
-    if (rows["value_size"] < 0).any() and round_.new_horizon_ms >= 0:
-        payload = _stamped(payload, table, round_.new_horizon_ms)
+    if (rows["value_size"] < 0).any() and round_.plan.new_horizon_ms >= 0:
+        payload = _stamped(payload, table, round_.plan.new_horizon_ms)
         counters[filtering.HORIZONS_SET] += 1
     table["attributes"] |= codec
     packed = compress(codec, byte_view(payload)) if codec else payload.tobytes()

@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.cleaner.cleanable import cleanable_offsets, round_down
-from seglog.cleaner.round import rolled_segments
+from seglog.cleaner.round import cleanable_offsets, rolled_segments, round_down
 from seglog.clock import Clock
 from seglog.configuration.keys import LONG_MAX
 from seglog.errors import CorruptCheckpointError, RefusedError

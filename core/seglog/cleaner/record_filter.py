@@ -101,7 +101,7 @@ class RecordFilter:
         for i, segment in enumerate(group):
             bound = group[i + 1].base_offset if i + 1 < len(group) else segment.read_next_offset()[0]
             number = round_.segments.index(segment)
-            self._tracker.add_aborted(collect_aborted(round_.segments, number, round_.log_start_offset, bound))
+            self._tracker.add_aborted(collect_aborted(round_.segments, number, round_.plan.log_start_offset, bound))
             modified_ms = segment.modified_ms
             for chunk in read_chunks(segment, 0, round_.options, account):
                 yield self._task(chunk, modified_ms)
@@ -132,16 +132,16 @@ class RecordFilter:
         for i, discard in track_batches(chunk, self._tracker):
             may_go[i] = discard
         past = self._past_horizon(batches, modern, modified_ms)
-        dirty = batches["last_offset"] >= round_.first_mapped_offset
+        dirty = batches["last_offset"] >= round_.plan.first_mapped_offset
         flags = np.where(may_go & (~control | past), DISCARD, 0).astype(np.uint8)
         flags[may_go & control] |= STAMP_MARKER
         flags[past] |= EXPIRED
         flags[dirty] |= DIRTY
         if len(self._unmapped):
             flags[dirty & modern & ~control & np.isin(batches["base_offset"], self._unmapped)] |= KEEP_ALL
-        last = round_.last_records
+        last = round_.plan.last_records
         filtering.flag_last_batches(batches, last.producer_ids, last.offsets, last.epochs, flags)
-        flags[batches["last_offset"] + 1 == round_.first_uncleanable_offset] |= RETAIN_EMPTY
+        flags[batches["last_offset"] + 1 == round_.plan.first_uncleanable_offset] |= RETAIN_EMPTY
         flags[(flags & (DISCARD | RETAIN_EMPTY)) == DISCARD] |= DELETE
         return flags
 
@@ -149,12 +149,12 @@ class RecordFilter:
         """Which batches' tombstones and markers are past their delete horizon (KIP-534; legacy: by segment)."""
         round_ = self._round
         stamped = modern & (batches["attributes"] & layout.DELETE_HORIZON_MASK != 0)
-        past = stamped & (batches["base_timestamp"] <= round_.now_ms)
-        past = past | ~modern & (modified_ms <= round_.legacy_horizon_ms)
+        past = stamped & (batches["base_timestamp"] <= round_.plan.now_ms)
+        past = past | ~modern & (modified_ms <= round_.plan.legacy_horizon_ms)
         if round_.options.expire:
             timestamps = batches["max_timestamp"]
             timestamps = np.where(~modern & (timestamps < 0), modified_ms, timestamps)
-            due = timestamps <= round_.now_ms - round_.delete_retention_ms
+            due = timestamps <= round_.plan.now_ms - round_.plan.delete_retention_ms
             past = past | ~stamped & (timestamps >= 0) & due
         answer: np.ndarray = past
         return answer
@@ -168,7 +168,7 @@ class RecordFilter:
         if task.done is not None:
             return task.done
         chunk = task.chunk
-        if chunk.batches[0]["last_offset"] < self._round.first_mapped_offset or not self._round.dirty_segments:
+        if chunk.batches[0]["last_offset"] < self._round.plan.first_mapped_offset or not self._round.dirty_segments:
             with self._stats.phase("checksum"):
                 check_chunk(chunk)
         filtered = FilteredChunk(len(chunk.data), aborted=task.aborted)

@@ -1,7 +1,19 @@
-"""What one round works on, fixed before its first byte is read (Kafka: Cleaner.doClean, LogToClean)."""
+"""What one round works on, fixed before its first byte is read (Kafka: Cleaner.doClean, LogCleanerManager, LogToClean).
+
+1. The first dirty offset is the checkpoint's, or the log start offset when there is none, or when the checkpoint lies
+   outside the log.
+2. Nothing is cleaned from the last stable offset on, in the active segment, or from the first segment on that is
+   younger than min.compaction.lag.ms.
+3. The end is rounded down to the base of a segment.
+4. Neighbouring segments become one as long as what they become is no larger than a segment may be (`group_segments`).
+
+All of it is a `RoundPlan`, values alone: a dry run counts what comes of it, a run carries it out, and Spark sends it to
+its tasks. Each of them works on it as a `CleaningRound`, the plan with open segments.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,10 +22,8 @@ from typing import Protocol
 import numpy as np
 
 from seglog import layout
-from seglog.cleaner.cleanable import cleanable_offsets, round_down
-from seglog.cleaner.grouping import SegmentBounds, group_segments
-from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.strategy import StrategyKind
+from seglog.cleaner.options import CleanerOptions, StrategyKind
+from seglog.cleaner.output import SegmentBounds
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError
@@ -68,18 +78,19 @@ class LastRecords:
 
 
 @dataclass(frozen=True)
-class CleaningRound:
+class RoundPlan:
     """A round over [log start, `first_uncleanable_offset`) of which the part from `first_dirty_offset` on is dirty.
 
-    `segments` are all of the log, `groups` those to rewrite, in their new arrangement. `limit_reason` says why the
-    range ends where it does; `bounds` are those of each segment written. Times are epoch milliseconds.
+    `bases` are the base offsets of all segments of the log, `groups` the ranges of them to rewrite, each of which
+    becomes one segment or more, and `sizes` the bytes of those, in order. `limit_reason` says why the range ends where
+    it does; `bounds` are those of each segment written. Times are epoch milliseconds.
     """
 
-    fs: FileSystem
     directory: Path
     topic_partition: TopicPartition
-    segments: tuple[LogSegment, ...]
-    groups: tuple[tuple[LogSegment, ...], ...]
+    bases: tuple[int, ...]
+    groups: tuple[tuple[int, int], ...]
+    sizes: tuple[int, ...]
     first_dirty_offset: int
     first_uncleanable_offset: int
     log_start_offset: int
@@ -89,9 +100,7 @@ class CleaningRound:
     bounds: SegmentBounds
     last_records: LastRecords
     options: CleanerOptions
-    clock: Clock
     limit_reason: str = ""
-    checkpoint_reset: bool = False
 
     @property
     def end_offset(self) -> int:
@@ -112,12 +121,41 @@ class CleaningRound:
         the clean section is indexed too."""
         if self.options.strategy.kind is StrategyKind.OFFSET:
             return self.first_dirty_offset
-        return min(self.first_dirty_offset, self.segments[0].base_offset)
+        return min(self.first_dirty_offset, self.bases[0])
 
     @property
     def always_kept_offset(self) -> int:
         """KIP-280: the last record of the range stays under strategies that would let it go; -1 for none."""
         return -1 if self.options.strategy.kind is StrategyKind.OFFSET else self.first_uncleanable_offset - 1
+
+    @property
+    def source_bases(self) -> tuple[int, ...]:
+        """Base offsets of the segments that are rewritten, in order."""
+        return tuple(base for begin, end in self.groups for base in self.bases[begin:end])
+
+    @property
+    def source_bytes(self) -> int:
+        """Bytes of the segments that are rewritten."""
+        return sum(self.sizes)
+
+
+@dataclass(frozen=True)
+class CleaningRound:
+    """A plan with the segments open that it names: a log's own, or its files in a task."""
+
+    plan: RoundPlan
+    fs: FileSystem
+    segments: tuple[LogSegment, ...]
+    clock: Clock
+
+    @property
+    def options(self) -> CleanerOptions:
+        return self.plan.options
+
+    @cached_property
+    def groups(self) -> tuple[tuple[LogSegment, ...], ...]:
+        """The segments to rewrite, in their new arrangement."""
+        return tuple(self.segments[begin:end] for begin, end in self.plan.groups)
 
     @cached_property
     def sources(self) -> tuple[LogSegment, ...]:
@@ -125,23 +163,19 @@ class CleaningRound:
         return tuple(segment for group in self.groups for segment in group)
 
     @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Their bytes, as they were when the round was prepared."""
-        return tuple(segment.size for segment in self.sources)
-
-    @cached_property
     def dirty_segments(self) -> tuple[LogSegment, ...]:
         """The segments to index."""
-        if self.first_mapped_offset >= self.first_uncleanable_offset:
+        plan = self.plan
+        if plan.first_mapped_offset >= plan.first_uncleanable_offset:
             return ()
-        return LogSegments(self.segments).between(self.first_mapped_offset, self.first_uncleanable_offset)
+        return LogSegments(self.segments).between(plan.first_mapped_offset, plan.first_uncleanable_offset)
 
     def start_position(self, segment: LogSegment) -> int:
         """Where in a dirty segment the batches begin that reach the first mapped offset.
 
         The offset index's word counts only if a batch starts there that does not begin behind the offset.
         """
-        offset = self.first_mapped_offset
+        offset = self.plan.first_mapped_offset
         position = segment.offset_index.lookup(offset)[1] if offset > segment.base_offset else 0
         if not 0 < position < segment.size:
             return 0
@@ -153,12 +187,7 @@ class CleaningRound:
     @property
     def segments_before_dirty(self) -> tuple[LogSegment, ...]:
         """The segments that may hold records in front of the first mapped offset."""
-        return tuple(segment for segment in self.sources if segment.base_offset < self.first_mapped_offset)
-
-    @property
-    def source_bytes(self) -> int:
-        """Bytes of the segments that are rewritten."""
-        return sum(self.sizes)
+        return tuple(segment for segment in self.sources if segment.base_offset < self.plan.first_mapped_offset)
 
     @property
     def dirty_bytes(self) -> int:
@@ -166,9 +195,7 @@ class CleaningRound:
         return sum(segment.size for segment in self.dirty_segments)
 
 
-def prepare_round(
-    log: CleanableLog, options: CleanerOptions, clock: Clock, checkpoint: int | None = None
-) -> CleaningRound:
+def plan_round(log: CleanableLog, options: CleanerOptions, clock: Clock, checkpoint: int | None = None) -> RoundPlan:
     """The round that is due for `log` now; reads indexes and headers only.
 
     `checkpoint` is the partition's entry in cleaner-offset-checkpoint. With `options.roll` the active segment counts
@@ -195,27 +222,29 @@ def prepare_round(
     upper = round_down(segments, max(first, limit))
     sources = segments.between(0, upper) if upper > 0 else ()
     before = segments.between(0, first) if first > 0 else ()
-    horizon = before[-1].modified_ms - config.delete_retention_ms if before else 0
-    groups = group_segments(sources, config.segment_bytes, config.segment_index_bytes, upper)
-    return CleaningRound(
-        fs=log.fs,
+    bases = tuple(segment.base_offset for segment in segments)
+    return RoundPlan(
         directory=log.directory,
         topic_partition=log.topic_partition,
-        segments=segments.snapshot(),
-        groups=groups,
+        bases=bases,
+        groups=_ranges(bases, group_segments(sources, config.segment_bytes, config.segment_index_bytes, upper)),
+        sizes=tuple(segment.size for segment in sources),
         first_dirty_offset=first,
         first_uncleanable_offset=upper,
         log_start_offset=log.log_start_offset,
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
-        legacy_horizon_ms=horizon,
+        legacy_horizon_ms=before[-1].modified_ms - config.delete_retention_ms if before else 0,
         bounds=SegmentBounds(options.most_log_bytes, config.segment_index_bytes, config.index_interval_bytes),
         last_records=LastRecords.of(log.producers),
         options=options,
-        clock=clock,
         limit_reason=found.reason,
-        checkpoint_reset=found.checkpoint_reset,
     )
+
+
+def _ranges(bases: tuple[int, ...], groups: Sequence[Sequence[LogSegment]]) -> tuple[tuple[int, int], ...]:
+    numbers = {base: number for number, base in enumerate(bases)}
+    return tuple((numbers[group[0].base_offset], numbers[group[-1].base_offset] + 1) for group in groups)
 
 
 def require_rollable(log: CleanableLog) -> None:
@@ -240,3 +269,97 @@ def rolled_segments(log: CleanableLog) -> LogSegments:
     if not log.segments.active.size:
         return log.segments
     return LogSegments([*log.segments, LogSegment(log.fs, log.directory, log.log_end_offset)])
+
+
+# --- the range, and the groups ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CleanableOffsets:
+    """The range [`first_dirty_offset`, `first_uncleanable_offset`) of a round.
+
+    `checkpoint_reset` says that the checkpoint was outside the log and is to be rewritten; `reason` why the range
+    ends where it does.
+    """
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    checkpoint_reset: bool = False
+    reason: str = ""
+
+
+def cleanable_offsets(
+    segments: LogSegments,
+    *,
+    checkpoint: int | None,
+    log_start_offset: int,
+    log_end_offset: int,
+    last_stable_offset: int,
+    min_compaction_lag_ms: int,
+    now_ms: int,
+) -> CleanableOffsets:
+    """The range that a broker would clean now; the end is not rounded yet."""
+    first = log_start_offset if checkpoint is None else checkpoint
+    reset = not log_start_offset <= first <= log_end_offset
+    if reset:
+        first = log_start_offset
+    active = segments.active.base_offset
+    limits = [(active, f"the active segment begins at offset {active} and is not cleaned")]
+    if last_stable_offset < active:
+        limits.append((last_stable_offset, "a transaction is open (last stable offset)"))
+    young = _first_young(segments, first, min_compaction_lag_ms, now_ms)
+    if young is not None:
+        limits.append((young.base_offset, "younger than min.compaction.lag.ms"))
+    end, reason = min(limits)
+    return CleanableOffsets(first, max(first, end), reset, reason)
+
+
+def _first_young(segments: LogSegments, first: int, lag_ms: int, now_ms: int) -> LogSegment | None:
+    if lag_ms <= 0:
+        return None
+    inactive = (s for s in segments.from_floor(first) if s is not segments.active)
+    return next((s for s in inactive if s.largest_timestamp() > now_ms - lag_ms), None)
+
+
+def round_down(segments: LogSegments, offset: int) -> int:
+    """The base of the first inactive segment at or behind the floor of `offset`, else the active segment's base."""
+    for segment in segments.from_floor(offset):
+        if segment is not segments.active:
+            return segment.base_offset
+    return segments.active.base_offset
+
+
+def group_segments(
+    segments: Sequence[LogSegment], segment_bytes: int, index_bytes: int, first_uncleanable_offset: int
+) -> tuple[tuple[LogSegment, ...], ...]:
+    """Which neighbouring segments become one (Kafka: Cleaner.groupSegmentsBySize): groups of `segments`, in order.
+
+    Greedy from the left, by the sizes before cleaning. The next segment joins when the sum of the logs stays within
+    `segment_bytes`, the sum of each kind of index within `index_bytes`, and its last possible offset, relative to the
+    group's base, within 31 bits; an empty segment always fits the last rule. What a group leaves may still be larger
+    than a segment can be, as messages of magic 0 and 1 grow when they become batches; it then becomes several segments
+    (`output.GroupOutput`). Kafka's round fails there.
+
+    `index_bytes` is segment.index.bytes; `first_uncleanable_offset` bounds the last segment's offsets.
+    """
+    groups: list[list[LogSegment]] = []
+    log_bytes = offset_bytes = time_bytes = 0
+    for i, segment in enumerate(segments):
+        log_bytes += segment.size
+        offset_bytes += segment.offset_index.size
+        time_bytes += segment.closed_time_index_size
+        behind = segments[i + 1].base_offset if i + 1 < len(segments) else first_uncleanable_offset
+        fits = (
+            bool(groups)
+            and log_bytes <= segment_bytes
+            and offset_bytes <= index_bytes
+            and time_bytes <= index_bytes
+            and (segment.size == 0 or behind - 1 - groups[-1][0].base_offset <= layout.INT32_MAX)
+        )
+        if fits:
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            log_bytes, offset_bytes = segment.size, segment.offset_index.size
+            time_bytes = segment.closed_time_index_size
+    return tuple(tuple(group) for group in groups)

@@ -1,18 +1,25 @@
-"""The account of a round: Kafka's CleanerStats, its text in the broker's log, and what became of every record."""
+"""The account of a round: Kafka's CleanerStats, its text in the broker's log, and what became of every record.
+
+Counts of parts of a round, such as groups of segments that were copied side by side or in tasks of Spark, are added.
+"""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from seglog.cleaner.output import SegmentSummary
+from seglog.cleaner.round import RoundPlan
 from seglog.clock import Clock
 from seglog.escaping import escaped
 from seglog.kernels import filtering
+from seglog.model import TopicPartition
 
 MEBIBYTE = 1 << 20
 
@@ -21,32 +28,64 @@ PHASES = ("read", "checksum", "decompress", "map", "filter", "compress", "write"
 
 
 @dataclass
-class CleanerStats:
-    """Counts of one round (Kafka: CleanerStats, plus what became of the records).
+class RoundCounts:
+    """What was counted of a round, or of a part of one: values that can be added and sent.
 
-    `map_*` count the index passes' first one. `records_read` counts records that were looked at: batches deleted whole
-    count in bytes only. Times are monotonic seconds of the clock given.
+    `map_*` count the index passes' first one, but `map_entries` the keys of all of them and `most_map_entries` those of
+    the fullest. `records_read` counts records that were looked at: batches deleted whole count in bytes only. `phases`
+    are seconds, over all threads.
     """
 
-    clock: Clock
     map_bytes_read: int = 0
     map_records_read: int = 0
+    map_entries: int = 0
+    most_map_entries: int = 0
+    index_passes: int = 1
     bytes_read: int = 0
     bytes_written: int = 0
     batches_written: int = 0
-    buffer_utilization: float = 0.0
-    index_passes: int = 1
-    map_entries: int = 0
-    map_slots: int = 0
     counters: np.ndarray = field(default_factory=lambda: np.zeros(filtering.COUNTER_SLOTS, dtype=np.int64))
     phases: dict[str, float] = field(default_factory=dict)
-    started: float = 0.0
-    map_completed: float = 0.0
-    ended: float = 0.0
 
-    def __post_init__(self) -> None:
-        self.started = self.map_completed = self.ended = self.clock.monotonic()
+    def add(self, part: RoundCounts) -> None:
+        """Adds what another object has counted of this round."""
+        self.map_bytes_read += part.map_bytes_read
+        self.map_records_read += part.map_records_read
+        self.map_entries += part.map_entries
+        self.most_map_entries = max(self.most_map_entries, part.most_map_entries)
+        self.index_passes = max(self.index_passes, part.index_passes)
+        self.bytes_read += part.bytes_read
+        self.bytes_written += part.bytes_written
+        self.batches_written += part.batches_written
+        self.counters += part.counters
+        for name, seconds in part.phases.items():
+            self.phases[name] = self.phases.get(name, 0.0) + seconds
+
+
+class CleanerStats(RoundCounts):
+    """The counts of one round and how long it took (Kafka: CleanerStats, plus what became of the records).
+
+    Times are monotonic seconds of the clock given.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.started = self.map_completed = self.ended = clock.monotonic()
         self._lock = threading.Lock()
+
+    def counts(self) -> RoundCounts:
+        """The counts alone."""
+        counted = RoundCounts()
+        counted.add(self)
+        return counted
+
+    def resumed(self) -> CleanerStats:
+        """The same once more, to go on from here: what is counted on one is not counted on the other."""
+        again = CleanerStats(self.clock)
+        again.add(self)
+        again.started, again.map_completed = self.started, self.map_completed
+        return again
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -58,15 +97,6 @@ class CleanerStats:
             spent = self.clock.monotonic() - begin
             with self._lock:
                 self.phases[name] = self.phases.get(name, 0.0) + spent
-
-    def add_copy(self, part: CleanerStats) -> None:
-        """Adds what another object has counted of this round's copy."""
-        self.bytes_read += part.bytes_read
-        self.bytes_written += part.bytes_written
-        self.batches_written += part.batches_written
-        self.counters += part.counters
-        for name, seconds in part.phases.items():
-            self.phases[name] = self.phases.get(name, 0.0) + seconds
 
     def index_done(self) -> None:
         """Ends the time that counts as indexing."""
@@ -128,37 +158,102 @@ class CleanerStats:
         }
 
 
-def format_stats(
-    stats: CleanerStats,
-    topic_partition: object,
-    first_dirty_offset: int,
-    end_offset: int,
-    thread: int = 0,
-    *,
-    dry_run: bool = False,
-) -> str:
-    """The block that a broker logs after a round (Kafka: LogCleaner.recordStats), to the letter; of a dry run it says
-    what would have been done.
+@dataclass(frozen=True)
+class CleaningResult:
+    """A round's outcome, predicted (`dry_run`) or done.
+
+    `segments_before` are (base offset, bytes) of the segments rewritten, `segments_after` what they became.
+    `limit_reason` says why nothing past `end_offset` was cleaned.
     """
-    read, written = stats.bytes_read / MEBIBYTE, stats.bytes_written / MEBIBYTE
-    mapped, total = stats.map_bytes_read / MEBIBYTE, stats.seconds
-    index, clean = stats.index_seconds, stats.clean_seconds
-    rewrote = "Would have cleaned" if dry_run else "Cleaned"
-    begin = rewrote if dry_run else f"Log cleaner thread {thread} cleaned"
-    lines = [
-        f"{begin} log {escaped(str(topic_partition))} (dirty section = [{first_dirty_offset}, {end_offset}])",
-        f"{_number(read)} MB of log processed in {_number(total)} seconds ({_number(_ratio(read, total))} MB/sec).",
-        f"Indexed {_number(mapped)} MB in {_plain(index)} seconds ({_number(_ratio(mapped, index))} Mb/sec,"
-        f" {_plain(100 * _ratio(index, total))}% of total time)",
-        f"Buffer utilization: {_plain(100 * stats.buffer_utilization)}%",
-        f"{rewrote} {_number(read)} MB in {_plain(clean)} seconds ({_number(_ratio(read, clean))} Mb/sec,"
-        f" {_plain(100 * _ratio(clean, total))}% of total time)",
-        f"Start size: {_number(read)} MB ({stats.records_read:,} messages)",
-        f"End size: {_number(written)} MB ({stats.records_written:,} messages)",
-        f"{_plain(100 * (1 - _ratio(stats.bytes_written, stats.bytes_read)))}% size reduction"
-        f" ({_plain(100 * (1 - _ratio(stats.records_written, stats.records_read)))}% fewer messages)",
-    ]
-    return "\n" + "".join(f"\t{line}\n" for line in lines)
+
+    topic_partition: TopicPartition
+    dry_run: bool
+    first_dirty_offset: int
+    end_offset: int
+    segments_before: tuple[tuple[int, int], ...]
+    segments_after: tuple[SegmentSummary, ...]
+    map_slots: int
+    stats: CleanerStats
+    limit_reason: str = ""
+
+    @classmethod
+    def of(
+        cls, plan: RoundPlan, stats: CleanerStats, summaries: Sequence[SegmentSummary], *, dry_run: bool
+    ) -> CleaningResult:
+        return cls(
+            topic_partition=plan.topic_partition,
+            dry_run=dry_run,
+            first_dirty_offset=plan.first_dirty_offset,
+            end_offset=plan.end_offset,
+            segments_before=tuple(zip(plan.source_bases, plan.sizes, strict=True)),
+            segments_after=tuple(summaries),
+            map_slots=plan.options.map_slots,
+            stats=stats,
+            limit_reason=plan.limit_reason,
+        )
+
+    @property
+    def buffer_utilization(self) -> float:
+        """How full the dedupe buffer became, as a share of the entries that Kafka's map has in it."""
+        return self.stats.most_map_entries / max(self.map_slots, 1)
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of the new `.log` files."""
+        return sum(segment.size for segment in self.segments_after)
+
+    def text(self, thread: int = 0) -> str:
+        """The block that a broker logs after a round (Kafka: LogCleaner.recordStats, specification §12.10), to the
+        letter; of a dry run it says what would have been done.
+        """
+        stats = self.stats
+        read, written = stats.bytes_read / MEBIBYTE, stats.bytes_written / MEBIBYTE
+        mapped, total = stats.map_bytes_read / MEBIBYTE, stats.seconds
+        index, clean = stats.index_seconds, stats.clean_seconds
+        rewrote = "Would have cleaned" if self.dry_run else "Cleaned"
+        begin = rewrote if self.dry_run else f"Log cleaner thread {thread} cleaned"
+        section = f"[{self.first_dirty_offset}, {self.end_offset}]"
+        lines = [
+            f"{begin} log {escaped(str(self.topic_partition))} (dirty section = {section})",
+            f"{_number(read)} MB of log processed in {_number(total)} seconds ({_number(_ratio(read, total))} MB/sec).",
+            f"Indexed {_number(mapped)} MB in {_plain(index)} seconds ({_number(_ratio(mapped, index))} Mb/sec,"
+            f" {_plain(100 * _ratio(index, total))}% of total time)",
+            f"Buffer utilization: {_plain(100 * self.buffer_utilization)}%",
+            f"{rewrote} {_number(read)} MB in {_plain(clean)} seconds ({_number(_ratio(read, clean))} Mb/sec,"
+            f" {_plain(100 * _ratio(clean, total))}% of total time)",
+            f"Start size: {_number(read)} MB ({stats.records_read:,} messages)",
+            f"End size: {_number(written)} MB ({stats.records_written:,} messages)",
+            f"{_plain(100 * (1 - _ratio(stats.bytes_written, stats.bytes_read)))}% size reduction"
+            f" ({_plain(100 * (1 - _ratio(stats.records_written, stats.records_read)))}% fewer messages)",
+        ]
+        return "\n" + "".join(f"\t{line}\n" for line in lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of type `cleaning` in the command line's JSON."""
+        stats = self.stats
+        return {
+            "type": "cleaning",
+            "partition": str(self.topic_partition),
+            "dry_run": self.dry_run,
+            "first_dirty_offset": self.first_dirty_offset,
+            "end_offset": self.end_offset,
+            "index_passes": stats.index_passes,
+            "map_slots": self.map_slots,
+            "map_entries": stats.map_entries,
+            "buffer_utilization": self.buffer_utilization,
+            "bytes_read": stats.bytes_read,
+            "bytes_written": stats.bytes_written,
+            "records_read": stats.records_read,
+            "records_written": stats.records_written,
+            "batches_written": stats.batches_written,
+            "tombstones_kept": stats.tombstones_kept,
+            "reasons": stats.reasons(),
+            "segments_before": [{"base_offset": base, "size": size} for base, size in self.segments_before],
+            "segments_after": [{"base_offset": s.base_offset, "size": s.size} for s in self.segments_after],
+            "index_seconds": stats.index_seconds,
+            "clean_seconds": stats.clean_seconds,
+            "phase_seconds": dict(stats.phases),
+        }
 
 
 def _ratio(part: float, whole: float) -> float:

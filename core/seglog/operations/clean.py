@@ -2,29 +2,37 @@
 
 1. Before anything is opened for writing: every checkpoint is read (`manager.check_checkpoints`), and the policy of
    every partition that was named must be known to be compact. Cleaning by mistake deletes records for good.
-2. A named partition is opened over an overlay first, which shows what opening it does and changes nothing: one whose
-   recovery would cut off damage is refused, one with nothing to clean is left alone, and so is one whose output has no
-   room.
-3. A named partition gets one round. In a log directory, rounds go on, the filthiest log first, until none is eligible.
+2. A named partition is opened over an overlay first, which shows what opening it does and changes nothing, and its
+   round is planned there: one whose recovery would cut off damage is refused, one with nothing to clean is left alone,
+   and so is one whose output has no room.
+3. That plan is carried out, on the log that is now opened for writing. In a log directory, rounds go on, the filthiest
+   log first, until none is eligible.
 4. The end of each round becomes the partition's checkpoint.
 
-A dry run does all of it over an overlay, and plans where a run writes.
+A dry run does all of it over an overlay, and counts the output of each plan that a run carries out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from seglog.cleaner.cleaner import Begin, check_room, clean_log, has_ample_room, plan_round, untold
+from seglog.cleaner.cleaner import (
+    Begin,
+    ForeseenRound,
+    apply_plan,
+    check_room,
+    clean_log,
+    foresee_round,
+    has_ample_room,
+    untold,
+)
 from seglog.cleaner.history import CleaningHistory, state_directory
 from seglog.cleaner.manager import CleanerManager, LogToClean, check_checkpoints, log_to_clean
-from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.plan import CleaningResult
-from seglog.cleaner.round import CleaningRound, prepare_round
-from seglog.cleaner.strategy import OFFSET, Strategy
+from seglog.cleaner.options import OFFSET, CleanerOptions, Strategy
+from seglog.cleaner.round import RoundPlan, plan_round
+from seglog.cleaner.stats import CleaningResult
 from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT, CleanerConfig
 from seglog.configuration.precedence import POLICY, ResolvedConfig
@@ -34,6 +42,7 @@ from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.log.opening import open_undamaged, refuse_losses
 from seglog.log.viewed_directory import ViewingFileSystem
+from seglog.model import TopicPartition
 from seglog.operations.retain import TopicConfigs
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.storage import links
@@ -75,7 +84,28 @@ class CleaningFailure:
 
 Outcome = Cleaned | Skipped | CleaningFailure
 POLICIES = ("compact", "compact,delete", "delete,compact")
-SpaceCheck = Callable[[Log, CleaningRound, int | None], None]  # of a round with this checkpoint: raises RefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be cleaned in one log directory: the partitions that were named, and all others if `whole`."""
+
+    log_directory: Path
+    named: tuple[Path, ...]
+    whole: bool
+    topics: TopicConfigs
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRound:
+    """The round of a partition that was named; `foreseen` where its output had to be counted for want of room."""
+
+    plan: RoundPlan
+    foreseen: ForeseenRound | None = None
+
+
+# Of a plan, and the log that it was made for: raises RefusedError when the output has no room.
+SpaceCheck = Callable[[Log, RoundPlan], ForeseenRound | None]
 
 
 def clean(
@@ -91,23 +121,29 @@ def clean(
     """Cleans what `targets` name: partition directories and log directories, each partition once.
 
     `begin` is told of the steps of each round.
-    Raises, before anything is changed: RefusedError for a named partition that is not known to be compacted,
-    CorruptCheckpointError, LockedError, NotALogError.
+    Raises what `requests` raises, and LockedError, before anything is changed.
     """
-    work = by_directory(targets)
-    topics = {log_directory: topics_of(log_directory) for log_directory, _, _ in work}
-    for log_directory, named, _ in work:
-        check_checkpoints(fs, log_directory)
-        for path in named:
-            require_cleanable(fs, path, topics[log_directory])
-    for log_directory, named, whole in work:
-        known = topics[log_directory]
-        open_directory = _overlaid if dry_run else open_for_cleaning
-        with open_directory(fs, log_directory, known, clock) as directory:
-            for path in named:
-                yield _clean_named(directory, path, known, clock, options, dry_run, begin)
-            if whole:
-                yield from _clean_eligible(directory, set(named), known, clock, options, dry_run, begin)
+    open_directory = _overlaid if dry_run else open_for_cleaning
+    for request in requests(fs, targets, topics_of):
+        with open_directory(fs, request.log_directory, request.topics, clock) as directory:
+            run = _Run(directory, request, clock, options, dry_run, begin)
+            for path in request.named:
+                yield run.clean_named(path)
+            if request.whole:
+                yield from run.clean_eligible()
+
+
+def requests(fs: FileSystem, targets: Sequence[Target], topics_of: Callable[[Path], TopicConfigs]) -> list[Request]:
+    """What `targets` name, by log directory. Nothing is opened yet.
+
+    Raises RefusedError for a named partition that is not known to be compacted, CorruptCheckpointError, NotALogError.
+    """
+    found = [Request(path, tuple(named), whole, topics_of(path)) for path, named, whole in _by_directory(targets)]
+    for request in found:
+        check_checkpoints(fs, request.log_directory)
+        for path in request.named:
+            require_cleanable(fs, path, request.topics)
+    return found
 
 
 def cleaner_options(
@@ -160,7 +196,7 @@ def _overlaid(fs: FileSystem, path: Path, topics: TopicConfigs, clock: Clock) ->
     return open_for_cleaning(OverlayFileSystem(ViewingFileSystem(fs, path)), path, topics, clock, take_lock=False)
 
 
-def by_directory(targets: Sequence[Target]) -> list[tuple[Path, list[Path], bool]]:
+def _by_directory(targets: Sequence[Target]) -> list[tuple[Path, list[Path], bool]]:
     """(log directory, partitions named in it, whether it was named itself). NotALogError for a file."""
     found: dict[Path, tuple[list[Path], list[bool]]] = {}
     for target in targets:
@@ -203,51 +239,103 @@ def policy_problem(resolved: ResolvedConfig, topic: str) -> str:
     return resolved.refusal(COMPACT)
 
 
-def _clean_named(
-    directory: LogDirectory,
-    path: Path,
-    topics: TopicConfigs,
-    clock: Clock,
-    options: CleanerOptions,
-    dry_run: bool,
-    begin: Begin,
-) -> Cleaned | CleaningFailure:
-    try:
-        if dry_run:
-            log = _open_overlaid(directory, path)
-        else:
-            found = open_named(directory, path, topics, clock, options, partial(_check_counted, options, clock))
-            if isinstance(found, Cleaned):
-                return found
-            log = found
-        checkpoint = _first_dirty(directory, log)
-        return _round(directory, log, clock, options, checkpoint, dry_run, begin)
-    except SeglogError as error:
-        return CleaningFailure(path, error)
-    except VanishedError as error:
-        return CleaningFailure(path, _changing(error))
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Rounds in one log directory, which is open: for writing, or over an overlay for a dry run."""
+
+    directory: LogDirectory
+    request: Request
+    clock: Clock
+    options: CleanerOptions
+    dry_run: bool
+    begin: Begin
+
+    def clean_named(self, path: Path) -> Cleaned | CleaningFailure:
+        try:
+            if self.dry_run:
+                log = _open_overlaid(self.directory, path)
+                plan = plan_round(log, self.options, self.clock, first_dirty(self.directory, log))
+                return self._outcome(log, foresee_round(log, plan, self.clock, self.begin).result)
+            planned = plan_named(
+                self.directory, path, self.request.topics, self.clock, self.options, self._counted_where_room_is_scarce
+            )
+            if isinstance(planned, Cleaned):
+                return planned
+            log = self.directory.log_in(path)
+            return self._outcome(log, apply_plan(log, planned.plan, self.clock, self.begin, planned.foreseen))
+        except SeglogError as error:
+            return CleaningFailure(path, error)
+        except VanishedError as error:
+            return CleaningFailure(path, _changing(error))
+
+    def _counted_where_room_is_scarce(self, log: Log, plan: RoundPlan) -> ForeseenRound | None:
+        if has_ample_room(log.fs, plan):
+            return None
+        foreseen = foresee_round(log, plan, self.clock, self.begin)
+        check_room(log.fs, plan, foreseen.result.bytes_written)
+        return foreseen
+
+    def clean_eligible(self) -> Iterator[Outcome]:
+        logs: list[Log] = []
+        for found in compacted_logs(self.directory, self.request):
+            if isinstance(found, Log):
+                logs.append(found)
+            else:
+                yield found
+        manager = manager_of(self.directory, logs, self.clock, self.options, dry_run=self.dry_run)
+        while (taken := manager.take_filthiest()) is not None:
+            yield self._clean_taken(manager, *taken)
+        yield from left_alone(self.directory, manager)
+
+    def _clean_taken(self, manager: CleanerManager, log: Log, found: LogToClean) -> Cleaned | CleaningFailure:
+        try:
+            if self.dry_run:  # the log stays taken: nothing has changed that would end its turn
+                plan = plan_round(log, self.options, self.clock, found.first_dirty_offset)
+                return self._outcome(log, foresee_round(log, plan, self.clock, self.begin).result)
+            result = clean_log(log, self.options, self.clock, found.first_dirty_offset, self.begin)
+            cleaned = self._outcome(log, result)
+        except (SeglogError, VanishedError) as error:
+            failure = _changing(error) if isinstance(error, VanishedError) else error
+            manager.failed(found.topic_partition, failure)
+            return CleaningFailure(log.directory, failure)
+        manager.done(found, result.end_offset)
+        return cleaned
+
+    def _outcome(self, log: Log, result: CleaningResult) -> Cleaned:
+        if not result.dry_run:
+            write_end(self.directory, log, result)
+        return cleaned_of(self.directory, log, result, self.options)
+
+
+def cleaned_of(directory: LogDirectory, log: Log, result: CleaningResult, options: CleanerOptions) -> Cleaned:
+    """A round's outcome; `log` is as it was after the round."""
+    return Cleaned(directory.path, result, 0 if options.roll else log.segments.active.size)
 
 
 def _changing(error: VanishedError) -> IncompleteError:
     return IncompleteError(f"{error.filename}: a broker replaces files faster than they can be read; try again")
 
 
-def open_named(
+def plan_named(
     directory: LogDirectory,
     path: Path,
     topics: TopicConfigs,
     clock: Clock,
     options: CleanerOptions,
     check_space: SpaceCheck,
-) -> Log | Cleaned:
-    """A partition that was named, open for its round; or the round, if it has nothing to clean.
+) -> NamedRound | Cleaned:
+    """The round of a partition that was named, planned; or done, if it has nothing to clean.
 
     All is tried in memory first, so that what is refused leaves every file as it was: CorruptRecordError when opening
-    would cut off damage, and whatever `check_space` raises.
+    would cut off damage, and whatever `check_space` raises. `directory` is locked, so nothing changes meanwhile.
     """
-    with _overlaid(directory.fs, directory.path, topics, clock) as preview:
-        idle = _previewed(preview, path, clock, options, check_space)
-    return directory.log_in(path) if idle is None else idle
+    overlay = OverlayFileSystem(directory.fs)
+    with open_for_cleaning(overlay, directory.path, topics, clock, take_lock=False) as preview:
+        log = _open_overlaid(preview, path)
+        plan = plan_round(log, options, clock, first_dirty(preview, log))
+        if plan.groups:
+            return NamedRound(plan, check_space(log, plan))
+        return cleaned_of(preview, log, apply_plan(log, plan, clock), options)
 
 
 def _open_overlaid(directory: LogDirectory, path: Path) -> Log:
@@ -258,45 +346,7 @@ def _open_overlaid(directory: LogDirectory, path: Path) -> Log:
     return log
 
 
-def _previewed(
-    preview: LogDirectory, path: Path, clock: Clock, options: CleanerOptions, check_space: SpaceCheck
-) -> Cleaned | None:
-    """The round, if it has nothing to clean."""
-    log = _open_overlaid(preview, path)
-    checkpoint = _first_dirty(preview, log)
-    round_ = prepare_round(log, options, clock, checkpoint)
-    if not round_.sources:
-        return _round(preview, log, clock, options, checkpoint, dry_run=False)
-    check_space(log, round_, checkpoint)
-    return None
-
-
-def _check_counted(
-    options: CleanerOptions, clock: Clock, log: Log, round_: CleaningRound, checkpoint: int | None
-) -> None:
-    """RefusedError when the round's output has no room; where room is scarce, the output is counted."""
-    if not has_ample_room(round_):
-        check_room(round_, plan_round(log, options, clock, checkpoint).result.bytes_written)
-
-
-def _round(
-    directory: LogDirectory,
-    log: Log,
-    clock: Clock,
-    options: CleanerOptions,
-    checkpoint: int | None,
-    dry_run: bool,
-    begin: Begin = untold,
-) -> Cleaned:
-    if dry_run:
-        result = plan_round(log, options, clock, checkpoint, begin).result
-    else:
-        result = clean_log(log, options, clock, checkpoint, begin)
-        write_end(directory, log, result)
-    return Cleaned(directory.path, result, 0 if options.roll else log.segments.active.size)
-
-
-def _first_dirty(directory: LogDirectory, log: Log) -> int | None:
+def first_dirty(directory: LogDirectory, log: Log) -> int | None:
     """The partition's checkpoint; None for a directory that is no live partition's, such as a `-delete` one."""
     return directory.cleaner_offsets.get(log.topic_partition) if directory.is_known(log.directory) else None
 
@@ -307,35 +357,12 @@ def write_end(directory: LogDirectory, log: Log, result: CleaningResult) -> None
         directory.write_cleaner_offset(log.topic_partition, result.end_offset)
 
 
-def _clean_eligible(
-    directory: LogDirectory,
-    named: set[Path],
-    topics: TopicConfigs,
-    clock: Clock,
-    options: CleanerOptions,
-    dry_run: bool,
-    begin: Begin,
-) -> Iterator[Outcome]:
-    logs: list[Log] = []
-    for found in compacted_logs(directory, named, topics):
-        if isinstance(found, Log):
-            logs.append(found)
-        else:
-            yield found
-    write = _writer(directory, dry_run)
-    manager = CleanerManager(logs, lambda: directory.cleaner_offsets, write, clock, {}, rolled=options.roll)
-    yield from _rounds(directory, manager, clock, options, dry_run, begin)
-    yield from (Skipped(directory.path / str(left.topic_partition), left.why) for left in manager.candidates())
-
-
-def compacted_logs(
-    directory: LogDirectory, named: set[Path], topics: TopicConfigs
-) -> Iterator[Log | Skipped | CleaningFailure]:
-    """The logs of a directory that are known to be compacted, opened, without those `named`; or why one is not."""
+def compacted_logs(directory: LogDirectory, request: Request) -> Iterator[Log | Skipped | CleaningFailure]:
+    """The logs of a directory that are known to be compacted, opened, without those named; or why one is not."""
     for found in list_log_directory(directory.fs, directory.path).live:
-        if found.path in named:
+        if found.path in request.named:
             continue
-        problem = policy_problem(topics.resolve(found.topic_partition.topic), found.topic_partition.topic)
+        problem = policy_problem(request.topics.resolve(found.topic_partition.topic), found.topic_partition.topic)
         if problem:
             yield Skipped(found.path, problem)
             continue
@@ -346,30 +373,21 @@ def compacted_logs(
                 yield CleaningFailure(found.path, error)
 
 
-def _writer(directory: LogDirectory, dry_run: bool) -> Callable[..., None]:
-    return (lambda _partition, _offset: None) if dry_run else directory.write_cleaner_offset
+def manager_of(
+    directory: LogDirectory, logs: Sequence[Log], clock: Clock, options: CleanerOptions, *, dry_run: bool = False
+) -> CleanerManager:
+    """Hands out these logs of a directory; a dry run writes no checkpoint."""
+
+    def write(topic_partition: TopicPartition, offset: int) -> None:
+        if not dry_run:
+            directory.write_cleaner_offset(topic_partition, offset)
+
+    return CleanerManager(logs, lambda: directory.cleaner_offsets, write, clock, {}, rolled=options.roll)
 
 
-def _rounds(
-    directory: LogDirectory,
-    manager: CleanerManager,
-    clock: Clock,
-    options: CleanerOptions,
-    dry_run: bool,
-    begin: Begin,
-) -> Iterator[Outcome]:
-    while (taken := manager.take_filthiest()) is not None:
-        log, found = taken
-        try:
-            cleaned = _round(directory, log, clock, options, found.first_dirty_offset, dry_run, begin)
-        except (SeglogError, VanishedError) as error:
-            failure = _changing(error) if isinstance(error, VanishedError) else error
-            manager.failed(found.topic_partition, failure)
-            yield CleaningFailure(log.directory, failure)
-            continue
-        if not dry_run:  # the plan of a dry run stays taken: nothing has changed that would end its turn
-            manager.done(found, cleaned.result.end_offset)
-        yield cleaned
+def left_alone(directory: LogDirectory, manager: CleanerManager) -> Iterator[Skipped]:
+    """The logs that the manager will not hand out now."""
+    return (Skipped(directory.path / str(left.topic_partition), left.why) for left in manager.candidates())
 
 
 def states_of(fs: FileSystem, log_directory: Path, topics: TopicConfigs, clock: Clock) -> list[LogToClean]:

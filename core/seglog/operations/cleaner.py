@@ -27,9 +27,8 @@ from typing import Protocol
 
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.manager import CleanerManager, LogToClean, Uncleanable, check_checkpoints, fingerprint_of
-from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.plan import CleaningResult
-from seglog.cleaner.strategy import OFFSET, Strategy
+from seglog.cleaner.options import OFFSET, CleanerOptions, Strategy
+from seglog.cleaner.stats import CleaningResult
 from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT, DELETE, CleanerConfig, LogConfig
 from seglog.configuration.precedence import ResolvedConfig

@@ -21,10 +21,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from seglog.cleaner.manager import CleanerManager, LogToClean, check_checkpoints
-from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.round import prepare_round, require_rollable
-from seglog.cleaner.strategy import StrategyKind
+from seglog.cleaner.cleaner import roll_as_planned
+from seglog.cleaner.manager import CleanerManager, LogToClean
+from seglog.cleaner.options import CleanerOptions, StrategyKind
+from seglog.cleaner.round import RoundPlan, plan_round
 from seglog.clock import Clock
 from seglog.errors import SeglogError, UnsupportedError
 from seglog.log.directory import LogDirectory
@@ -33,12 +33,14 @@ from seglog.operations.clean import (
     Cleaned,
     CleaningFailure,
     Outcome,
-    Skipped,
-    by_directory,
+    Request,
+    cleaned_of,
     compacted_logs,
+    left_alone,
+    manager_of,
     open_for_cleaning,
-    open_named,
-    require_cleanable,
+    plan_named,
+    requests,
     write_end,
 )
 from seglog.operations.retain import TopicConfigs
@@ -101,15 +103,16 @@ class Placement:
         """Whether a round is split over tasks: it could be, and would otherwise keep one core busy after the others."""
         if self.plan != "auto":
             return self.plan == "shuffle"
-        straggler = spec.source_bytes > self.giant_bytes and spec.source_bytes * cores > all_bytes
-        return _can_be_split(spec.options) and len(spec.groups) > 1 and straggler
+        straggler = spec.plan.source_bytes > self.giant_bytes and spec.plan.source_bytes * cores > all_bytes
+        return _can_be_split(spec.plan.options) and spec.group_count > 1 and straggler
 
     def reducers_for(self, spec: RoundSpec, cores: int) -> int:
         """How many reducers share the keys of a round: so many that each should hold its own in memory."""
-        by_bytes = -(-spec.source_bytes // BYTES_PER_REDUCER)
-        entries = spec.first_uncleanable_offset - spec.first_dirty_offset
+        source_bytes = spec.plan.source_bytes
+        by_bytes = -(-source_bytes // BYTES_PER_REDUCER)
+        entries = spec.plan.first_uncleanable_offset - spec.plan.first_dirty_offset
         by_entries = entries * _ENTRY_ESTIMATE // self.reducer_memory_bytes
-        return self.reducers or max(cores, by_bytes, min(by_entries, spec.source_bytes // _LEAST_BYTES_PER_REDUCER))
+        return self.reducers or max(cores, by_bytes, min(by_entries, source_bytes // _LEAST_BYTES_PER_REDUCER))
 
 
 def _can_be_split(options: CleanerOptions) -> bool:
@@ -118,11 +121,11 @@ def _can_be_split(options: CleanerOptions) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A log to clean now; one that a manager chose is `found` by it."""
+    """A log to clean now: one that was named has its plan, one that a manager chose is `found` by it."""
 
     directory: LogDirectory
     log: Log
-    checkpoint: int | None
+    plan: RoundPlan | None = None
     manager: CleanerManager | None = None
     found: LogToClean | None = None
 
@@ -133,7 +136,6 @@ class _Work:
 
     due: _Due
     spec: RoundSpec
-    active_bytes: int
 
 
 def clean(
@@ -154,65 +156,47 @@ def clean(
     """
     files, placed = fs or LocalFileSystem(), placement or Placement()
     placed.check(options)
-    requested = by_directory(targets)
-    topics = {log_directory: topics_of(log_directory) for log_directory, _, _ in requested}
-    for log_directory, named, _ in requested:
-        check_checkpoints(files, log_directory)
-        for path in named:
-            require_cleanable(files, path, topics[log_directory])
     due: list[_Due] = []
     managers: list[tuple[LogDirectory, CleanerManager]] = []
     with ExitStack() as stack:
-        for log_directory, named, whole in requested:
-            known = topics[log_directory]
-            directory = stack.enter_context(open_for_cleaning(files, log_directory, known, clock))
-            yield from _named(directory, named, known, clock, options, due)
-            if whole:
+        for request in requests(files, targets, topics_of):
+            directory = stack.enter_context(open_for_cleaning(files, request.log_directory, request.topics, clock))
+            yield from _named(directory, request, clock, options, due)
+            if request.whole:
                 logs: list[Log] = []
-                for found in compacted_logs(directory, set(named), known):
+                for found in compacted_logs(directory, request):
                     if isinstance(found, Log):
                         logs.append(found)
                     else:
                         yield found
-                managers.append((directory, _manager(directory, logs, clock, options)))
+                managers.append((directory, manager_of(directory, logs, clock, options)))
         while due := [*due, *_eligible(managers)]:
             yield from _run(spark, due, clock, options, placed, watch)
             due = []
         for directory, manager in managers:
-            yield from (Skipped(directory.path / str(left.topic_partition), left.why) for left in manager.candidates())
+            yield from left_alone(directory, manager)
 
 
 def _named(
-    directory: LogDirectory,
-    paths: Sequence[Path],
-    topics: TopicConfigs,
-    clock: Clock,
-    options: CleanerOptions,
-    due: list[_Due],
+    directory: LogDirectory, request: Request, clock: Clock, options: CleanerOptions, due: list[_Due]
 ) -> Iterator[Cleaned | CleaningFailure]:
     """Opens partitions that were named, and adds those with something to clean to `due`."""
-    for path in paths:
+    for path in request.named:
         try:
-            found = open_named(directory, path, topics, clock, options, lambda _log, round_, _: check_space(round_))
+            planned = plan_named(directory, path, request.topics, clock, options, check_space)
+            if isinstance(planned, Cleaned):
+                yield planned
+            else:
+                due.append(_Due(directory, directory.log_in(path), planned.plan))
         except SeglogError as error:
             yield CleaningFailure(path, error)
-            continue
-        if isinstance(found, Log):
-            due.append(_Due(directory, found, directory.cleaner_offsets.get(found.topic_partition)))
-        else:
-            yield found
-
-
-def _manager(directory: LogDirectory, logs: list[Log], clock: Clock, options: CleanerOptions) -> CleanerManager:
-    checkpoints, write = lambda: directory.cleaner_offsets, directory.write_cleaner_offset
-    return CleanerManager(logs, checkpoints, write, clock, {}, rolled=options.roll)
 
 
 def _eligible(managers: Sequence[tuple[LogDirectory, CleanerManager]]) -> Iterator[_Due]:
     for directory, manager in managers:
         while (taken := manager.take_filthiest()) is not None:
             log, found = taken
-            yield _Due(directory, log, found.first_dirty_offset, manager, found)
+            yield _Due(directory, log, manager=manager, found=found)
 
 
 def _run(
@@ -230,11 +214,11 @@ def _run(
                 work.append(_prepared(wanted, clock, options))
             except SeglogError as error:
                 yield _failed(wanted, error)
-        cores, all_bytes = cores_of(spark), sum(one.spec.source_bytes for one in work)
+        cores, all_bytes = cores_of(spark), sum(one.spec.plan.source_bytes for one in work)
         giants = [one for one in work if placement.is_giant(one.spec, all_bytes, cores)]
-        others = sorted((one for one in work if one not in giants), key=lambda one: -one.spec.source_bytes)
+        others = sorted((one for one in work if one not in giants), key=lambda one: -one.spec.plan.source_bytes)
         for one, outcome in zip(others, try_tasks(spark, [one.spec for one in others], _whole, watch), strict=True):
-            yield _finished(one, [outcome], clock)
+            yield _finished(one, [outcome], clock, options)
         for one in giants:
             try:
                 reducers = placement.reducers_for(one.spec, cores)
@@ -242,28 +226,26 @@ def _run(
             except SeglogError as error:
                 yield _failed(one.due, error)
                 continue
-            yield _finished(one, outcomes, clock)
+            yield _finished(one, outcomes, clock, options)
     finally:
         for one in work:
             remove_staging(one.due.log.fs, one.spec)
 
 
 def _prepared(due: _Due, clock: Clock, options: CleanerOptions) -> _Work:
-    log = due.log
-    if options.roll and log.segments.active.size:
-        require_rollable(log)
-        log.roll()
-    round_ = prepare_round(log, options, clock, due.checkpoint)
-    check_space(round_)
-    spec = RoundSpec.of(round_, make_staging(log.fs, log.directory), os.urandom(_SEED_BYTES))
-    return _Work(due, spec, 0 if options.roll else log.segments.active.size)
+    log, plan = due.log, due.plan
+    if plan is None:
+        plan = plan_round(log, options, clock, None if due.found is None else due.found.first_dirty_offset)
+        check_space(log, plan)
+    roll_as_planned(log, plan)
+    return _Work(due, RoundSpec.of(log.fs, plan, make_staging(log.fs, log.directory), os.urandom(_SEED_BYTES)))
 
 
 def _whole(spec: RoundSpec) -> TaskOutcome:
     return rewrite_round(LocalFileSystem(), spec, attempt_id())
 
 
-def _finished(work: _Work, outcomes: list[TaskOutcome], clock: Clock) -> Outcome:
+def _finished(work: _Work, outcomes: list[TaskOutcome], clock: Clock, options: CleanerOptions) -> Outcome:
     due = work.due
     try:
         result = finish_round(due.log, work.spec, outcomes, clock)
@@ -272,7 +254,7 @@ def _finished(work: _Work, outcomes: list[TaskOutcome], clock: Clock) -> Outcome
         return _failed(due, error)
     if due.manager is not None and due.found is not None:
         due.manager.done(due.found, result.end_offset)
-    return Cleaned(due.directory.path, result, work.active_bytes)
+    return cleaned_of(due.directory, due.log, result, options)
 
 
 def _failed(due: _Due, error: SeglogError) -> CleaningFailure:
@@ -294,7 +276,7 @@ def shuffled(
     """The three stages of one round as one Spark job; what `finish_round` takes."""
     from pyspark.sql.functions import col
 
-    groups = len(spec.groups)
+    groups = spec.group_count
     if not groups:
         return []
     work = distributed(spark, [object_blob(spec.of_group(number)) for number in range(groups)])

@@ -31,7 +31,7 @@ from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.output import GroupOutput
 from seglog.cleaner.record_filter import RecordFilter
 from seglog.cleaner.round import CleaningRound
-from seglog.cleaner.stats import CleanerStats
+from seglog.cleaner.stats import CleanerStats, RoundCounts
 from seglog.cleaner.transactions import TransactionTracker
 from seglog.clock import SystemClock
 from seglog.errors import IncompleteError, SeglogError
@@ -49,7 +49,7 @@ from seglog.spark.cleaning_blobs import (
 )
 from seglog.spark.cleaning_keys import CleanKeys, DirtyKeys
 from seglog.spark.cleaning_merge import KeyMerge, MergeSpace
-from seglog.spark.cleaning_spec import Account, RoundSpec, StagedGroup, TaskOutcome, check_unchanged, failed
+from seglog.spark.cleaning_spec import RoundSpec, StagedGroup, TaskOutcome, check_unchanged, failed
 from seglog.storage.filesystem import FileSystem
 
 Message = tuple[int, bytes]  # target (a reducer, or a group), blob
@@ -73,7 +73,7 @@ class GroupIndex:
     committed: frozenset[int]
     ended_aborted: frozenset[int]
     ended_committed: frozenset[int]
-    account: Account
+    counts: RoundCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,31 +110,32 @@ def index_group(fs: FileSystem, spec: RoundSpec, number: int, reducers: int) -> 
 
 
 def _indexed(fs: FileSystem, spec: RoundSpec, number: int, reducers: int) -> Iterator[Message]:
-    round_ = spec.round(fs, number, number + 1)
+    round_, plan = spec.round(fs), spec.plan
     tracker = _MarkerTracker()
-    tracker.add_aborted(collect_aborted(round_.segments, 0, round_.log_start_offset, round_.first_uncleanable_offset))
-    dirty, clean = DirtyKeys(round_.options, round_.first_mapped_offset), CleanKeys(round_.first_mapped_offset)
+    tracker.add_aborted(collect_aborted(round_.segments, 0, plan.log_start_offset, plan.first_uncleanable_offset))
+    dirty, clean = DirtyKeys(plan.options, plan.first_mapped_offset), CleanKeys(plan.first_mapped_offset)
     aborted: list[int] = []
-    account = Account(counters=[0] * filtering.COUNTER_SLOTS)
+    counts = RoundCounts()
     for segment in round_.groups[0]:
-        for chunk in read_chunks(segment, 0, round_.options):
+        for chunk in read_chunks(segment, 0, plan.options):
             check_chunk(chunk)
-            is_dirty = chunk.batches["last_offset"] >= round_.first_mapped_offset
+            is_dirty = chunk.batches["last_offset"] >= plan.first_mapped_offset
             skipped = _aborted_batches(chunk, is_dirty, tracker, aborted) | ~is_dirty
             control = (chunk.batches["magic"] >= 2) & (chunk.batches["attributes"] & layout.CONTROL_MASK != 0)
             for keys in clean.add(chunk, control, is_dirty):
                 yield from by_reducer(CLEAN, number, keys, spec.hash_seeds, spec.hash_mask, reducers)
             if is_dirty.any():
-                account.map_bytes_read += chunk.size
+                counts.map_bytes_read += chunk.size
                 for keys in dirty.add(chunk, skipped | control):
-                    account.map_entries += len(keys)
+                    _count_map(counts, len(keys))
                     yield from by_reducer(ENTRIES, number, keys, spec.hash_seeds, spec.hash_mask, reducers)
         check_unchanged(fs, segment.path, spec.sources[segment.base_offset])
     for kind, keys in ((CLEAN, clean.rest()), (ENTRIES, dirty.rest())):
-        account.map_entries += len(keys) if kind == ENTRIES else 0
+        if kind == ENTRIES:
+            _count_map(counts, len(keys))
         yield from by_reducer(kind, number, keys, spec.hash_seeds, spec.hash_mask, reducers)
-    account.map_records_read = dirty.records
-    yield 0, object_blob(_group_index(number, tracker, dirty, clean, aborted, account))
+    counts.map_records_read = dirty.records
+    yield 0, object_blob(_group_index(number, tracker, dirty, clean, aborted, counts))
 
 
 def _group_index(
@@ -143,7 +144,7 @@ def _group_index(
     dirty: DirtyKeys,
     clean: CleanKeys,
     aborted: list[int],
-    account: Account,
+    counts: RoundCounts,
 ) -> GroupIndex:
     return GroupIndex(
         number,
@@ -155,8 +156,14 @@ def _group_index(
         frozenset(tracker.committed),
         frozenset(tracker.ended_aborted),
         frozenset(tracker.ended_committed),
-        account,
+        counts,
     )
+
+
+def _count_map(counts: RoundCounts, entries: int) -> None:
+    """Counts the keys of a map that leaves the task."""
+    counts.map_entries += entries
+    counts.most_map_entries = max(counts.most_map_entries, entries)
 
 
 def _aborted_batches(chunk: Chunk, dirty: np.ndarray, tracker: TransactionTracker, aborted: list[int]) -> np.ndarray:
@@ -238,7 +245,7 @@ def _rewritten(
     attempt: int,
 ) -> TaskOutcome:
     index = state.index
-    round_ = spec.round(fs, index.number, index.number + 1)
+    round_ = spec.round(fs)
     # an empty map: bits answer for dirty and for clean records
     offset_map = OffsetMap(CleanerOptions(dedupe_buffer_bytes=1 << 12))
     offset_map.survivors = _bits(survivors, index.dirty_records)
@@ -257,8 +264,8 @@ def _rewritten(
         )
     stats.counters[filtering.RECORDS_WITHOUT_KEY] += index.without_key
     stats.counters[filtering.RECORDS_SUPERSEDED] -= index.without_key
-    index.account.add_to(stats)
-    return TaskOutcome(staged, Account.of(stats))
+    stats.add(index.counts)
+    return TaskOutcome(staged, stats.counts())
 
 
 def _bits(ordinals: list[np.ndarray], count: int) -> np.ndarray:
@@ -282,7 +289,7 @@ def _write_groups(
     for number, group in enumerate(round_.groups, start=first):
         directory = Path(spec.staging) / f"{number}-{attempt}"
         fs.make_directory(directory)
-        output = GroupOutput(cleaned_segments(round_, directory), group[0].base_offset, round_.bounds)
+        output = GroupOutput(cleaned_segments(round_, directory), group[0].base_offset, spec.plan.bounds)
         copy_group(round_, group, filter_, output, stats, None)
         with stats.phase("fsync"):
             summaries = output.finish(group[-1].modified_ms, None)
@@ -308,7 +315,6 @@ def rewrite_round(fs: FileSystem, spec: RoundSpec, attempt: int) -> TaskOutcome:
         staged = _write_groups(fs, spec, round_, filter_, stats, 0, attempt)
         check_complete(round_, indexing, int(filter_.ordinals[0]))
         count_without_key(indexing, stats)
-        stats.index_passes, stats.map_entries = indexing.passes, indexing.entries
-        return TaskOutcome(staged, Account.of(stats))
+        return TaskOutcome(staged, stats.counts())
     except SeglogError as error:
         return failed(error)

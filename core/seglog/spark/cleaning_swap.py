@@ -17,9 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from seglog.cleaner.output import SegmentSummary
-from seglog.cleaner.plan import CleaningResult
-from seglog.cleaner.round import CleaningRound
-from seglog.cleaner.stats import CleanerStats
+from seglog.cleaner.round import RoundPlan
+from seglog.cleaner.stats import CleanerStats, CleaningResult
 from seglog.clock import Clock
 from seglog.errors import IncompleteError, RefusedError
 from seglog.format.filenames import FileState
@@ -64,12 +63,12 @@ def remove_tree(fs: FileSystem, directory: Path) -> None:
         _logger.warning("%s: a task still writes there; remove it later", directory)
 
 
-def check_space(round_: CleaningRound) -> None:
+def check_space(log: Log, plan: RoundPlan) -> None:
     """RefusedError unless the output has room even if nothing goes."""
-    free, needed = round_.fs.free_bytes(round_.directory), round_.source_bytes + _SPACE_SLACK_BYTES
+    free, needed = log.fs.free_bytes(plan.directory), plan.source_bytes + _SPACE_SLACK_BYTES
     if free < needed:
         raise RefusedError(
-            f"{round_.directory}: cleaning may write {needed} bytes before it can free any, and {free} are free;"
+            f"{plan.directory}: cleaning may write {needed} bytes before it can free any, and {free} are free;"
             " nothing was changed (`seglog clean` counts the output first)"
         )
 
@@ -80,12 +79,12 @@ def finish_round(log: Log, spec: RoundSpec, outcomes: Iterable[TaskOutcome], clo
     groups: dict[int, StagedGroup] = {}
     for outcome in outcomes:
         outcome.raise_failure()
-        outcome.account.add_to(stats)
+        stats.add(outcome.counts)
         groups.update({group.number: group for group in outcome.groups})
-    missing = len(spec.groups) - len(groups)
+    missing = spec.group_count - len(groups)
     if missing:
         raise IncompleteError(
-            f"{spec.directory}: {missing} of {len(spec.groups)} groups of segments were not cleaned; nothing was"
+            f"{spec.plan.directory}: {missing} of {spec.group_count} groups of segments were not cleaned; nothing was"
             " changed"
         )
     replaced = _sources(log, spec)
@@ -96,18 +95,19 @@ def finish_round(log: Log, spec: RoundSpec, outcomes: Iterable[TaskOutcome], clo
             log.replace_segments(segments, sources)
     remove_staging(log.fs, spec)
     stats.all_done()
-    return _result(spec, stats, staged)
+    summaries = [summary for group in staged for summary in group.summaries]
+    return CleaningResult.of(spec.plan, stats, summaries, dry_run=False)
 
 
 def _sources(log: Log, spec: RoundSpec) -> list[list[LogSegment]]:
     """The log's own segments, group by group. RefusedError when they are not the ones that were read."""
     known = {segment.base_offset: segment for segment in log.segments}
     replaced: list[list[LogSegment]] = []
-    for begin, end in spec.groups:
-        bases = spec.bases[begin:end]
+    for begin, end in spec.plan.groups:
+        bases = spec.plan.bases[begin:end]
         for base in bases:
             if base not in known:
-                raise RefusedError(f"{spec.directory}: the log changed while it was cleaned; nothing was changed")
+                raise RefusedError(f"{spec.plan.directory}: the log changed while it was cleaned; nothing was changed")
             check_unchanged(log.fs, known[base].path, spec.sources[base])
         replaced.append([known[base] for base in bases])
     return replaced
@@ -115,7 +115,7 @@ def _sources(log: Log, spec: RoundSpec) -> list[list[LogSegment]]:
 
 def _adopted(fs: FileSystem, spec: RoundSpec, group: StagedGroup) -> list[LogSegment]:
     """The staged segments, moved into the partition directory as `.cleaned`."""
-    staging, directory = Path(group.directory), Path(spec.directory)
+    staging, directory = Path(group.directory), spec.plan.directory
     for name in fs.list(staging):
         fs.rename(staging / name, directory / name)
     return [_arrived(fs, spec, summary) for summary in group.summaries]
@@ -124,9 +124,9 @@ def _adopted(fs: FileSystem, spec: RoundSpec, group: StagedGroup) -> list[LogSeg
 def _arrived(fs: FileSystem, spec: RoundSpec, summary: SegmentSummary) -> LogSegment:
     segment = LogSegment(
         fs,
-        Path(spec.directory),
+        spec.plan.directory,
         summary.base_offset,
-        index_interval_bytes=spec.bounds.index_interval_bytes,
+        index_interval_bytes=spec.plan.bounds.index_interval_bytes,
         state=FileState.CLEANED,
     )
     if segment.size != summary.size:
@@ -134,18 +134,3 @@ def _arrived(fs: FileSystem, spec: RoundSpec, summary: SegmentSummary) -> LogSeg
             f"{segment.path}: {segment.size} bytes arrived of {summary.size}; do all executors share this file system?"
         )
     return segment
-
-
-def _result(spec: RoundSpec, stats: CleanerStats, staged: list[StagedGroup]) -> CleaningResult:
-    stats.map_slots = spec.options.map_slots
-    stats.buffer_utilization = stats.map_entries / max(stats.map_slots, 1)
-    return CleaningResult(
-        topic_partition=spec.topic_partition,
-        dry_run=False,
-        first_dirty_offset=spec.first_dirty_offset,
-        end_offset=spec.first_uncleanable_offset,
-        segments_before=tuple((base, spec.sources[base][0]) for base in sorted(spec.sources)),
-        segments_after=tuple(summary for group in staged for summary in group.summaries),
-        stats=stats,
-        limit_reason=spec.limit_reason,
-    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seglog.cleaner.cleanable import cleanable_offsets, round_down
+from seglog.cleaner.round import cleanable_offsets, round_down
 from seglog.log.segments import LogSegments
 
 

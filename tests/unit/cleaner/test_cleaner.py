@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from seglog.cleaner.cleaner import apply_plan, clean_log, plan_round
-from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.strategy import Strategy
+from seglog.cleaner.cleaner import ForeseenRound, apply_plan, clean_log, foresee_round
+from seglog.cleaner.options import CleanerOptions, Strategy
+from seglog.cleaner.round import plan_round
+from seglog.cleaner.stats import CleaningResult
 from seglog.clock import ManualClock
 from seglog.errors import ConfigError, CorruptRecordError, InvalidRecordError, RefusedError
 from seglog.log.log import Log
@@ -265,28 +270,46 @@ def test_what_cannot_be_decompressed_is_refused_as_such(tmp_path: Path, codec: C
     assert digest(log.directory) == before
 
 
+def foreseen_round(log: Log, **options: Any) -> ForeseenRound:
+    clock = ManualClock(START_MS)
+    return foresee_round(log, plan_round(log, CleanerOptions(**options), clock), clock)
+
+
+def carried_out(log: Log, foreseen: ForeseenRound, **config: Any) -> CleaningResult:
+    """The round with plan and map; on a copy of the log the plan alone comes to the same, sent as bytes."""
+    clock = ManualClock(START_MS)
+    log.flush()
+    shutil.copytree(log.directory, log.directory.parent / "copy" / "t-0")
+    result = apply_plan(log, foreseen.plan, clock, foreseen=foreseen)
+    with compacted_log(log.directory.parent / "copy", **config) as copy:
+        plan = replace(pickle.loads(pickle.dumps(foreseen.plan)), directory=copy.directory)
+        assert apply_plan(copy, plan, clock).segments_after == result.segments_after
+        assert [s.path.read_bytes() for s in copy.segments] == [s.path.read_bytes() for s in log.segments]
+    return result
+
+
 def test_a_plan_touches_nothing_and_the_run_does_what_it_said(tmp_path: Path) -> None:
     log = compacted_log(tmp_path, segment_bytes=2000)
     append(log, many(500, 50), 10, Compression.ZSTD)
     log.roll()
     before = digest(log.directory)
-    plan = plan_round(log, CleanerOptions(), ManualClock(START_MS))
+    foreseen = foreseen_round(log)
     assert digest(log.directory) == before
-    result = apply_plan(log, plan, ManualClock(START_MS))
-    assert result.segments_after == plan.result.segments_after
-    assert result.stats.reasons() == plan.result.stats.reasons()
-    assert [s.path.stat().st_size for s in log.segments][:-1] == [s.size for s in plan.result.segments_after]
-    assert plan.result.to_json()["dry_run"] is True
+    result = carried_out(log, foreseen, segment_bytes=2000)
+    assert result.segments_after == foreseen.result.segments_after
+    assert result.stats.reasons() == foreseen.result.stats.reasons()
+    assert (result.stats.map_records_read, result.buffer_utilization) == (500, foreseen.result.buffer_utilization)
+    assert [s.path.stat().st_size for s in log.segments][:-1] == [s.size for s in foreseen.result.segments_after]
+    assert foreseen.result.to_json()["dry_run"] is True
 
 
 def test_a_plan_with_roll_foresees_the_rolled_segment(tmp_path: Path) -> None:
     log = compacted_log(tmp_path)
     append(log, many(60, 6))
-    plan = plan_round(log, CleanerOptions(roll=True), ManualClock(START_MS))
+    foreseen = foreseen_round(log, roll=True)
     assert len(log.segments) == 1
-    result = apply_plan(log, plan, ManualClock(START_MS))
-    assert result.segments_after == plan.result.segments_after
-    assert plan.result.end_offset == 60
+    assert carried_out(log, foreseen).segments_after == foreseen.result.segments_after
+    assert foreseen.plan.end_offset == 60
 
 
 def test_a_plan_with_roll_counts_the_time_entry_that_rolling_adds(tmp_path: Path) -> None:
@@ -294,20 +317,25 @@ def test_a_plan_with_roll_counts_the_time_entry_that_rolling_adds(tmp_path: Path
     append(log, keyed(("a", "1")))
     log.roll()
     append(log, keyed(("b", "2")))
-    plan = plan_round(log, CleanerOptions(roll=True), ManualClock(START_MS))
-    assert [segment.base_offset for segment in plan.result.segments_after] == [0, 1]
-    assert apply_plan(log, plan, ManualClock(START_MS)).segments_after == plan.result.segments_after
+    foreseen = foreseen_round(log, roll=True)
+    assert [segment.base_offset for segment in foreseen.result.segments_after] == [0, 1]
+    assert carried_out(log, foreseen, segment_index_bytes=23).segments_after == foreseen.result.segments_after
 
 
-def test_a_plan_is_refused_when_the_log_went_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("roll", "rolled_since"), [(False, True), (True, False), (True, True)])
+def test_a_plan_is_refused_when_the_log_went_on(tmp_path: Path, roll: bool, rolled_since: bool) -> None:
     log = compacted_log(tmp_path)
     append(log, many(60, 6))
     log.roll()
-    plan = plan_round(log, CleanerOptions(), ManualClock(START_MS))
+    append(log, many(6, 6))
+    plan = plan_round(log, CleanerOptions(roll=roll), ManualClock(START_MS))
     append(log, many(5, 5))
-    log.roll()
+    if rolled_since:
+        log.roll()
+    before = digest(log.directory)
     with pytest.raises(RefusedError, match="changed since"):
         apply_plan(log, plan, ManualClock(START_MS))
+    assert digest(log.directory) == before
 
 
 def test_no_room_for_the_output_is_refused_before_writing(tmp_path: Path) -> None:

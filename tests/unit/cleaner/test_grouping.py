@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from seglog.cleaner.grouping import group_segments
+from seglog.cleaner.round import group_segments
 
 
 def segment(base_offset: int, size: int, offsets: int = 0, times: int = 0) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.history import MOST_ROUNDS, CleaningHistory, state_directory
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.plan import CleaningResult
+from seglog.cleaner.stats import CleaningResult
 from seglog.clock import ManualClock
 from seglog.model import TopicPartition
 from tests.support.compacted_directories import FS, broker_directory, opened

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from seglog.cleaner.stats import CleanerStats, format_stats
+from seglog.cleaner.stats import CleanerStats, CleaningResult
 from seglog.clock import ManualClock
 from seglog.kernels import filtering
+from seglog.model import TopicPartition
+
+
+def result_of(stats: CleanerStats, topic: str, begin: int, end: int) -> CleaningResult:
+    return CleaningResult(TopicPartition(topic, 0), False, begin, end, (), (), 100, stats)
 
 
 def test_the_block_has_kafkas_words_and_numbers() -> None:
@@ -16,9 +21,9 @@ def test_the_block_has_kafkas_words_and_numbers() -> None:
     stats.all_done()
     stats.bytes_read = stats.map_bytes_read = 3 << 20
     stats.bytes_written = 1 << 18
-    stats.buffer_utilization = 0.25
+    stats.most_map_entries = 25
     stats.counters[filtering.RECORDS_READ], stats.counters[filtering.RECORDS_WRITTEN] = 6000, 10
-    assert format_stats(stats, "e11-0", 0, 6000, 3) == (
+    assert result_of(stats, "e11", 0, 6000).text(3) == (
         "\n"
         "\tLog cleaner thread 3 cleaned log e11-0 (dirty section = [0, 6000])\n"
         "\t3.0 MB of log processed in 0.5 seconds (6.0 MB/sec).\n"
@@ -32,6 +37,6 @@ def test_the_block_has_kafkas_words_and_numbers() -> None:
 
 
 def test_divisions_by_zero_print_as_java_prints_them() -> None:
-    text = format_stats(CleanerStats(ManualClock(0)), "t-0", 5, 5)
+    text = result_of(CleanerStats(ManualClock(0)), "t", 5, 5).text()
     assert "(NaN MB/sec)" in text
     assert "NaN% size reduction (NaN% fewer messages)" in text

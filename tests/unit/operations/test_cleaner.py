@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seglog.cleaner.manager import Uncleanable
-from seglog.cleaner.plan import CleaningResult
+from seglog.cleaner.stats import CleaningResult
 from seglog.clock import ManualClock
 from seglog.configuration.keys import CleanerConfig
 from seglog.errors import ConfigError
@@ -86,7 +86,7 @@ def test_a_pass_cleans_everything_that_is_eligible(tmp_path: Path, threads: int)
     with opened(path, writable=False) as directory:
         assert set(directory.cleaner_offsets.values()) == {120}
         assert directory.clean_shutdown
-    assert {result.stats.map_slots for result in heard.results} == {(1 << 20) // threads // 24}
+    assert {result.map_slots for result in heard.results} == {(1 << 20) // threads // 24}
 
 
 def test_a_pass_without_work_touches_and_locks_nothing(tmp_path: Path) -> None:

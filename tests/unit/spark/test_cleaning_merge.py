@@ -91,12 +91,13 @@ def test_clean_records_and_transactions_survive_spilling(tmp_path: Path) -> None
 
 def test_reducers_are_as_many_as_hold_the_keys(spec: RoundSpec) -> None:
     gib = 1 << 30
-    of_size = replace(spec, sources={0: (8 * gib, 0, 0)}, first_dirty_offset=0, first_uncleanable_offset=1000)
+    sized = replace(spec.plan, sizes=(8 * gib,), first_dirty_offset=0, first_uncleanable_offset=1000)
+    of_size = replace(spec, plan=sized)
     assert Placement().reducers_for(of_size, 2) == 8
     assert Placement(reducers=3).reducers_for(of_size, 2) == 3
-    packed = replace(of_size, first_uncleanable_offset=400_000_000)  # many records a byte: compressed
+    packed = replace(spec, plan=replace(sized, first_uncleanable_offset=400_000_000))  # many records a byte: compressed
     assert Placement().reducers_for(packed, 2) > 80
-    gaps = replace(of_size, first_uncleanable_offset=1 << 50)  # offsets are no records
+    gaps = replace(spec, plan=replace(sized, first_uncleanable_offset=1 << 50))  # offsets are no records
     assert Placement().reducers_for(gaps, 2) == 8 * gib // (16 << 20)
 
 
@@ -117,7 +118,8 @@ def blobs_of(kind: int, group: int, numbers: np.ndarray) -> Iterator[Blob]:
 def spec(tmp_path: Path) -> RoundSpec:
     log = filled(tmp_path / "log", 200, 10)
     log.roll()
-    return replace(spec_of(log, START_MS, None), groups=((0, 1),) * GROUPS)
+    found = spec_of(log, START_MS, None)
+    return replace(found, plan=replace(found.plan, groups=((0, 1),) * GROUPS), group_count=GROUPS)
 
 
 def peak_and_answers(spec: RoundSpec, space: MergeSpace, count: int) -> tuple[int, dict[tuple[int, int], set[int]]]:

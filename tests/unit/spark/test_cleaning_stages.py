@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.round import prepare_round
+from seglog.cleaner.round import plan_round
 from seglog.clock import ManualClock
 from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
 from seglog.log.log import Log
@@ -39,20 +39,20 @@ def copy_of(log: Log, target: Path, **options: object) -> Log:
 
 
 def spec_of(log: Log, at: int, checkpoint: int | None, **options: object) -> RoundSpec:
-    round_ = prepare_round(log, CleanerOptions(**options), ManualClock(at), checkpoint)  # type: ignore[arg-type]
-    return RoundSpec.of(round_, make_staging(FS, log.directory), SEEDS)
+    plan = plan_round(log, CleanerOptions(**options), ManualClock(at), checkpoint)  # type: ignore[arg-type]
+    return RoundSpec.of(FS, plan, make_staging(FS, log.directory), SEEDS)
 
 
 def by_stages(
     spec: RoundSpec, reducers: int = 3, attempts: int = 1, space: MergeSpace | None = None
 ) -> list[TaskOutcome]:
     """What Spark does, in one process. More attempts stand for tasks that were tried again."""
-    space = space or MergeSpace(FS, Path(spec.directory).parent)
+    space = space or MergeSpace(FS, spec.plan.directory.parent)
     to_reducers: list[list[bytes]] = [[] for _ in range(reducers)]
-    for number in range(len(spec.groups)):
+    for number in range(spec.group_count):
         for target, blob in index_group(FS, pickle.loads(pickle.dumps(spec.of_group(number))), number, reducers):
             to_reducers[target].append(blob)
-    to_groups: list[list[bytes]] = [[object_blob(spec.of_group(number))] for number in range(len(spec.groups))]
+    to_groups: list[list[bytes]] = [[object_blob(spec.of_group(number))] for number in range(spec.group_count)]
     for reducer, blobs in enumerate(to_reducers):
         random.Random(reducer).shuffle(blobs)
         for target, blob in merge_keys(spec.without_groups(), reducer, blobs, space):
