@@ -40,6 +40,7 @@ _EMPTY = {  # where the reader itself comes to that end
     filenames.HIGH_WATERMARK_CHECKPOINT: "Takes the file for empty: the high watermarks begin at the logs' starts.",
     filenames.CLEANER_OFFSET_CHECKPOINT: "Takes the file for empty: the cleaner begins anew at the logs' starts.",
 }
+_READ_BEFORE_LOGS = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT)
 _TWO_METADATA_LOGS = "Refuses to start: the metadata log may be in metadata.log.dir alone."
 _UNIDENTIFIED = "Takes the log directory offline, and goes on with the others."
 
@@ -56,6 +57,12 @@ class Ward:
     def live(self) -> bool:
         """Whether a process holds the directory."""
         return self.holder is not None
+
+    @property
+    def failed(self) -> bool:
+        """Whether a broker takes the directory offline before it loads the logs: over a checkpoint that it needs."""
+        damage = (self.around.damage.get(name) for name in _READ_BEFORE_LOGS)
+        return any(error is not None and not isinstance(error, CheckpointNumberError) for error in damage)
 
     def say(self, code: str, file: Path | str, message: str, **fields: Any) -> Diagnosis:
         """A diagnosis of the directory itself."""

@@ -116,7 +116,7 @@ class Doctor:
             self.summary = replace(self.summary, partitions=self.summary.partitions + counted)
             if self._progress is not None:
                 self._progress(number + 1, len(loaded))
-        if any(row.offline for row in visit.rows):
+        if ward.failed or any(row.offline for row in visit.rows):
             for row in visit.rows:
                 if row.code == "STRAY_PARTITION":
                     yield ward.say("STRAY_IN_FAILED_DIRECTORY", path / row.partition, row.message)

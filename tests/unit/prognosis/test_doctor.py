@@ -259,13 +259,22 @@ def test_partitions_of_a_directory_that_goes_offline_may_be_made_anew_in_another
     assert "PARTITIONS_MADE_ELSEWHERE" not in codes(logs, other, deep=False)
 
 
-def test_a_stray_partition_stops_a_broker_once_its_directory_is_offline(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "stops"),
+    [
+        ("customers-0/leader-epoch-checkpoint", True),
+        ("recovery-point-offset-checkpoint", True),
+        ("log-start-offset-checkpoint", True),
+        ("replication-offset-checkpoint", False),  # which is read after the logs were loaded
+    ],
+)
+def test_a_stray_partition_stops_a_broker_once_its_directory_is_offline(name: str, stops: bool, tmp_path: Path) -> None:
     logs, other = two_directories(tmp_path)
     shutil.copytree(other / "customers-0", other / "customers-2")  # the topic has two partitions
     assert "STRAY_IN_FAILED_DIRECTORY" not in codes(logs, other, deep=False)
-    (other / "customers-0" / "leader-epoch-checkpoint").write_text("x\n")
+    (other / name).write_bytes(b"\xfe")
     rows = [row for row in diagnose(logs, other, deep=False) if row.code == "STRAY_IN_FAILED_DIRECTORY"]
-    assert [(row.file, row.gravity) for row in rows] == [("customers-2", Gravity.BLOCKER)]
+    assert [(row.file, row.gravity) for row in rows] == [("customers-2", Gravity.BLOCKER)] * stops
 
 
 @pytest.mark.parametrize("state", ["delete", "stray"])
