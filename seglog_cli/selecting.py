@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seglog_cli.failures import UsageError
-from seglog_cli.options import OptionGroup, labelled, offset_option, one_of, time_option
+from seglog_cli.options import OptionGroup, flag, labelled, offset_option, one_of, time_option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from seglog.dump.selection import Selection
 
 Isolation = Annotated[
@@ -27,6 +29,7 @@ Limit = Annotated[int | None, offset_option("--limit", "At most this many.")]
 BytesAs = Annotated[
     str, typer.Option("--bytes", metavar="auto|base64", help="How keys, values and headers are written.")
 ]
+Decode = Annotated[bool, flag("--decode", "Of Kafka's internal topics, keys and values as what they say.")]
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,18 @@ class Wanted(Chosen):
 def wants_base64(bytes_as: str) -> bool:
     """What --bytes says; wrong usage for anything but auto and base64."""
     return one_of("--bytes", bytes_as, ("auto", "base64")) == "base64"
+
+
+def require_decoders(decode: bool, base64: bool, partitions: Iterable[str]) -> None:
+    """Wrong usage where --decode would change nothing, of partition directories with these names."""
+    if not decode:
+        return
+    from seglog.dump.internal_topics import DECODERS, decoder_of
+
+    if base64:
+        raise UsageError("--decode and --bytes base64 are two forms of keys and values: give one of them")
+    if not any(map(decoder_of, partitions)):
+        raise UsageError(f"--decode is for Kafka's internal topics: {', '.join(DECODERS)}")
 
 
 def renamed(session: Session, value: int | None, old: str, new: str, given: int | None) -> int | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Paths, command, flag
-from seglog_cli.selecting import BytesAs, Limit, Wanted, wants_base64
+from seglog_cli.selecting import BytesAs, Decode, Limit, Wanted, require_decoders, wants_base64
 from seglog_cli.session import Session
 
 
@@ -22,15 +22,18 @@ def run(
     ] = False,
     untrusted: Annotated[bool, flag("--untrusted", "Also the records of batches whose checksum is wrong.")] = False,
     bytes_as: BytesAs = "auto",
+    decode: Decode = False,
     limit: Limit = None,
 ) -> int:
     """Shows batches and records, and the contents of every other Kafka file.
 
     A file's name says what it holds: a segment, an index, a snapshot, a checkpoint, a metadata snapshot, or a file of
-    Kafka 0.7. The dump reports damage where it lies and goes on after it; the exit code is then 1. Records of a
-    batch whose checksum is wrong appear only with --untrusted, and are marked. --limit counts records, or batches
-    where no records are shown. With --isolation read_committed, batches of aborted and open transactions and all that
-    follows the first open one are left out, as for a consumer.
+    Kafka 0.7. LOGDIR/TOPIC stands for the partitions of a topic. The dump reports damage where it lies and goes on
+    after it; the exit code is then 1. Records of a batch whose checksum is wrong appear only with --untrusted, and
+    are marked. --limit counts records, or batches where no records are shown. With --isolation read_committed,
+    batches of aborted and open transactions and all that follows the first open one are left out, as for a consumer.
+    With --decode, records of __consumer_offsets and the other internal topics show what kafka-dump-log's decoders
+    make of them; in JSON, keys and values are then objects.
 
     Examples:
       seglog dump orders-lz4-0 --limit 2
@@ -40,23 +43,28 @@ def run(
     """
     from seglog.dump.dump import DumpOptions, dump
     from seglog.evidence.findings import UNREADABLE, Finding, Severity
-    from seglog.scan.listing import resolve_paths
+    from seglog.scan.listing import partition_names, resolve_paths
     from seglog_cli.views.findings import show_finding
 
     if untrusted and not (records or wanted.key is not None):
         raise UsageError("--untrusted is for records: give --records too")
+    if decode and not (records or wanted.key is not None):
+        raise UsageError("--decode is for records: give --records too")
+    base64, targets = wants_base64(bytes_as), resolve_paths(session.fs, paths)
+    require_decoders(decode, base64, (name for target in targets for name in partition_names(session.fs, target)))
     options = DumpOptions(
         json=session.as_json,
         records=records,
         untrusted=untrusted,
-        base64=wants_base64(bytes_as),
+        base64=base64,
+        decode=decode,
         every_file=every_file,
         selection=wanted.selection(),
         limit=limit,
         jobs=session.threads,
     )
     damaged = unreadable = False
-    for item in dump(session.fs, resolve_paths(session.fs, paths), options):
+    for item in dump(session.fs, targets, options):
         if isinstance(item, Finding):
             show_finding(session.console, item)
             unreadable = unreadable or item.code == UNREADABLE

@@ -12,7 +12,7 @@ import typer
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import command, flag, one_of
-from seglog_cli.selecting import BytesAs, Limit, Wanted, wants_base64
+from seglog_cli.selecting import BytesAs, Decode, Limit, Wanted, require_decoders, wants_base64
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ EXTENSIONS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "
 def run(
     session: Session,
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A partition directory, or one .log file.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="PATH", help="A partition directory, LOGDIR/TOPIC, or one .log file.", show_default=False
+        ),
     ],
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write; - is standard output.")
@@ -41,13 +44,16 @@ def run(
         typer.Option("--format", metavar="jsonl|csv|parquet", help="Default: by the extension of FILE."),
     ] = None,
     bytes_as: BytesAs = "auto",
+    decode: Decode = False,
     csv_safe: Annotated[
         bool, flag("--csv-safe", "In CSV, put ' in front of cells that a spreadsheet would run.")
     ] = False,
     replace: Annotated[bool, flag("--replace", "Overwrite FILE if it exists.")] = False,
     limit: Limit = None,
 ) -> int:
-    """Writes the records of a partition to a file that other programs read.
+    """Writes the records of a partition, or of a topic, to a file that other programs read.
+
+    LOGDIR/TOPIC stands for the partitions of a topic in a log directory, by their numbers; each record names its own.
 
     JSON lines are those of `dump --records`, and `append` reads them. CSV has a header line; null is an empty field,
     the empty string a quoted one; keys and values are written as they are. A spreadsheet runs a cell that begins with
@@ -55,7 +61,9 @@ def run(
     the file has to remove. Parquet (needs the extra arrow) has typed columns and binary keys and values.
 
     Records of aborted transactions are written too, unless --isolation is read_committed; transaction markers are
-    not. Damage is reported on standard error and skipped; the exit code is then 1.
+    not. With --decode, records of __consumer_offsets and the other internal topics are written as what
+    kafka-dump-log's decoders make of them; in JSON lines, keys and values are then objects. Damage is reported on
+    standard error and skipped; the exit code is then 1.
 
     The file appears under its name when it is complete. If FILE is a link of yours (or of root), its target is
     written or replaced. Links of others, directories, devices and pipes are errors.
@@ -64,6 +72,7 @@ def run(
       seglog export orders-lz4-0 -o orders.jsonl
       seglog export customers-0 -o customers.csv --since 2026-01-01T00:00:00Z --bytes base64
       seglog export orders-none-0 -o - --format csv
+      seglog export kafka-logs/orders -o orders.parquet
     """
     from seglog.export.export import ExportFormat, ExportOptions, FileSink, export
     from seglog_cli.views.findings import finding_text
@@ -79,8 +88,9 @@ def run(
         raise UsageError("--bytes base64 is for text formats: keys and values in Parquet are binary")
     if replace and to_stdout:
         raise UsageError("--replace is for a FILE, and this is standard output")
-    options = ExportOptions(ExportFormat(chosen), wanted.selection(), as_base64, csv_safe, limit)
-    logs, topic_partition = _logs(session, path, committed=options.selection.is_committed)
+    options = ExportOptions(ExportFormat(chosen), wanted.selection(), as_base64, decode, csv_safe, limit)
+    partitions = _partitions(session, path, committed=options.selection.is_committed)
+    require_decoders(decode, as_base64, (str(key) for key, _ in partitions))
     damage: list[str] = []
 
     def tell(found: Finding) -> None:
@@ -88,10 +98,10 @@ def run(
         session.console.warning(finding_text(session.console, found))
 
     if to_stdout:
-        export(logs, topic_partition, _StandardOutput(session), options, tell)
+        export(partitions, _StandardOutput(session), options, tell)
     else:
         with FileSink(session.fs, output, replace) as sink:
-            count = export(logs, topic_partition, sink, options, tell)
+            count = export(partitions, sink, options, tell)
         show_exported(session, output, count, len(damage))
     return ExitCode.FOUND if damage else ExitCode.DONE
 
@@ -111,23 +121,24 @@ class _StandardOutput:
         self.write = session.console.write_exactly
 
 
-def _logs(session: Session, path: Path, *, committed: bool) -> tuple[Iterator[Source], TopicPartition]:
+def _partitions(session: Session, path: Path, *, committed: bool) -> list[tuple[TopicPartition, Iterator[Source]]]:
+    """Each partition that the path names, with its logs, which are looked at in their turn."""
     from seglog.errors import UnsupportedError
     from seglog.evidence.readable_files import Source, sources
-    from seglog.format.filenames import parse_partition_directory
-    from seglog.model import TopicPartition
-    from seglog.scan.listing import TargetKind, list_partition, resolve_path
+    from seglog.format.filenames import topic_partition_of
+    from seglog.scan.listing import Target, TargetKind, list_partition, resolve_paths
 
-    target = resolve_path(session.fs, path)
-    if target.kind is TargetKind.LOG_DIRECTORY:
-        raise UsageError(f"export: {path} is a log directory; name one of its partitions")
-    listing = list_partition(session.fs, target.directory)
-    if listing.format == "0.7":
-        raise UnsupportedError("logs of Kafka 0.7 are not exported: their messages have no offsets of their own")
-    name = target.directory.resolve().name
-    found = parse_partition_directory(name)
-    key = TopicPartition(name, 0) if found is None else found.topic_partition
-    return (source for source in sources(session.fs, target, committed=committed) if isinstance(source, Source)), key
+    def logs_of(target: Target) -> Iterator[Source]:
+        return (found for found in sources(session.fs, target, committed=committed) if isinstance(found, Source))
+
+    partitions = []
+    for target in resolve_paths(session.fs, [path]):
+        if target.kind is TargetKind.LOG_DIRECTORY:
+            raise UsageError(f"export: {path} is a log directory; name one of its partitions, or {path}/TOPIC")
+        if list_partition(session.fs, target.directory).format == "0.7":
+            raise UnsupportedError("logs of Kafka 0.7 are not exported: their messages have no offsets of their own")
+        partitions.append((topic_partition_of(target.directory.resolve()), logs_of(target)))
+    return partitions
 
 
 def show_exported(session: Session, output: Path, records: int, damaged: int) -> None:

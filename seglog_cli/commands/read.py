@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seglog_cli.options import Partition, command, size_option, time_option
-from seglog_cli.selecting import BytesAs, Limit, Wanted, renamed, wants_base64
+from seglog_cli.selecting import BytesAs, Decode, Limit, Wanted, renamed, require_decoders, wants_base64
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def run(
     max_bytes: Annotated[int | None, size_option("--max-bytes", "One fetch of at most this size.")] = None,
     limit: Limit = None,
     bytes_as: BytesAs = "auto",
+    decode: Decode = False,
     offset: Annotated[int | None, typer.Option("--offset", min=0, metavar="N", hidden=True)] = None,
     timestamp: Annotated[int | None, time_option("--timestamp", "", hidden=True)] = None,
 ) -> None:
@@ -41,6 +43,9 @@ def run(
     Where bytes are no batch, or a checksum is wrong, it ends with an error that names file, position and offsets,
     exit code 1; so it does after the last record of a log that ends within a batch.
 
+    With --decode, records of __consumer_offsets and the other internal topics show what kafka-dump-log's decoders
+    make of them; in JSON, keys and values are then objects.
+
     In a log of Kafka 0.7 offsets are byte positions: --from-offset begins at the first message there or after it.
 
     Examples:
@@ -48,7 +53,9 @@ def run(
       seglog read --json payments-0 --isolation read_committed --limit 3
       seglog read clicks-0 --since 2026-11-21T05:03 --limit 1
       seglog read customers-0 --key customer-124
+      seglog read --json __consumer_offsets-0 --decode
     """
+    from seglog.dump.internal_topics import decoder_of
     from seglog.dump.render_records import render_records
     from seglog.operations.read import fetch_records
 
@@ -57,6 +64,7 @@ def run(
     wanted = replace(wanted, from_offset=start, since=since)
     selection = wanted.selection()
     base64 = wants_base64(bytes_as)
+    require_decoders(decode, base64, [partition.resolve().name])
     listing = _listing_07(session, partition)
     if listing is not None:
         absent = ("to_offset", "since", "until", "key", "producer_id", "isolation")
@@ -66,9 +74,12 @@ def run(
     logging.getLogger("seglog.log.reading").addHandler(logging.NullHandler())  # it is said below, with figures
     with session.open_log(partition) as log:
         name = str(log.topic_partition)
+        line = partial(
+            render_records, as_json=session.as_json, base64=base64, decoder=decoder_of(name) if decode else None
+        )
         try:
             for records in fetch_records(log, selection, max_bytes=max_bytes, limit=limit):
-                for block in render_records(records, name, as_json=session.as_json, base64=base64):
+                for block in line(records, name):
                     session.console.write(block)
         finally:
             _tell_disorders(session, log)

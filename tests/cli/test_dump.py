@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import base64
+import csv
+import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import clean_logs, json_lines, run
+from tests.support.command_line import clean_logs, ended, json_lines, run
 from tests.support.fixtures import expected
+from tests.support.log_files import write_segment
+from tests.support.naive import NaiveRecord, batch_v2
 
 
 @pytest.fixture
@@ -153,3 +159,72 @@ def test_a_records_json_says_whose_it_is(tmp_path: Path) -> None:
     assert len({line["producer_id"] for line in wanted.values()}) > 1
     assert json_lines(run("read", "--json", log)) == list(wanted.values())
     assert json_lines(run("export", log, "-o", "-", "--format", "jsonl")) == list(wanted.values())
+
+
+# What kafka-dump-log prints of a record, held equal to Kafka's by `tests/interop/test_dump_log.py`.
+DUMPED = re.compile(r"^\| offset: (\d+) .*? headerKeys: \[[^]]*\](?: key: (.*?))?(?: payload: (.*))?$")
+DECODED = {
+    "__consumer_offsets-0": "--offsets-decoder",
+    "__transaction_state-1": "--transaction-log-decoder",
+    "__cluster_metadata-0": "--cluster-metadata-decoder",
+}
+
+
+@pytest.mark.parametrize("partition", DECODED)
+def test_records_of_internal_topics_are_decoded_as_kafkas_tool_decodes_them(partition: str, logs: Path) -> None:
+    log = logs / partition
+    (segment,) = log.glob("*.log")
+    told = {}
+    for line in ended("dump-log", "--files", segment, DECODED[partition]).stdout.decode().splitlines():
+        found = DUMPED.match(line)
+        if found is not None and " endTxnMarker" not in line:
+            told[int(found[1])] = (found[2], None if found[3] == "<DELETE>" else found[3])
+    shown = [one for one in json_lines(run("dump", "-r", "--json", "--decode", log)) if one["type"] == "record"]
+    control = {one["base_offset"] for one in json_lines(run("dump", "--json", log)) if one["control"]}
+    data = [one for one in shown if one["offset"] not in control]
+    assert len(data) > 10 and any(isinstance(one["value"], dict) for one in data)
+    for one in data:
+        key, value = (None if one[part] is None else json.dumps(one[part]) for part in ("key", "value"))
+        theirs = (None if text is None else json.dumps(json.loads(text)) for text in told[one["offset"]])
+        assert (key, value) == tuple(theirs)
+    read = json_lines(run("read", "--json", "--decode", log))
+    assert [one for one in read if one["offset"] not in control] == data
+    run("export", "--decode", log, "-o", logs / "out.jsonl")
+    exported = map(json.loads, (logs / "out.jsonl").read_text().splitlines())
+    assert list(exported) == data
+    run("export", "--decode", log, "-o", logs / "out.csv")
+    with (logs / "out.csv").open(newline="") as file:
+        cells = [(int(row["offset"]), row["key"] or None, row["value"] or None) for row in csv.DictReader(file)]
+    assert cells == [(one["offset"], *told[one["offset"]]) for one in data]
+
+
+def test_decoding_what_is_not_encoded_is_wrong_usage(logs: Path) -> None:
+    for words, said in (
+        (("read", "--decode", logs / "payments-0"), "internal topics"),
+        (("dump", "--decode", logs / "__consumer_offsets-0"), "--records"),
+        (("dump", "-r", "--decode", "--bytes", "base64", logs), "one of them"),
+        (("export", "--decode", logs / "payments", "-o", "-", "--format", "csv"), "internal topics"),
+    ):
+        asked = ended(*words)
+        assert asked.code == 2 and said in asked.stderr.decode()
+
+
+def test_a_record_that_no_decoder_takes_says_so_and_keeps_its_value(tmp_path: Path) -> None:
+    log = tmp_path / "__consumer_offsets-3"
+    write_segment(log, 0, batch_v2(0, [NaiveRecord(0, 0, b"\x7f\x00", b"\xff"), NaiveRecord(1, 0, None, b'{"a":1}')]))
+    first, second = json_lines(run("read", "--json", "--decode", log))
+    assert first["key"] == "Unknown record type 32512 at offset 0, skipping." and first["value_b64"] == "/w=="
+    assert second["key"] is None and second["value"] == {"a": 1}
+
+
+def test_a_topic_is_all_its_partitions_by_number(logs: Path) -> None:
+    (logs / "customers-1").rename(logs / "customers-10")
+    shutil.copytree(logs / "customers-0", logs / "customers-2")
+    run("export", logs / "customers", "-o", logs / "out.csv", "--limit", "700")
+    with (logs / "out.csv").open(newline="") as file:
+        numbers = [int(row["partition"]) for row in csv.DictReader(file)]
+    assert (numbers, len(numbers)) == (sorted(numbers), 700)
+    assert set(numbers) == {0, 2, 10}
+    dumped = {one["partition"] for one in json_lines(run("dump", "--json", logs / "customers"))}
+    assert dumped == {"customers-0", "customers-2", "customers-10"}
+    assert ended("export", logs / "custom", "-o", "-", "--format", "csv").code != 0

@@ -84,7 +84,7 @@ def exporting(tmp_path: Path) -> Work:
     def work(fs: FileSystem, target: Path) -> object:
         logs = (each for each in sources(FS, source) if isinstance(each, Source))
         with FileSink(fs, target, replace=True) as sink:
-            return export(logs, TopicPartition("t", 0), sink, options, lambda _: None)
+            return export([(TopicPartition("t", 0), logs)], sink, options, lambda _: None)
 
     return work
 

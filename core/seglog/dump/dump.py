@@ -12,7 +12,7 @@ Other files go through `dump.files`. Records of a batch whose checksum is wrong 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.dump.files import dump_file, is_log, rendered_rows
+from seglog.dump.internal_topics import decoded, decoder_of, with_objects
 from seglog.dump.render_json import text_line
 from seglog.dump.render_records import record_prefix
 from seglog.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
@@ -44,7 +45,8 @@ class DumpOptions:
     """What `dump` shows.
 
     `json` gives JSON lines, else text. `records` adds records to batches; `untrusted` also those of batches
-    whose checksum is wrong; `base64` renders all keys and values so. `every_file` takes the indexes, snapshots and
+    whose checksum is wrong; `base64` renders all keys and values so, and `decode` those of Kafka's internal topics as
+    what they say (`internal_topics`). `every_file` takes the indexes, snapshots and
     checkpoints of directories too. `limit` is the most records shown, or batches without `records`.
     `jobs` is the number of threads.
     """
@@ -53,6 +55,7 @@ class DumpOptions:
     records: bool = False
     untrusted: bool = False
     base64: bool = False
+    decode: bool = False
     every_file: bool = False
     selection: Selection = EVERYTHING
     limit: int | None = None
@@ -119,7 +122,9 @@ class _LogDump(LogRenderer):
         self.records = options.records or self._selection.by_record
         self._style = render.JSON if options.json else render.TEXT
         self._prefix = np.frombuffer(self._batch_prefix(), dtype=np.uint8)
-        self._record_prefix = record_prefix(self.path.parent.resolve().name, options.json)
+        partition = self.path.parent.resolve().name
+        self._record_prefix = record_prefix(partition, options.json)
+        self._decoder = decoder_of(partition) if options.decode and self.records else None
 
     def blocks(self) -> Iterator[Rendered]:
         """The file's lines. Under threads unless it is small or limited."""
@@ -163,7 +168,8 @@ class _LogDump(LogRenderer):
             has_line = bool(chosen.batches_shown.any()) or (has_line and records.rows_before > 0)
             rows = chosen.rows if self.records else chosen.rows[:0]
             flags = self._flags(chosen.batches_shown, trusted)
-            yield from self._lines(records.arena, named, flags, rows)
+            shown = replace(records, rows=rows)
+            yield from self._lines(shown if self._decoder is None else decoded(shown, self._decoder), named, flags)
             yield from record_findings(records, trusted, self.path)
 
     def _decoded(self, piece: Piece, batches: np.ndarray, account: Account | None) -> Iterator[Records]:
@@ -196,9 +202,11 @@ class _LogDump(LogRenderer):
             flags |= np.where(valid | self.options.untrusted, render.SHOW_RECORDS, 0)
         return flags.astype(np.uint8)
 
-    def _lines(self, arena: np.ndarray, batches: np.ndarray, flags: np.ndarray, rows: np.ndarray) -> Iterator[Block]:
+    def _lines(self, records: Records, batches: np.ndarray, flags: np.ndarray) -> Iterator[Block]:
         line = (self._style, self.options.base64, self._prefix, self._record_prefix)
-        return self.lines(len(batches), partial(render.render, *line, arena, batches, flags, rows))
+        write = partial(render.render, *line, records.arena, batches, flags, records.rows)
+        lines = self.lines(len(batches), write)
+        return lines if self._decoder is None or not self.options.json else with_objects(lines)
 
 
 def _with_inner_offsets(records: Records) -> np.ndarray:

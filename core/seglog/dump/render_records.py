@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from seglog.dump.internal_topics import Decoder, decoded, with_objects
 from seglog.escaping import json_text
 from seglog.format.columns import Records
 from seglog.kernels import render
@@ -22,8 +23,18 @@ def record_prefix(partition: str, as_json: bool) -> np.ndarray:
     return np.frombuffer(f'{names[:-1]},"offset":'.encode(), dtype=np.uint8)
 
 
-def render_records(records: Records, partition: str, *, as_json: bool, base64: bool = False) -> Iterator[memoryview]:
+def render_records(
+    records: Records, partition: str, *, as_json: bool, base64: bool = False, decoder: Decoder | None = None
+) -> Iterator[memoryview]:
     """One line a record of `partition`, in blocks. The same lines as `dump --records`, without the batches."""
+    if decoder is None:
+        yield from _lines(records, partition, as_json, base64)
+        return
+    lines = _lines(decoded(records, decoder), partition, as_json, base64)
+    yield from with_objects(lines) if as_json else lines
+
+
+def _lines(records: Records, partition: str, as_json: bool, base64: bool) -> Iterator[memoryview]:
     style, prefix = (render.JSON if as_json else render.TEXT), record_prefix(partition, as_json)
     flags = np.full(len(records.batches), render.SHOW_RECORDS | render.VALID, dtype=np.uint8)
     state = np.zeros(render.STATE_SIZE, dtype=np.int64)

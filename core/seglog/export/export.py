@@ -1,4 +1,4 @@
-"""Records of one partition into another program's format: JSON lines, CSV, Parquet (`seglog export`).
+"""Records of partitions into another program's format: JSON lines, CSV, Parquet (`seglog export`).
 
 1. The log is walked past damage, which is told; good batches are decoded a chunk at a time.
 2. The filters of `dump` choose. Control records are left out: they are no data. So are offsets that came before, where
@@ -26,6 +26,7 @@ from typing import Protocol, Self
 import numpy as np
 
 from seglog import layout
+from seglog.dump.internal_topics import DECODERS, Decoder, decoded
 from seglog.dump.render_records import render_records
 from seglog.dump.selection import EVERYTHING, Selection
 from seglog.errors import UnsupportedError
@@ -54,7 +55,8 @@ class ExportFormat(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """`base64` writes all keys, values and header values of text formats so.
+    """`base64` writes all keys, values and header values of text formats so, `decode` the keys and values of Kafka's
+    internal topics as what they say (`dump.internal_topics`).
 
     `csv_safe` puts an apostrophe in front of the cells of CSV that spreadsheets would run as formulas. `limit` is the
     most records written.
@@ -63,6 +65,7 @@ class ExportOptions:
     format: ExportFormat
     selection: Selection = EVERYTHING
     base64: bool = False
+    decode: bool = False
     csv_safe: bool = False
     limit: int | None = None
 
@@ -76,7 +79,7 @@ class Sink(Protocol):
 class RecordWriter(Protocol):
     """Takes records until it is closed; a `with` that fails leaves the end unwritten."""
 
-    def take(self, records: Records) -> None: ...
+    def take(self, key: TopicPartition, records: Records, decoder: Decoder | None) -> None: ...
 
     def close(self) -> None: ...
 
@@ -111,39 +114,42 @@ class FileSink(AbstractContextManager["FileSink"]):
 
 
 def export(
-    logs: Iterable[Source],
-    topic_partition: TopicPartition,
+    partitions: Iterable[tuple[TopicPartition, Iterable[Source]]],
     sink: Sink,
     options: ExportOptions,
     on_damage: Callable[[Finding], None],
 ) -> int:
-    """Writes the chosen records of `logs` (a partition's in order, see `sources`); returns how many.
+    """Writes the chosen records of each partition's logs (in order, see `sources`) one after the other; how many.
 
     `on_damage` is told what is passed over. Each offset is written once, in the order of the files. Raises OSError;
     UnsupportedError for text that is none; ModuleNotFoundError when Parquet is asked for and pyarrow is not installed.
     """
-    writer = _writer(topic_partition, sink, options)
+    writer = _writer(sink, options)
     count = 0
-    reader = _Reader(options.selection, on_damage)
-    for records in (records for source in logs for records in reader.records(source)):
-        if options.limit is not None and count + len(records) > options.limit:
-            records = replace(records, rows=records.rows[: options.limit - count])
-        writer.take(records)
-        count += len(records)
+    for key, logs in partitions:
+        reader = _Reader(options.selection, on_damage)
+        decoder = DECODERS.get(key.topic) if options.decode else None
+        for records in (records for source in logs for records in reader.records(source)):
+            if options.limit is not None and count + len(records) > options.limit:
+                records = replace(records, rows=records.rows[: options.limit - count])
+            writer.take(key, records, decoder)
+            count += len(records)
+            if count == options.limit:
+                break
         if count == options.limit:
             break
     writer.close()
     return count
 
 
-def _writer(key: TopicPartition, sink: Sink, options: ExportOptions) -> RecordWriter:
+def _writer(sink: Sink, options: ExportOptions) -> RecordWriter:
     if options.format is ExportFormat.PARQUET:
         from seglog.export.parquet import ParquetWriter
 
-        return ParquetWriter(sink, key)
+        return ParquetWriter(sink)
     if options.format is ExportFormat.JSONL:
-        return _JsonLines(sink, str(key), options.base64)
-    return _Csv(sink, key, options)
+        return _JsonLines(sink, options.base64)
+    return _Csv(sink, options)
 
 
 class _Reader:
@@ -200,11 +206,11 @@ def _wanted(piece: Piece, source: Source) -> np.ndarray:
 
 
 class _JsonLines:
-    def __init__(self, sink: Sink, partition: str, as_base64: bool) -> None:
-        self._sink, self._partition, self._base64 = sink, partition, as_base64
+    def __init__(self, sink: Sink, as_base64: bool) -> None:
+        self._sink, self._base64 = sink, as_base64
 
-    def take(self, records: Records) -> None:
-        for block in render_records(records, self._partition, as_json=True, base64=self._base64):
+    def take(self, key: TopicPartition, records: Records, decoder: Decoder | None) -> None:
+        for block in render_records(records, str(key), as_json=True, base64=self._base64, decoder=decoder):
             self._sink.write(block)
 
     def close(self) -> None:
@@ -212,20 +218,21 @@ class _JsonLines:
 
 
 class _Csv:
-    def __init__(self, sink: Sink, key: TopicPartition, options: ExportOptions) -> None:
+    def __init__(self, sink: Sink, options: ExportOptions) -> None:
         self._sink, self._base64, self._safe = sink, options.base64, options.csv_safe
-        self._head = f"{self._cell(_utf8(key.topic))},{key.partition}"
         sink.write((",".join(CSV_COLUMNS) + "\r\n").encode())
 
-    def take(self, records: Records) -> None:
+    def take(self, key: TopicPartition, records: Records, decoder: Decoder | None) -> None:
+        head = f"{self._cell(_utf8(key.topic))},{key.partition}"
+        records = records if decoder is None else decoded(records, decoder)
         lines = []
         for i in range(len(records)):
             row = records.rows[i]
             offset, timestamp = int(row["offset"]), int(row["timestamp"])
             time = "" if timestamp == NO_TIMESTAMP else str(timestamp)
-            key, value = self._field(records.key(i), offset), self._field(records.value(i), offset)
+            fields = ",".join(self._field(data, offset) for data in (records.key(i), records.value(i)))
             headers = self._headers(records, i) if row["header_count"] else ""
-            lines.append(f"{self._head},{offset},{time},{key},{value},{headers}\r\n")
+            lines.append(f"{head},{offset},{time},{fields},{headers}\r\n")
         self._sink.write("".join(lines).encode())
 
     def close(self) -> None:

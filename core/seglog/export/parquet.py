@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seglog import layout
+from seglog.dump.internal_topics import Decoder, decoded
 from seglog.format.columns import Records
 from seglog.kernels import gather
 from seglog.model import NO_TIMESTAMP, TimestampType, TopicPartition
@@ -39,18 +40,18 @@ SCHEMA = pa.schema(
 class ParquetWriter:
     """Writes one Parquet file to `sink`, which gets bytes in order and is not read."""
 
-    def __init__(self, sink: Any, key: TopicPartition) -> None:
-        self._key = key
+    def __init__(self, sink: Any) -> None:
         self._out = pa.PythonFile(_Output(sink), mode="w")
         self._writer = pq.ParquetWriter(self._out, SCHEMA, compression="zstd")
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
 
-    def take(self, records: Records) -> None:
+    def take(self, key: TopicPartition, records: Records, decoder: Decoder | None) -> None:
         """The records of a chunk."""
+        records = records if decoder is None else decoded(records, decoder)
         for first, behind in _cuts(records.rows):
             part = Records(records.arena, records.rows[first:behind], records.batches, records.status)
-            batch = self._batch(part)
+            batch = _batch(key, part)
             self._waiting.append(batch)
             self._bytes += batch.nbytes
             if self._bytes >= ROW_GROUP_BYTES:
@@ -68,21 +69,6 @@ class ParquetWriter:
             self._writer.write_table(table, row_group_size=max(1, len(table)))
         self._waiting, self._bytes = [], 0
 
-    def _batch(self, records: Records) -> pa.RecordBatch:
-        rows, count = records.rows, len(records)
-        stamps = np.ascontiguousarray(rows["timestamp"])
-        columns = [
-            pa.array([_text(self._key.topic)] * count, pa.string()),
-            pa.array(np.full(count, self._key.partition, dtype=np.int32)),
-            pa.array(np.ascontiguousarray(rows["offset"])),
-            pa.array(stamps, mask=stamps == NO_TIMESTAMP).cast(pa.timestamp("ms", "UTC")),
-            _timestamp_types(records),
-            _spans(records.arena, rows["key_position"], rows["key_size"]),
-            _spans(records.arena, rows["value_position"], rows["value_size"]),
-            _headers(records),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-
 
 class _Output(io.RawIOBase):
     """What pyarrow wants of a file."""
@@ -97,6 +83,22 @@ class _Output(io.RawIOBase):
         view = memoryview(data)
         self._sink.write(view)
         return view.nbytes
+
+
+def _batch(key: TopicPartition, records: Records) -> pa.RecordBatch:
+    rows, count = records.rows, len(records)
+    stamps = np.ascontiguousarray(rows["timestamp"])
+    columns = [
+        pa.array([_text(key.topic)] * count, pa.string()),
+        pa.array(np.full(count, key.partition, dtype=np.int32)),
+        pa.array(np.ascontiguousarray(rows["offset"])),
+        pa.array(stamps, mask=stamps == NO_TIMESTAMP).cast(pa.timestamp("ms", "UTC")),
+        _timestamp_types(records),
+        _spans(records.arena, rows["key_position"], rows["key_size"]),
+        _spans(records.arena, rows["value_position"], rows["value_size"]),
+        _headers(records),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 def _cuts(rows: np.ndarray) -> list[tuple[int, int]]:

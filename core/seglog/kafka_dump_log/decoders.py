@@ -1,17 +1,17 @@
-"""How kafka-dump-log shows keys and values: as text, numbers, or records of Kafka's internal topics.
+"""How kafka-dump-log shows keys and values that are text or numbers, and control records.
 
-Kafka: StringDecoder, DefaultDecoder, IntegerDecoder, LongDecoder; OffsetsMessageParser and its siblings.
+Kafka: StringDecoder, DefaultDecoder, IntegerDecoder, LongDecoder. Records of Kafka's internal topics are decoded by
+`dump.internal_topics`.
 """
 
 from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from seglog.format import coordinator
 from seglog.format.control import ControlRecordError, parse_control_record
-from seglog.format.remote_metadata import remote_metadata_text
 from seglog.format.wire import java_text
 from seglog.model import ControlType
 
@@ -24,12 +24,6 @@ _CONTROL_NAMES = {
     ControlType.KRAFT_VERSION: "KRaftVersion",
     ControlType.KRAFT_VOTERS: "KRaftVoters",
 }
-
-
-class Decoder(Protocol):
-    """Texts of a record's key and value; None where nothing is printed."""
-
-    def texts(self, key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,40 +40,6 @@ class PartDecoders:
         offset: int,  # noqa: ARG002 (the protocol's)
     ) -> tuple[str | None, str | None]:
         return _part(self.key, key), _part(self.value, value)
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorDecoder:
-    """`--offsets-decoder`, `--transaction-log-decoder` and `--share-group-state-decoder` by their table of messages."""
-
-    table: str
-
-    def texts(self, key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
-        return coordinator.coordinator_text(self.table, key, value, offset)
-
-
-class MetadataDecoder:
-    """`--cluster-metadata-decoder`."""
-
-    def texts(
-        self,
-        key: bytes | None,  # noqa: ARG002 (the protocol's)
-        value: bytes | None,
-        offset: int,
-    ) -> tuple[str | None, str | None]:
-        return None, coordinator.metadata_text(value, offset)
-
-
-class RemoteMetadataDecoder:
-    """`--remote-log-metadata-decoder`."""
-
-    def texts(
-        self,
-        key: bytes | None,  # noqa: ARG002 (the protocol's)
-        value: bytes | None,
-        offset: int,
-    ) -> tuple[str | None, str | None]:
-        return None, remote_metadata_text(value, offset)
 
 
 def _part(decoder: PartDecoder, data: bytes | None) -> str | None:

@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog.dump.files import dump_file, is_log
+from seglog.dump.internal_topics import Decoder
 from seglog.dump.rendering import SMALL_FILE_BYTES, Block, LogRenderer, Rendered
 from seglog.errors import NotALogError
 from seglog.evidence.damage import record_findings, with_damage
@@ -32,7 +33,7 @@ from seglog.evidence.file_rows import is_known
 from seglog.evidence.findings import Finding
 from seglog.format.columns import Records
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT, FileKind, FileState, parse_file_name
-from seglog.kafka_dump_log.decoders import Decoder, PartDecoders, control_text
+from seglog.kafka_dump_log.decoders import PartDecoders, control_text
 from seglog.kafka_dump_log.indexes import IndexDump
 from seglog.kafka_dump_log.reports import Report, Reports
 from seglog.kernels import render, render_dump_log

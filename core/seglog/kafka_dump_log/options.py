@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from seglog.dump.internal_topics import DECODERS, Decoder
 from seglog.errors import UnsupportedError
-from seglog.format import coordinator
-from seglog.kafka_dump_log.decoders import (
-    CoordinatorDecoder,
-    Decoder,
-    MetadataDecoder,
-    PartDecoder,
-    PartDecoders,
-    RemoteMetadataDecoder,
-)
+from seglog.kafka_dump_log.decoders import PartDecoder, PartDecoders
 
 _CLASSES: dict[str, PartDecoder] = {
     "StringDecoder": "string",
@@ -24,11 +17,11 @@ _CLASSES: dict[str, PartDecoder] = {
 
 # In the order in which one wins over the other.
 _PARSERS: dict[str, Decoder] = {
-    "offsets": CoordinatorDecoder(coordinator.OFFSETS),
-    "transaction-log": CoordinatorDecoder(coordinator.TRANSACTIONS),
-    "cluster-metadata": MetadataDecoder(),
-    "remote-log-metadata": RemoteMetadataDecoder(),
-    "share-group-state": CoordinatorDecoder(coordinator.SHARE_STATE),
+    "offsets": DECODERS["__consumer_offsets"],
+    "transaction-log": DECODERS["__transaction_state"],
+    "cluster-metadata": DECODERS["__cluster_metadata"],
+    "remote-log-metadata": DECODERS["__remote_log_metadata"],
+    "share-group-state": DECODERS["__share_group_state"],
 }
 
 

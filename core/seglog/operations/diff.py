@@ -10,7 +10,7 @@ from seglog.errors import UnsupportedError
 from seglog.inspect.diff import Difference, diff_batches, diff_bytes
 from seglog.inspect.diff_view import ViewOptions, diff_view
 from seglog.log.viewed_directory import viewed_copies
-from seglog.scan.listing import TargetKind, list_log_directory, resolve_paths
+from seglog.scan.listing import TargetKind, list_log_directory, resolve_path, topic_partitions
 from seglog.storage.filesystem import FileSystem
 
 LEVELS = ("bytes", "batches", "view")
@@ -18,10 +18,15 @@ LEVELS = ("bytes", "batches", "view")
 
 def copies_by_partition(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[str, list[Path]]]:
     """The copies of each partition, by its name; they need not all be there. ValueError where there is nothing to
-    compare: fewer than two copies, or partitions beside log directories."""
+    compare: fewer than two copies, or partitions beside log directories. LOGDIR/TOPIC is a copy of all its partitions.
+    """
     if len(copies) < 2:
         raise ValueError("needs at least two copies")
-    targets = resolve_paths(fs, copies)
+    topics = [topic_partitions(fs, copy) for copy in copies]
+    if all(topics):
+        names = {target.path.name for topic in topics for target in topic}
+        return [(name, [copy.parent / name for copy in copies]) for name in sorted(names)]
+    targets = [resolve_path(fs, copy) for copy in copies]
     kinds = {target.kind for target in targets}
     if kinds == {TargetKind.PARTITION}:
         return [(targets[0].path.resolve().name, [target.path for target in targets])]

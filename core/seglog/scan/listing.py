@@ -217,8 +217,28 @@ def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
 
 
 def resolve_paths(fs: FileSystem, paths: Sequence[Path]) -> list[Target]:
-    """What each path is: a file, a partition directory or a log directory. NotALogError for anything else."""
-    return [resolve_path(fs, path) for path in paths]
+    """What each path is: a file, a partition directory or a log directory; LOGDIR/TOPIC, where no such file is, stands
+    for the partitions of a topic. NotALogError for anything else.
+    """
+    return [target for path in paths for target in topic_partitions(fs, path) or [resolve_path(fs, path)]]
+
+
+def topic_partitions(fs: FileSystem, path: Path) -> list[Target]:
+    """The partitions in `path.parent` of the topic `path.name`, by number; none where the path is something itself, or
+    the directory has no such topic."""
+    parent = fs.status(path.parent) if fs.status(path) is None else None
+    if parent is None or not parent.is_directory:
+        return []
+    named = ((filenames.parse_topic_partition(name), name) for name in fs.list(path.parent))
+    found = sorted((key.partition, name) for key, name in named if key is not None and key.topic == path.name)
+    return [Target(path.parent / name, TargetKind.PARTITION) for _, name in found]
+
+
+def partition_names(fs: FileSystem, target: Target) -> list[str]:
+    """Names of the partition directories that a target names, or lies in."""
+    if target.kind is TargetKind.LOG_DIRECTORY:
+        return [partition.path.name for partition in list_log_directory(fs, target.path).partitions]
+    return [target.directory.resolve().name]
 
 
 def resolve_path(fs: FileSystem, path: Path) -> Target:

@@ -26,7 +26,7 @@ def exported(log: Path, kind: ExportFormat, **options: Any) -> tuple[bytes, int,
     out, damage = io.BytesIO(), list[Finding]()
     logs = (one for one in sources(FS, Target(log, TargetKind.PARTITION)) if isinstance(one, Source))
     key = TopicPartition(log.name.rpartition("-")[0], 0)
-    count = export(logs, key, out, ExportOptions(kind, **options), damage.append)
+    count = export([(key, logs)], out, ExportOptions(kind, **options), damage.append)
     return out.getvalue(), count, damage
 
 

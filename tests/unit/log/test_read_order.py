@@ -42,7 +42,7 @@ def exported(directory: Path) -> tuple[list[int], list[str]]:
     sink, found = io.BytesIO(), []
     logs = [Source(FS, path) for path in sorted(directory.glob("*.log"))]
     key, options = TopicPartition("t", 0), ExportOptions(ExportFormat.CSV)
-    export(logs, key, sink, options, lambda each: found.append(each.code))
+    export([(key, logs)], sink, options, lambda each: found.append(each.code))
     lines = sink.getvalue().decode().splitlines()[1:]
     return [int(line.split(",")[2]) for line in lines], found
 
