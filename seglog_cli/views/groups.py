@@ -62,6 +62,7 @@ def _json(console: Console, group: Group) -> None:
             "group_type": group.kind,
             "state": group.state,
             "epoch": group.epoch,
+            "assignment_epoch": group.assignment_epoch,
             "members": [_member(one) for one in group.members],
             "partitions": len(group.partitions),
             "lag": group.lag,

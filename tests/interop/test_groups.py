@@ -1,10 +1,11 @@
-"""`seglog groups` on a killed broker's directory says what `kafka-consumer-groups --describe` said before."""
+"""`seglog groups` on a killed broker's directory says what kafka-consumer-groups and kafka-share-groups had said."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,20 @@ from tests.support.kafka.broker import Broker
 from tests.support.kafka.jvm import find_java, kafka_classpath
 
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+LIMIT_SECONDS = 120
+
+
+def java(*arguments: str) -> list[str]:
+    """The command line of a class of Kafka's, or of the harness."""
+    return [str(find_java()), "-Xmx256m", "-Dseglogkafka.echo=2", "-cp", kafka_classpath(), *arguments]
 
 
 def tool(name: str, broker: Broker, *arguments: str) -> str:
     """What one of Kafka's commands prints."""
-    command = [find_java(), "-Xmx256m", "-cp", kafka_classpath(), name, "--bootstrap-server", broker.bootstrap]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    patience = ("--timeout", str(LIMIT_SECONDS * 1000))  # the tools' own is 5 seconds
+    command = java(name, "--bootstrap-server", broker.bootstrap, *patience, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * LIMIT_SECONDS, check=False)
     assert done.returncode == 0 and "Error:" not in done.stdout, done.stdout + done.stderr
     return done.stdout
 
@@ -69,27 +78,42 @@ def fill(bootstrap: str) -> list[object]:
     return kept
 
 
-def living_clients(bootstrap: str) -> subprocess.Popen[str]:
-    """A process that has done `fill`, and keeps its clients until it is killed."""
-    command = [sys.executable, "-m", "tests.interop.test_groups", bootstrap]
+def living(command: list[str]) -> subprocess.Popen[str]:
+    """A process that has made its groups, and keeps its clients until it is killed."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment())
     assert process.stdout is not None
     assert process.stdout.readline() == "filled\n"
     return process
 
 
-def described(text: str) -> set[tuple[str, ...]]:
-    """group, topic, partition, offset, log end, lag, member (or -), as the tool's columns."""
-    return rows(text, 7)
+def ended(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
 
 
-def shown(path: Path) -> tuple[set[tuple[str, ...]], dict[str, tuple[str, int]]]:
-    """The same of seglog, and state and number of members by group."""
-    found = json_lines(run("groups", "--json", path))
-    fields = ("group", "topic", "partition", "offset", "log_end_offset", "lag", "member_id")
+OFFSETS = ("group", "topic", "partition", "offset", "log_end_offset", "lag", "member_id")
+SHARES = ("group", "topic", "partition", "leader_epoch", "offset", "lag")
+
+
+def shown(found: list[dict[str, Any]], fields: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """What seglog's JSON lines say of offsets, as Kafka's columns."""
     offsets = [one for one in found if one["type"] == "group_offset"]
-    states = {one["group"]: (one["state"], len(one["members"])) for one in found if one["type"] == "group"}
-    return {tuple("-" if one[name] is None else str(one[name]) for name in fields) for one in offsets}, states
+    return {tuple("-" if one[name] is None else str(one[name]) for name in fields) for one in offsets}
+
+
+def states(found: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
+    """State and number of members by group."""
+    return {one["group"]: (one["state"], str(len(one["members"]))) for one in found if one["type"] == "group"}
+
+
+def members(found: list[dict[str, Any]]) -> set[tuple[str, ...]]:
+    """group, id, host, client, number of partitions."""
+    return {
+        (group["group"], one["member_id"], one["host"], one["client_id"], str(len(one["assigned"])))
+        for group in found
+        if group["type"] == "group"
+        for one in group["members"]
+    }
 
 
 @pytest.mark.kafka
@@ -97,33 +121,92 @@ def test_a_killed_brokers_groups_are_what_kafkas_tool_described(tmp_path: Path) 
     directory = tmp_path / "logs"
     with Broker(directory) as broker:
         broker.create_topic("orders", partitions=3)
-        clients = living_clients(broker.bootstrap)
+        clients = living([sys.executable, "-m", "tests.interop.test_groups", broker.bootstrap])
         admin = broker.admin()
         admin.delete_consumer_groups(["deleted"])["deleted"].result(60)
-        living = described(tool(GROUPS, broker, "--describe", "--all-groups"))
-        states = tool(GROUPS, broker, "--describe", "--all-groups", "--state")
+        described = rows(tool(GROUPS, broker, "--describe", "--all-groups"), 7)
+        lines = tool(GROUPS, broker, "--describe", "--all-groups", "--state").splitlines()
+        described_states = {words[0]: (words[-2], words[-1]) for words in map(str.split, lines) if len(words) > 3}
+        described_members = rows(tool(GROUPS, broker, "--describe", "--all-groups", "--members"), 5)
         broker.kill()
-    clients.kill()
-    clients.wait()
-    offsets, found = shown(directory)
-    assert offsets == living
-    assert ("paying", "orders", "0", "11", "20", "9", "-") in living  # committed by a transaction
-    assert ("paying", "orders", "1", "1", "20", "19", "-") in living  # another one was aborted
-    assert set(found) == {"closed", "paying", "live-classic", "live-consumer"}
-    for line in states.splitlines():
-        words = line.split()
-        if words and words[0] in found:
-            assert found[words[0]] == (words[-2], int(words[-1])), line
+    ended(clients)
+    found = json_lines(run("groups", "--json", directory))
+    offsets = shown(found, OFFSETS)
+    assert offsets == described
+    assert ("paying", "orders", "0", "11", "20", "9", "-") in offsets  # committed by a transaction
+    assert ("paying", "orders", "1", "1", "20", "19", "-") in offsets  # another one was aborted
+    assert set(states(found)) == {"closed", "paying", "live-classic", "live-consumer"}
+    assert states(found).items() == described_states.items() - {("GROUP", ("STATE", "#MEMBERS"))}
+    assert members(found) == described_members and len(described_members) == 2
+    chosen = (("closed",), ("closed", "paying"))
+    files = {groups: run("groups", "--csv", *named(groups), directory).stdout for groups in chosen}
     with Broker(directory) as broker:
-        for groups in (["closed"], ["closed", "paying"]):
-            named = [part for group in groups for part in ("--group", group)]
+        earliest = ("--to-earliest", "--all-topics", "--execute")
+        tool(GROUPS, broker, "--reset-offsets", *named(chosen[-1]), *earliest)
+        for groups, lines in files.items():
             file = tmp_path / f"{len(groups)}.csv"
-            file.write_text(run("groups", "--csv", *named, directory).stdout)
-            reset = ("--reset-offsets", *named, "--dry-run")
-            taken = rows(tool(GROUPS, broker, *reset, "--from-file", str(file)), 4)
-            assert taken == {row[:4] for row in offsets if row[0] in groups}
-            exported = tool(GROUPS, broker, *reset, "--to-current", "--all-topics", "--export")
-            assert set(exported.replace('"', "").split()) == set(file.read_text().split())
+            file.write_text(lines)
+            reset = tool(GROUPS, broker, "--reset-offsets", *named(groups), "--from-file", str(file), "--execute")
+            assert rows(reset, 4) == {row[:4] for row in offsets if row[0] in groups}
+            current = ("--to-current", "--all-topics", "--export", "--dry-run")
+            exported = tool(GROUPS, broker, "--reset-offsets", *named(groups), *current)
+            assert set(exported.replace('"', "").split()) == set(lines.split())
+
+
+def named(groups: tuple[str, ...]) -> list[str]:
+    """The options that name groups."""
+    return [part for group in groups for part in ("--group", group)]
+
+
+SHARE_SETTINGS = {
+    "share.coordinator.snapshot.update.records.per.snapshot": "2",  # both snapshots and updates are there to read
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.min.heartbeat.interval.ms": "500",
+}
+MARKS = ("worked", "aaaaaaa", "mixed", "aarxaaraaxrraaxa+", "deleted", "a", "forgotten", "a", "rewound", "aaaa")
+
+
+@pytest.mark.kafka
+def test_a_killed_brokers_share_groups_are_what_kafkas_tool_described(tmp_path: Path) -> None:
+    directory = tmp_path / "logs"
+    with Broker(directory, settings=SHARE_SETTINGS) as broker:
+        broker.create_topic("orders", partitions=2)
+        fill_evenly(broker.bootstrap)
+        readers = (broker.bootstrap, "orders", "earliest", *MARKS, "waiting", "+")
+        clients = living(java("seglogkafka.ShareReaders", *readers))
+        tool(SHARE_GROUPS, broker, "--delete", "--group", "deleted")
+        tool(SHARE_GROUPS, broker, "--delete-offsets", "--group", "forgotten", "--topic", "orders")
+        rewound = ("--reset-offsets", "--group", "rewound", "--topic", "orders", "--to-earliest", "--execute")
+        tool(SHARE_GROUPS, broker, *rewound)
+        describe = ("--describe", "--all-groups", "--verbose")
+        described = rows(tool(SHARE_GROUPS, broker, *describe, "--offsets"), 6)
+        described_states = rows(tool(SHARE_GROUPS, broker, *describe, "--state"), 7)
+        described_members = rows(tool(SHARE_GROUPS, broker, *describe, "--members"), 7)
+        broker.kill()
+    ended(clients)
+    found = json_lines(run("groups", "--json", directory))
+    assert shown(found, SHARES) == {row for row in described if row[0] != "Share"}
+    assert {row[0] for row in described} >= {"worked", "mixed", "rewound"}
+    assert set(states(found)) == {"worked", "mixed", "forgotten", "rewound", "waiting"}
+    groups = [one for one in found if one["type"] == "group"]
+    assert {(row[0], *row[3:]) for row in described_states} == {
+        (one["group"], one["state"], str(one["epoch"]), str(one["assignment_epoch"]), str(len(one["members"])))
+        for one in groups
+    }
+    assert {row[:5] for row in described_members} == members(found)
+    assert {row[1]: row[5:] for row in described_members} == {
+        one["member_id"]: (str(one["epoch"]), "orders:0,1") for group in groups for one in group["members"]
+    }
+
+
+def fill_evenly(bootstrap: str) -> None:
+    """Thirty records in each of two partitions."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for n in range(60):
+        producer.produce("orders", b"value", partition=n % 2)
+    assert producer.flush(60) == 0
 
 
 if __name__ == "__main__":

@@ -57,7 +57,8 @@ class OffsetCommit:
 @dataclass(frozen=True, slots=True)
 class ShareState:
     """How far a share group is in a partition: records below `start_offset` are done with, `delivered` at and after
-    it as well (UNKNOWN: not known), and `reached` is the offset after the last one that was handed out.
+    it as well (UNKNOWN: not known), and `reached` is the offset after the last one that was handed out. The leader
+    epoch is that of the partition when the state was written.
     """
 
     group: str
@@ -66,6 +67,7 @@ class ShareState:
     start_offset: int
     delivered: int
     reached: int
+    leader_epoch: int
     stored: Stored
 
 
@@ -151,13 +153,16 @@ def share_states(replay: ShareReplay) -> Iterator[ShareState | WireError]:
 
 
 def _share_state(record: CoordinatorRecord, stored: Stored, before: ShareState | None) -> ShareState:
-    """The state after a snapshot or an update, which leaves unsaid what it leaves alone."""
+    """The state after a snapshot or an update. An update leaves unsaid what it leaves alone, but for `delivered`: a
+    broker before 4.2, which does not count, has written it (Kafka: ShareCoordinatorShard.merge).
+    """
     value = record.value or {}
     start, delivered = int(value["startOffset"]), int(value.get("deliveryCompleteCount", UNKNOWN))
+    epoch = int(value["leaderEpoch"])
     reached = max((int(batch["lastOffset"]) + 1 for batch in value.get("stateBatches") or ()), default=UNKNOWN)
     if before is not None:
         start = before.start_offset if start == UNKNOWN else start
-        delivered = before.delivered if delivered == UNKNOWN else delivered
+        epoch = before.leader_epoch if epoch == NO_LEADER_EPOCH else epoch
         reached = max(reached, before.reached)
     return ShareState(
         group=str(record.key["groupId"]),
@@ -166,5 +171,6 @@ def _share_state(record: CoordinatorRecord, stored: Stored, before: ShareState |
         start_offset=start,
         delivered=delivered,
         reached=max(reached, start),
+        leader_epoch=epoch,
         stored=stored,
     )

@@ -70,7 +70,9 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group: `kind` is classic, consumer, share or streams, `state` Kafka's word for it."""
+    """A group: `kind` is classic, consumer, share or streams, `state` Kafka's word for it. `assignment_epoch` is the
+    one that its members are to reach; None for a classic group, whose `epoch` is its generation.
+    """
 
     name: str
     kind: str
@@ -78,6 +80,7 @@ class Group:
     epoch: int
     members: tuple[Member, ...]
     partitions: tuple[GroupPartition, ...]
+    assignment_epoch: int | None = None
 
     @property
     def lag(self) -> int | None:
@@ -356,6 +359,7 @@ class _Reading:
             epoch=state.epoch,
             members=tuple(state.members[each] for each in sorted(state.members)),
             partitions=tuple(sorted(rows, key=lambda row: row.partition)),
+            assignment_epoch=None if state.kind == CLASSIC else state.assignment_epoch,
         )
 
     def _row(self, key: TopicPartition, facts: _Facts, member: Member | None) -> GroupPartition:
@@ -385,6 +389,7 @@ class _Reading:
             offset=None if start == UNKNOWN else start,
             log_end_offset=end,
             lag=end - start - state.delivered if known and end is not None else None,
+            leader_epoch=None if start == UNKNOWN else state.leader_epoch,
             committed_ms=state.stored.timestamp,
             member=member,
         )
