@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,6 +29,7 @@ from seglog.log.loader import Progress, RecoveryReport
 from seglog.log.log import Log
 from seglog.model import TopicPartition
 from seglog.scan.listing import TargetKind, list_partition, log_directory_of, partition_directories, resolve_paths
+from seglog.serve.spans import SpanEnds
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
@@ -42,13 +43,14 @@ ConfigOf = Callable[[Path], Callable[[str], LogConfig]]  # log directory, topic 
 
 @dataclass(frozen=True, slots=True)
 class ServedPartition:
-    """An open partition. `topic_id` is None where the directory does not say it."""
+    """An open partition. `topic_id` is None where the directory does not say it. `ends` are those of its spans."""
 
     topic: str
     number: int
     log: Log
     topic_id: UUID | None
     leader_epoch: int
+    ends: SpanEnds = field(default_factory=SpanEnds, compare=False)
 
     @property
     def directory(self) -> Path:

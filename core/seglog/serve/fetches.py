@@ -130,7 +130,7 @@ def _read(endpoint: Endpoint, partition: ServedPartition, asked: Any, isolation:
     if most <= 0 and not room.empty:
         return Found(b"")
     view, skip = partition.log.view, endpoint.skip_damage
-    found = find_span(view, offset, most, isolation, skip_damage=skip, report=endpoint.report)
+    found = find_span(view, offset, most, isolation, partition.ends, skip_damage=skip, report=endpoint.report)
     size = len(found.data)
     if size > room.left and not room.empty:
         if isinstance(found.data, FileSpan):

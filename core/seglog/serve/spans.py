@@ -1,7 +1,8 @@
 """From an offset to the bytes that a fetch sends: whole, checked batches of one segment (Kafka: LocalLog.read).
 
-1. The segment's index names a place at or before the offset; from there the log is walked past any damage, a piece at a
-   time, and every batch's checksum is compared: what goes out is good.
+1. A place at or before the offset is known: where a span ended that was given before (`SpanEnds`), else what the
+   segment's index names. From there the log is walked past any damage, a piece at a time, and every batch's checksum is
+   compared: what goes out is good.
 2. The span begins with the first batch that reaches the offset, and ends before the size limit (but not before its
    first batch does), the offset limit, or damage, whichever comes first.
 3. Damage where the offset should be is raised; or skipped, and the span begins after it. Where nothing good follows,
@@ -10,7 +11,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -22,6 +25,7 @@ from seglog.errors import CorruptRecordError
 from seglog.format.builder import BatchOptions
 from seglog.kernels.encode import seal_batch
 from seglog.log.reader import LogView
+from seglog.log.segment import LogSegment
 from seglog.log.segments import collect_aborted
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import NO_TIMESTAMP, Isolation
@@ -31,6 +35,7 @@ from seglog.storage.filesystem import File
 
 _LEAST_WALK_BYTES = 64 << 10
 _MOST_WALK_BYTES = 4 << 20
+_MOST_ENDS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +64,38 @@ class Found:
 Report = Callable[[CorruptRecordError], None]
 
 
+class SpanEnds:
+    """Where the last spans of a partition ended: who reads on begins there, without reading again what an index entry
+    leads to. A hint as an entry is, for any number of threads: what lies there is looked at before it is believed.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[int, tuple[int, int]] = OrderedDict()
+
+    def note(self, offset: int, base_offset: int, position: int) -> None:
+        """A span ended before `offset`, at a byte position of the segment with that base offset."""
+        self._known[offset] = base_offset, position
+        if len(self._known) > _MOST_ENDS:
+            self._known.popitem(last=False)
+
+    def find(self, offset: int, base_offset: int) -> int:
+        """The position in that segment, or 0."""
+        found = self._known.get(offset)
+        return 0 if found is None or found[0] != base_offset else found[1]
+
+
 def find_span(
-    view: LogView, offset: int, max_bytes: int, isolation: Isolation, *, skip_damage: bool, report: Report
+    view: LogView,
+    offset: int,
+    max_bytes: int,
+    isolation: Isolation,
+    ends: SpanEnds,
+    *,
+    skip_damage: bool,
+    report: Report,
 ) -> Found:
-    """What a fetch from `offset` on gets. Every damage on the way is reported, every time it is met.
+    """What a fetch from `offset` on gets; `ends` are those of this view. Every damage on the way is reported, every
+    time it is met.
 
     Raises OffsetOutOfRangeError outside [log start, log end], and without `skip_damage` CorruptRecordError where the
     offset cannot be read.
@@ -73,18 +106,26 @@ def find_span(
         return Found(b"")
     wanted = _Wanted(offset, max_bytes, limit if limit < view.log_end_offset else layout.INT64_MAX)
     damage: CorruptRecordError | None = None
-    taken = _take(view, index, wanted, indexed=True)
+    taken = _take(view, index, wanted, ends)
     while not taken.size and not taken.limit_reached and index + 1 < len(view.segments):
         damage, index = taken.damage or damage, index + 1
-        taken = _take(view, index, wanted, indexed=False)
+        taken = _take(view, index, wanted)
     damage = taken.damage or damage
-    if damage is not None and (not taken.size or taken.base_offset > offset):
-        report(damage)
-        if not skip_damage:
-            raise damage
-    if taken.size:
-        return _found(view, index, offset, taken, isolation)
-    return Found(b"" if damage is None else empty_batch(offset, limit - 1))
+    with ExitStack() as stack:
+        if taken.file is not None:
+            stack.enter_context(taken.file)
+        if damage is not None and (not taken.size or taken.base_offset > offset):
+            report(damage)
+            if not skip_damage:
+                raise damage
+        if taken.file is None:
+            return Found(b"" if damage is None else empty_batch(offset, limit - 1))
+        aborted: list[AbortedTransaction] = []
+        if isolation == Isolation.READ_COMMITTED:
+            aborted = collect_aborted(view.segments, index, offset, taken.last_offset + 1)
+        stack.pop_all()
+    ends.note(taken.last_offset + 1, view.segments[index].base_offset, taken.position + taken.size)
+    return Found(FileSpan(taken.file, taken.position, taken.size), tuple(aborted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +139,9 @@ class _Wanted:
 
 @dataclass(slots=True)
 class _Taken:
-    """What one segment gives: contiguous good batches, and the damage just before them (or before its end)."""
+    """What one segment gives: contiguous good batches, and the damage just before them (or before its end). `file` is
+    the segment's, open, when there are any.
+    """
 
     position: int = 0
     size: int = 0
@@ -106,20 +149,38 @@ class _Taken:
     last_offset: int = -1
     damage: CorruptRecordError | None = None
     limit_reached: bool = False
+    file: File | None = None
 
 
-def _take(view: LogView, index: int, wanted: _Wanted, *, indexed: bool) -> _Taken:
-    start = view.segments[index].offset_index.lookup(wanted.offset)[1] if indexed else 0
-    if 0 < start < view.size_of(index):
-        steps = _steps(view, index, start, wanted.max_bytes)
-        first = next(steps, None)
-        if first is not None and _leads_on(first, start, wanted.offset):
-            return _walk(chain((first,), steps), wanted)
-    return _walk(_steps(view, index, 0, wanted.max_bytes), wanted)
+def _take(view: LogView, index: int, wanted: _Wanted, ends: SpanEnds | None = None) -> _Taken:
+    """From a segment that follows the first one everything may be wanted; then no place in it is looked for."""
+    segment = view.segments[index]
+    with ExitStack() as stack:
+        file = stack.enter_context(segment.fs.open(segment.path, "r"))
+        taken = _search(segment, file, view.size_of(index), wanted, ends)
+        if taken.size:
+            stack.pop_all()
+            taken.file = file
+        return taken
+
+
+def _search(segment: LogSegment, file: File, size: int, wanted: _Wanted, ends: SpanEnds | None) -> _Taken:
+    for start in _starts(segment, wanted.offset, ends) if ends is not None else ():
+        if 0 < start < size:
+            steps = _steps(segment, file, start, size, wanted.max_bytes)
+            first = next(steps, None)
+            if first is not None and _leads_on(first, start, wanted.offset):
+                return _walk(chain((first,), steps), wanted)
+    return _walk(_steps(segment, file, 0, size, wanted.max_bytes), wanted)
+
+
+def _starts(segment: LogSegment, offset: int, ends: SpanEnds) -> Iterator[int]:
+    yield ends.find(offset, segment.base_offset)
+    yield segment.offset_index.lookup(offset)[1]
 
 
 def _leads_on(first: np.ndarray | CorruptRecordError, start: int, offset: int) -> bool:
-    """Whether the index was right: a batch begins there (if only by its header), and not above the offset."""
+    """Whether the hint was right: a batch begins there (if only by its header), and not above the offset."""
     if isinstance(first, CorruptRecordError):
         return first.first_offset is not None
     return int(first["position"][0]) == start and int(first["base_offset"][0]) <= offset
@@ -163,12 +224,13 @@ def _extend(taken: _Taken, batches: np.ndarray, wanted: _Wanted) -> bool:
     return count == len(fits) and taken.size < wanted.max_bytes // 2  # the rest is not worth another read
 
 
-def _steps(view: LogView, index: int, start: int, max_bytes: int) -> Iterator[np.ndarray | CorruptRecordError]:
-    """Runs of good batches, and damage, from byte `start` of a segment on."""
-    segment = view.segments[index]
+def _steps(
+    segment: LogSegment, file: File, start: int, end: int, max_bytes: int
+) -> Iterator[np.ndarray | CorruptRecordError]:
+    """Runs of good batches, and damage, from byte `start` of a segment's file to `end`."""
     chunk = min(max(max_bytes, _LEAST_WALK_BYTES), _MOST_WALK_BYTES)
     offsets = OffsetRange.of_segment(segment.base_offset)
-    walk = LogWalk(segment.fs, segment.path, start, view.size_of(index), offsets=offsets, chunk_bytes=chunk)
+    walk = LogWalk(segment.fs, segment.path, start, end, offsets=offsets, chunk_bytes=chunk, file=file)
     for step in walk:
         if isinstance(step, Gap):
             yield CorruptRecordError(segment.path, step.why, step.position)
@@ -188,15 +250,6 @@ def _good_runs(path: Path, piece: Piece) -> Iterator[np.ndarray | CorruptRecordE
         begin = bad + 1
     if begin < len(piece.batches):
         yield piece.batches[begin:]
-
-
-def _found(view: LogView, index: int, offset: int, taken: _Taken, isolation: Isolation) -> Found:
-    segment = view.segments[index]
-    aborted: list[AbortedTransaction] = []
-    if isolation == Isolation.READ_COMMITTED:
-        aborted = collect_aborted(view.segments, index, offset, taken.last_offset + 1)
-    span = FileSpan(segment.fs.open(segment.path, "r"), taken.position, taken.size)
-    return Found(span, tuple(aborted))
 
 
 def empty_batch(first_offset: int, last_offset: int) -> bytes:

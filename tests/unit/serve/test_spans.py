@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from seglog.errors import CorruptionError, CorruptRecordError, OffsetOutOfRangeE
 from seglog.format.decoder import checksums_valid, scan_batches
 from seglog.log.log import Log
 from seglog.model import Isolation, Record
-from seglog.serve.spans import FileSpan, Found, empty_batch, find_span
+from seglog.scan.log_walk import LogWalk
+from seglog.serve.spans import FileSpan, Found, SpanEnds, empty_batch, find_span
+from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
 from tests.support.open_logs import opened_log
 
 EACH = 5  # records a batch
@@ -51,10 +54,18 @@ def offsets_of(found: Found) -> list[int]:
 
 
 def find(
-    log: Log, offset: int, max_bytes: int = 1, *, skip: bool = False, met: list[CorruptionError] | None = None
+    log: Log,
+    offset: int,
+    max_bytes: int = 1,
+    *,
+    skip: bool = False,
+    met: list[CorruptionError] | None = None,
+    ends: SpanEnds | None = None,
 ) -> Found:
     noted = [] if met is None else met
-    return find_span(log.view, offset, max_bytes, Isolation.READ_UNCOMMITTED, skip_damage=skip, report=noted.append)
+    known = SpanEnds() if ends is None else ends
+    everything = Isolation.READ_UNCOMMITTED
+    return find_span(log.view, offset, max_bytes, everything, known, skip_damage=skip, report=noted.append)
 
 
 def damage(directory: Path, batch: int, at: int = 100, length: int = 1, fill: bytes | None = None) -> None:
@@ -134,6 +145,68 @@ def test_an_index_that_leads_astray_does_not_hide_a_batch(directory: Path) -> No
     with opened_log(directory, writable=False) as log:
         for offset in range(first.offset_index.base_offset + 60):
             assert offsets_of(find(log, offset)) == [offset // EACH * EACH]
+
+
+def test_who_reads_on_begins_where_the_last_span_ended(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends, starts = SpanEnds(), []
+    made = LogWalk.__init__
+
+    def noting(walk: LogWalk, fs: object, path: Path, start: int = 0, *more: Any, **named: Any) -> None:
+        starts.append(start)
+        made(walk, fs, path, start, *more, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LogWalk, "__init__", noting)
+    expected = begin = 0
+    while expected < log.view.segments[1].base_offset:
+        found = find(log, expected, 3000, ends=ends)
+        assert isinstance(found.data, FileSpan) and found.data.position == begin
+        begin += found.data.size
+        expected = offsets_of(found)[-1] + EACH
+    assert len(starts) > 3 and starts == sorted(set(starts))
+
+
+def test_an_end_that_leads_astray_does_not_hide_a_batch(log: Log) -> None:
+    size = log.view.segments[0].size
+    for position in (7, len(find(log, 0).data), size - 1, size, size + 1, 1 << 40):
+        ends = SpanEnds()
+        ends.note(10, 0, position)
+        assert offsets_of(find(log, 10, ends=ends)) == [10], position
+
+
+def test_only_the_last_ends_are_remembered() -> None:
+    ends = SpanEnds()
+    for offset in range(1, 1000):
+        ends.note(offset, 0, 3 * offset)
+    assert (ends.find(999, 0), ends.find(999, 5), ends.find(1, 0)) == (2997, 0, 0)
+
+
+class Handles(LocalFileSystem):
+    """Knows how many of the files that it opened are open."""
+
+    def __init__(self) -> None:
+        self.made: list[LocalFile] = []
+
+    def open(self, path: Path, mode: OpenMode) -> LocalFile:
+        self.made.append(super().open(path, mode))
+        return self.made[-1]
+
+    def still_open(self) -> int:
+        return sum(file.fileno() >= 0 for file in self.made)
+
+
+def test_a_fetch_opens_its_file_once_and_leaves_none_open_that_nobody_gets(directory: Path) -> None:
+    damage(directory, 7)
+    fs = Handles()
+    with opened_log(directory, fs=fs, writable=False) as log:
+        find(log, 0)  # whose indexes are read
+        before, made = fs.still_open(), len(fs.made)
+        find(log, 30)
+        assert (fs.still_open(), len(fs.made)) == (before + 1, made + 1)
+        for offset, error in ((35, CorruptRecordError), (-1, OffsetOutOfRangeError)):
+            with pytest.raises(error):
+                find(log, offset)
+        assert find(log, log.log_end_offset).data == b""
+        assert fs.still_open() == before + 1
 
 
 def test_offsets_lost_at_the_end_are_passed_by_an_empty_batch(directory: Path) -> None:
