@@ -77,10 +77,10 @@ class Session:
 
     @functools.cached_property
     def fs(self) -> FileSystem:
-        """The machine's files."""
-        from seglog.storage.filesystem import LocalFileSystem
+        """The machine's files, and what URLs lead to."""
+        from seglog.remote.routing import machine_files
 
-        return LocalFileSystem()
+        return machine_files()
 
     @functools.cached_property
     def clock(self) -> Clock:

@@ -48,12 +48,12 @@ def open_log(
     >>> directory.cleanup()
     """
     from seglog.log.directory import open_partition
-    from seglog.storage.filesystem import LocalFileSystem
+    from seglog.remote.routing import machine_files
 
     settings = config if isinstance(config, LogConfig) else LogConfig.from_mapping(config or {})
     owner, log = open_partition(
         parse_location(path),
-        fs=LocalFileSystem(),
+        fs=machine_files(),
         clock=clock or SystemClock(),
         config_of=lambda _topic: settings,
         writable=writable or create,

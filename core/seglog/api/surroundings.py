@@ -14,8 +14,9 @@ from seglog.configuration.keys import text_of
 from seglog.configuration.topic_settings import DirectorySettings
 from seglog.locations import parse_location
 from seglog.operations.workspace import Sources, Workspace
+from seglog.remote.routing import machine_files
 from seglog.scan.listing import Target, resolve_paths
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
 
 Location = str | os.PathLike[str]
 
@@ -50,7 +51,7 @@ def workspace_of(given: Surroundings) -> Workspace:
     if threads is not None and integer("threads", threads) < 1:
         raise ValueError(f"threads: {threads} is less than 1")
     return Workspace(
-        given.get("fs") or LocalFileSystem(),
+        given.get("fs") or machine_files(),
         given.get("clock") or SystemClock(),
         tuple(f"{key}={text_of(value)}" for key, value in config.items()),
         None if file is None else parse_location(file),

@@ -41,6 +41,7 @@ from seglog.log.swap import BeforeLoss
 from seglog.log.unfinished_append import is_unfinished, settle_if_possible
 from seglog.log.viewed_directory import ViewingFileSystem
 from seglog.model import TopicPartition
+from seglog.remote.routing import machine_files
 from seglog.scan.listing import (
     OFFSET_CHECKPOINTS,
     LogDirectoryListing,
@@ -53,7 +54,7 @@ from seglog.scan.listing import (
 from seglog.storage import links
 from seglog.storage.atomic import TEMPORARY_SUFFIX
 from seglog.storage.change_notifying import NoticingFileSystem
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
 from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.ownership import require_trust
@@ -132,7 +133,7 @@ class LogDirectory:
         Raises NotALogError, and CorruptCheckpointError where a broker would take the directory offline.
         """
         path = path if isinstance(path, Path) else links.resolve(parse_location(path))
-        fs, clock = fs or LocalFileSystem(), clock or SystemClock()
+        fs, clock = fs or machine_files(), clock or SystemClock()
         config_of = config_of or (lambda _: LogConfig())
         lock = None
         if writable and take_lock:

@@ -14,9 +14,10 @@ from seglog.clock import Clock, SystemClock
 from seglog.configuration.sources import Settings, load_settings
 from seglog.configuration.topic_settings import DirectorySettings
 from seglog.ordered_pool import available_threads
+from seglog.remote.routing import machine_files
 from seglog.scan.listing import Target, TargetKind
 from seglog.storage import links
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import FileSystem
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Workspace:
     """`overrides` (`KEY=VALUE`) and `config_file` are the options --set and --config, `jobs` --jobs (None: all cores);
     `environment` has SEGLOG_CONFIG and the variables of single keys."""
 
-    fs: FileSystem = field(default_factory=LocalFileSystem)
+    fs: FileSystem = field(default_factory=machine_files)
     clock: Clock = field(default_factory=SystemClock)
     overrides: tuple[str, ...] = ()
     config_file: Path | None = None

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Self
 
 from seglog.errors import UntrustedLinkError
+from seglog.remote_path import RemotePath
 from seglog.storage.ownership import described_user
 
 _MOST_LINKS = 40  # as many as Linux follows
@@ -119,7 +120,11 @@ def entry_of(path: Path, *, follow: bool = False) -> Iterator[Entry]:
 
 
 def resolve(path: Path) -> Path:
-    """`path` as an absolute one without links, `.` and `..`; components that do not exist stay as they are."""
+    """`path` as an absolute one without links, `.` and `..`; components that do not exist stay as they are. A
+    RemotePath is one already.
+    """
+    if isinstance(path, RemotePath):
+        return path
     absolute = Path.cwd() / path
     try:
         descriptor = _open_without_links(absolute, _PATH_ONLY | os.O_CLOEXEC)

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Self
 
 from seglog.errors import LockedError
+from seglog.remote_path import RemotePath
 from seglog.storage import links
 from seglog.storage.filesystem import LocalFileSystem
 from seglog.storage.inheriting import InheritingFileSystem
@@ -169,8 +170,10 @@ def holder_of(log_directory: Path) -> Holder | None:
     """Who holds the directory's lock now, this process included; None when nobody does.
 
     Only looks: creates nothing, takes nothing, works where the directory may not be written. OSError when the
-    lock file exists and may not be read.
+    lock file exists and may not be read. Nobody locks what a URL leads to.
     """
+    if isinstance(log_directory, RemotePath):
+        return None
     path = log_directory / LOCK_FILE
     with _registry_guard:
         held = _own(_key_of(path))

@@ -1,0 +1,70 @@
+"""What goes wrong between here and an object store, as the operating system's errors: an errno, a reason, the URL.
+
+What a store answers may hold a key id, a signature or a token, so nothing of its text is passed on but the status and
+the error's code (`403 ExpiredToken`).
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+
+from seglog.remote_path import RemotePath
+
+_STATUS = re.compile(r"status(?: code)?: (\d{3})")
+_CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
+_NO_CREDENTIALS = ("169.254.169.254", "metadata.google.internal", "CredentialsNotLoaded", "MissingCredentials")
+
+
+class ChangedObjectError(OSError):
+    """An object is no longer the one that was listed or opened: what was read of it and what would come do not fit."""
+
+    def __init__(self, path: RemotePath) -> None:
+        super().__init__(errno.ESTALE, "the object was changed while it was read; begin again", str(path))
+
+
+class ShortBodyError(OSError):
+    """An answer that ends before all of its bytes have come."""
+
+    def __init__(self, path: RemotePath, reason: str) -> None:
+        super().__init__(errno.EIO, f"the store's answer was cut short, also when asked again: {reason}", str(path))
+
+
+def os_error_of(error: Exception, path: RemotePath, *, is_listing: bool = False) -> OSError:
+    """What an error of obstore's is, in the terms of the operating system."""
+    text, kind = str(error), type(error).__name__
+    status, code = _STATUS.search(text), _CODE.search(text)
+    answer = " ".join(part[1] for part in (status, code) if part is not None)
+    number = int(status[1]) if status is not None else 0
+    if number == 412 or kind == "PreconditionError":
+        return ChangedObjectError(path)
+    if kind == "InvalidPathError":
+        reason = "an object there has a key with an empty part (//), . or .., which no path can name"
+        return OSError(errno.ENOTSUP, reason, str(path))
+    if is_listing and path.scheme in ("http", "https") and number in (400, 404, 405, 501):
+        reason = "this web server gives no listings (WebDAV's PROPFIND): name an object store, or copy the files"
+        return OSError(errno.ENOTSUP, reason, str(path))
+    if isinstance(error, FileNotFoundError) or number == 404:
+        reason = "no such bucket" if code is not None and code[1] == "NoSuchBucket" else "no such object"
+        return FileNotFoundError(errno.ENOENT, reason, str(path))
+    if any(sign in text for sign in _NO_CREDENTIALS):
+        return PermissionError(errno.EACCES, "no credentials for the store were found in the environment", str(path))
+    if number in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
+        return PermissionError(errno.EACCES, f"the store refuses to show it ({answer or kind})", str(path))
+    return _on_the_way(text, answer, path)
+
+
+def _on_the_way(text: str, answer: str, path: RemotePath) -> OSError:
+    if "error decoding response body" in text or "kind: Body" in text or "kind: Decode" in text:
+        return ShortBodyError(path, "the connection was lost")
+    if answer:
+        return OSError(errno.EIO, f"the store answered {answer}, also when asked again", str(path))
+    if "ConnectionRefused" in text or "Connection refused" in text:
+        return ConnectionRefusedError(errno.ECONNREFUSED, "nothing answers at the store's address", str(path))
+    if "dns error" in text:
+        return OSError(errno.EHOSTUNREACH, "the store's host is not known", str(path))
+    if "TimedOut" in text or "timed out" in text or "kind: Timeout" in text:
+        return TimeoutError(errno.ETIMEDOUT, "the store did not answer in time, also when asked again", str(path))
+    if "range" in text.lower() and "NotSupported" in text:
+        return OSError(errno.ENOTSUP, "the server does not give ranges of a file", str(path))
+    return OSError(errno.EIO, "the store could not be asked, or its answer could not be read", str(path))

@@ -1,0 +1,185 @@
+"""Object stores and web servers as a `FileSystem` that is only read.
+
+A directory is what keys have in common before a slash; it is there while something is in it. An object's size, time and
+ETag come with the listing of its directory, and opening it asks nothing more. What is read is that version, or the
+read ends with a ChangedObjectError. Nothing is written, locked or made: whatever would do so gets EROFS.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seglog.clock import Clock, SystemClock
+from seglog.errors import RefusedError
+from seglog.remote.blocks import Blocks, Source
+from seglog.remote.failures import ChangedObjectError
+from seglog.remote.limits import Limits, limits_of
+from seglog.remote.listings import Found, Listings
+from seglog.remote.store import ObjectStatus, ObjectStore, ObstoreStore, Traffic, open_store, root_of
+from seglog.remote_path import RemotePath
+from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, OpenMode, read_whole
+from seglog.storage.read_only import ReadOnlyFile, ReadOnlyFileSystem, refuse_to_write
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+
+class RemoteFile(ReadOnlyFile):
+    """An object, opened by `RemoteFileSystem.open`. Reads that follow each other let the next blocks come early."""
+
+    def __init__(self, path: Path, status: FileStatus, source: Source, blocks: Blocks) -> None:
+        self.path = path
+        self._status, self._source, self._blocks = status, source, blocks
+        self._next, self._window, self._ahead = -1, 0, 0
+
+    def size(self) -> int:
+        return self._source.size
+
+    def status(self) -> FileStatus:
+        return self._status
+
+    def read_at(self, position: int, size: int) -> bytes:
+        buffer = bytearray(max(0, min(size, self.size() - position)))
+        self.read_into(position, buffer)
+        return bytes(buffer)
+
+    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        wanted = max(0, min(view.nbytes, self.size() - position))
+        if not wanted:
+            return 0
+        self._look_ahead(position, position + wanted)
+        self._blocks.read_into(self._source, position, view.cast("B")[:wanted])
+        return wanted
+
+    def _look_ahead(self, start: int, end: int) -> None:
+        """Reads that go on where the last one ended are taken for a walk through the file: farther each time."""
+        limits = self._blocks.limits
+        goes_on = self._next - limits.block_bytes <= start <= self._next + limits.block_bytes and self._next >= 0
+        if not goes_on:
+            self._window = self._ahead = 0
+        elif end > self._next:
+            self._window = min(limits.ahead_bytes, max(2 * self._window, limits.request_bytes // 4))
+            begin = max(end, self._ahead)
+            if begin < end + self._window // 2:
+                self._ahead = end + self._window
+                self._blocks.read_ahead(self._source, begin, self._ahead)
+        self._next = end
+
+
+class RemoteFileSystem(ReadOnlyFileSystem):
+    """Whatever a RemotePath leads to. A store is opened when something of it is first asked for.
+
+    `open_root` makes the ObjectStore of a bucket or host; without it, obstore's with the environment's settings.
+    """
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str] = os.environ,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        open_root: Callable[[RemotePath], ObjectStore] | None = None,
+    ) -> None:
+        self._environment, self._clock = environment, clock or SystemClock()
+        self.limits = limits or limits_of(environment)
+        self.traffic = Traffic()
+        self._blocks = Blocks(self.limits)
+        self._open_root = open_root or self._obstore
+        self._roots: dict[RemotePath, tuple[ObjectStore, Listings]] = {}
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of objects that are held."""
+        return self._blocks.held
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        if mode != "r":
+            refuse_to_write(path)
+        remote = _checked(path)
+        is_there, found = self._find(remote)
+        if not is_there:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        if found is None:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        source = Source((str(remote), found.version), found.size, self._fetching(remote, found))
+        return RemoteFile(path, _status_of(remote, found), source, self._blocks)
+
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:  # noqa: ARG002 (a store has no links)
+        is_there, found = self._find(_checked(path))
+        return _status_of(_checked(path), found) if is_there else None
+
+    def list(self, directory: Path) -> list[str]:
+        return [name for name, _ in self.entries(directory)]
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        remote = _checked(directory)
+        found = self._root(remote)[1].entries(remote.key)
+        if found is None and remote.key:
+            is_file = self._find(remote)[1] is not None
+            number = errno.ENOTDIR if is_file else errno.ENOENT
+            raise OSError(number, os.strerror(number), str(directory))
+        return [(name, _status_of(remote / name, entry)) for name, entry in sorted((found or {}).items())]
+
+    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
+        with self.open(path, "r") as file:
+            return read_whole(file, limit)
+
+    def _find(self, path: RemotePath) -> tuple[bool, Found]:
+        return self._root(path)[1].find(path.key) if path.store else (False, None)
+
+    def _fetching(self, path: RemotePath, known: ObjectStatus) -> Callable[[int, int], ReadableBuffer]:
+        store, listings = self._root(path)
+
+        def fetch(start: int, size: int) -> ReadableBuffer:
+            try:
+                return store.get(known, start, size)
+            except (ChangedObjectError, FileNotFoundError):
+                listings.forget(known.key)
+                raise
+
+        return fetch
+
+    def _root(self, path: RemotePath) -> tuple[ObjectStore, Listings]:
+        root = root_of(path)
+        if root not in self._roots:
+            store = self._open_root(root)
+            self._roots.setdefault(root, (store, Listings(store, self._clock, self.limits.listing_s)))
+        return self._roots[root]
+
+    def _obstore(self, root: RemotePath) -> ObjectStore:
+        store = open_store(root, self.limits, self._environment)
+        return ObstoreStore(store, root, self.limits, self.traffic, self._clock)
+
+
+def _checked(path: Path) -> RemotePath:
+    if not isinstance(path, RemotePath):
+        raise RefusedError(f"{path} is a path of this machine, and was taken for a URL")
+    return path
+
+
+def _status_of(path: RemotePath, found: Found) -> FileStatus:
+    """Owned by whoever reads it; its version takes the place of an inode."""
+    version = "" if found is None else found.version
+    size, modified_ns = (0, 0) if found is None else (found.size, found.modified_ns)
+    return FileStatus(
+        size=size,
+        modified_ms=modified_ns // 1_000_000,
+        modified_ns=modified_ns,
+        inode=_number(f"{path.key}\0{version}"),
+        device=_number(str(root_of(path))),
+        mode=0o555 if found is None else 0o444,
+        owner=os.geteuid(),
+        group=os.getegid(),
+        allocated=size,
+        is_directory=found is None,
+    )
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogateescape"), digest_size=7).digest(), "big")

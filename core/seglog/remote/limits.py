@@ -1,0 +1,63 @@
+"""How much may be asked of an object store at once, held in memory, and waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from seglog.errors import ConfigError
+from seglog.units import parse_duration, parse_integer, parse_size
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes in bytes, times in seconds. The environment sets some: SEGLOG_REMOTE_CACHE, SEGLOG_REMOTE_REQUESTS,
+    SEGLOG_REMOTE_RETRIES, SEGLOG_REMOTE_TIMEOUT."""
+
+    cache_bytes: int = 64 << 20
+    block_bytes: int = 256 << 10
+    request_bytes: int = 4 << 20
+    requests_at_once: int = 8
+    retries: int = 5
+    timeout_s: float = 30.0
+    listing_s: float = 60.0
+
+    @property
+    def ahead_bytes(self) -> int:
+        """How far one file is read ahead: not so far that what comes drives out what was not read yet."""
+        return min(4 * self.request_bytes, self.cache_bytes // 4)
+
+    def client(self, allow_http: bool) -> dict[str, Any]:
+        """As obstore's `client_options`."""
+        seconds = timedelta(seconds=self.timeout_s)
+        return {"allow_http": allow_http, "timeout": seconds, "connect_timeout": min(seconds, timedelta(seconds=5))}
+
+    def retrying(self) -> dict[str, Any]:
+        """As obstore's `retry_config`."""
+        most = timedelta(seconds=min(2 * self.timeout_s, 240.0))  # credentials need not last longer than that
+        backoff = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2}
+        return {"max_retries": self.retries, "retry_timeout": most, "backoff": backoff}
+
+
+def limits_of(environment: Mapping[str, str]) -> Limits:
+    """The limits that an environment sets. ConfigError names the variable."""
+
+    def value(name: str, parse: Callable[[str], int], usual: int, least: int) -> int:
+        text = environment.get(name, "")
+        try:
+            number = parse(text) if text else usual
+        except ValueError as error:
+            raise ConfigError(f"{name}: {error}") from error
+        if number < least:
+            raise ConfigError(f"{name}: {text} is less than {least}")
+        return number
+
+    usual = Limits()
+    return Limits(
+        cache_bytes=value("SEGLOG_REMOTE_CACHE", parse_size, usual.cache_bytes, 0),
+        requests_at_once=value("SEGLOG_REMOTE_REQUESTS", parse_integer, usual.requests_at_once, 1),
+        retries=value("SEGLOG_REMOTE_RETRIES", parse_integer, usual.retries, 0),
+        timeout_s=value("SEGLOG_REMOTE_TIMEOUT", parse_duration, int(usual.timeout_s * 1000), 1) / 1000,
+    )

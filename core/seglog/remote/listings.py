@@ -1,0 +1,133 @@
+"""What is in the directories of an object store, as far as it was asked; nothing is asked twice while that is fresh.
+
+A listing of keys without regard to slashes costs a request for each thousand and shows all directories below at once;
+one with regard to them shows one directory, whatever lies below. A log directory is flat and wide, a bucket may be
+deep. So the first page decides: where all its keys lie in the directory or in one just below, the listing goes on; else
+one of that directory alone takes its place.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+
+from seglog.clock import Clock
+from seglog.remote.store import ObjectStatus, ObjectStore
+
+_SHALLOW = 2  # parts of a key below a directory: a partition and a file in it
+
+Found = ObjectStatus | None  # None: a directory
+
+
+class Listings:
+    """The directories of `store`; what is known of one is taken for true for `kept_s` seconds."""
+
+    def __init__(self, store: ObjectStore, clock: Clock, kept_s: float) -> None:
+        self._store, self._clock, self._kept_s = store, clock, kept_s
+        self._directories: dict[str, dict[str, Found]] = {}
+        self._since: dict[str, float] = {}
+        self._single: dict[str, tuple[float, ObjectStatus | None]] = {}
+        self._guard = threading.RLock()
+
+    def entries(self, directory: str) -> Mapping[str, Found] | None:
+        """What is in a directory, by name; None when nothing is there."""
+        with self._guard:
+            known = self._known(directory)
+            if known is None:
+                known = self._named_before(directory)
+            if known is None:
+                self._look(directory)
+                known = self._directories.get(directory)
+            return known or None
+
+    def _named_before(self, directory: str) -> dict[str, Found] | None:
+        """Of a server that may list nothing: the files in a directory that were asked for by their names."""
+        if self._store.lists:
+            return None
+        found = {key: status for key, (_, status) in self._single.items() if status is not None}
+        return {k.rpartition("/")[2]: each for k, each in found.items() if k.rpartition("/")[0] == directory} or None
+
+    def find(self, key: str) -> tuple[bool, Found]:
+        """Whether something is at `key`, and the object there (None for a directory)."""
+        directory, _, name = key.rpartition("/")
+        with self._guard:
+            if not key or self._known(key):
+                return True, None
+            around = self._known(directory)
+            if around is not None:
+                return name in around, around.get(name)
+            moment, found = self._single.get(key, (0.0, None))
+            if key in self._single and self._is_fresh(moment):
+                return found is not None, found
+            if self._store.lists and self.entries(key):
+                return True, None
+            found = self._store.head(key)
+            self._single[key] = self._clock.monotonic(), found
+            return found is not None or self._is_listed(key), found
+
+    def _is_listed(self, directory: str) -> bool:
+        """Whether a directory is there; where nobody lists, none is known to be."""
+        if self._store.lists:
+            return False  # its listing was asked for first
+        try:
+            return self.entries(directory) is not None
+        except OSError as error:
+            if error.errno != errno.ENOTSUP:
+                raise
+            return False
+
+    def forget(self, key: str) -> None:
+        """The object at `key` is not what was known: its directory is asked again."""
+        with self._guard:
+            directory = key.rpartition("/")[0]
+            self._directories.pop(directory, None)
+            self._single.pop(key, None)
+
+    def _known(self, directory: str) -> dict[str, Found] | None:
+        if directory in self._directories and self._is_fresh(self._since[directory]):
+            return self._directories[directory]
+        return None
+
+    def _is_fresh(self, moment: float) -> bool:
+        return self._clock.monotonic() - moment < self._kept_s
+
+    def _look(self, directory: str) -> None:
+        found: list[ObjectStatus] = []
+        pages = self._store.pages(directory)
+        for page in pages:
+            if not found and not self._is_shallow(directory, page):
+                objects, directories = self._store.level(directory)
+                self._note({directory: self._named(directory, objects, directories)})
+                return
+            found += page
+        self._note(self._by_directory(directory, found))
+
+    def _is_shallow(self, directory: str, page: Sequence[ObjectStatus]) -> bool:
+        """Whether a listing of all keys is worth going on with; one of few keys is."""
+        below = len(directory) + 1 if directory else 0
+        return len(page) < 1000 or all(each.key.count("/", below) < _SHALLOW for each in page)
+
+    def _note(self, directories: Mapping[str, dict[str, Found]]) -> None:
+        moment = self._clock.monotonic()
+        self._directories.update(directories)
+        self._since.update(dict.fromkeys(directories, moment))
+
+    def _by_directory(self, top: str, objects: Iterable[ObjectStatus]) -> dict[str, dict[str, Found]]:
+        found: dict[str, dict[str, Found]] = {top: {}}
+        for each in objects:
+            if each.key == top:
+                continue  # what consoles put where a directory is to be seen
+            directory, _, name = each.key.rpartition("/")
+            if each.key not in found:  # a marker of a directory is none where the directory is
+                found.setdefault(directory, {})[name] = each
+            while directory != top:
+                above, _, name = directory.rpartition("/")
+                found.setdefault(above, {})[name] = None
+                directory = above
+        return found
+
+    def _named(self, directory: str, objects: Iterable[ObjectStatus], directories: Iterable[str]) -> dict[str, Found]:
+        found: dict[str, Found] = {each.key.rpartition("/")[2]: each for each in objects if each.key != directory}
+        found.update({key.rpartition("/")[2]: None for key in directories})
+        return found

@@ -1,0 +1,64 @@
+"""Which file system a path belongs to: the machine's, or the one that reads where URLs lead.
+
+`machine_files()` is where commands, the library and Spark get their files. What is remote is imported and opened when a
+URL is met; a path of this machine costs one look at its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seglog.remote_path import RemotePath
+from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, LocalFileSystem, OpenMode
+from seglog.storage.forwarding import PassingFileSystem
+
+if TYPE_CHECKING:
+    from seglog.remote.filesystem import RemoteFileSystem
+
+
+def machine_files() -> RoutingFileSystem:
+    """The files of this machine, and what URLs lead to."""
+    return RoutingFileSystem(LocalFileSystem(), shared_remote_files)
+
+
+def shared_remote_files() -> RemoteFileSystem:
+    """The process's one: its cache and its limits hold for all."""
+    global _shared
+    if _shared is None:
+        from seglog.remote.filesystem import RemoteFileSystem
+
+        _shared = RemoteFileSystem()
+    return _shared
+
+
+_shared: RemoteFileSystem | None = None
+
+
+class RoutingFileSystem(PassingFileSystem):
+    """`local`, and for a RemotePath what `remote` gives. Only reading knows URLs: changes go to `local`, which has no
+    such path.
+    """
+
+    def __init__(self, local: FileSystem, remote: Callable[[], FileSystem]) -> None:
+        super().__init__(local)
+        self._remote = remote
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        return self._of(path).open(path, mode)
+
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
+        return self._of(path).status(path, follow)
+
+    def list(self, directory: Path) -> list[str]:
+        return self._of(directory).list(directory)
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        return self._of(directory).entries(directory)
+
+    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
+        return self._of(path).read_bytes(path, limit)
+
+    def _of(self, path: Path) -> FileSystem:
+        return self._remote() if isinstance(path, RemotePath) else self._below

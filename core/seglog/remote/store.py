@@ -1,0 +1,217 @@
+"""What is asked of an object store: listings, heads and ranges of objects, through the library obstore.
+
+`ObjectStore` is the interface; `ObstoreStore` asks a real one. obstore repeats requests that fail on the way or with
+5xx; what it does not cover is repeated here: a body that ends early. Every answer is held against what was known of the
+object: one that has changed is an error, never a mixture of two versions. Requests and bytes are counted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from seglog.clock import Clock
+from seglog.errors import ConfigError, UnsupportedError
+from seglog.remote.failures import ChangedObjectError, ShortBodyError, os_error_of
+from seglog.remote.limits import Limits
+from seglog.remote_path import WEB_SERVERS, RemotePath, remote_path
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_PAGE = 1000  # keys in a listing's answer; S3 gives no more
+_FIRST_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStatus:
+    """An object as a listing or an answer describes it. `tag` is its ETag, empty where the server gives none."""
+
+    key: str
+    size: int
+    modified_ns: int
+    tag: str = ""
+
+    @property
+    def version(self) -> str:
+        """The same for two objects only when they hold the same bytes, as far as the store says."""
+        return self.tag or f"{self.modified_ns}/{self.size}"
+
+
+@dataclass
+class Traffic:
+    """Requests and bytes of a process. A request that obstore repeats by itself counts once."""
+
+    listings: int = 0
+    heads: int = 0
+    gets: int = 0
+    bytes_read: int = 0
+    _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def requests(self) -> int:
+        """All of them."""
+        return self.listings + self.heads + self.gets
+
+    def count(self, listings: int = 0, heads: int = 0, gets: int = 0, bytes_read: int = 0) -> None:
+        """Adds to the figures; asked by any thread."""
+        with self._guard:
+            self.listings += listings
+            self.heads += heads
+            self.gets += gets
+            self.bytes_read += bytes_read
+
+
+class ObjectStore(Protocol):
+    """One bucket, container or host. Errors are OSErrors that name the URL.
+
+    `lists`: whether it can be counted on to list what it has.
+    """
+
+    lists: bool
+
+    def get(self, known: ObjectStatus, start: int, size: int) -> ReadableBuffer:
+        """`size` bytes from `start`, which the object has. ChangedObjectError when it is no longer `known`."""
+        ...
+
+    def head(self, key: str) -> ObjectStatus | None:
+        """The object of that name; None when there is none."""
+        ...
+
+    def pages(self, prefix: str) -> Iterator[Sequence[ObjectStatus]]:
+        """All objects below the directory `prefix`, however deep; a request for each thousand."""
+        ...
+
+    def level(self, prefix: str) -> tuple[Sequence[ObjectStatus], Sequence[str]]:
+        """The objects in the directory `prefix` itself, and the keys of the directories in it."""
+        ...
+
+
+class ObstoreStore:
+    """`store`, one of obstore's, whose objects are those below `root`."""
+
+    def __init__(self, store: Any, root: RemotePath, limits: Limits, traffic: Traffic, clock: Clock) -> None:
+        self._store, self._root, self._limits = store, root, limits
+        self._traffic, self._clock = traffic, clock
+        self.lists = root.scheme not in WEB_SERVERS
+
+    def get(self, known: ObjectStatus, start: int, size: int) -> ReadableBuffer:
+        for repetition in range(self._limits.retries + 1):
+            try:
+                return self._get_once(known, start, size)
+            except ShortBodyError:
+                if repetition == self._limits.retries:
+                    raise
+            self._clock.sleep(_FIRST_PAUSE_S * 2**repetition)
+        raise AssertionError("a loop that returns or raises")
+
+    def _get_once(self, known: ObjectStatus, start: int, size: int) -> ReadableBuffer:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        options: dict[str, Any] = {"range": (start, start + size)}
+        if known.tag and not known.tag.startswith("W/"):  # a weak tag matches nothing
+            options["if_match"] = known.tag
+        try:
+            self._traffic.count(gets=1)
+            answer = obstore.get(self._store, known.key, options=options)  # type: ignore[arg-type]
+            if _status_of(answer.meta).version != known.version:
+                raise ChangedObjectError(self._path(known.key))
+            data: ReadableBuffer = answer.bytes()
+        except ChangedObjectError:
+            raise
+        except (BaseError, OSError, ValueError) as error:
+            raise os_error_of(error, self._path(known.key)) from None
+        received = memoryview(data).nbytes
+        self._traffic.count(bytes_read=received)
+        if received != size:
+            raise ShortBodyError(self._path(known.key), f"{received} of {size} bytes came")
+        return data
+
+    def head(self, key: str) -> ObjectStatus | None:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        try:
+            self._traffic.count(heads=1)
+            return _status_of(obstore.head(self._store, key))
+        except FileNotFoundError:
+            return None
+        except (BaseError, OSError, ValueError) as error:
+            raise os_error_of(error, self._path(key)) from None
+
+    def pages(self, prefix: str) -> Iterator[Sequence[ObjectStatus]]:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        try:
+            found = iter(obstore.list(self._store, prefix or None, chunk_size=_PAGE))
+            while True:
+                self._traffic.count(listings=1)
+                page = next(found, None)
+                if page is None:
+                    return
+                yield [_status_of(each) for each in page]
+                if len(page) < _PAGE:
+                    return
+        except (BaseError, OSError, ValueError) as error:
+            raise os_error_of(error, self._path(prefix), is_listing=True) from None
+
+    def level(self, prefix: str) -> tuple[Sequence[ObjectStatus], Sequence[str]]:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        try:
+            found = obstore.list_with_delimiter(self._store, prefix or None)
+        except (BaseError, OSError, ValueError) as error:
+            self._traffic.count(listings=1)
+            raise os_error_of(error, self._path(prefix), is_listing=True) from None
+        objects, directories = found["objects"], found["common_prefixes"]
+        self._traffic.count(listings=1 + (len(objects) + len(directories)) // _PAGE)
+        return [_status_of(each) for each in objects], directories
+
+    def _path(self, key: str) -> RemotePath:
+        return self._root / key if key else self._root
+
+
+def open_store(root: RemotePath, limits: Limits, environment: Mapping[str, str]) -> Any:
+    """obstore's store for a bucket, container or host. It takes credentials from the variables that its users know.
+
+    UnsupportedError without the extra `remote`, ConfigError where the store's own settings are wrong.
+    """
+    try:
+        from obstore.exceptions import BaseError
+        from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
+    except ImportError:
+        raise UnsupportedError(f"{root}: URLs need the extra remote: pip install 'seglog[remote]'") from None
+    endpoint = next((environment[name] for name in _ENDPOINTS if environment.get(name)), "")
+    scheme, store = root.scheme, root.store
+    is_plain = scheme == "http" or (scheme == "s3" and endpoint.lower().startswith("http://"))
+    common: dict[str, Any] = {"client_options": limits.client(is_plain), "retry_config": limits.retrying()}
+    try:
+        if scheme in WEB_SERVERS:
+            return HTTPStore.from_url(f"{scheme}://{store}", **common)
+        if scheme == "s3":
+            return S3Store(store, **common, endpoint=endpoint) if endpoint else S3Store(store, **common)
+        return (GCSStore if scheme == "gs" else AzureStore)(store, **common)
+    except BaseError as error:
+        named = {"s3": "AWS_*", "gs": "GOOGLE_*", "az": "AZURE_*, AZURE_STORAGE_ACCOUNT_NAME at least"}.get(scheme, "")
+        why = f" by the settings in the environment ({named})" if named else ""
+        raise ConfigError(f"{root}: the store cannot be opened{why}: {type(error).__name__}") from None
+
+
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+
+
+def root_of(path: RemotePath) -> RemotePath:
+    """The bucket, container or host that a path lies in."""
+    return remote_path(path.scheme, path.store)
+
+
+def _status_of(meta: Any) -> ObjectStatus:
+    moment = meta["last_modified"]
+    whole = int(moment.timestamp()) if moment is not None else 0
+    nanoseconds = whole * 1_000_000_000 + (moment.microsecond * 1000 if moment is not None else 0)
+    return ObjectStatus(meta["path"], meta["size"], nanoseconds, meta["e_tag"] or "")

@@ -1,0 +1,91 @@
+"""Bases for files and file systems that are only read: what would write, make or lock gets EROFS, and says why."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from _typeshed import ReadableBuffer
+
+    from seglog.storage.ownership import Access
+
+_REASON = "seglog only reads here: this needs a local directory"
+
+
+def refuse_to_write(path: Path) -> NoReturn:
+    """Raises the OSError for whatever would change something at `path`."""
+    raise OSError(errno.EROFS, _REASON, str(path))
+
+
+class ReadOnlyFile:
+    """What a `File` has beside its size and its bytes, of one that is only read."""
+
+    path: Path
+
+    def write_at(self, position: int, data: ReadableBuffer) -> None:
+        refuse_to_write(self.path)
+
+    def truncate(self, size: int) -> None:
+        refuse_to_write(self.path)
+
+    def give(self, access: Access) -> None:
+        refuse_to_write(self.path)
+
+    def sync(self) -> None:
+        """What is only read is as stable as it will be."""
+
+    def advise_dropped(self, position: int, size: int) -> None:
+        """No page cache holds it."""
+
+    def start_writing(self, position: int, size: int) -> None:
+        """Nothing is written."""
+
+    def fileno(self) -> int:
+        """OSError: there is none."""
+        raise OSError(errno.ENOTSUP, "no file descriptor stands for it: it is read, not sent", str(self.path))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ReadOnlyFileSystem:
+    """What a `FileSystem` has beside reading, of one that is only read."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        refuse_to_write(source)
+
+    def remove(self, path: Path) -> None:
+        refuse_to_write(path)
+
+    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
+        refuse_to_write(path)
+
+    def remove_directory(self, path: Path) -> None:
+        refuse_to_write(path)
+
+    def sync_directory(self, path: Path) -> None:
+        refuse_to_write(path)
+
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        refuse_to_write(path)
+
+    def copy_attributes(self, source: Path, target: Path) -> None:
+        refuse_to_write(target)
+
+    def free_bytes(self, path: Path) -> int:
+        refuse_to_write(path)
+
+    def link(self, source: Path, target: Path) -> None:
+        refuse_to_write(target)

@@ -1,0 +1,175 @@
+"""A small S3 on loopback, out of a dict: what a store answers, what it was asked, and what can go wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+SECRETS = {
+    "AWS_ACCESS_KEY_ID": "AKIDofthetests",
+    "AWS_SECRET_ACCESS_KEY": "s3cr3t/ofthetests",
+    "AWS_REGION": "us-east-1",
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What an answer is like in place of the right one: a status with an error's code, or a body cut after `cut`
+    bytes; `hang` seconds before it."""
+
+    status: int = 0
+    code: str = ""
+    cut: int = -1
+    hang: float = 0.0
+
+
+@dataclass
+class ObjectServer:
+    """`objects` by bucket and key (`bkt/a/b`); `asked` are methods and paths; `fault` is asked before each answer."""
+
+    port: int = 0
+    objects: dict[str, bytes] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    fault: Callable[[str, str], Fault | None] = lambda _method, _path: None
+    page: int = 1000
+    released: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """How a client finds it."""
+        return {**SECRETS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}"}
+
+    def count(self, start: str) -> int:
+        """How many requests began so."""
+        return sum(each.startswith(start) for each in self.asked)
+
+
+@contextmanager
+def object_server(**objects: bytes) -> Iterator[ObjectServer]:
+    """The server while the `with` lasts."""
+    served = ObjectServer(objects=dict(objects))
+    with ThreadingHTTPServer(("127.0.0.1", 0), _handler(served)) as server:
+        server.daemon_threads = True
+        served.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield served
+        finally:
+            served.released.set()
+            server.shutdown()
+            thread.join()
+
+
+def tag_of(data: bytes) -> str:
+    """The ETag that the server gives."""
+    return f'"{hashlib.md5(data).hexdigest()}"'
+
+
+def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+        def do_HEAD(self) -> None:
+            self._object()
+
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            query = {name: values[0] for name, values in parse_qs(url.query).items()}
+            if "list-type" in query:
+                self._listing(url.path.strip("/"), query)
+            else:
+                self._object()
+
+        def _object(self) -> None:
+            key = unquote(urlsplit(self.path).path).lstrip("/")
+            if self._faulty():
+                return None
+            data = served.objects.get(key)
+            if data is None:
+                return self._error(404, "NoSuchKey")
+            if self.headers.get("If-Match", tag_of(data)) != tag_of(data):
+                return self._error(412, "PreconditionFailed")
+            start, end, status = 0, len(data), 200
+            if "Range" in self.headers:
+                first, last = self.headers["Range"].removeprefix("bytes=").split("-")
+                start, end, status = int(first), min(len(data), int(last) + 1), 206
+                if start >= len(data):
+                    return self._error(416, "InvalidRange")
+            fault = served.fault("BODY", self.path)
+            self.send_response(status)
+            self.send_header("ETag", tag_of(data))
+            self.send_header("Last-Modified", "Sun, 22 Nov 2026 10:00:00 GMT")
+            self.send_header("Content-Length", str(end - start))
+            if status == 206:
+                self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
+            self.end_headers()
+            if self.command == "GET":
+                body = data[start:end]
+                self.wfile.write(body if fault is None else body[: fault.cut])
+                self.close_connection = fault is not None
+            return None
+
+        def _listing(self, bucket: str, query: dict[str, str]) -> None:
+            if self._faulty():
+                return
+            prefix, after = query.get("prefix", ""), query.get("continuation-token", query.get("start-after", ""))
+            found: dict[str, str] = {}
+            for full in sorted(served.objects):
+                key = full.removeprefix(f"{bucket}/")
+                if full.startswith(f"{bucket}/{prefix}"):
+                    rest = key[len(prefix) :]
+                    if query.get("delimiter") and "/" in rest:
+                        common = prefix + rest.partition("/")[0] + "/"
+                        found[common] = f"<CommonPrefixes><Prefix>{escape(common)}</Prefix></CommonPrefixes>"
+                    else:
+                        found[key] = _contents(key, served.objects[full])
+            names = [name for name in found if name > after]
+            shown = names[: served.page]
+            more = len(names) > len(shown)
+            token = f"<NextContinuationToken>{escape(shown[-1])}</NextContinuationToken>" if more else ""
+            body = "".join(found[name] for name in shown)
+            self._answer(
+                200, f"<ListBucketResult><IsTruncated>{str(more).lower()}</IsTruncated>{token}{body}</ListBucketResult>"
+            )
+
+        def _faulty(self) -> bool:
+            served.asked.append(f"{self.command} {self.path}")
+            fault = served.fault(self.command, self.path)
+            if fault is None or not (fault.status or fault.hang):
+                return False
+            if fault.hang:
+                served.released.wait(fault.hang)
+            self._error(fault.status or 500, fault.code)
+            return True
+
+        def _error(self, status: int, code: str) -> None:
+            key = SECRETS["AWS_ACCESS_KEY_ID"]  # as S3 does
+            self._answer(status, f"<Error><Code>{code}</Code><AWSAccessKeyId>{key}</AWSAccessKeyId></Error>")
+
+        def _answer(self, status: int, text: str) -> None:
+            data = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/xml")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(data)
+
+    return Handler
+
+
+def _contents(key: str, data: bytes) -> str:
+    return (
+        f"<Contents><Key>{escape(key)}</Key><LastModified>2026-11-22T10:00:00.000Z</LastModified>"
+        f"<ETag>{escape(tag_of(data))}</ETag><Size>{len(data)}</Size></Contents>"
+    )
