@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Literal, Self
 from seglog_cli.console import Console
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from seglog_cli.terminal import Moving, Screen
 
 ProgressChoice = Literal["auto", "plain", "none"]
@@ -75,6 +77,11 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def reporter(self) -> Callable[[int, int], None] | None:
+        """`update`, or None where nothing will be shown, so that nobody counts for it."""
+        return None if self.interval == float("inf") else self.update
 
     def advance(self, size: int) -> None:
         """`size` more is done."""

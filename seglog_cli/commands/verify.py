@@ -107,7 +107,7 @@ def run(
     findings = Grouped(session, look(session.console), shown)
     with findings, session.progress("verify") as progress:
         targets = resolve_paths(session.fs, paths)
-        verification = Verification(session.fs, targets, options, session.clock, progress.update)
+        verification = Verification(session.fs, targets, options, session.clock, progress.reporter)
         for finding in verification:
             progress.clear()
             findings.add(finding)

@@ -15,6 +15,7 @@ from seglog.format.filenames import parse_partition_directory
 from seglog.locations import parse_location
 from seglog.scan.listing import Target, TargetKind
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.links import name_of
 
 
 class DirectorySettings:
@@ -90,7 +91,7 @@ def topic_of(target: Target) -> str | None:
     """The topic of a partition that was named; None for a log directory."""
     if target.kind is TargetKind.LOG_DIRECTORY:
         return None
-    name = target.directory.resolve().name
+    name = name_of(target.directory)
     found = parse_partition_directory(name)
     return name if found is None else found.topic_partition.topic
 

@@ -38,6 +38,7 @@ from seglog.memory_budget import Account
 from seglog.scan.listing import Target
 from seglog.scan.log_walk import LogWalk, Piece
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.links import name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class _LogDump(LogRenderer):
         self.records = options.records or self._selection.by_record
         self._style = render.JSON if options.json else render.TEXT
         self._prefix = np.frombuffer(self._batch_prefix(), dtype=np.uint8)
-        partition = self.path.parent.resolve().name
+        partition = name_of(self.path.parent)
         self._record_prefix = record_prefix(partition, options.json)
         self._decoder = decoder_of(partition) if options.decode and self.records else None
 
@@ -142,7 +143,7 @@ class _LogDump(LogRenderer):
     def _batch_prefix(self) -> bytes:
         if not self.options.json:
             return b"batch position="
-        names = {"type": "batch", "partition": self.path.parent.resolve().name, "file": self.path.name}
+        names = {"type": "batch", "partition": name_of(self.path.parent), "file": self.path.name}
         return f'{json_text(names)[:-1]},"position":'.encode()
 
     def enough(self) -> bool:

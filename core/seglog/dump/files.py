@@ -11,6 +11,7 @@ from seglog.evidence.findings import Finding
 from seglog.evidence.messages_07 import Row
 from seglog.format.filenames import FileKind, parse_file_name
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.links import name_of
 
 _LINES_A_BLOCK = 8192
 _LOG_KINDS = (FileKind.LOG, FileKind.METADATA_SNAPSHOT)
@@ -34,7 +35,7 @@ def rendered_rows(
     fs: FileSystem, path: Path, rows: Iterable[Row | Finding], as_json: bool
 ) -> Iterator[memoryview | Finding]:
     """Rows of a file as rendered blocks, after a line for the file itself, and the findings among them."""
-    partition = path.parent.resolve().name
+    partition = name_of(path.parent)
     if not as_json:
         status = fs.status(path)
         yield memoryview(text_line("file", {"path": str(path), "size": 0 if status is None else status.size}))

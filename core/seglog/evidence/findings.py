@@ -11,6 +11,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from seglog.storage.links import name_of
+
 
 class Severity(Enum):
     """How bad it is: `error` is damage, `warning` may lead to some, `info` is worth knowing."""
@@ -90,7 +92,7 @@ def finding(code: str, partition: str, file: str, message: str, **fields: Any) -
 
 def place_of(path: Path) -> tuple[str, str]:
     """`partition` and `file` of a finding on the file `path` of a partition."""
-    return path.parent.resolve().name, path.name
+    return name_of(path.parent), path.name
 
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO

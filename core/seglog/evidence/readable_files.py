@@ -17,6 +17,7 @@ from seglog.evidence.unsettled import Unsettled, unsettled
 from seglog.scan.listing import Target, TargetKind, list_log_directory
 from seglog.scan.view import PartitionView, SingleFile
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.links import name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,4 +114,4 @@ def unreadable(directory: Path, error: OSError | NotALogError) -> Finding:
     named = error.filename if isinstance(error, OSError) else None
     name = Path(named).name if isinstance(named, str) and Path(named) != directory else ""
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    return finding("UNREADABLE_FILE", directory.resolve().name, name, reason)
+    return finding("UNREADABLE_FILE", name_of(directory), name, reason)

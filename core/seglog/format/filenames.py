@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 
 from seglog.layout import INT32_MAX, INT64_MAX
@@ -144,6 +145,7 @@ def segment_file_name(base_offset: int, kind: FileKind = FileKind.LOG, state: Fi
     return format_file_name(FileName(base_offset, kind, state))
 
 
+@lru_cache(maxsize=4096)  # a directory is looked at several times
 def parse_file_name(name: str) -> FileName | None:
     """The parts of a file name that starts with an offset; None for every other name."""
     match = _SEGMENT_FILE.fullmatch(name)

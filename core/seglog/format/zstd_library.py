@@ -10,7 +10,6 @@ Source: zstd.h (ZSTD_decompressDCtx, ZSTD_compress2), whose stable functions the
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import importlib.util
 import threading
 import weakref
@@ -43,7 +42,10 @@ def _names() -> Iterator[str]:
     extension = importlib.util.find_spec("zstandard._cffi")
     if extension is not None and extension.origin is not None:
         yield extension.origin
-    system = ctypes.util.find_library("zstd")  # asks other programs, so only where it must
+    # imported where it is wanted: it brings tempfile and random along, and asks other programs
+    import ctypes.util
+
+    system = ctypes.util.find_library("zstd")
     if system is not None:
         yield system
 

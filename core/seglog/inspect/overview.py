@@ -26,6 +26,7 @@ from seglog.scan.listing import (
 from seglog.scan.segment_scan import entry_row
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import VanishedError
+from seglog.storage.links import name_of
 
 _MOST_INDEX_BYTES = 256 << 20
 _MOST_STEPS = 1_000_000
@@ -112,7 +113,7 @@ def partition_overview(
         segments.append(_segment(fs, segment, following, listing.format == "0.7"))
     return PartitionOverview(
         directory=listing.directory,
-        partition=listing.directory.resolve().name,
+        partition=name_of(listing.directory),
         state=state.value.removeprefix("-") or "live",
         format=listing.format,
         size=listing.size,

@@ -20,6 +20,7 @@ from seglog.scan.listing import PartitionListing
 from seglog.scan.log_walk import Gap, LogWalk, Piece
 from seglog.scan.view import steadily
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.links import name_of
 
 _MOST_PRODUCERS = 100_000
 
@@ -165,7 +166,7 @@ class _Gathering:
         count = self.counters.tolist()
         oldest, newest = count[sketch.OLDEST], count[sketch.NEWEST]
         return LogStatistics(
-            partition=listing.directory.resolve().name,
+            partition=name_of(listing.directory),
             segments=len(listing.segments),
             bytes=listing.size,
             damaged_bytes=self.damaged,

@@ -12,6 +12,7 @@ from seglog.inspect.sizing import Sizing, SizingRequest, size_partition
 from seglog.inspect.statistics import LogStatistics, view_statistics
 from seglog.scan.listing import PartitionListing, Target, TargetKind
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.links import name_of
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class MeasuredPartition:
     @classmethod
     def of(cls, listing: PartitionListing, settings: DirectorySettings, kept: list[Round]) -> MeasuredPartition:
         """With those rounds of a log directory that are this partition's."""
-        name = listing.directory.resolve().name
+        name = name_of(listing.directory)
         return cls(listing, settings, tuple(round_ for round_ in kept if round_["partition"] == name))
 
     def sizing_request(self, now_ms: int, write_rate: int | None) -> SizingRequest:

@@ -169,9 +169,8 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
     others: set[str] = set()
     for name, status in _listed(fs.entries, directory):
         path, parsed = directory / name, filenames.parse_file_name(name)
-        is_live = (parsed is not None and parsed.state is FileState.LIVE) or name in _OTHER_FILES
-        if status.is_link and is_live:
-            fs.status(path)  # says that it is not followed: nothing may take what it leads to for missing
+        if status.is_link:
+            _require_followed(fs, path, parsed)
         if status.is_directory:
             strangers.append(path)
         elif parsed is not None and parsed.state is FileState.LIVE:
@@ -183,6 +182,20 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
         else:
             strangers.append(path)
     return _assembled(directory, found, tuple(leftovers), strangers, others)
+
+
+def require_readable_names(fs: FileSystem, directory: Path) -> None:
+    """What `list_partition` raises for a directory, without making its listing."""
+    _require_directory(fs, directory)
+    for name, status in fs.entries(directory):
+        if status.is_link:
+            _require_followed(fs, directory / name, filenames.parse_file_name(name))
+
+
+def _require_followed(fs: FileSystem, link: Path, parsed: FileName | None) -> None:
+    """An error for a link that is not followed: nothing may take what it leads to for missing."""
+    if (parsed is not None and parsed.state is FileState.LIVE) or link.name in _OTHER_FILES:
+        fs.status(link)
 
 
 def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
@@ -255,7 +268,7 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
         return Target(path, TargetKind.PARTITION)
     if _has_partition(fs, path, names):
         return Target(path, TargetKind.LOG_DIRECTORY)
-    is_named_so = filenames.parse_partition_directory(path.resolve().name) is not None
+    is_named_so = filenames.parse_partition_directory(links.name_of(path)) is not None
     if any(name in _OTHER_FILES for name in names) or (not names and is_named_so):
         return Target(path, TargetKind.PARTITION)
     raise NotALogError(path)
@@ -368,7 +381,7 @@ def _assembled(
     is_07 = FileKind.LOG_07 in found and FileKind.LOG not in found
     logs = found.get(FileKind.LOG_07 if is_07 else FileKind.LOG, {})
     strays = {} if is_07 else found.get(FileKind.LOG_07, {})
-    name = filenames.parse_partition_directory(directory.resolve().name)
+    name = filenames.parse_partition_directory(links.name_of(directory))
     indexes = [file for kind in INDEX_KINDS for file in found.get(kind, {}).values()]
     epochs, metadata = filenames.LEADER_EPOCH_CHECKPOINT, filenames.PARTITION_METADATA
     return PartitionListing(

@@ -24,7 +24,7 @@ from typing import Self, TypeVar
 
 from seglog.clock import Clock, SystemClock
 from seglog.format.filenames import FileKind, FileState, parse_file_name
-from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition
+from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_readable_names
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.frozen import SHARED_BUDGET, DescriptorBudget, FrozenFileSystem, Order, VanishedError
@@ -76,7 +76,7 @@ class PartitionView:
 
     def look(self) -> None:
         """Takes the view anew."""
-        list_partition(self._below, self.directory)  # says what is wrong with a directory that is none
+        require_readable_names(self._below, self.directory)
         for pause in _PAUSES_S:
             if pause:
                 self._clock.sleep(pause)

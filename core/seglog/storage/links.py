@@ -140,6 +140,13 @@ def resolve(path: Path) -> Path:
         return Path(os.path.normpath(walk.reached / walk.left))
 
 
+def name_of(path: Path) -> str:
+    """The name of what `path` leads to: its last component, unless that is a link, `.` or `..`."""
+    if path.name in ("", "..") or os.path.islink(path):  # noqa: PTH114 (which raises where nobody may look)
+        return path.resolve().name
+    return path.name
+
+
 class _Walk:
     """Going along a path, a component at a time. `descriptor` is the directory `reached`."""
 

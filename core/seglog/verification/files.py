@@ -17,6 +17,7 @@ from seglog.log.obstacles import NAMED_BY_OFFSET, is_offset
 from seglog.model import TopicPartition
 from seglog.scan.listing import LogDirectoryListing, PartitionListing
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.links import name_of
 from seglog.verification.batches import Totals
 
 
@@ -34,7 +35,7 @@ def verify_names(fs: FileSystem, listing: PartitionListing, *, live: bool = Fals
 
     With `live` a broker is at work, which has such files while it cleans and deletes.
     """
-    partition = listing.directory.resolve().name
+    partition = name_of(listing.directory)
     for path in listing.leftovers:
         # A running broker deletes `.deleted` files a minute later: they are no damage.
         left = path.name.endswith((".swap", ".cleaned")) and not live
@@ -127,7 +128,7 @@ def verify_07(fs: FileSystem, listing: PartitionListing, totals: Totals, file: s
 
     Adds messages and payloads to `totals`, as batches and records.
     """
-    partition = listing.directory.resolve().name
+    partition = name_of(listing.directory)
     expected: int | None = None
     for segment in listing.segments:
         following, expected = expected, segment.base_offset + segment.size

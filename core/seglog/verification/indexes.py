@@ -18,6 +18,7 @@ from seglog.format.index_entries import decode_offset_index, decode_time_index, 
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.log_walk import Piece
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.links import name_of
 
 _MOST_INDEX_BYTES = 256 << 20
 _MOST_FINDINGS = 20  # an index with more wrong entries is simply wrong
@@ -31,7 +32,7 @@ class IndexObserver:
     def __init__(self, fs: FileSystem, segment: SegmentFiles, closed: bool, *, live: bool = False) -> None:
         self.segment, self.closed, self._live = segment, closed, live
         self._fs = fs
-        self._partition = segment.log.parent.resolve().name
+        self._partition = name_of(segment.log.parent)
         self._waiting: list[Finding] = []
         self._said = 0
         self._offsets = self._load(segment.offset_index, 8)

@@ -21,6 +21,7 @@ from seglog.memory_budget import MemoryBudget, bytes_in_flight
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.scan.resync import OffsetRange, next_entry
 from seglog.scan.view import PartitionView, SingleFile
+from seglog.storage.links import name_of
 from seglog.verification.batches import Level, RangeResult, SegmentVerifier, Totals, clean_range
 from seglog.verification.files import verify_07, verify_names
 from seglog.verification.indexes import IndexObserver
@@ -127,7 +128,7 @@ class PartitionLook:
         if whole and self.around is not None:
             for loss in losses_of(fs, self.listing, extent.extent, self.around):
                 where = {"first_offset": loss.first_offset, "last_offset": loss.last_offset}
-                name = self.listing.directory.resolve().name
+                name = name_of(self.listing.directory)
                 lost = 0 if loss.last_offset is None or loss.first_offset is None else loss.last_offset + 1
                 yield finding(
                     loss.code,
@@ -141,7 +142,7 @@ class PartitionLook:
 
     def _log_start(self) -> int | None:
         key = self.listing.topic_partition
-        if self.around is None or key is None or self.listing.directory.resolve().name != str(key):
+        if self.around is None or key is None or name_of(self.listing.directory) != str(key):
             return None
         return self.around.offset(LOG_START_OFFSET_CHECKPOINT, key)
 

@@ -27,6 +27,7 @@ from seglog.model import ControlType
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.scan.log_walk import Piece
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.links import name_of
 
 _BELOW_ALL = -1
 
@@ -51,7 +52,7 @@ class SemanticObserver:
     ) -> None:
         self._fs, self._listing, self._log_start, self._live = fs, listing, log_start_offset, live
         self._producers = ProducerStateManager(fs, listing.directory, strict=False)
-        self._partition = listing.directory.resolve().name
+        self._partition = name_of(listing.directory)
         self._snapshots = {snapshot.offset: snapshot.path for snapshot in listing.snapshots}
         self._epochs: list[EpochEntry] = []
         self._current: SegmentFiles | None = None

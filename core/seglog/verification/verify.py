@@ -203,6 +203,8 @@ class Verification:
 
     def _size(self, directory: Path) -> int:
         """Bytes of its logs, for the progress display; what is wrong with the directory is told in its turn."""
+        if self._progress is None:
+            return 0
         try:
             return list_partition(self._fs, directory).size
         except (OSError, NotALogError):
@@ -327,7 +329,7 @@ class _Looks:
         """Looks until what is grave has stayed; findings come when that is so."""
         settled = look_until_settled(self._again, _key, _is_grave, self._clock)
         yield from settled.rows
-        yield from _restless(settled.restless, self._job.path.resolve().name)
+        yield from _restless(settled.restless, links.name_of(self._job.path))
 
     def is_gone(self, error: OSError | NotALogError) -> bool:
         """Whether the broker has taken the partition away meanwhile."""

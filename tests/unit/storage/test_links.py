@@ -194,6 +194,15 @@ def test_resolving_is_what_pathlib_does_with_links_of_ones_own(tmp_path: Path, m
         assert links.resolve(Path(text)) == Path(text).resolve(), text
 
 
+def test_a_name_is_that_of_what_the_path_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "link").symlink_to("orders-0")
+    (tmp_path / "above").symlink_to("link")
+    monkeypatch.chdir(tmp_path / "orders-0")
+    for path in (".", "../link", "../above", "../orders-0", "../link/..", "..", "missing-1", "/"):
+        assert links.name_of(Path(path)) == Path(path).resolve().name
+
+
 def test_errors_name_the_path_that_was_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"")

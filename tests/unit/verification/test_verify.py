@@ -237,6 +237,15 @@ def test_time_can_run_out(tmp_path: Path) -> None:
     assert not summary.complete and summary.batches == 0 and found == []
 
 
+def test_sizes_are_not_asked_for_where_nobody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs.write_log(tmp_path, logs.plain_batches(), name="t-0")
+    asked: list[Path] = []
+    monkeypatch.setattr("seglog.verification.verify.list_partition", lambda _, path: asked.append(path))
+    targets = [Target(tmp_path, TargetKind.LOG_DIRECTORY)]
+    list(Verification(LocalFileSystem(), targets, VerifyOptions(level=Level.CRC), ManualClock(0)))
+    assert asked == []
+
+
 def test_progress_ends_at_the_whole_size(tmp_path: Path) -> None:
     path = logs.write_log(tmp_path, logs.plain_batches())
     seen: list[tuple[int, int]] = []
