@@ -44,6 +44,7 @@ COMMANDS = (
     "undo",
     "quarantine",
     "transplant",
+    "rebuild",
     "groups",
     "metadata",
     "serve",

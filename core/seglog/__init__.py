@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from seglog.api.looking import stats as stats
     from seglog.api.looking import verify as verify
     from seglog.api.opening import open_log as open_log
+    from seglog.api.restoring import plan_rebuild as plan_rebuild
+    from seglog.api.restoring import rebuild as rebuild
     from seglog.configuration.keys import LogConfig as LogConfig
     from seglog.errors import AppendError as AppendError
     from seglog.errors import ConfigError as ConfigError
@@ -144,10 +146,12 @@ _HOMES = {
     "open_log": "seglog.api.opening",
     "partitions": "seglog.api.looking",
     "plan_clean": "seglog.api.changing",
+    "plan_rebuild": "seglog.api.restoring",
     "plan_recover": "seglog.api.changing",
     "plan_repair": "seglog.api.changing",
     "plan_retain": "seglog.api.changing",
     "plan_truncate": "seglog.api.changing",
+    "rebuild": "seglog.api.restoring",
     "recover": "seglog.api.changing",
     "repair": "seglog.api.changing",
     "retain": "seglog.api.changing",
@@ -211,10 +215,12 @@ __all__ = [
     "open_log",
     "partitions",
     "plan_clean",
+    "plan_rebuild",
     "plan_recover",
     "plan_repair",
     "plan_retain",
     "plan_truncate",
+    "rebuild",
     "recover",
     "repair",
     "retain",

@@ -7,6 +7,7 @@
     ├── LockedError                   a broker or another seglog holds the directory
     ├── RefusedError                  a safety gate, or not enough disk or memory
     │   └── UntrustedLinkError        a symbolic link of another user on the way to a file
+    ├── Obstacles                     several errors of the above, all that stands against one thing
     ├── UnsupportedError              a format, codec or platform feature seglog does not handle
     ├── IncompleteError               part of the input could not be read
     ├── OffsetOutOfRangeError         a read or truncation outside [log start, log end]
@@ -34,6 +35,7 @@ Corruption *found by looking* is data (`seglog.evidence.findings.Finding`), not 
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -102,6 +104,14 @@ class UntrustedLinkError(RefusedError, PermissionError):
 
     def __reduce__(self) -> tuple[type[UntrustedLinkError], tuple[Path, str, Path]]:
         return type(self), (self.path, self.owner, self.target)
+
+
+class Obstacles(SeglogError):
+    """All that stands against what was asked for: `errors`, in order. Nothing was changed."""
+
+    def __init__(self, errors: Sequence[SeglogError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("; ".join(map(str, errors)))
 
 
 class UnsupportedError(SeglogError):

@@ -9,22 +9,14 @@ from typing import Any
 from uuid import UUID
 
 from seglog.format.builder import BatchOptions, columns_of, encode_all
-from seglog.format.message_tables import METADATA, messages
+from seglog.format.metadata_snapshot import encode_metadata_record
 from seglog.format.uuids import format_uuid
-from seglog.format.wire import Writer, encode_message
 from seglog.model import Record
-
-_MESSAGES = {name: (number, message) for (number, name), message in messages(METADATA).items()}
 
 
 def metadata_record(kind: str, /, version: int | None = None, **fields: Any) -> bytes:
     """A framed record; of `fields` tagged ones may be left out, all others are needed."""
-    number, message = _MESSAGES[kind]
-    version = message.last_version if version is None else version
-    frame = Writer(0, True)
-    for part in (1, number, version):
-        frame.unsigned_varint(part)
-    return bytes(frame.data) + encode_message(message, fields, version)
+    return encode_metadata_record(kind, fields, version)
 
 
 def write_metadata_log(directory: Path, records: Sequence[bytes], *, base_offset: int = 0) -> Path:

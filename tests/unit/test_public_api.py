@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.api import changing, looking, opening
+from seglog.api import changing, looking, opening, restoring
 from seglog.errors import NotALogError, RefusedError
 
 CORE = Path(seglog.__file__).parents[1]
@@ -28,7 +28,7 @@ def test_every_public_name_can_be_imported_and_no_other() -> None:
         _ = seglog.nonsense  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("module", [seglog, opening, looking, changing], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [seglog, opening, looking, changing, restoring], ids=lambda module: module.__name__)
 def test_the_examples_run(module: object) -> None:
     result = doctest.testmod(module)  # type: ignore[arg-type]
     assert result.attempted > 0

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
-from seglog.errors import LockedError, NotALogError, SeglogError
+from seglog.errors import LockedError, NotALogError, Obstacles, SeglogError
 from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.evidence.transactions import Coordinated, read_coordinators
 from seglog.scan.listing import Target
@@ -40,14 +40,6 @@ class TransplantRequest:
     transactions_of: Sequence[Path] = ()
     every_replica: bool = False
     quarantine: Path | None = None
-
-
-class Obstacles(SeglogError):
-    """What stands against a transplant: `errors`, one a partition. Nothing was changed."""
-
-    def __init__(self, errors: Sequence[SeglogError]) -> None:
-        self.errors = tuple(errors)
-        super().__init__("; ".join(map(str, errors)))
 
 
 def plan_transplant(

@@ -9,11 +9,11 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
-from seglog.errors import LockedError, NotALogError, RefusedError
+from seglog.errors import LockedError, NotALogError, Obstacles, RefusedError
 from seglog.evidence.transactions import Coordinated
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Isolation, Record, TopicPartition
-from seglog.operations.transplant import Obstacles, plan_transplant
+from seglog.operations.transplant import plan_transplant
 from seglog.storage.filesystem import FileStatus, LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.transplant.apply import carry_out

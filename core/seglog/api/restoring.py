@@ -1,0 +1,60 @@
+"""Bringing back what a cluster lost: its metadata, out of the log directories of its brokers. Sources are only read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Unpack
+
+from seglog.api.surroundings import Location, Surroundings, workspace_of
+from seglog.arguments import integer
+from seglog.locations import parse_location
+from seglog.operations import rebuild as rebuilding
+from seglog.operations.rebuild import RebuildRequest
+from seglog.reconstruction.plan import RebuildPlan
+
+
+def plan_rebuild(
+    *log_directories: Location,
+    metadata: Sequence[Location] = (),
+    nodes: Mapping[Location, int] | None = None,
+    cluster_id: str | None = None,
+    features: Mapping[str, int] | None = None,
+    allow_missing: bool = False,
+    **surroundings: Unpack[Surroundings],
+) -> RebuildPlan:
+    """The cluster whose brokers' log directories these are, put together from them and from what can still be read of
+    its metadata: `topics` with their partitions, `features`, `notes` on what is not known.
+
+    `metadata` are further metadata logs or snapshots, `nodes` the node ids of directories without `meta.properties`.
+    RefusedError, or Obstacles, for directories that contradict each other or lack partitions (see `allow_missing`).
+
+    >>> import os, tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     os.mkdir(place + "/logs")
+    ...     with seglog.open_log(place + "/logs/clicks-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     plan = seglog.plan_rebuild(place + "/logs", nodes={place + "/logs": 1})
+    ...     made = seglog.rebuild(plan, place + "/made")
+    ...     [(topic.name, topic.partitions[0].log_end) for topic in plan.topics], made[0].name
+    ([('clicks', 1)], 'bootstrap.checkpoint')
+    """
+    work = workspace_of(surroundings)
+    request = RebuildRequest(
+        [parse_location(path) for path in log_directories],
+        [parse_location(path) for path in metadata],
+        {parse_location(path): integer("nodes", node) for path, node in (nodes or {}).items()},
+        cluster_id,
+        {name: integer("features", level) for name, level in (features or {}).items()},
+        allow_missing,
+    )
+    return rebuilding.plan_rebuild(work.fs, work.clock, request)
+
+
+def rebuild(plan: RebuildPlan, output: Location, **surroundings: Unpack[Surroundings]) -> list[Path]:
+    """Makes the new directory `output` with the plan's `bootstrap.checkpoint`, with which the metadata log of a new
+    controller begins, and the small files that log directories lack; returns the files. The log directories stay as
+    they are. RefusedError when `output` holds something.
+    """
+    work = workspace_of(surroundings)
+    return rebuilding.write_rebuilt(work.fs, work.clock, plan, parse_location(output))

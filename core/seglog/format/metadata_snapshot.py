@@ -1,0 +1,57 @@
+"""Snapshots of the cluster's metadata: records, framed as in the metadata log, between a header and a footer.
+
+Kafka: RecordsSnapshotWriter, BatchFileWriter, MetadataRecordSerde. `bootstrap.checkpoint` is such a file: an active
+controller whose log is empty writes its records as the first ones of the log (BootstrapDirectory,
+ActivationRecordsGenerator).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from seglog import layout
+from seglog.format.builder import BatchOptions, columns_of, encode_all
+from seglog.format.control import encode_control_key, encode_control_value
+from seglog.format.message_tables import METADATA, messages
+from seglog.format.record_batch import RecordBatchHeader, encode_batch
+from seglog.format.wire import FRAME_VERSION, Writer, encode_message
+from seglog.model import ControlType, Record
+
+_MESSAGES = {name: (number, message) for (number, name), message in messages(METADATA).items()}
+_LEADER_EPOCH = 0
+_BATCH_BYTES = 1 << 20  # controllers take 8 MiB
+
+
+def encode_metadata_record(name: str, fields: Mapping[str, Any], version: int | None = None) -> bytes:
+    """The value of a metadata record by Kafka's name and fields, in its last version unless `version` says another.
+
+    Tagged fields may be left out. KeyError for an unknown name or a missing field.
+    """
+    number, message = _MESSAGES[name]
+    version = message.last_version if version is None else version
+    frame = Writer(0, True)
+    for part in (FRAME_VERSION, number, version):
+        frame.unsigned_varint(part)
+    return bytes(frame.data) + encode_message(message, fields, version)
+
+
+def metadata_snapshot(records: Sequence[bytes], now_ms: int) -> bytes:
+    """A whole snapshot file with these records' values; `now_ms` is when it is made."""
+    return b"".join(_batches(records, now_ms))
+
+
+def _batches(records: Sequence[bytes], now_ms: int) -> Iterator[bytes]:
+    yield _control(ControlType.SNAPSHOT_HEADER, {"version": 0, "lastContainedLogTimestamp": 0}, 0, now_ms)
+    options = BatchOptions(batch_bytes=_BATCH_BYTES, leader_epoch=_LEADER_EPOCH)
+    yield encode_all(columns_of([Record(value, timestamp=now_ms) for value in records]), 1, options)
+    yield _control(ControlType.SNAPSHOT_FOOTER, {"version": 0}, 1 + len(records), now_ms)
+
+
+def _control(kind: ControlType, data: Mapping[str, Any], offset: int, now_ms: int) -> bytes:
+    record = Record(encode_control_value(kind, data), key=encode_control_key(kind), timestamp=now_ms)
+    batch = encode_all(columns_of([record]), offset, BatchOptions(leader_epoch=_LEADER_EPOCH))
+    header = RecordBatchHeader.read(batch)
+    marked = replace(header, attributes=header.attributes | layout.CONTROL_MASK)
+    return encode_batch(marked, batch[layout.RECORD_BATCH_OVERHEAD :])

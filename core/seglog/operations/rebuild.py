@@ -1,0 +1,134 @@
+"""Rebuilding a cluster: its lost metadata out of the log directories that are left (`seglog rebuild`).
+
+1. Every directory is read, and whatever can still be read of the metadata (`reconstruction.directories`, `known`).
+2. The cluster is put together (`reconstruction.planner`); all that stands against it is reported at once.
+3. A new directory gets `bootstrap.checkpoint`, and the small files that some log directory lacks, each under
+   `node-ID/` and its own path. The log directories themselves are only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from seglog.clock import Clock
+from seglog.errors import NotALogError, RefusedError
+from seglog.format.filenames import BOOTSTRAP_CHECKPOINT
+from seglog.format.metadata_snapshot import metadata_snapshot
+from seglog.reconstruction.directories import Progress, read_directory
+from seglog.reconstruction.known import KnownMetadata, formatted_with, furthest, read_known
+from seglog.reconstruction.plan import RebuildPlan
+from seglog.reconstruction.planner import Choices, Planner
+from seglog.runs.beside import new_directory, require_free
+from seglog.scan.listing import TargetKind, resolve_path
+from seglog.storage import links
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.ownership import PRIVATE
+
+_NODE = "node-"
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildRequest:
+    """Which log directories of which cluster. `metadata` are further places to read the cluster's metadata from: log
+    directories of controllers, their `__cluster_metadata-0`, snapshots. `nodes` are the node ids of directories whose
+    `meta.properties` is lost, `features` levels by name, as `kafka-storage format --feature` takes them.
+    """
+
+    directories: Sequence[Path]
+    metadata: Sequence[Path] = ()
+    nodes: Mapping[Path, int] = field(default_factory=dict)
+    cluster_id: str | None = None
+    features: Mapping[str, int] = field(default_factory=dict)
+    allow_missing: bool = False
+
+
+def plan_rebuild(
+    fs: FileSystem,
+    clock: Clock,
+    request: RebuildRequest,
+    progress: Progress = lambda _size: None,
+    new_id: Callable[[], UUID] = uuid4,
+) -> RebuildPlan:
+    """Reads everything; changes nothing. LockedError while a broker runs, NotALogError where no log directory is,
+    RefusedError or Obstacles for what contradicts itself."""
+    paths = [_log_directory(fs, path) for path in request.directories]
+    for path in request.nodes:
+        if links.resolve(path) not in paths:
+            raise RefusedError(f"{path} is none of the directories, so that its node id is not asked for")
+    directories = [read_directory(fs, path, progress) for path in dict.fromkeys(paths)]
+    nodes = {links.resolve(path): node for path, node in request.nodes.items()}
+    choices = Choices(nodes, request.cluster_id, request.features, request.allow_missing)
+    known = furthest(list(_known(fs, paths, request.metadata)))
+    formatted = formatted_with(fs, paths)
+    return Planner(directories, known, formatted, choices, new_id, clock.now_ms()).plan()
+
+
+def write_rebuilt(fs: FileSystem, clock: Clock, plan: RebuildPlan, output: Path) -> list[Path]:
+    """Makes `output` with the files of a plan, all or nothing; returns them. RefusedError when it holds something or
+    lies in a log directory. Only this user can read them: credentials may be among the records."""
+    output = links.resolve(output)
+    _require_outside(plan, output)
+    made: list[Path] = []
+    with new_directory(fs, output) as place:
+        for relative, contents in _contents(plan, clock.now_ms()):
+            path = place / relative
+            fs.make_directory(path.parent, parents=True)
+            with fs.open(path, "create_new") as file:
+                file.give(PRIVATE)
+                file.write_at(0, contents)
+                file.sync()
+            fs.sync_directory(path.parent)
+            made.append(output / relative)
+    return made
+
+
+def require_output(fs: FileSystem, plan: RebuildPlan, output: Path) -> None:
+    """RefusedError where `write_rebuilt` would refuse the place."""
+    output = links.resolve(output)
+    _require_outside(plan, output)
+    require_free(fs, output)
+
+
+def copies(plan: RebuildPlan, output: Path) -> Iterator[tuple[Path, Path]]:
+    """(what was written, where it belongs) of each small file that a log directory lacks."""
+    return ((links.resolve(output) / _relative(plan, one.place), one.place) for one in plan.files)
+
+
+def _contents(plan: RebuildPlan, now_ms: int) -> Iterator[tuple[Path, bytes]]:
+    yield Path(BOOTSTRAP_CHECKPOINT), metadata_snapshot(list(plan.values()), now_ms)
+    for one in plan.files:
+        yield _relative(plan, one.place), one.contents
+
+
+def _relative(plan: RebuildPlan, place: Path) -> Path:
+    node = next(number for number, paths in plan.nodes.items() if any(path in place.parents for path in paths))
+    return Path(f"{_NODE}{node}", *place.parts[1:])
+
+
+def _require_outside(plan: RebuildPlan, output: Path) -> None:
+    for paths in plan.nodes.values():
+        for path in paths:
+            if path == output or path in output.parents:
+                raise RefusedError(f"{output} lies in the log directory {path}, which stays as it is: choose another")
+
+
+def _log_directory(fs: FileSystem, path: Path) -> Path:
+    target = resolve_path(fs, path)
+    if target.kind is not TargetKind.LOG_DIRECTORY:
+        raise NotALogError(path, f"a {target.kind.value}; name the log directory that it lies in")
+    return links.resolve(path)
+
+
+def _known(fs: FileSystem, directories: Sequence[Path], stated: Sequence[Path]) -> Iterator[KnownMetadata]:
+    for path in stated:
+        found = read_known(fs, links.resolve(path))
+        if found is None:
+            raise NotALogError(path, "neither a metadata log nor a snapshot of one is there")
+        yield found
+    for path in directories:
+        found = read_known(fs, path)
+        if found is not None:
+            yield found

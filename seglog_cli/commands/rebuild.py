@@ -1,0 +1,113 @@
+"""`seglog rebuild`: a cluster whose metadata is lost, from its log directories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError
+from seglog_cli.options import DryRun, command, flag
+from seglog_cli.session import Session
+
+
+@command
+def run(
+    session: Session,
+    directories: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="LOGDIR",
+            help="All log directories of all brokers of the cluster, and of its controllers; only read.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="DIR", help="A new directory for what is made.", show_default=False),
+    ],
+    metadata: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--metadata",
+            metavar="PATH",
+            help="A copy of __cluster_metadata-0, or a snapshot of it, to read besides; repeatable.",
+        ),
+    ] = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option("--node", metavar="LOGDIR=ID", help="Whose directory it is, where meta.properties is lost."),
+    ] = None,
+    cluster_id: Annotated[
+        str | None, typer.Option("--cluster-id", metavar="ID", help="The cluster's id, where no directory says it.")
+    ] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--feature", metavar="NAME=LEVEL", help="A feature's level, as kafka-storage format takes it; repeatable."
+        ),
+    ] = None,
+    allow_missing: Annotated[bool, flag("--allow-missing", "Partitions that no directory has begin empty.")] = False,
+    dry_run: DryRun = False,
+) -> int:
+    """Makes anew what the controllers knew, so that the brokers start on their directories as they are.
+
+    It reads topic ids, partitions, leader epochs and producer ids from the brokers' log directories, and whatever can
+    still be read of the metadata: logs and snapshots of controllers, also damaged ones, up to the last record before
+    the damage. DIR then holds bootstrap.checkpoint, with which a controller's empty metadata log begins: topics
+    under their old ids, partitions with their replicas, configuration, features, quotas, ACLs and users as far as they
+    were known, producer ids above all that were used. Under DIR/node-ID lie meta.properties and partition.metadata for
+    the directories that lack them. The log directories stay as they are.
+
+    The leader of each partition is the replica with the newest leader epoch, and of these the longest log. Where the
+    metadata does not tell a topic's configuration, retention.ms=-1 keeps its records. The output says what was not
+    known, and what to do next.
+
+    It is refused where it would lose data: directories of several clusters, a partition twice on a broker, a topic
+    with several ids, a partition that no directory has (see --allow-missing), a broker that runs.
+
+    The exit code is 3 when part of the metadata could not be read.
+
+    Examples:
+      seglog rebuild --dry-run /mnt/broker1/kafka /mnt/broker2/kafka -o rebuilt
+      seglog rebuild /mnt/broker1/kafka /mnt/broker2/kafka /mnt/controller/kafka -o rebuilt
+      seglog rebuild /mnt/broker1/kafka --metadata /backup/__cluster_metadata-0 -o rebuilt
+    """
+    from seglog.operations.rebuild import RebuildRequest, plan_rebuild, require_output, write_rebuilt
+    from seglog_cli.views.rebuild import show_plan, show_written
+
+    request = RebuildRequest(
+        [session.resolved(path) for path in directories],
+        metadata or (),
+        {Path(name): _number("--node", text, number) for text, name, number in _pairs("--node", node)},
+        cluster_id,
+        {name: _number("--feature", text, level) for text, name, level in _pairs("--feature", feature)},
+        allow_missing,
+    )
+    with session.progress("look") as progress:
+        plan = plan_rebuild(session.fs, session.clock, request, progress.advance)
+    code = ExitCode.INCOMPLETE if plan.problems else ExitCode.DONE
+    require_output(session.fs, plan, output)
+    show_plan(session.console, plan)
+    made = [] if dry_run else write_rebuilt(session.fs, session.clock, plan, output)
+    show_written(session.console, plan, session.resolved(output), made, code)
+    return code
+
+
+def _pairs(option: str, given: Sequence[str] | None) -> list[tuple[str, str, str]]:
+    found = []
+    for text in given or ():
+        name, equals, value = text.rpartition("=")
+        if not equals or not name:
+            raise UsageError(f"{option} {text}: not of the form NAME=NUMBER")
+        found.append((text, name, value))
+    return found
+
+
+def _number(option: str, text: str, number: str) -> int:
+    if not (number.isascii() and number.isdigit() and int(number) < 1 << 31):
+        raise UsageError(f"{option} {text}: {number!r} is not a number from 0 to 2147483647")
+    return int(number)

@@ -1,0 +1,66 @@
+"""`seglog rebuild`: what it says and writes, its exit codes, and that the log directories stay as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.command_line import json_lines, run
+from tests.support.lost_clusters import CLUSTER, TOPIC_IDS, broker_directory, topic_records
+from tests.support.metadata_records import write_metadata_log
+from tests.support.target_directories import everything
+
+
+def test_a_dry_run_shows_the_cluster_and_writes_nothing(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0, 0], "orders-1": [4]})
+    before = everything(tmp_path)
+    done = run("rebuild", "--dry-run", one, "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert f"cluster {CLUSTER}\nbroker 1: {one}\n" in done.stdout
+    (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("orders-1 ")]
+    assert row == ["orders-1", "1", "1", "5", "1", "directories"]
+    assert f"{tmp_path / 'out'} would get 1 files\n" in done.stdout
+    assert "warning: the configuration of orders is not known" in done.stderr
+    assert everything(tmp_path) == before
+
+
+def test_what_is_written_is_a_snapshot_that_metadata_shows_and_sources_stay(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0, 0]})
+    two = broker_directory(tmp_path / "2", 2, {"orders-0": [0]})
+    (two / "orders-0" / "partition.metadata").unlink()
+    before = everything(one), everything(two)
+    rows = json_lines(run("rebuild", "--json", one, two, "-o", tmp_path / "out"))
+    assert (everything(one), everything(two)) == before
+    written = [Path(row["file"]) for row in rows if row["type"] == "written"]
+    metadata = tmp_path / "out" / "node-2" / (two / "orders-0" / "partition.metadata").relative_to("/")
+    assert written == [tmp_path / "out" / "bootstrap.checkpoint", metadata]
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in written)
+    assert metadata.read_bytes() == (one / "orders-0" / "partition.metadata").read_bytes()
+    assert any(step == f"cp {metadata} {two / 'orders-0' / 'partition.metadata'}" for step in rows[-1]["next"])
+    shown = run("metadata", written[0])
+    assert shown.exit_code == 0, shown.output
+    assert "      0: replicas 1,2, isr 1, leader 1, leader_recovery recovered, leader_epoch 1," in shown.stdout
+    assert "orders" in TOPIC_IDS and "retention.ms -1" in shown.stdout
+    again = run("rebuild", one, two, "-o", tmp_path / "out")
+    assert (again.exit_code, "is there already and not empty" in again.stderr) == (12, True)
+
+
+def test_metadata_that_is_damaged_is_three_and_still_used(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
+    log = write_metadata_log(one, topic_records("orders", [[1], [1]])) / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[:-3])
+    done = run("rebuild", one, "-o", tmp_path / "out")
+    assert done.exit_code == 3
+    assert f"warning: {log}: position " in done.stderr and "up to offset 1\n" in done.stdout
+    assert (tmp_path / "out" / "bootstrap.checkpoint").exists()
+
+
+def test_places_and_options_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
+    inside = run("rebuild", one, "-o", one / "out")
+    assert (inside.exit_code, "lies in the log directory" in inside.stderr) == (12, True)
+    for option, value in (("--node", "x"), ("--node", f"{one}=-1"), ("--feature", "metadata.version=x")):
+        assert run("rebuild", one, "-o", tmp_path / "out", option, value).exit_code == 2
+    assert run("rebuild", tmp_path / "nothing", "-o", tmp_path / "out").exit_code == 10
+    (tmp_path / "file.txt").write_text("no snapshot")
+    assert run("rebuild", one, "--metadata", tmp_path / "file.txt", "-o", tmp_path / "out").exit_code == 10
+    assert not (tmp_path / "out").exists()
