@@ -151,6 +151,10 @@ class _Passes:
 
     # --- what to read ---------------------------------------------------------------------------------------
 
+    def _start_of(self, segment: LogSegment) -> int:
+        """Where in a dirty segment the batches begin that reach the first mapped offset."""
+        return segment.indexed_position(self._round.plan.first_mapped_offset)
+
     def _first_chunks(self) -> Iterator[tuple[int, Chunk, np.ndarray]]:
         """The chunks of the first pass, with the batches to pass over by what the transactions say."""
         round_, plan = self._round, self._round.plan
@@ -161,12 +165,12 @@ class _Passes:
             collect_aborted(round_.segments, first, plan.first_mapped_offset, plan.first_uncleanable_offset)
         )
         for number, segment in enumerate(self._segments):
-            for chunk in read_chunks(segment, round_.start_position(segment), round_.options):
+            for chunk in read_chunks(segment, self._start_of(segment), round_.options):
                 yield number, chunk, self._aborted_batches(chunk, tracker)
 
     def _later_chunks(self, number: int, position: int) -> Iterator[tuple[int, Chunk, np.ndarray]]:
         for i, segment in enumerate(self._segments[number:], start=number):
-            start = position if i == number else self._round.start_position(segment)
+            start = position if i == number else self._start_of(segment)
             for chunk in read_chunks(segment, start, self._round.options):
                 yield i, chunk, np.isin(chunk.batches["base_offset"], self._aborted)
 

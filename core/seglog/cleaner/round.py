@@ -33,8 +33,6 @@ from seglog.log.segments import LogSegments
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 
-_PEEK_BYTES = 4096
-
 
 class CleanableLog(Protocol):
     """What a round asks of `seglog.log.log.Log`."""
@@ -169,20 +167,6 @@ class CleaningRound:
         if plan.first_mapped_offset >= plan.first_uncleanable_offset:
             return ()
         return LogSegments(self.segments).between(plan.first_mapped_offset, plan.first_uncleanable_offset)
-
-    def start_position(self, segment: LogSegment) -> int:
-        """Where in a dirty segment the batches begin that reach the first mapped offset.
-
-        The offset index's word counts only if a batch starts there that does not begin behind the offset.
-        """
-        offset = self.plan.first_mapped_offset
-        position = segment.offset_index.lookup(offset)[1] if offset > segment.base_offset else 0
-        if not 0 < position < segment.size:
-            return 0
-        for chunk in segment.scan(position, chunk_bytes=_PEEK_BYTES):
-            base_offset, magic = int(chunk.batches[0]["base_offset"]), int(chunk.batches[0]["magic"])
-            return position if magic in (0, 1, 2) and segment.base_offset <= base_offset <= offset else 0
-        return 0
 
     @property
     def segments_before_dirty(self) -> tuple[LogSegment, ...]:

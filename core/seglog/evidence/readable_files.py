@@ -54,9 +54,8 @@ def sources(
     """
     if target.kind is TargetKind.FILE:
         single = SingleFile(fs, target.path)
-        grows = [segment.log for segment in single.listing.segments if single.is_written(segment)]
         left_out = _beside(fs, single, {} if beside is None else beside) if committed else None
-        yield Source(fs, target.path, growing=target.path in grows, unsettled=left_out)
+        yield Source(fs, target.path, growing=single.grows, unsettled=left_out)
     elif target.kind is TargetKind.PARTITION:
         yield from _of_partition(PartitionView(fs, target.path), every_file, committed)
     else:

@@ -17,6 +17,7 @@ append rolls.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from seglog.errors import CorruptRecordError, InvalidRecordError, SegmentOffsetO
 from seglog.format.buffers import byte_view
 from seglog.format.filenames import FileKind, FileState, segment_file_name
 from seglog.kernels import indexing
-from seglog.log.batch_search import BatchPosition, find_batch
+from seglog.log.batch_search import BatchPosition, believed_batch, find_batch
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.offset_index import OffsetIndex
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
@@ -35,7 +36,7 @@ from seglog.log.recovered_segment import OffsetNotAscendingError, RecoveredSegme
 from seglog.log.time_index import TimeIndex
 from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
-from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan, entry_row
+from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
 from seglog.storage.filesystem import File, FileSystem
 
 if TYPE_CHECKING:
@@ -191,21 +192,16 @@ class LogSegment:
                 found = int(modern["leader_epoch"][-1])
         return found
 
-    def indexed_position(self, offset: int) -> int:
-        """Where the index says that a search for `offset` may begin; 0 when no batch of the entry's offset is there."""
-        indexed, position = self.offset_index.lookup(offset)
-        if not 0 < position < self.size:
+    def indexed_position(self, offset: int, file: File | None = None) -> int:
+        """Where the index says that a search for `offset` may begin; 0 where it leads astray (`believed_batch`).
+
+        `file` is the log, where the caller has it open.
+        """
+        entry = self.offset_index.lookup(offset)
+        if not 0 < entry[1] < self.size:
             return 0
-        with self.fs.open(self.path, "r") as file:
-            found = entry_row(file, position, self.size)
-        if found is None:
-            return 0
-        base = int(found["base_offset"][0])
-        # Entries name the last offset of what was appended at once: before Kafka indexed each batch, of all the batches
-        # that a follower fetched (and before 0.10.1 the first one). Of a wrapper the header says its last.
-        is_wrapper = found["magic"][0] < 2 and found["attributes"][0] & layout.CODEC_MASK
-        leads = self.base_offset <= base and (is_wrapper or base <= indexed)
-        return position if leads else 0
+        with self.fs.open(self.path, "r") if file is None else nullcontext(file) as log:
+            return 0 if believed_batch(log, self.size, self.base_offset, entry) is None else entry[1]
 
     # --- appending --------------------------------------------------------------------------------------
 

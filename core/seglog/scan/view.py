@@ -18,6 +18,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -137,13 +138,22 @@ class SingleFile:
     def __init__(self, fs: FileSystem, path: Path, *, live: bool | None = None) -> None:
         self.fs, self.path = fs, path
         self.live = _is_live(path.parent) if live is None else live
-        listing = list_partition(fs, path.parent)
-        self.listing = listing
-        if all(segment.log.name != path.name for segment in listing.segments):
-            name, status = parse_file_name(path.name), fs.status(path)
-            base = 0 if name is None or name.kind is FileKind.METADATA_SNAPSHOT else name.offset
-            size, modified = (0, 0) if status is None else (status.size, status.modified_ms)
-            self.listing = replace(listing, segments=(SegmentFiles(base, path, size, modified),), format="kafka")
+
+    @cached_property
+    def listing(self) -> PartitionListing:
+        """What lies beside the file, listed when it is asked for: of many files, one listing each would be too many."""
+        path, listing = self.path, list_partition(self.fs, self.path.parent)
+        if any(segment.log.name == path.name for segment in listing.segments):
+            return listing
+        name, status = parse_file_name(path.name), self.fs.status(path)
+        base = 0 if name is None or name.kind is FileKind.METADATA_SNAPSHOT else name.offset
+        size, modified = (0, 0) if status is None else (status.size, status.modified_ms)
+        return replace(listing, segments=(SegmentFiles(base, path, size, modified),), format="kafka")
+
+    @property
+    def grows(self) -> bool:
+        """Whether a broker may be appending to the file now."""
+        return self.live and self.path == self.listing.segments[-1].log
 
     def is_written(self, segment: SegmentFiles) -> bool:
         """Whether a broker may be appending to it now."""

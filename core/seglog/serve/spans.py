@@ -15,7 +15,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,7 @@ from seglog import layout
 from seglog.errors import CorruptRecordError
 from seglog.format.builder import BatchOptions
 from seglog.kernels.encode import seal_batch
+from seglog.log.batch_search import believed_batch
 from seglog.log.reader import LogView
 from seglog.log.segment import LogSegment
 from seglog.log.segments import collect_aborted
@@ -165,25 +165,16 @@ def _take(view: LogView, index: int, wanted: _Wanted, ends: SpanEnds | None = No
 
 
 def _search(segment: LogSegment, file: File, size: int, wanted: _Wanted, ends: SpanEnds | None) -> _Taken:
-    for start in _starts(segment, wanted.offset, ends) if ends is not None else ():
-        if 0 < start < size:
-            steps = _steps(segment, file, start, size, wanted.max_bytes)
-            first = next(steps, None)
-            if first is not None and _leads_on(first, start, wanted.offset):
-                return _walk(chain((first,), steps), wanted)
+    for entry in _hints(segment, wanted.offset, ends) if ends is not None else ():
+        if believed_batch(file, size, segment.base_offset, entry) is not None:
+            return _walk(_steps(segment, file, entry[1], size, wanted.max_bytes), wanted)
     return _walk(_steps(segment, file, 0, size, wanted.max_bytes), wanted)
 
 
-def _starts(segment: LogSegment, offset: int, ends: SpanEnds) -> Iterator[int]:
-    yield ends.find(offset, segment.base_offset)
-    yield segment.offset_index.lookup(offset)[1]
-
-
-def _leads_on(first: np.ndarray | CorruptRecordError, start: int, offset: int) -> bool:
-    """Whether the hint was right: a batch begins there (if only by its header), and not above the offset."""
-    if isinstance(first, CorruptRecordError):
-        return first.first_offset is not None
-    return int(first["position"][0]) == start and int(first["base_offset"][0]) <= offset
+def _hints(segment: LogSegment, offset: int, ends: SpanEnds) -> Iterator[tuple[int, int]]:
+    """(offset, position): where the batch of an offset may be."""
+    yield offset, ends.find(offset, segment.base_offset)
+    yield segment.offset_index.lookup(offset)
 
 
 def _walk(steps: Iterator[np.ndarray | CorruptRecordError], wanted: _Wanted) -> _Taken:

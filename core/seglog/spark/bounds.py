@@ -17,12 +17,13 @@ import numpy as np
 from seglog.errors import ConfigError, InvalidRecordError, OffsetOutOfRangeError
 from seglog.format.columns import STATUS_REASONS
 from seglog.layout import INT64_MAX
+from seglog.log.batch_search import believed_batch
 from seglog.log.offset_index import OffsetIndex
 from seglog.log.time_index import TimeIndex
 from seglog.model import Isolation
 from seglog.scan.listing import SegmentFiles
-from seglog.scan.segment_scan import SegmentScan
-from seglog.spark.discovery import PartitionLog, batch_at
+from seglog.scan.segment_scan import SegmentScan, checksum_valid
+from seglog.spark.discovery import PartitionLog
 from seglog.spark.offsets import EARLIEST, LATEST
 from seglog.spark.options import OffsetRule, ReadOptions
 from seglog.storage.filesystem import FileSystem
@@ -160,9 +161,10 @@ def indexed_position(fs: FileSystem, segment: SegmentFiles, offset: int) -> int:
     """A position at or before the first batch that reaches `offset`, by the offset index; 0 where that is wrong."""
     if segment.offset_index is None or offset <= segment.base_offset:
         return 0
-    position = OffsetIndex(fs, segment.offset_index, segment.base_offset).lookup(offset)[1]
-    if not 0 < position < segment.size:
-        return 0
-    row = batch_at(fs, segment.log, position, segment.size)
-    # a legacy wrapper does not say where it begins: only what it ends with is known
-    return position if row is not None and (row["magic"] >= 2 and row["base_offset"] <= offset) else 0
+    entry = OffsetIndex(fs, segment.offset_index, segment.base_offset).lookup(offset)
+    try:
+        with fs.open(segment.log, "r") as file:
+            row = believed_batch(file, segment.size, segment.base_offset, entry)
+            return entry[1] if row is not None and checksum_valid(file, row[0]) else 0
+    except FileNotFoundError:
+        return 0  # whoever reads it will say so

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,10 @@ from seglog.dump.dump import DumpOptions, dump
 from seglog.dump.selection import Selection
 from seglog.evidence.findings import Finding
 from seglog.model import Compression, Isolation
-from seglog.scan.listing import resolve_paths
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.scan.listing import Target, TargetKind, resolve_paths
+from seglog.storage.filesystem import FileStatus, LocalFileSystem
 from tests.support import logs_on_disk as logs
-from tests.support.log_files import marker, transactional, write_segment
+from tests.support.log_files import batch, marker, transactional, write_segment
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import CountingFileSystem
 
@@ -119,6 +120,25 @@ def test_threads_give_the_same_bytes_in_the_same_order(tmp_path: Path) -> None:
     many = lines_and_findings(path, records=True, jobs=3)
     assert one == many
     assert len(one[1]) == 1
+
+
+class _Listing(LocalFileSystem):
+    """Counts listings."""
+
+    count = 0
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        self.count += 1
+        return super().entries(directory)
+
+
+def test_files_that_are_named_are_dumped_without_listing_their_directory_for_each(tmp_path: Path) -> None:
+    for i in range(20):
+        write_segment(tmp_path, 5 * i, batch(5 * i, 5))
+    files = _Listing()
+    targets = [Target(path, TargetKind.FILE) for path in sorted(tmp_path.glob("*.log"))]
+    text = b"".join(bytes(one) for one in dump(files, targets, DumpOptions(json=True)) if not isinstance(one, Finding))
+    assert (text.count(b"\n"), files.count) == (20, 0)
 
 
 def test_how_transactions_ended_is_looked_up_once_for_all_files_of_a_partition(tmp_path: Path) -> None:

@@ -136,11 +136,13 @@ def test_an_entry_for_a_run_of_batches_that_were_appended_at_once_is_believed(
     assert LogSegment(FS, tmp_path, 0).indexed_position(55) == position
 
 
-@pytest.mark.parametrize("batches", [BATCHES, messages(1, 80)], ids=["batches", "messages"])
+@pytest.mark.parametrize(
+    "batches", [BATCHES, messages(1, 80), wrappers(1, Compression.GZIP, 20)], ids=["batches", "messages", "wrappers"]
+)
 def test_an_entry_that_leads_beyond_its_offset_is_not_believed(tmp_path: Path, batches: list[bytes]) -> None:
     made(tmp_path, *batches)
     position = len(b"".join(batches[: len(batches) // 2]))
-    (tmp_path / f"{0:020d}.index").write_bytes(struct.pack(">ii", 30, position))
+    (tmp_path / f"{0:020d}.index").write_bytes(struct.pack(">ii", 29, position))
     assert LogSegment(FS, tmp_path, 0).indexed_position(55) == 0
 
 
