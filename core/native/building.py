@@ -117,7 +117,7 @@ def _compile_share(share: int, names: list[str], folder: Path) -> tuple[list[Ker
     lowering.stripped_numba()
     from seglog.kernels import _jit
 
-    lowered = lowering.lower(kernels, _jit.native_name, share, SHARES)
+    lowered = lowering.lower(kernels, _jit.native_name, share, SHARES, _jit.APART)
     for name in names:
         _object(folder, name, share).write_bytes(objects.object_file(lowered.code, named(name)))
     return lowered.kernels, lowered.results

@@ -14,7 +14,8 @@ defines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -84,10 +85,17 @@ def stripped_numba() -> None:
     cpu.CPUContext.get_executable = _executable
 
 
-def lower(package: ModuleType, name_of: Callable[[Any], str], share: int = 0, shares: int = 1) -> Lowered:
+def lower(
+    package: ModuleType,
+    name_of: Callable[[Any], str],
+    share: int = 0,
+    shares: int = 1,
+    apart: Collection[str] = (),
+) -> Lowered:
     """Compiles the public kernels of a package, with all that they call, for the types of their parameters.
 
-    Of several shares only one: a run of kernels, so that those of a module stay together.
+    Of several shares only one: a run of kernels, so that those of a module stay together. Functions whose names are in
+    `apart` are not compiled into their callers.
     """
     for _, dispatcher in all_functions(package):
         dispatcher.targetoptions.update(_WITHOUT_PYTHON)
@@ -104,6 +112,9 @@ def lower(package: ModuleType, name_of: Callable[[Any], str], share: int = 0, sh
         linked.link_in(part)
     linked.link_in(binding.parse_assembly(cgutils.normalize_ir_text(str(entries))))
     _hide(linked)
+    for function, dispatcher in all_functions(package):
+        if name_of(function) in apart:
+            _keep_apart(linked, dispatcher)
     linked.verify()
     return Lowered([kernel for kernel, _ in compiled], str(linked), results)
 
@@ -136,6 +147,12 @@ def _hide(module: Any) -> None:
     for variable in module.global_variables:
         if not variable.is_declaration:
             variable.linkage = "internal"
+
+
+def _keep_apart(module: Any, dispatcher: Any) -> None:
+    for compiled in dispatcher.overloads.values():
+        with contextlib.suppress(NameError):  # this share has nothing that calls it
+            module.get_function(compiled.fndesc.llvm_func_name).add_function_attribute("noinline")
 
 
 def _item(name: str) -> Any:

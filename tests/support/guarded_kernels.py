@@ -44,13 +44,13 @@ class DisagreementError(AssertionError):
 
 @cache
 def kernel_names() -> frozenset[str]:
-    """`module.name` of every function that `@kernel` or `@inlined` decorates, from the sources."""
+    """`module.name` of every function that `@kernel`, `@inlined` or `@apart` decorates, from the sources."""
     found = set()
     for path in sorted(_FOLDER.glob("*.py")):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef):
                 marks = {mark.id for mark in node.decorator_list if isinstance(mark, ast.Name)}
-                if marks & {"kernel", "inlined"}:
+                if marks & {"kernel", "inlined", "apart"}:
                     found.add(f"{path.stem}.{node.name}")
     return frozenset(found)
 

@@ -24,6 +24,9 @@ _parts: Any = importlib.import_module("seglog.kernels._numba") if MODE.name == J
 HAS_CRC32C_INSTRUCTION = MODE.name == NATIVE or (MODE.name == JIT and _parts.CRC32C_FUNCTION is not None)
 
 
+APART: set[str] = set()  # the names (`native_name`) of functions that are marked `apart`
+
+
 def kernel(function: F) -> F:
     """Marks a function that Python calls, or that kernels call now and then."""
     return _found(function, nogil=True)
@@ -35,6 +38,15 @@ def inlined(function: F) -> F:
     Without it LLVM leaves a call whose array arguments travel as seven words each; it costs more than a varint.
     """
     return _found(function, nogil=True, forceinline=True)
+
+
+def apart(function: F) -> F:
+    """Marks a kernel whose loop wants all registers: its callers call it, and never take it in.
+
+    LLVM takes a function in wherever it has one caller; then the loop's values lie in memory, beside the caller's.
+    """
+    APART.add(native_name(function))
+    return kernel(function)
 
 
 def native_name(function: Callable[..., Any]) -> str:
