@@ -6,12 +6,16 @@ one call to the next in a small state array. `find_entry` resynchronises past da
 
 from __future__ import annotations
 
+import numpy as np
+
 from seglog import layout
 from seglog.kernels._jit import inlined, kernel, load_byte, load_int8, load_int32, load_int64, load_uint32
 from seglog.kernels.arrays import Batches, BatchRow, Bools, Bytes, Int8s, Records, WritableBatches, WritableInt64s
 from seglog.kernels.batches import WALK_COMPLETE, WALK_PARTIAL, header_valid, walk_batches
 from seglog.kernels.crc32c import crc32c
 from seglog.kernels.legacy import crc32
+from seglog.kernels.records import RECORDS_VALID
+from seglog.kernels.spans import read_record
 
 # Bits of a batch.
 OFFSETS_NOT_ASCENDING = 1 << 0
@@ -171,20 +175,41 @@ def _checksum_right(data: Bytes, start: int, end: int) -> bool:
 
 
 @kernel
+def _records_right(data: Bytes, p: int, end: int, batch: BatchRow) -> bool:
+    """Whether `data[p:end]` is the records of an uncompressed batch, and they keep `judge_rows`' rules."""
+    count = int(batch["count"])
+    base_offset, base_timestamp = np.int64(batch["base_offset"]), np.int64(batch["base_timestamp"])
+    last_offset, max_timestamp = int(batch["last_offset"]), int(batch["max_timestamp"])
+    bounded = int(batch["attributes"]) & _TIMESTAMP_TYPE_MASK == 0
+    least = base_offset
+    for _ in range(count):
+        status, p, timestamp_delta, _, delta, _, _, _, _ = read_record(data, p, end)
+        offset = base_offset + delta
+        if status != RECORDS_VALID or offset < least or offset > last_offset:
+            return False
+        if bounded and base_timestamp + timestamp_delta > max_timestamp:
+            return False
+        least = offset + 1
+    return count == 0 or p == end
+
+
+@kernel
 def walk_clean(
     data: Bytes,
     end: int,
     file_position: int,
     checksums: bool,
+    records: bool,
     least_offset: int,
     most_offset: int,
     rows: WritableBatches,
     state: WritableInt64s,
 ) -> tuple[int, bool]:
-    """Walks `data[:end]` while everything is right: framing, `judge_batches`' rules and, if wanted, checksums.
+    """Walks `data[:end]` while everything is right: framing, `judge_batches`' rules and, if wanted, checksums, records.
 
     `rows` (layout.BATCH) is working room. Returns (bytes of whole entries, whether nothing was wrong with them or
-    with what begins behind them). An entry that goes on behind `end` is not wrong.
+    with what begins behind them). An entry that goes on behind `end` is not wrong; with `records`, one of magic 0 or 1
+    or compressed is, as its records do not lie here.
     """
     p = 0
     while p < end:
@@ -196,6 +221,13 @@ def walk_clean(
             for i in range(count):
                 start = int(rows[i]["position"]) - file_position
                 if not _checksum_right(data, start, start + int(rows[i]["size"])):
+                    return p, False
+        if records:
+            for i in range(count):
+                if int(rows[i]["magic"]) != 2 or int(rows[i]["attributes"]) & _CODEC_MASK != 0:
+                    return p, False
+                start = int(rows[i]["position"]) - file_position
+                if not _records_right(data, start + _RECORD_BATCH_OVERHEAD, start + int(rows[i]["size"]), rows[i]):
                     return p, False
         p = behind
         if status in (WALK_PARTIAL, WALK_COMPLETE):

@@ -104,21 +104,23 @@ def clean_range(
     What is held counts in `account`, which is closed at the end.
     """
     with account or unlimited() as own:
-        if level < Level.RECORD and HARDWARE:
-            result = _clean_headers(fs, path, start, end, offsets, level)
+        if HARDWARE:
+            result = _clean_entries(fs, path, start, end, offsets, level)
             if result is not None:
                 return result
         return _clean_pieces(fs, path, start, end, offsets, level, own)
 
 
-def _clean_headers(
+def _clean_entries(
     fs: FileSystem, path: Path, start: int, end: int, offsets: OffsetRange, level: Level
 ) -> RangeResult | None:
-    """The same without records, one kernel call a chunk; None also for entries larger than a chunk."""
+    """The same, one kernel call a chunk; None also for entries larger than a chunk, and, where records are
+    wanted, for such as are compressed or not of magic 2.
+    """
     state = new_state()
     rows = np.empty(_CHUNK_ROWS, dtype=layout.BATCH)
     buffer = np.empty(min(_CHUNK_BYTES, end - start), dtype=np.uint8)
-    limits = level >= Level.CRC, offsets.least, offsets.most
+    limits = level >= Level.CRC, level >= Level.RECORD, offsets.least, offsets.most
     position = start
     with fs.open(path, "r") as file:
         while position < end:
