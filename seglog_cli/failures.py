@@ -38,7 +38,7 @@ CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
 )
 
 # Packages of extras: what is missing says what to install.
-EXTRAS = {"pyspark": "spark", "pandas": "spark", "pyarrow": "arrow", "kio": "serve"}
+EXTRAS = {"pyspark": "spark", "pandas": "spark", "pyarrow": "arrow", "kio": "serve", "cryptography": "tiers"}
 
 
 # What a loader of shared libraries, and the threading module, say.

@@ -17,7 +17,8 @@
     │   ├── InvalidRecordError        Kafka: InvalidRecordException (contents of a batch)
     │   ├── CorruptIndexError         Kafka: CorruptIndexException
     │   ├── CorruptSnapshotError      Kafka: CorruptSnapshotException
-    │   └── CorruptCheckpointError    a text checkpoint, partition.metadata or meta.properties
+    │   ├── CorruptCheckpointError    a text checkpoint, partition.metadata or meta.properties
+    │   └── CorruptTierError          a manifest or a chunk of a segment in tiered storage
     └── AppendError                   records or batches the log does not take
         ├── RecordTooLargeError       over max.message.bytes
         ├── RecordBatchTooLargeError  over segment.bytes
@@ -187,6 +188,10 @@ class CorruptSnapshotError(CorruptionError):
 
 class CorruptCheckpointError(CorruptionError):
     """A text checkpoint, `partition.metadata` or `meta.properties` that cannot be read."""
+
+
+class CorruptTierError(CorruptionError):
+    """An object of tiered storage that is not what it should be: a segment's manifest, a chunk, a sealed index."""
 
 
 class AppendError(SeglogError):

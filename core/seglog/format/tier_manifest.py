@@ -1,0 +1,325 @@
+"""The manifest that Aiven's plugin writes beside a segment in tiered storage: JSON, and the chunks that it describes.
+
+Aiven: SegmentManifestV1, SegmentIndexesV1, FixedSizeChunkIndex, VariableSizeChunkIndex, ChunkSizesBinaryCodec.
+
+A segment is stored in chunks: chunk i holds the bytes from `i * originalChunkSize`, compressed and encrypted by itself.
+The manifest says how large each is as stored. Fields that are not known are ignored; one that is missing or wrong is a
+`CorruptTierError` which names the file and the field.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from seglog.errors import CorruptTierError
+from seglog.format.checkpoint import EpochEntry
+from seglog.format.compression import DecompressionError, decompress_into
+from seglog.format.filenames import topic_name_problem
+from seglog.format.uuids import parse_uuid
+from seglog.layout import INT32_MAX, INT64_MAX
+from seglog.model import Compression, TopicPartition
+
+MANIFEST_BYTES_LIMIT = 64 << 20
+_INDEX_BYTES_LIMIT = 64 << 20  # 16 million chunks: of a segment of 2 GiB, with chunks of 128 bytes
+_SECTIONS = ("offset", "timestamp", "producerSnapshot", "leaderEpoch")
+_WIDTHS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSegment:
+    """A segment in tiered storage, as its leader has described it (Kafka: RemoteLogSegmentMetadata).
+
+    `end_offset` is inclusive; `epochs` ascend, and the first one begins at `start_offset`.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: str
+    segment_id: str
+    start_offset: int
+    end_offset: int
+    max_timestamp_ms: int
+    broker_id: int
+    event_timestamp_ms: int
+    epochs: tuple[EpochEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkIndex:
+    """Where the chunks of a stored log lie. `ends` (int64) are the positions after each stored chunk, ascending."""
+
+    chunk_bytes: int
+    file_bytes: int
+    ends: npt.NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        """How many chunks there are."""
+        return len(self.ends)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Size of the object that holds the chunks."""
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    def stored(self, chunk: int) -> tuple[int, int]:
+        """Position and size of a chunk as stored."""
+        start = int(self.ends[chunk - 1]) if chunk else 0
+        return start, int(self.ends[chunk]) - start
+
+    def original_bytes(self, chunk: int) -> int:
+        """Bytes of the log in a chunk."""
+        return min(self.chunk_bytes, self.file_bytes - chunk * self.chunk_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the `.indexes` object: position and size as stored."""
+
+    position: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """How chunks and indexes are encrypted: the data key, itself encrypted with the key pair `key_id`, and the AAD."""
+
+    key_id: str
+    data_key: bytes
+    aad: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentManifest:
+    """A manifest. `transactions` is None where the segment has no transaction index."""
+
+    chunks: ChunkIndex
+    offsets: Section
+    timestamps: Section
+    producers: Section
+    leader_epochs: Section
+    transactions: Section | None
+    compressed: bool
+    encryption: Encryption | None
+    segment: RemoteSegment
+
+
+def parse_manifest(data: bytes, path: Path | str) -> SegmentManifest:
+    """The manifest; `path` is for messages alone. Raises `CorruptTierError`."""
+    try:
+        document = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise CorruptTierError(path, f"the manifest is no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise CorruptTierError(path, "the manifest is no JSON object")
+    root = _Fields(document, path)
+    version = root.text("version")
+    if version != "1":
+        raise root.wrong("version", f"{version[:40]!r} is not 1")
+    indexes = root.fields("segmentIndexes")
+    offsets, timestamps, producers, leader_epochs = (_section(indexes.fields(name)) for name in _SECTIONS)
+    return SegmentManifest(
+        _chunk_index(root.fields("chunkIndex")),
+        offsets,
+        timestamps,
+        producers,
+        leader_epochs,
+        None if indexes.is_null("transaction") else _section(indexes.fields("transaction")),
+        root.boolean("compression"),
+        None if root.is_null("encryption") else _encryption(root.fields("encryption")),
+        _segment(root.fields("remoteLogSegmentMetadata")),
+    )
+
+
+class _Fields:
+    """A JSON object of the manifest, and where it stands."""
+
+    def __init__(self, values: Mapping[str, object], path: Path | str, place: str = "") -> None:
+        self._values, self._path, self._place = values, path, place
+
+    def wrong(self, name: str, reason: str) -> CorruptTierError:
+        """The error about a field."""
+        return CorruptTierError(self._path, f"the manifest's field {self._place}{name}: {reason}")
+
+    def is_null(self, name: str) -> bool:
+        """Whether the field is null, or not there."""
+        return self._values.get(name) is None
+
+    def fields(self, name: str) -> _Fields:
+        value = self._values.get(name)
+        if not isinstance(value, dict):
+            raise self._not(name, "an object")
+        return _Fields(value, self._path, f"{self._place}{name}.")
+
+    def names(self) -> list[str]:
+        return list(self._values)
+
+    def text(self, name: str) -> str:
+        value = self._values.get(name)
+        if not isinstance(value, str):
+            raise self._not(name, "a text")
+        return value
+
+    def boolean(self, name: str) -> bool:
+        value = self._values.get(name)
+        if not isinstance(value, bool):
+            raise self._not(name, "true or false")
+        return value
+
+    def integer(self, name: str, least: int = 0, most: int = INT64_MAX) -> int:
+        value = self._values.get(name)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self._not(name, "an integer")
+        if not least <= value <= most:
+            raise self.wrong(name, f"{str(value)[:40]} is not between {least} and {most}")
+        return value
+
+    def decoded(self, name: str, text: str | None = None) -> bytes:
+        try:
+            return base64.b64decode(self.text(name) if text is None else text, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise self.wrong(name, f"it is not base64 ({error})") from error
+
+    def uuid(self, name: str) -> str:
+        text = self.text(name)
+        try:
+            parse_uuid(text)
+        except ValueError as error:
+            raise self.wrong(name, str(error)) from error
+        return text[:22]
+
+    def _not(self, name: str, what: str) -> CorruptTierError:
+        if name not in self._values:
+            return self.wrong(name, "it is missing")
+        shown = json.dumps(self._values[name])
+        return self.wrong(name, f"{shown[:40]} is not {what}")
+
+
+def _section(fields: _Fields) -> Section:
+    return Section(fields.integer("position", most=INT32_MAX), fields.integer("size", most=INT32_MAX))
+
+
+def _encryption(fields: _Fields) -> Encryption:
+    key_id, colon, text = fields.text("dataKey").partition(":")
+    if not colon or not key_id:
+        raise fields.wrong("dataKey", "it is not <key id>:<base64>")
+    return Encryption(key_id, fields.decoded("dataKey", text), fields.decoded("aad"))
+
+
+def _segment(fields: _Fields) -> RemoteSegment:
+    segment_id = fields.fields("remoteLogSegmentId")
+    partition_id = segment_id.fields("topicIdPartition")
+    partition = partition_id.fields("topicPartition")
+    topic = partition.text("topic")
+    problem = topic_name_problem(topic)
+    if problem is not None:
+        raise partition.wrong("topic", problem)
+    start = fields.integer("startOffset")
+    end = fields.integer("endOffset")
+    if end < start:
+        raise fields.wrong("endOffset", f"{end} is below startOffset {start}")
+    return RemoteSegment(
+        TopicPartition(topic, partition.integer("partition", most=INT32_MAX)),
+        partition_id.uuid("topicId"),
+        segment_id.uuid("id"),
+        start,
+        end,
+        fields.integer("maxTimestampMs", least=-INT64_MAX),
+        fields.integer("brokerId", least=-1, most=INT32_MAX),
+        fields.integer("eventTimestampMs", least=-INT64_MAX),
+        _leader_epochs(fields),
+    )
+
+
+def _leader_epochs(fields: _Fields) -> tuple[EpochEntry, ...]:
+    epochs = fields.fields("segmentLeaderEpochs")
+    found = []
+    for name in epochs.names():
+        if not (name.isascii() and name.isdigit() and len(name) <= 10 and int(name) <= INT32_MAX):
+            raise epochs.wrong(name[:40], "it is no leader epoch")
+        found.append(EpochEntry(int(name), epochs.integer(name)))
+    if not found:
+        raise fields.wrong("segmentLeaderEpochs", "it names no epoch")
+    found.sort()
+    if any(a.start_offset >= b.start_offset for a, b in itertools.pairwise(found)):
+        raise fields.wrong("segmentLeaderEpochs", "offsets do not ascend with epochs")
+    return tuple(found)
+
+
+# --- chunks -----------------------------------------------------------------------------------------------
+
+
+def _chunk_index(fields: _Fields) -> ChunkIndex:
+    kind = fields.text("type")
+    chunk = fields.integer("originalChunkSize", least=1, most=INT32_MAX)
+    size = fields.integer("originalFileSize", most=INT32_MAX)
+    count = -(-size // chunk)
+    if kind == "fixed":
+        stored = fields.integer("transformedChunkSize", most=INT32_MAX)
+        last = fields.integer("finalTransformedChunkSize", most=INT32_MAX)
+        if count * 8 > _INDEX_BYTES_LIMIT:
+            raise fields.wrong("originalChunkSize", f"{chunk} makes {count} chunks of {size} bytes")
+        ends = np.arange(1, count + 1, dtype=np.int64) * stored
+        ends[-1:] += last - stored
+        return ChunkIndex(chunk, size, ends)
+    if kind != "variable":
+        raise fields.wrong("type", f"{kind[:40]!r} is neither fixed nor variable")
+    try:
+        sizes = decode_chunk_sizes(_inflated(fields.decoded("transformedChunks"), count))
+    except (ValueError, DecompressionError) as error:
+        raise fields.wrong("transformedChunks", str(error)) from error
+    if len(sizes) != count:
+        raise fields.wrong("transformedChunks", f"sizes of {len(sizes)} chunks, where {size} bytes make {count}")
+    return ChunkIndex(chunk, size, np.cumsum(sizes, dtype=np.int64))
+
+
+def _inflated(data: bytes, count: int) -> bytes:
+    room = np.zeros(min(4 * count + 16, _INDEX_BYTES_LIMIT), dtype=np.uint8)
+    return room[: decompress_into(Compression.ZSTD, data, room)].tobytes()
+
+
+def decode_chunk_sizes(data: bytes) -> npt.NDArray[np.int64]:
+    """Sizes of stored chunks (Aiven: ChunkSizesBinaryCodec). Raises ValueError.
+
+    Nothing: `i32 0`; one chunk: `i32 1, i32 size`; else `i32 n, i32 base, i8 width`, n - 1 sizes less base of `width`
+    bytes each, and the last size as i32.
+    """
+    count = int.from_bytes(data[:4], "big", signed=True)
+    if len(data) < 4 or count < 0:
+        raise ValueError("it has no number of chunks")
+    if count <= 1:
+        if len(data) != 4 + 4 * count:
+            raise ValueError(f"{len(data)} bytes do not hold the sizes of {count} chunks")
+        sizes = np.frombuffer(data, dtype=">i4", offset=4).astype(np.int64)
+    else:
+        base, width = int.from_bytes(data[4:8], "big", signed=True), data[8] if len(data) > 8 else 0
+        if width not in _WIDTHS or len(data) != 13 + (count - 1) * width:
+            raise ValueError(f"{len(data)} bytes do not hold the sizes of {count} chunks")
+        wide = np.zeros((count - 1, 4), dtype=np.uint8)
+        packed = np.frombuffer(data, dtype=np.uint8, count=(count - 1) * width, offset=9)
+        wide[:, 4 - width :] = packed.reshape(-1, width)
+        sizes = np.zeros(count, dtype=np.int64)
+        sizes[:-1] = wide.view(">u4").ravel() + np.int64(base)
+        sizes[-1] = int.from_bytes(data[-4:], "big", signed=True)
+    if len(sizes) and (sizes.min() < 0 or sizes.max() > INT32_MAX):
+        raise ValueError("a chunk has a negative or too large size")
+    return sizes
+
+
+def encode_chunk_sizes(sizes: list[int]) -> bytes:
+    """The bytes that `decode_chunk_sizes` reads."""
+    if len(sizes) <= 1:
+        return b"".join(number.to_bytes(4, "big") for number in (len(sizes), *sizes))
+    *most, last = sizes
+    base = min(most)
+    width = max(1, -(-(max(most) - base).bit_length() // 8))
+    head = len(sizes).to_bytes(4, "big") + base.to_bytes(4, "big") + bytes([width])
+    return head + b"".join((size - base).to_bytes(width, "big") for size in most) + last.to_bytes(4, "big")

@@ -1,0 +1,115 @@
+"""Names of the objects that plugins of tiered storage (KIP-405) give to segments, in both directions.
+
+Aiven: ObjectKeyFactory. Kafka: RemoteLogSegmentFileset (LocalTieredStorage). Pinterest: Utils, WatermarkFileHandler.
+
+    Aiven               <prefix><topic>-<topic id>/<partition>/<base>-<segment id>.log | .indexes | .rsm-manifest
+    LocalTieredStorage  kafka-tiered-storage/<topic>-<partition>-<topic id>/<base>-<segment id>.log | .index | …
+    Pinterest           …/<topic>-<partition>/<base>.log | .index | .timeindex, and offset.wm
+
+An id is a UUID in Kafka's text form: 22 characters, among which may be `-`. So names are taken apart from the right.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from seglog.format.filenames import OFFSET_DIGITS, parse_topic_partition, topic_name_problem
+from seglog.layout import INT32_MAX, INT64_MAX
+from seglog.model import TopicPartition
+
+LOCAL_TIERED_STORAGE = "kafka-tiered-storage"
+WATERMARK = "offset.wm"
+
+_ID = "[A-Za-z0-9_-]{22}"
+_DIRECTORY = re.compile(rf"(.+)-({_ID})")
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
+_WATERMARK = re.compile(rb"([0-9]{20})\s*")
+
+
+class ObjectKind(Enum):
+    """What an object holds; the value is its suffix."""
+
+    LOG = ".log"
+    INDEXES = ".indexes"  # Aiven: all indexes of a segment, one after the other
+    MANIFEST = ".rsm-manifest"  # Aiven: uploaded last
+    OFFSET_INDEX = ".index"
+    TIME_INDEX = ".timeindex"
+    TRANSACTION_INDEX = ".txnindex"
+    PRODUCER_SNAPSHOT = ".snapshot"  # of the offset after the segment's last
+    LEADER_EPOCHS = ".leader_epoch_checkpoint"
+
+    @property
+    def is_aivens(self) -> bool:
+        """Whether only Aiven's plugin writes such an object."""
+        return self in (ObjectKind.INDEXES, ObjectKind.MANIFEST)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """The parts of `<base offset>-<segment id><suffix>`."""
+
+    base_offset: int
+    segment_id: str
+    kind: ObjectKind
+
+    def __str__(self) -> str:
+        return f"{self.base_offset:0{OFFSET_DIGITS}d}-{self.segment_id}{self.kind.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class TieredDirectory:
+    """The parts of a directory's name; `partition` is None in Aiven's, whose partitions are directories below it."""
+
+    topic: str
+    topic_id: str
+    partition: int | None = None
+
+    def __str__(self) -> str:
+        number = "" if self.partition is None else f"-{self.partition}"
+        return f"{self.topic}{number}-{self.topic_id}"
+
+
+_SUFFIXES = "|".join(re.escape(kind.value) for kind in ObjectKind)
+_OBJECT = re.compile(rf"([0-9]{{{OFFSET_DIGITS}}})-({_ID})({_SUFFIXES})")
+
+
+def parse_object_name(name: str) -> ObjectName | None:
+    """The parts of an object's name; None for every other name."""
+    match = _OBJECT.fullmatch(name)
+    if match is None or int(match[1]) > INT64_MAX:
+        return None
+    return ObjectName(int(match[1]), match[2], ObjectKind(match[3]))
+
+
+def parse_local_tiered_directory(name: str) -> tuple[TopicPartition, str] | None:
+    """Partition and topic id of LocalTieredStorage's `<topic>-<partition>-<topic id>`; None for every other name.
+
+    `t-3-<id>` may be Aiven's directory of a topic named `t-3`, too: what is in it tells them apart.
+    """
+    match = _DIRECTORY.fullmatch(name)
+    topic_partition = None if match is None else parse_topic_partition(match[1])
+    return None if match is None or topic_partition is None else (topic_partition, match[2])
+
+
+def parse_tiered_topic(name: str) -> TieredDirectory | None:
+    """Topic and topic id of Aiven's `<topic>-<topic id>`; None for every other name.
+
+    `key.prefix` ends where the topic begins, and need not end with a slash: then it is part of the topic here.
+    """
+    match = _DIRECTORY.fullmatch(name)
+    if match is None or topic_name_problem(match[1]) is not None:
+        return None
+    return TieredDirectory(match[1], match[2])
+
+
+def parse_partition_number(name: str) -> int | None:
+    """The partition of Aiven's directory of one; None for every other name."""
+    return int(name) if _PARTITION.fullmatch(name) and int(name) <= INT32_MAX else None
+
+
+def parse_watermark(data: bytes) -> int | None:
+    """Base offset of the last segment that Pinterest's uploader has finished (`offset.wm`); None for other contents."""
+    match = _WATERMARK.fullmatch(data)
+    return int(match[1]) if match is not None and int(match[1]) <= INT64_MAX else None
