@@ -190,8 +190,22 @@ class CorruptCheckpointError(CorruptionError):
     """A text checkpoint, `partition.metadata` or `meta.properties` that cannot be read."""
 
 
-class CorruptTierError(CorruptionError):
-    """An object of tiered storage that is not what it should be: a segment's manifest, a chunk, a sealed index."""
+class CorruptTierError(CorruptionError, OSError):
+    """An object of tiered storage that is not what it should be: a segment's manifest, a chunk, a sealed index.
+
+    It is an OSError too: whoever goes on after a file that cannot be read goes on after this one.
+    """
+
+    def __init__(self, path: Path | str, reason: str, position: int | None = None) -> None:
+        CorruptionError.__init__(self, path, reason, position)
+        self.errno, self.filename = errno.EIO, str(path)
+        self.strerror = reason if position is None else f"position {position}: {reason}"
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}"
+
+    def __reduce__(self) -> tuple[type[CorruptTierError], tuple[Path | str, str, int | None]]:
+        return type(self), (self.path, self.reason, self.position)
 
 
 class AppendError(SeglogError):

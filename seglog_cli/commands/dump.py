@@ -9,6 +9,7 @@ from seglog_cli.failures import UsageError
 from seglog_cli.options import Paths, command, flag
 from seglog_cli.selecting import BytesAs, Decode, Limit, Wanted, require_decoders, wants_base64
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 
 @command
@@ -16,6 +17,7 @@ def run(
     session: Session,
     paths: Paths,
     wanted: Wanted,
+    tiers: Tiers,
     records: Annotated[bool, flag("--records -r", "Records too, not only batch headers.")] = False,
     every_file: Annotated[
         bool, flag("--all -a", "Of directories, the indexes, snapshots and checkpoints too.")
@@ -50,6 +52,7 @@ def run(
         raise UsageError("--untrusted is for records: give --records too")
     if decode and not (records or wanted.key is not None):
         raise UsageError("--decode is for records: give --records too")
+    session, paths = tiers.seen(session, paths)
     base64, targets = wants_base64(bytes_as), resolve_paths(session.fs, paths)
     require_decoders(decode, base64, (name for target in targets for name in partition_names(session.fs, target)))
     options = DumpOptions(
@@ -71,4 +74,4 @@ def run(
             damaged = damaged or (item.severity is Severity.ERROR and item.code != UNREADABLE)
         else:
             session.console.write(item)
-    return ExitCode.FOUND if damaged else ExitCode.INCOMPLETE if unreadable else ExitCode.DONE
+    return tiers.code(ExitCode.FOUND if damaged else ExitCode.INCOMPLETE if unreadable else ExitCode.DONE)

@@ -6,12 +6,14 @@ from typing import Annotated
 
 from seglog_cli.options import MetadataDirectory, Partition, command, flag
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 
 @command
 def run(
     session: Session,
     partition: Partition,
+    tiers: Tiers,
     advise: Annotated[bool, flag("--advise", "Say what would help, command by command.")] = False,
     quick: Annotated[bool, flag("--quick", "Read only indexes and headers: no dry run of the round.")] = False,
     metadata_dir: MetadataDirectory = None,
@@ -34,6 +36,7 @@ def run(
     from seglog_cli.views.explanation import show_explanation
 
     sources = Sources(metadata_directory=metadata_dir)
+    session, (partition,) = tiers.seen(session, [partition])
     settings = session.config_of(session.resolved(partition).parent, sources)
     found = explain_partition(session.workspace("--now"), partition, settings, sources, quick=quick)
     show_explanation(session.console, found, advise)

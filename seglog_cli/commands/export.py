@@ -14,6 +14,7 @@ from seglog_cli.failures import UsageError
 from seglog_cli.options import command, flag, one_of
 from seglog_cli.selecting import BytesAs, Decode, Limit, Wanted, require_decoders, wants_base64
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,7 @@ def run(
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write; - is standard output.")
     ],
     wanted: Wanted,
+    tiers: Tiers,
     format_name: Annotated[
         str | None,
         typer.Option("--format", metavar="jsonl|csv|parquet", help="Default: by the extension of FILE."),
@@ -89,7 +91,8 @@ def run(
     if replace and to_stdout:
         raise UsageError("--replace is for a FILE, and this is standard output")
     options = ExportOptions(ExportFormat(chosen), wanted.selection(), as_base64, decode, csv_safe, limit)
-    partitions = _partitions(session, path, committed=options.selection.is_committed)
+    looking, (path,) = tiers.seen(session, [path])
+    partitions = _partitions(looking, path, committed=options.selection.is_committed)
     require_decoders(decode, as_base64, (str(key) for key, _ in partitions))
     damage: list[str] = []
 
@@ -103,7 +106,7 @@ def run(
         with FileSink(session.fs, output, replace) as sink:
             count = export(partitions, sink, options, tell)
         show_exported(session, output, count, len(damage))
-    return ExitCode.FOUND if damage else ExitCode.DONE
+    return tiers.code(ExitCode.FOUND if damage else ExitCode.DONE)
 
 
 def _is_standard_output(output: Path) -> bool:

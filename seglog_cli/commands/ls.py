@@ -8,6 +8,7 @@ import typer
 
 from seglog_cli.options import Paths, command, flag, one_of
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 def run(
     session: Session,
     paths: Paths,
+    tiers: Tiers,
     segments: Annotated[
         bool, flag("--long -l", "Segments too; a partition that is named, and JSON lines, show them anyway.")
     ] = False,
@@ -51,6 +53,7 @@ def run(
 
     if sort is not None:
         one_of("--sort", sort, tuple(SORTED_BY))
+    session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
     named = all(target.kind is not TargetKind.LOG_DIRECTORY for target in targets)
     unreadable = Unreadable.among(session, targets)
@@ -64,4 +67,4 @@ def run(
                 yield one
 
     show_overviews(session.console, readable(), segments or named, sort, lambda: int(unreadable.exit_code))
-    return unreadable.exit_code
+    return tiers.code(unreadable.exit_code)

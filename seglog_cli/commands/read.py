@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import Partition, command, size_option, time_option
 from seglog_cli.selecting import BytesAs, Decode, Limit, Wanted, renamed, require_decoders, wants_base64
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
@@ -26,13 +28,14 @@ def run(
     session: Session,
     partition: Partition,
     wanted: Wanted,
+    tiers: Tiers,
     max_bytes: Annotated[int | None, size_option("--max-bytes", "One fetch of at most this size.")] = None,
     limit: Limit = None,
     bytes_as: BytesAs = "auto",
     decode: Decode = False,
     offset: Annotated[int | None, typer.Option("--offset", min=0, metavar="N", hidden=True)] = None,
     timestamp: Annotated[int | None, time_option("--timestamp", "", hidden=True)] = None,
-) -> None:
+) -> int:
     """Reads records from an offset or a time on.
 
     Without --from-offset and --since it begins at the log start; without --max-bytes it reads to the end. With
@@ -64,13 +67,14 @@ def run(
     wanted = replace(wanted, from_offset=start, since=since)
     selection = wanted.selection()
     base64 = wants_base64(bytes_as)
+    session, (partition,) = tiers.seen(session, [partition])
     require_decoders(decode, base64, [partition.resolve().name])
     listing = _listing_07(session, partition)
     if listing is not None:
         absent = ("to_offset", "since", "until", "key", "producer_id", "isolation")
         wanted.refuse("messages of Kafka 0.7 have an offset and a value, and nothing else to choose by", *absent)
         _read_07(session, listing, start, limit, max_bytes, base64)
-        return
+        return ExitCode.DONE
     logging.getLogger("seglog.log.reading").addHandler(logging.NullHandler())  # it is said below, with figures
     with session.open_log(partition) as log:
         name = str(log.topic_partition)
@@ -83,6 +87,7 @@ def run(
                     session.console.write(block)
         finally:
             _tell_disorders(session, log)
+    return tiers.code(ExitCode.DONE)
 
 
 def _tell_disorders(session: Session, log: Log) -> None:

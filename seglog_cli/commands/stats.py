@@ -19,6 +19,7 @@ from seglog_cli.measuring import (
 )
 from seglog_cli.options import Paths, command
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from seglog.configuration.topic_settings import DirectorySettings
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 def run(
     session: Session,
     paths: Paths,
+    tiers: Tiers,
     sizing: WithSizing = False,
     plot: Plot = False,
     rounds: MostRounds = 5,
@@ -55,6 +57,7 @@ def run(
 
     check_measuring(session, sizing, plot, write_rate)
     shown: dict[Path, DirectorySettings] = {}
+    session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
     unreadable = Unreadable.among(session, targets)
     for partition in measured_partitions(session, targets, shown, unreadable):
@@ -63,7 +66,7 @@ def run(
             show_measured(session, found, plot=plot, rounds=rounds)
     if prometheus is not None:
         _write_gauges(session, prometheus, shown)
-    return unreadable.exit_code
+    return tiers.code(unreadable.exit_code)
 
 
 def _write_gauges(session: Session, path: Path, shown: dict[Path, DirectorySettings]) -> None:

@@ -11,6 +11,7 @@ from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Partition, command, duration_option, one_of
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,7 @@ ACTIONS = ("list", "open", "stat", "abort-cmd")
 def run(
     session: Session,
     partition: Partition,
+    tiers: Tiers,
     action: Annotated[
         str, typer.Argument(metavar="ACTION", help="list, open, stat or abort-cmd (default: list).", show_default=False)
     ] = "list",
@@ -63,6 +65,7 @@ def run(
     one_of("txn", action, ACTIONS)
     if bootstrap_server is not None and action != "abort-cmd":
         raise UsageError("--bootstrap-server is for abort-cmd")
+    session, (partition,) = tiers.seen(session, [partition])
     require_partition(session.fs, partition)
     view = PartitionView(session.fs, partition)
     statistics, hanging = Statistics(partition.resolve().name), 0

@@ -14,6 +14,7 @@ from seglog_cli.options import DryRun, Paths, command, duration_option, flag, on
 from seglog_cli.quarantines import QuarantineOption
 from seglog_cli.repairing import repair_options, repair_paths
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,7 @@ def run(
     session: Session,
     paths: Paths,
     shown: FindingsShown,
+    tiers: Tiers,
     level: LevelName = "semantic",
     live: Annotated[bool, flag("--live", "A broker is at work, though its lock is not seen.")] = False,
     sample: Annotated[
@@ -104,6 +106,7 @@ def run(
         sample=None if sample is None else parsed("--sample", parse_part, sample),
         max_duration_s=None if max_duration is None else max_duration / 1000,
     )
+    session, paths = tiers.seen(session, paths)
     findings = Grouped(session, look(session.console), shown)
     with findings, session.progress("verify") as progress:
         targets = resolve_paths(session.fs, paths)
@@ -115,6 +118,7 @@ def run(
     if summary.live and not live:
         session.console.message("a broker, or another process, is at work here: verified as with --live")
     code = ExitCode.DONE if sample is not None and not summary.damaged else verdict(summary)
+    code = tiers.code(code, ExitCode.FOUND)
     show_summary(session.console, summary, int(code))
     if summary.damaged and not session.as_json:
         session.console.next_steps(_next_steps(paths, targets))

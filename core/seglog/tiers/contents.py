@@ -1,0 +1,234 @@
+"""What is stored of a segment, as files: whole objects, parts of objects, chunks that are decoded when they are read.
+
+A `Stored` knows its size without reading; `open` gives a file for reading. Decoded chunks of all files go through one
+bounded `ChunkCache`. What was changed or cut is a `CorruptTierError` that names the object and the position.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from seglog.errors import CorruptTierError, UnsupportedError
+from seglog.format.compression import DecompressionError, decompress_into
+from seglog.format.tier_keys import SEALED_BYTES, DataKey
+from seglog.format.tier_manifest import ChunkIndex
+from seglog.model import Compression
+from seglog.storage.filesystem import File, FileStatus, FileSystem, OpenMode
+from seglog.storage.forwarding import PassingFile, PassingFileSystem
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+CACHE_BYTES = 64 << 20
+CHUNK_BYTES_LIMIT = 128 << 20  # a plugin's default is 4 MiB
+
+Opener = Callable[[], DataKey]
+
+
+class Stored(Protocol):
+    """A file of a segment. `status` has the size that the file has when it is read."""
+
+    @property
+    def status(self) -> FileStatus: ...
+
+    def open(self, path: Path) -> File:
+        """The file, which calls itself `path`. Raises OSError."""
+        ...
+
+
+class ChunkCache:
+    """The chunks that were read last, up to a number of bytes; shared by threads."""
+
+    def __init__(self, capacity: int = CACHE_BYTES) -> None:
+        self._capacity, self._held, self._guard = capacity, 0, threading.Lock()
+        self._chunks: OrderedDict[tuple[Path, int, int], bytes] = OrderedDict()
+
+    def get(self, key: tuple[Path, int, int]) -> bytes | None:
+        """The chunk, if it is held."""
+        with self._guard:
+            if key not in self._chunks:
+                return None
+            self._chunks.move_to_end(key)
+            return self._chunks[key]
+
+    def put(self, key: tuple[Path, int, int], chunk: bytes) -> None:
+        """Holds a chunk, and lets the oldest go; one that is larger than the cache is not held."""
+        with self._guard:
+            if key in self._chunks or len(chunk) > self._capacity:
+                return
+            self._chunks[key] = chunk
+            self._held += len(chunk)
+            while self._held > self._capacity:
+                self._held -= len(self._chunks.popitem(last=False)[1])
+
+
+@dataclass(frozen=True, slots=True)
+class WholeObject:
+    """An object that is the file, byte for byte."""
+
+    fs: FileSystem
+    path: Path
+    status: FileStatus
+
+    def open(self, path: Path) -> File:
+        file = PassingFile(self.fs.open(self.path, "r"))
+        file.path = path
+        return file
+
+
+@dataclass(frozen=True, slots=True)
+class PartOfObject:
+    """Bytes of an object: an index that is not encrypted, or the front of a log. `status.size` bytes from `start`."""
+
+    whole: Stored
+    start: int
+    status: FileStatus
+
+    def open(self, path: Path) -> File:
+        return _Window(self.whole.open(path), self.start, self.status, path)
+
+
+@dataclass(frozen=True, slots=True)
+class SealedPart:
+    """An index that is encrypted: `stored` bytes of an object from `start`, opened as a whole."""
+
+    whole: WholeObject
+    start: int
+    stored: int
+    opener: Opener
+
+    @property
+    def status(self) -> FileStatus:
+        return replace(self.whole.status, size=max(0, self.stored - SEALED_BYTES))
+
+    def open(self, path: Path) -> File:
+        with self.whole.open(path) as file:
+            data = self.opener().opened(file.read_at(self.start, self.stored), self.whole.path, self.start)
+        return _Decoded(self.whole.open(path), path, self.status, len(data), lambda _: data)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedLog:
+    """A log in chunks that are compressed, encrypted, or both. `opener` gives the key of those that are encrypted."""
+
+    whole: WholeObject
+    chunks: ChunkIndex
+    compressed: bool
+    opener: Opener | None
+    cache: ChunkCache
+
+    @property
+    def status(self) -> FileStatus:
+        return replace(self.whole.status, size=self.chunks.file_bytes)
+
+    def open(self, path: Path) -> File:
+        if self.chunks.chunk_bytes > CHUNK_BYTES_LIMIT and self.chunks.file_bytes > CHUNK_BYTES_LIMIT:
+            raise UnsupportedError(
+                f"{self.whole.path}: it is stored in chunks of {self.chunks.chunk_bytes} bytes, of which seglog holds"
+                f" {CHUNK_BYTES_LIMIT} at most"
+            )
+        below = self.whole.open(path)
+        return _Decoded(below, path, self.status, self.chunks.chunk_bytes, lambda number: self._chunk(below, number))
+
+    def _chunk(self, below: File, number: int) -> bytes:
+        key = (self.whole.path, self.whole.status.inode, number)
+        chunk = self.cache.get(key)
+        if chunk is None:
+            chunk = self._decoded(below, number)
+            self.cache.put(key, chunk)
+        return chunk
+
+    def _decoded(self, below: File, number: int) -> bytes:
+        position, size = self.chunks.stored(number)
+        place, wanted = self.whole.path, self.chunks.original_bytes(number)
+        data = below.read_at(position, size)
+        if len(data) < size:
+            raise CorruptTierError(place, f"it ends in chunk {number}, after {len(data)} bytes of {size}", position)
+        if self.opener is not None:
+            data = self.opener().opened(data, place, position)
+        if self.compressed:
+            room = np.empty(wanted, dtype=np.uint8)
+            try:
+                data = room[: decompress_into(Compression.ZSTD, data, room)].tobytes()
+            except DecompressionError as error:
+                raise CorruptTierError(place, f"chunk {number}: {error}", position) from error
+        if len(data) != wanted:
+            raise CorruptTierError(place, f"chunk {number} has {len(data)} bytes instead of {wanted}", position)
+        return data
+
+
+class OneFile(PassingFileSystem):
+    """A file system in which one path is a stored file, for what reads by a path."""
+
+    def __init__(self, below: FileSystem, path: Path, stored: Stored) -> None:
+        super().__init__(below)
+        self._path, self._stored = path, stored
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        return self._stored.open(path) if path == self._path and mode == "r" else super().open(path, mode)
+
+
+class _ReadFile(PassingFile):
+    """A file that is read through `_bytes`; whatever would write goes to the object, which is open for reading."""
+
+    def __init__(self, below: File, status: FileStatus, path: Path) -> None:
+        super().__init__(below)
+        self.path, self._status = path, status
+
+    def size(self) -> int:
+        return self._status.size
+
+    def status(self) -> FileStatus:
+        return self._status
+
+    def read_at(self, position: int, size: int) -> bytes:
+        buffer = bytearray(max(0, min(size, self.size() - position)))
+        return bytes(buffer[: self.read_into(position, buffer)])
+
+    def fileno(self) -> int:
+        """Nothing can be sent out of it as it is stored."""
+        raise OSError(errno.EBADF, "It is decoded while it is read, and has no descriptor", str(self.path))
+
+
+class _Window(_ReadFile):
+    """A part of a file."""
+
+    def __init__(self, below: File, start: int, status: FileStatus, path: Path) -> None:
+        super().__init__(below, status, path)
+        self._start = start
+
+    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        wanted = max(0, min(view.nbytes, self.size() - position))
+        return self._below.read_into(self._start + position, view.cast("B")[:wanted]) if wanted else 0
+
+
+class _Decoded(_ReadFile):
+    """A file in chunks of `chunk_bytes` each, the last one shorter; `chunk` gives each by its number."""
+
+    def __init__(
+        self, below: File, path: Path, status: FileStatus, chunk_bytes: int, chunk: Callable[[int], bytes]
+    ) -> None:
+        super().__init__(below, status, path)
+        self._chunk_bytes, self._chunk = max(1, chunk_bytes), chunk
+
+    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        wanted = max(0, min(view.nbytes, self.size() - position))
+        if not wanted:
+            return 0
+        view, filled = view.cast("B"), 0
+        while filled < wanted:
+            number, skipped = divmod(position + filled, self._chunk_bytes)
+            piece = memoryview(self._chunk(number))[skipped : skipped + wanted - filled]
+            view[filled : filled + len(piece)] = piece
+            filled += len(piece)
+        return wanted

@@ -1,0 +1,183 @@
+"""Which of a partition's segments in tiered storage are its log, and how much of each.
+
+Leaders of different epochs may have uploaded the same offsets, and a leader that was not followed what never became
+part of the log. A broker asks its leader epochs; offline they are those of the local log, where there is one, or the
+checkpoint of the segment with the highest last epoch. Then:
+
+1. A segment counts as far as its own epochs lie in the lineage as they do there. What lies outside is left out.
+2. Of the segments that overlap, the later one counts from its first offset on; the one before it ends there. One that
+   lies within another is a duplicate.
+3. The local log wins from its first segment on.
+
+Kafka: RemoteLogManager.isRemoteSegmentWithinLeaderEpochs, RemoteLogMetadataCache. Everything that is left out or
+cut, and every offset between that nobody has, is a `Remark`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from seglog.errors import CorruptionError
+from seglog.format.checkpoint import EpochEntry
+from seglog.layout import INT64_MAX
+from seglog.tiers.segments import Problem, Remark, TierSegment
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """The local part of a partition: base offsets of its first and last segment, and its leader epochs."""
+
+    first: int
+    last: int
+    epochs: tuple[EpochEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A segment that is part of the log up to `end_offset` (inclusive), which is below its own where it is cut."""
+
+    segment: TierSegment
+    end_offset: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether batches at its end are left out."""
+        return self.end_offset < self.segment.end_offset
+
+
+@dataclass(slots=True)
+class Choice:
+    """What `choose` has found: `chosen` in the order of offsets, and `remarks` about the rest."""
+
+    partition: str
+    chosen: list[Chosen]
+    remarks: list[Remark]
+
+    def remark(self, problem: Problem, one: TierSegment, message: str, first: int | None = None) -> None:
+        """Says something about a segment from `first` (its start) to its end."""
+        begin = one.start_offset if first is None else first
+        self.remarks.append(Remark(problem, self.partition, message, begin, one.end_offset, one.path))
+
+
+def lineage_of(segments: Iterable[TierSegment]) -> tuple[EpochEntry, ...]:
+    """The leader epochs of the segment with the highest last epoch, then end; () where none says any.
+
+    A checkpoint that cannot be read, or does not ascend, leaves it to the next segment. Raises OSError.
+    """
+    with_epochs = [one for one in segments if one.epochs]
+    for one in sorted(with_epochs, key=lambda one: (one.epochs[-1].epoch, one.end_offset), reverse=True):
+        try:
+            found = one.lineage()
+        except CorruptionError:
+            found = ()
+        if found and is_ascending(found):
+            return found
+    return ()
+
+
+def is_ascending(epochs: Sequence[EpochEntry]) -> bool:
+    """Whether epochs and their offsets both ascend."""
+    pairs = itertools.pairwise(epochs)
+    return all(a.epoch < b.epoch and a.start_offset < b.start_offset for a, b in pairs)
+
+
+def choose(
+    partition: str, segments: Sequence[TierSegment], local: Local | None = None, lineage: Sequence[EpochEntry] = ()
+) -> Choice:
+    """The segments that are the log. Without a `lineage` every segment counts whole."""
+    choice = Choice(partition, [], [])
+    counted = []
+    for one in segments:
+        end = _end_in_lineage(one, lineage) if lineage and one.epochs else one.end_offset
+        if end < one.start_offset:
+            if one.end_offset >= one.start_offset:
+                choice.remark(
+                    Problem.OUTSIDE_LINEAGE,
+                    one,
+                    f"offsets {one.start_offset} to {one.end_offset} of {one.path} were written by a leader of another"
+                    " lineage, and are left out",
+                )
+            continue
+        if end < one.end_offset:
+            choice.remark(
+                Problem.OUTSIDE_LINEAGE,
+                one,
+                f"offsets {end + 1} to {one.end_offset} of {one.path} were written by a leader of another lineage, and"
+                " are left out",
+                end + 1,
+            )
+        counted.append(Chosen(one, end))
+    counted.sort(key=lambda found: (found.segment.start_offset, -found.end_offset, -found.segment.event_timestamp_ms))
+    _without_overlaps(choice, counted)
+    if local is not None:
+        _before_local(choice, local)
+    _remark_gaps(choice, local)
+    return choice
+
+
+def _end_in_lineage(one: TierSegment, lineage: Sequence[EpochEntry]) -> int:
+    """The last offset of a segment that lies in the lineage; below its start where none does."""
+    starts = {entry.epoch: entry.start_offset for entry in lineage}
+    ends = {a.epoch: b.start_offset - 1 for a, b in itertools.pairwise(lineage)}
+    oldest = lineage[0]
+    reached = one.start_offset - 1
+    own = [(e.epoch, e.start_offset) for e in one.epochs]
+    for i, (epoch, start) in enumerate(own):
+        last = own[i + 1][1] - 1 if i + 1 < len(own) else one.end_offset
+        if epoch < oldest.epoch and own[-1][0] >= oldest.epoch:
+            reached = last  # the log has been deleted up to somewhere in this segment
+            continue
+        if epoch not in starts or (start < starts[epoch] and epoch != oldest.epoch):
+            return reached
+        if i and start != starts[epoch] and epoch != oldest.epoch:
+            return reached
+        end = ends.get(epoch, INT64_MAX)
+        reached = min(last, end)
+        if end < last:
+            return max(reached, one.start_offset - 1)
+    return reached
+
+
+def _without_overlaps(choice: Choice, counted: Iterable[Chosen]) -> None:
+    for found in counted:
+        one, before = found.segment, choice.chosen[-1] if choice.chosen else None
+        if before is not None and found.end_offset <= before.end_offset:
+            first, last = one.start_offset, found.end_offset
+            message = f"offsets {first} to {last} are in two segments: {one.path} is left out"
+            choice.remark(Problem.DUPLICATE, one, message)
+            continue
+        if before is not None and one.start_offset <= before.end_offset:
+            message = (
+                f"offsets {one.start_offset} to {before.end_offset} are in two segments: {before.segment.path} counts"
+                f" up to offset {one.start_offset - 1}"
+            )
+            choice.remark(Problem.OVERLAP, before.segment, message, one.start_offset)
+            choice.chosen[-1] = replace(before, end_offset=one.start_offset - 1)
+        choice.chosen.append(found)
+
+
+def _before_local(choice: Choice, local: Local) -> None:
+    kept = []
+    for found in choice.chosen:
+        one = found.segment
+        if one.start_offset > local.last:
+            message = (
+                f"the segment at offset {one.start_offset} begins after the last local one, at {local.last}: the local"
+                f" log is older than the tier, and {one.path} is left out"
+            )
+            choice.remark(Problem.LOCAL_BEHIND, one, message)
+        elif one.start_offset < local.first:
+            kept.append(replace(found, end_offset=min(found.end_offset, local.first - 1)))
+    choice.chosen = kept
+
+
+def _remark_gaps(choice: Choice, local: Local | None) -> None:
+    ends = [(found.segment.start_offset, found.end_offset) for found in choice.chosen]
+    if local is not None:
+        ends.append((local.first, local.first))
+    for (_, end), (start, _) in itertools.pairwise(ends):
+        if start > end + 1:
+            message = f"offsets {end + 1} to {start - 1} are in no segment"
+            choice.remarks.append(Remark(Problem.GAP, choice.partition, message, end + 1, start - 1))

@@ -1,0 +1,195 @@
+"""What `__remote_log_metadata` says: which segments were copied, which are being deleted, folded out of its records.
+
+Kafka: RemoteLogMetadataCache, RemoteLogMetadataTransition. An update replaces broker, time, custom metadata and state
+of the segment that was added before. The topic's partitions are read as any other log, past damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from seglog.errors import NotALogError
+from seglog.format.checkpoint import EpochEntry
+from seglog.format.remote_metadata import RemotePartitionState, RemoteSegmentState, decode_remote_metadata
+from seglog.format.tier_manifest import RemoteSegment
+from seglog.format.wire import WireError
+from seglog.model import TopicPartition
+from seglog.scan.listing import TargetKind, list_log_directory, resolve_path
+from seglog.scan.log_walk import Gap, Piece, walk_view
+from seglog.scan.view import PartitionView
+from seglog.storage.filesystem import FileSystem
+from seglog.tiers.segments import Place, Problem, Remark, TierSegment
+
+REMOTE_TOPIC = "__remote_log_metadata"
+
+_PROBLEMS_SHOWN = 8
+_READABLE = RemoteSegmentState.COPY_SEGMENT_FINISHED
+_DELETING = (RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELETE_SEGMENT_FINISHED)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCopy:
+    """The copy of a segment, as the last record about it says. `size` is that of the log in bytes."""
+
+    segment: RemoteSegment
+    state: RemoteSegmentState
+    size: int
+    custom: bytes | None = None
+
+
+@dataclass(slots=True)
+class RemoteLogs:
+    """What the records say, folded: copies by topic id and partition, then by segment id; partitions that go.
+
+    `problems` are the first sentences about what could not be read, `unreadable` counts all.
+    """
+
+    copies: dict[tuple[str, int], dict[str, RemoteCopy]] = field(default_factory=dict)
+    deleted: dict[tuple[str, int], RemotePartitionState] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    unreadable: int = 0
+
+    def take(self, value: bytes | None, where: str) -> None:
+        """The next record; `where` is for messages."""
+        try:
+            record = decode_remote_metadata(value)
+            if record.type == 0:
+                self._added(record.data)
+            elif record.type == 1:
+                self._updated(record.data)
+            elif record.type == 2:
+                key = _partition_key(record.data["topicIdPartition"])
+                self.deleted[key] = RemotePartitionState(record.data["remotePartitionDeleteState"])
+        except (WireError, ValueError) as error:
+            self.tell(f"{where}: {error}")
+
+    def tell(self, sentence: str) -> None:
+        """Counts something that could not be read."""
+        self.unreadable += 1
+        if self.unreadable <= _PROBLEMS_SHOWN:
+            self.problems.append(sentence)
+
+    def of(self, place: Place) -> Mapping[str, RemoteCopy]:
+        """The copies of a partition, by segment id: of its topic id, or where none is known, of all of its name."""
+        number = place.topic_partition.partition
+        if place.topic_id is not None:
+            return self.copies.get((place.topic_id, number), {})
+        found: dict[str, RemoteCopy] = {}
+        for copies in self.copies.values():
+            found.update((k, one) for k, one in copies.items() if one.segment.topic_partition == place.topic_partition)
+        return found
+
+    def _added(self, data: Mapping[str, Any]) -> None:
+        segment = _segment(data)
+        state = RemoteSegmentState(data["remoteLogSegmentState"])
+        copies = self.copies.setdefault((segment.topic_id, segment.topic_partition.partition), {})
+        copies[segment.segment_id] = RemoteCopy(segment, state, data["segmentSizeInBytes"], data["customMetadata"])
+
+    def _updated(self, data: Mapping[str, Any]) -> None:
+        found = data["remoteLogSegmentId"]
+        copies = self.copies.get(_partition_key(found["topicIdPartition"]), {})
+        known = copies.get(found["id"])
+        if known is None:
+            raise WireError(f"an update of segment {found['id']}, which no record before it adds")
+        state, custom = RemoteSegmentState(data["remoteLogSegmentState"]), data["customMetadata"]
+        broker, stamp = data["brokerId"], data["eventTimestampMs"]
+        segment = replace(known.segment, broker_id=broker, event_timestamp_ms=stamp)
+        copies[found["id"]] = RemoteCopy(segment, state, known.size, custom)
+
+
+def read_remote_logs(fs: FileSystem, paths: Sequence[Path]) -> RemoteLogs:
+    """What the partitions of `__remote_log_metadata` at `paths` say: partition directories, or log directories that
+    hold some. NotALogError where a path has none.
+    """
+    logs = RemoteLogs()
+    for directory in _metadata_partitions(fs, paths):
+        with PartitionView(fs, directory) as view:
+            for segment, step in walk_view(view):
+                if not (isinstance(step, Gap) and step.at_end and view.is_written(segment)):
+                    _take(logs, step, segment.log)
+    return logs
+
+
+def checked_against(
+    metadata: RemoteLogs, place: Place, segments: Iterable[TierSegment], ids: set[str]
+) -> tuple[list[TierSegment], list[Remark]]:
+    """The segments that a broker would read, and remarks on the others: objects without metadata, metadata without
+    objects, what is not finished and what is being deleted. `ids` are those of all objects.
+    """
+    copies, kept, remarks = metadata.of(place), list[TierSegment](), list[Remark]()
+    partition = str(place.topic_partition)
+    for one in segments:
+        known = copies.get(one.segment_id)
+        if known is not None and known.state is _READABLE:
+            end, epochs = known.segment.end_offset, known.segment.epochs
+            kept.append(
+                replace(one, end_offset=end, epochs=epochs, event_timestamp_ms=known.segment.event_timestamp_ms)
+            )
+            continue
+        problem = Problem.ORPHAN_OBJECT if known is None else Problem.INCOMPLETE_UPLOAD
+        what = "no record of the metadata is about it" if known is None else f"its state is {known.state.name}"
+        if known is not None and known.state in _DELETING:
+            problem = Problem.DELETED
+        message = f"the segment at offset {one.start_offset} ({one.path}) is left out: {what}"
+        remarks.append(Remark(problem, partition, message, one.start_offset, one.end_offset, one.path))
+    for segment_id, copy in copies.items():
+        if copy.state is _READABLE and segment_id not in ids:
+            first, last = copy.segment.start_offset, copy.segment.end_offset
+            message = f"the metadata has offsets {first} to {last} in segment {segment_id}, of which no object is there"
+            remarks.append(Remark(Problem.MISSING_OBJECT, partition, message, first, last))
+    state = None if place.topic_id is None else metadata.deleted.get((place.topic_id, place.topic_partition.partition))
+    if state is not None:
+        remarks.append(Remark(Problem.DELETED, partition, f"the partition is being deleted: {state.name}"))
+    return kept, remarks
+
+
+def _metadata_partitions(fs: FileSystem, paths: Sequence[Path]) -> list[Path]:
+    found = []
+    for path in paths:
+        target = resolve_path(fs, path)
+        if target.kind is not TargetKind.LOG_DIRECTORY:
+            found.append(target.directory)
+            continue
+        here = [one.path for one in list_log_directory(fs, path).live if one.topic_partition.topic == REMOTE_TOPIC]
+        if not here:
+            raise NotALogError(path, f"no partition of {REMOTE_TOPIC} is in it")
+        found += here
+    return found
+
+
+def _take(logs: RemoteLogs, step: Piece | Gap, path: Path) -> None:
+    if isinstance(step, Gap):
+        logs.tell(f"{path}: position {step.position}: {step.length} bytes are no batch")
+        return
+    for row in step.batches[~step.valid]:
+        logs.tell(f"{path}: position {int(row['position'])}: the checksum of the batch is wrong")
+    for records in step.records(step.batches[step.valid]):
+        for i in range(len(records)):
+            logs.take(records.value(i), f"{path}: offset {int(records.rows['offset'][i])}")
+
+
+def _partition_key(data: Mapping[str, Any]) -> tuple[str, int]:
+    return data["id"], data["partition"]
+
+
+def _segment(data: Mapping[str, Any]) -> RemoteSegment:
+    found = data["remoteLogSegmentId"]
+    partition = found["topicIdPartition"]
+    start, end = data["startOffset"], data["endOffset"]
+    epochs = sorted(EpochEntry(one["leaderEpoch"], one["offset"]) for one in data["segmentLeaderEpochs"])
+    if start < 0 or end < start or not epochs:
+        raise WireError(f"segment {found['id']} has offsets {start} to {end} and {len(epochs)} leader epochs")
+    return RemoteSegment(
+        TopicPartition(partition["name"], partition["partition"]),
+        partition["id"],
+        found["id"],
+        start,
+        end,
+        data["maxTimestampMs"],
+        data["brokerId"],
+        data["eventTimestampMs"],
+        tuple(epochs),
+    )

@@ -1,0 +1,105 @@
+"""One partition in tiered storage as a directory of Kafka's names, joined with its local part.
+
+A segment's files are `<base>.log`, `.index`, `.timeindex`, `.txnindex`; the producer snapshot of the offset after it is
+`<that offset>.snapshot`; the leader epochs of the last segment are `leader-epoch-checkpoint`. So does a broker's
+partition directory look, and so does a restored one. Of what the local directory has, too, the local file counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from seglog.errors import CorruptCheckpointError
+from seglog.format.checkpoint import parse_leader_epochs
+from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, segment_file_name
+from seglog.scan.listing import list_partition
+from seglog.storage.filesystem import FileSystem
+from seglog.tiers.contents import ChunkCache, PartOfObject, Stored
+from seglog.tiers.lineage import Chosen, Local, choose, is_ascending, lineage_of
+from seglog.tiers.metadata import RemoteLogs, checked_against
+from seglog.tiers.segments import Inventory, Keys, Place, Problem, Remark, TierSegment, cut_position
+
+
+@dataclass(frozen=True, slots=True)
+class TierOptions:
+    """What a reader of tiers may be told: the log directory with the local parts, key pairs, and what the partitions of
+    `__remote_log_metadata` say.
+    """
+
+    local: Path | None = None
+    keys: Keys = field(default_factory=Keys)
+    metadata: RemoteLogs | None = None
+    cache: ChunkCache = field(default_factory=ChunkCache)
+
+
+@dataclass(frozen=True, slots=True)
+class TieredPartition:
+    """A partition as it is shown: `files` of the tier by name, `chosen` segments, `local` (None: there is none), and
+    all that must be said about it.
+    """
+
+    place: Place
+    inventory: Sequence[TierSegment]
+    chosen: Sequence[Chosen]
+    local: Local | None
+    files: Mapping[str, Stored]
+    remarks: Sequence[Remark]
+
+
+def load_partition(fs: FileSystem, place: Place, options: TierOptions) -> TieredPartition:
+    """Looks at a partition: its objects, manifests, and the names of the local part. Raises OSError."""
+    found = Inventory(fs, place, options.keys, options.cache)
+    remarks, segments = list(found.remarks), list(found.segments)
+    if options.metadata is not None:
+        segments, more = checked_against(options.metadata, place, segments, found.ids)
+        remarks += more
+    local = None if options.local is None else _local_part(fs, options.local / str(place.topic_partition), remarks)
+    lineage = local.epochs if local is not None and local.epochs else lineage_of(segments)
+    choice = choose(str(place.topic_partition), segments, local, lineage)
+    remarks += choice.remarks
+    return TieredPartition(place, segments, choice.chosen, local, _files(fs, choice.chosen), remarks)
+
+
+def _local_part(fs: FileSystem, directory: Path, remarks: list[Remark]) -> Local | None:
+    if fs.status(directory) is None:
+        return None
+    listing = list_partition(fs, directory)
+    if not listing.segments:
+        return None
+    epochs = ()
+    if listing.leader_epoch_checkpoint is not None:
+        path = listing.leader_epoch_checkpoint
+        try:
+            epochs = parse_leader_epochs(fs.read_bytes(path), path)
+        except CorruptCheckpointError as error:
+            remarks.append(Remark(Problem.BAD_OBJECT, directory.name, f"the lineage is the tier's: {error}", path=path))
+    if not is_ascending(epochs):
+        message = f"the lineage is the tier's: the epochs in {listing.leader_epoch_checkpoint} do not ascend"
+        remarks.append(Remark(Problem.BAD_OBJECT, directory.name, message))
+        epochs = ()
+    return Local(listing.segments[0].base_offset, listing.segments[-1].base_offset, epochs)
+
+
+def _files(fs: FileSystem, chosen: Sequence[Chosen]) -> dict[str, Stored]:
+    files: dict[str, Stored] = {}
+    for found in chosen:
+        one = found.segment
+        for kind, stored in one.files.items():
+            if kind is FileKind.PRODUCER_SNAPSHOT:
+                if not found.is_cut:
+                    files[segment_file_name(one.end_offset + 1, kind)] = stored
+            elif kind is FileKind.LOG and found.is_cut:
+                end = cut_position(fs, stored, one.path, found.end_offset + 1)
+                files[segment_file_name(one.start_offset)] = _front(stored, end)
+            elif not found.is_cut:
+                files[segment_file_name(one.start_offset, kind)] = stored
+    last = chosen[-1].segment.checkpoint if chosen else None
+    if last is not None:
+        files[LEADER_EPOCH_CHECKPOINT] = last
+    return files
+
+
+def _front(stored: Stored, size: int) -> Stored:
+    return PartOfObject(stored, 0, replace(stored.status, size=min(size, stored.status.size)))

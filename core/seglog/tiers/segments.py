@@ -1,0 +1,345 @@
+"""The segments of one partition in tiered storage, read out of the objects that a plugin has left.
+
+| layout | which segments are there | what says where they end |
+|---|---|---|
+| Aiven | those with a manifest, which is uploaded last | the manifest |
+| LocalTieredStorage | those with a log and all of its indexes | the end of the log |
+| Pinterest | those up to `offset.wm` | the end of the log |
+
+What is there and cannot be used is a `Remark`: nothing is passed over in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+
+from seglog.errors import ConfigError, CorruptCheckpointError, CorruptTierError
+from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
+from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.format.tier_keys import DataKey, PrivateKey
+from seglog.format.tier_manifest import MANIFEST_BYTES_LIMIT, Section, SegmentManifest, parse_manifest
+from seglog.format.tier_names import WATERMARK, ObjectKind, ObjectName, parse_object_name, parse_watermark
+from seglog.layout import OFFSET_INDEX_ENTRY
+from seglog.model import TopicPartition
+from seglog.scan.segment_scan import SegmentScan
+from seglog.storage.filesystem import FileStatus, FileSystem
+from seglog.tiers.contents import (
+    ChunkCache,
+    ChunkedLog,
+    OneFile,
+    Opener,
+    PartOfObject,
+    SealedPart,
+    Stored,
+    WholeObject,
+)
+
+EPOCHS_BYTES_LIMIT = 64 << 20
+_RAW_KINDS = {
+    ObjectKind.LOG: FileKind.LOG,
+    ObjectKind.OFFSET_INDEX: FileKind.OFFSET_INDEX,
+    ObjectKind.TIME_INDEX: FileKind.TIME_INDEX,
+    ObjectKind.TRANSACTION_INDEX: FileKind.TRANSACTION_INDEX,
+    ObjectKind.PRODUCER_SNAPSHOT: FileKind.PRODUCER_SNAPSHOT,
+}
+_NEEDED = frozenset(_RAW_KINDS) - {ObjectKind.TRANSACTION_INDEX} | {ObjectKind.LEADER_EPOCHS}
+
+
+class Layout(Enum):
+    """Whose objects they are."""
+
+    AIVEN = "Aiven"
+    LOCAL = "LocalTieredStorage"
+    PINTEREST = "Pinterest"
+
+
+class Problem(Enum):
+    """What can be wrong with a partition in tiered storage; the value is what is meant, in a word or two."""
+
+    INCOMPLETE_UPLOAD = "incomplete upload"
+    BAD_OBJECT = "damaged object"
+    MISSING_OBJECT = "missing object"
+    ORPHAN_OBJECT = "orphan object"
+    DELETED = "being deleted"
+    OUTSIDE_LINEAGE = "outside of the lineage"
+    DUPLICATE = "duplicate"
+    OVERLAP = "overlap"
+    GAP = "gap"
+    LOCAL_BEHIND = "local log behind"
+
+
+# What takes records away, or makes an answer uncertain; the others are what tiered storage leaves behind by itself.
+GRAVE = frozenset({Problem.BAD_OBJECT, Problem.MISSING_OBJECT, Problem.GAP, Problem.LOCAL_BEHIND})
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something about a partition in tiered storage that its reader must know; offsets are inclusive."""
+
+    problem: Problem
+    partition: str
+    message: str
+    first_offset: int | None = None
+    last_offset: int | None = None
+    path: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{self.partition}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TierSegment:
+    """A segment in tiered storage. `end_offset` is inclusive.
+
+    `files` are its log, indexes and the producer snapshot of the offset after it; `checkpoint` holds all leader epochs
+    up to its end, and `epochs` those of its own records (empty where nobody says).
+    """
+
+    start_offset: int
+    end_offset: int
+    segment_id: str
+    epochs: tuple[EpochEntry, ...]
+    files: Mapping[FileKind, Stored]
+    checkpoint: Stored | None
+    path: Path
+    event_timestamp_ms: int = -1
+
+    @property
+    def log(self) -> Stored:
+        """Its `.log`."""
+        return self.files[FileKind.LOG]
+
+    def lineage(self) -> tuple[EpochEntry, ...]:
+        """What `checkpoint` says. Raises OSError, CorruptCheckpointError."""
+        if self.checkpoint is None:
+            return ()
+        with self.checkpoint.open(self.path) as file:
+            return parse_leader_epochs(file.read_at(0, min(file.size(), EPOCHS_BYTES_LIMIT)), self.path)
+
+
+@dataclass(slots=True)
+class Keys:
+    """Key pairs by id; the id "" stands for every other one. Data keys that were opened are kept."""
+
+    pairs: Mapping[str, PrivateKey] = field(default_factory=dict)
+    opened: dict[tuple[bytes, bytes], DataKey] = field(default_factory=dict)
+
+    def opener(self, manifest: SegmentManifest, path: Path) -> Opener | None:
+        """Gives the data key of a segment when it is asked; None where nothing is encrypted."""
+        sealed = manifest.encryption
+        if sealed is None:
+            return None
+
+        def open_key() -> DataKey:
+            known = self.opened.get((sealed.data_key, sealed.aad))
+            if known is None:
+                pair = self.pairs.get(sealed.key_id) or self.pairs.get("")
+                if pair is None:
+                    raise ConfigError(
+                        f"{path}: it is encrypted with the key pair {sealed.key_id};"
+                        f" name its private key (--tier-key {sealed.key_id}=FILE)"
+                    )
+                known = DataKey(pair.data_key(sealed.data_key, path), sealed.aad)
+                self.opened[sealed.data_key, sealed.aad] = known
+            return known
+
+        return open_key
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A partition in tiered storage, by the names of directories."""
+
+    directory: Path
+    layout: Layout
+    topic_partition: TopicPartition
+    topic_id: str | None = None
+
+
+class Inventory:
+    """What lies in the directory of one partition: `segments`, in the order of their offsets, and `remarks`.
+
+    Raises OSError where the directory cannot be read.
+    """
+
+    def __init__(self, fs: FileSystem, place: Place, keys: Keys, cache: ChunkCache) -> None:
+        self._fs, self._keys, self._cache = fs, keys, cache
+        self.place, self.remarks = place, list[Remark]()
+        self.ids = set[str]()
+        entries = [(name, status) for name, status in fs.entries(place.directory) if not status.is_directory]
+        read = {Layout.AIVEN: self._aiven, Layout.LOCAL: self._local, Layout.PINTEREST: self._pinterest}
+        found = read[place.layout](dict(entries))
+        self.segments = sorted(found, key=lambda one: (one.start_offset, one.end_offset))
+
+    def _remark(self, problem: Problem, message: str, path: Path, first: int, last: int | None = None) -> None:
+        partition = str(self.place.topic_partition)
+        self.remarks.append(Remark(problem, partition, message, first, last, path))
+
+    def _by_segment(self, entries: Mapping[str, FileStatus]) -> dict[tuple[int, str], dict[ObjectKind, WholeObject]]:
+        found: dict[tuple[int, str], dict[ObjectKind, WholeObject]] = {}
+        for text, status in entries.items():
+            name = parse_object_name(text)
+            if name is not None:
+                whole = WholeObject(self._fs, self.place.directory / text, status)
+                found.setdefault((name.base_offset, name.segment_id), {})[name.kind] = whole
+                self.ids.add(name.segment_id)
+        return found
+
+    # --- Aiven --------------------------------------------------------------------------------------------
+
+    def _aiven(self, entries: Mapping[str, FileStatus]) -> list[TierSegment]:
+        segments = []
+        for (base, segment_id), objects in sorted(self._by_segment(entries).items()):
+            some = next(iter(objects.values())).path
+            missing = [kind for kind in (ObjectKind.LOG, ObjectKind.INDEXES) if kind not in objects]
+            if ObjectKind.MANIFEST not in objects:
+                message = f"the segment at offset {base} has no manifest: its upload was not completed ({some})"
+                self._remark(Problem.INCOMPLETE_UPLOAD, message, some, base)
+            elif missing:
+                lacking = " and ".join(f"{ObjectName(base, segment_id, kind)}" for kind in missing)
+                message = f"the segment at offset {base} has a manifest, but {lacking} is missing"
+                self._remark(Problem.MISSING_OBJECT, message, some, base)
+            else:
+                try:
+                    segments.append(self._aiven_segment(objects, base, segment_id))
+                except CorruptTierError as error:
+                    self._remark(Problem.BAD_OBJECT, f"the segment at offset {base}: {error}", some, base)
+        return segments
+
+    def _aiven_segment(self, objects: Mapping[ObjectKind, WholeObject], base: int, segment_id: str) -> TierSegment:
+        described = objects[ObjectKind.MANIFEST]
+        if described.status.size > MANIFEST_BYTES_LIMIT:
+            raise CorruptTierError(described.path, f"a manifest of {described.status.size} bytes is none")
+        manifest = parse_manifest(self._fs.read_bytes(described.path, MANIFEST_BYTES_LIMIT), described.path)
+        segment, log, indexes = manifest.segment, objects[ObjectKind.LOG], objects[ObjectKind.INDEXES]
+        if (segment.start_offset, segment.segment_id) != (base, segment_id):
+            named = f"offset {segment.start_offset} and segment {segment.segment_id}"
+            raise CorruptTierError(described.path, f"the manifest is about {named}, and not what its name says")
+        if log.status.size != manifest.chunks.stored_bytes:
+            raise CorruptTierError(
+                log.path,
+                f"it has {log.status.size} bytes instead of the {manifest.chunks.stored_bytes} of its manifest",
+            )
+        opener = self._keys.opener(manifest, described.path)
+        stored: Stored = log
+        if opener is not None or manifest.compressed:
+            stored = ChunkedLog(log, manifest.chunks, manifest.compressed, opener, self._cache)
+        files: dict[FileKind, Stored] = {
+            FileKind.LOG: stored,
+            FileKind.OFFSET_INDEX: _section(indexes, manifest.offsets, opener),
+            FileKind.TIME_INDEX: _section(indexes, manifest.timestamps, opener),
+            FileKind.PRODUCER_SNAPSHOT: _section(indexes, manifest.producers, opener),
+        }
+        if manifest.transactions is not None:
+            files[FileKind.TRANSACTION_INDEX] = _section(indexes, manifest.transactions, opener)
+        checkpoint = _section(indexes, manifest.leader_epochs, opener)
+        end, stamp = segment.end_offset, segment.event_timestamp_ms
+        return TierSegment(base, end, segment_id, segment.epochs, files, checkpoint, described.path, stamp)
+
+    # --- unchanged copies ---------------------------------------------------------------------------------
+
+    def _local(self, entries: Mapping[str, FileStatus]) -> list[TierSegment]:
+        segments = []
+        for (base, segment_id), objects in sorted(self._by_segment(entries).items()):
+            some = next(iter(objects.values())).path
+            missing = sorted(kind.value for kind in _NEEDED - objects.keys())
+            if missing:
+                message = (
+                    f"the segment at offset {base} lacks {', '.join(missing)}: its upload was not completed ({some})"
+                )
+                self._remark(Problem.INCOMPLETE_UPLOAD, message, some, base)
+                continue
+            files: dict[FileKind, Stored] = {kind: objects[own] for own, kind in _RAW_KINDS.items() if own in objects}
+            log, checkpoint = objects[ObjectKind.LOG], objects[ObjectKind.LEADER_EPOCHS]
+            end = self._end_of(files, log.path, base)
+            found = TierSegment(base, end, segment_id, (), files, checkpoint, log.path, log.status.modified_ms)
+            try:
+                segments.append(replace(found, epochs=own_epochs(found.lineage(), base, end)))
+            except CorruptCheckpointError as error:
+                self._remark(Problem.BAD_OBJECT, f"the segment at offset {base}: {error}", checkpoint.path, base)
+        return segments
+
+    def _pinterest(self, entries: Mapping[str, FileStatus]) -> list[TierSegment]:
+        logs: dict[int, dict[FileKind, Stored]] = {}
+        for text, status in entries.items():
+            name = parse_file_name(text)
+            if name is not None and name.state is FileState.LIVE and name.kind in _RAW_KINDS.values():
+                logs.setdefault(name.offset, {})[name.kind] = WholeObject(self._fs, self.place.directory / text, status)
+        path = self.place.directory / WATERMARK
+        last = parse_watermark(self._fs.read_bytes(path, 1024)) if entries[WATERMARK].size <= 1024 else None
+        if last is None:
+            message = f"{path} is no offset: every segment counts as complete"
+            self._remark(Problem.BAD_OBJECT, message, path, min(logs, default=0))
+        segments = []
+        for base, files in sorted(logs.items()):
+            if FileKind.LOG not in files or (last is not None and base > last):
+                why = "lies after offset.wm" if FileKind.LOG in files else "has no log"
+                message = f"the segment at offset {base} {why}: its upload was not completed"
+                self._remark(Problem.INCOMPLETE_UPLOAD, message, path, base)
+                continue
+            place = self.place.directory / f"{base:020d}{FileKind.LOG.value}"
+            segments.append(TierSegment(base, self._end_of(files, place, base), "", (), files, None, place))
+        return segments
+
+    def _end_of(self, files: Mapping[FileKind, Stored], path: Path, base: int) -> int:
+        """The last offset in a log, by the last entry of its index; base - 1 of one without a batch."""
+        last = last_offset(self._fs, files[FileKind.LOG], files.get(FileKind.OFFSET_INDEX), path)
+        return base - 1 if last is None else last
+
+
+def own_epochs(lineage: Sequence[EpochEntry], first: int, last: int) -> tuple[EpochEntry, ...]:
+    """The epochs of the offsets from `first` to `last` (Kafka: RemoteLogManager, segmentLeaderEpochs)."""
+    before = [entry for entry in lineage if entry.start_offset <= first]
+    own = [EpochEntry(before[-1].epoch, first)] if before else []
+    return (*own, *(entry for entry in lineage if first < entry.start_offset <= last))
+
+
+def last_offset(fs: FileSystem, log: Stored, index: Stored | None, path: Path) -> int | None:
+    """The last offset of the whole batches in a log, from where its index ends; None where there is no batch."""
+    start = 0 if index is None else _last_position(index, path, log.status.size)
+    for begin in dict.fromkeys((start, 0)):
+        found = None
+        for chunk in SegmentScan(OneFile(fs, path, log), path, begin):
+            found = int(chunk.batches["last_offset"][-1])
+        if found is not None:
+            return found
+    return None
+
+
+def cut_position(fs: FileSystem, log: Stored, path: Path, offset: int) -> int:
+    """Where the first batch lies that ends at `offset` or above it; the size of the log where there is none."""
+    position = 0
+    scan = SegmentScan(OneFile(fs, path, log), path)
+    for chunk in scan:
+        beyond = (chunk.batches["last_offset"] >= offset).nonzero()[0]
+        if len(beyond):
+            return int(chunk.batches["position"][beyond[0]])
+        position = int(chunk.batches["position"][-1] + chunk.batches["size"][-1])
+    return position
+
+
+def _last_position(index: Stored, path: Path, log_bytes: int) -> int:
+    """The position in the last entry of an offset index, or 0 where it has none that lies in the log."""
+    width = OFFSET_INDEX_ENTRY.itemsize
+    size = index.status.size - index.status.size % width
+    if not size:
+        return 0
+    with index.open(path) as file:
+        entry = file.read_at(size - width, width)
+    position = int.from_bytes(entry[4:8], "big")
+    return position if len(entry) == width and position < log_bytes else 0
+
+
+def _section(indexes: WholeObject, section: Section, opener: Opener | None) -> Stored:
+    if section.position + section.size > indexes.status.size:
+        raise CorruptTierError(
+            indexes.path,
+            f"it ends before a part of it, at {section.position} of {section.size} bytes",
+            section.position,
+        )
+    if opener is not None and section.size:
+        return SealedPart(indexes, section.position, section.size, opener)
+    return PartOfObject(indexes, section.position, replace(indexes.status, size=section.size))

@@ -1,0 +1,258 @@
+"""Paths in tiered storage, for everything that reads partitions: `see_tiers` is the one door.
+
+    fs, paths = see_tiers(fs, paths, options, on_remark)
+
+A path that holds a layout of tiered storage becomes one that any reader takes for a partition directory or a log
+directory; every other path stays as it is, and so does the file system where no path is one.
+
+| path | becomes |
+|---|---|
+| `…/orders-3-<id>` of LocalTieredStorage, `…/orders-<id>/3` of Aiven | the partition directory `…/orders-3` |
+| a directory of such ones, or one that holds `kafka-tiered-storage` | a log directory |
+| a directory with `offset.wm` (Pinterest) | itself, without what is not uploaded yet |
+| an object of a segment | the file that it is in the partition directory |
+| any of these, with a local log directory | the partition in that log directory, joined with the tier |
+
+Partitions are looked at when they are first read; then `on_remark` hears what must be known about them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from seglog.errors import RefusedError
+from seglog.format import filenames
+from seglog.format.tier_names import (
+    LOCAL_TIERED_STORAGE,
+    WATERMARK,
+    ObjectKind,
+    parse_local_tiered_directory,
+    parse_object_name,
+    parse_partition_number,
+    parse_tiered_topic,
+)
+from seglog.model import TopicPartition
+from seglog.storage import links
+from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
+from seglog.storage.forwarding import PassingFileSystem
+from seglog.tiers.partition import TieredPartition, TierOptions, load_partition
+from seglog.tiers.segments import Layout, Place, Remark
+
+OnRemark = Callable[[Remark], None]
+
+
+def see_tiers(
+    fs: FileSystem, paths: Sequence[Path], options: TierOptions | None = None, on_remark: OnRemark | None = None
+) -> tuple[FileSystem, list[Path]]:
+    """The file system and the paths through which tiers are read; the same ones where no path is a tier.
+
+    RefusedError where two topics of one name would have one path: name the directory of one of them. Raises OSError.
+    """
+    options = options or TierOptions()
+    mounts: dict[Path, Place] = {}
+    seen: list[Path] = []
+    roots: set[Path] = set()
+    for path in paths:
+        places, root, name = _recognised(fs, path)
+        if not places:
+            seen.append(path)
+            continue
+        top = options.local if options.local is not None else root
+        top = links.resolve(top)
+        for place in places:
+            _mount(mounts, top / str(place.topic_partition), place)
+        one = top / str(places[0].topic_partition)
+        seen.append(top if name is None else one / name if name else one)
+        if name is None and options.local is None:
+            roots.add(top)
+    if not mounts:
+        return fs, list(paths)
+    local = None if options.local is None else links.resolve(options.local)
+    return TierFileSystem(fs, mounts, roots, replace(options, local=local), on_remark), seen
+
+
+def places_in(fs: FileSystem, path: Path) -> list[Place]:
+    """The partitions in tiered storage that a path holds or lies in; [] where it is no tier. Raises OSError."""
+    return _recognised(fs, path)[0]
+
+
+def _mount(mounts: dict[Path, Place], path: Path, place: Place) -> None:
+    known = mounts.get(path)
+    if known is not None and known.directory != place.directory:
+        raise RefusedError(
+            f"{known.directory} and {place.directory} are both partition {place.topic_partition}, of topics with"
+            " different ids: name the directory of the one that is meant"
+        )
+    mounts[path] = place
+
+
+def _recognised(fs: FileSystem, path: Path) -> tuple[list[Place], Path, str | None]:
+    """The places that a path means, the directory in which they are shown, and the file that is meant: "" for a
+    partition, None for all of the places.
+    """
+    status = fs.status(path)
+    if status is None:
+        return [], path, ""
+    if not status.is_directory:
+        return _recognised_file(fs, path)
+    path = links.resolve(path)
+    names = fs.list(path)
+    place = _place_of(path, names)
+    if place is not None:
+        return [place], _shown_in(place), ""
+    if filenames.META_PROPERTIES in names or filenames.RECOVERY_POINT_CHECKPOINT in names:
+        return [], path, None  # a broker's log directory
+    if LOCAL_TIERED_STORAGE in names:
+        path /= LOCAL_TIERED_STORAGE
+        names = fs.list(path)
+    return _places_below(fs, path, names), path, None
+
+
+def _recognised_file(fs: FileSystem, path: Path) -> tuple[list[Place], Path, str | None]:
+    name = parse_object_name(path.name)
+    kinds = {kind.value: kind for kind in filenames.FileKind}
+    if name is None or name.kind.value not in kinds or name.kind is ObjectKind.PRODUCER_SNAPSHOT:
+        return [], path, ""
+    directory = links.resolve(path.parent)
+    place = _place_of(directory, fs.list(directory))
+    file = filenames.segment_file_name(name.base_offset, kinds[name.kind.value])
+    return ([], path, "") if place is None else ([place], _shown_in(place), file)
+
+
+def _shown_in(place: Place) -> Path:
+    return place.directory.parent.parent if place.layout is Layout.AIVEN else place.directory.parent
+
+
+def _place_of(directory: Path, names: Sequence[str]) -> Place | None:
+    """The partition whose directory this is: what is in it decides, and then its name."""
+    found = filenames.parse_topic_partition(directory.name)
+    if WATERMARK in names and found is not None:
+        return Place(directory, Layout.PINTEREST, found)
+    objects = [name for name in map(parse_object_name, names) if name is not None]
+    if not objects:
+        return None
+    topic, number = parse_tiered_topic(directory.parent.name), parse_partition_number(directory.name)
+    if number is not None and topic is not None:
+        return Place(directory, Layout.AIVEN, TopicPartition(topic.topic, number), topic.topic_id)
+    named = parse_local_tiered_directory(directory.name)
+    if named is None or any(name.kind.is_aivens for name in objects):
+        return None
+    return Place(directory, Layout.LOCAL, *named)
+
+
+def _places_below(fs: FileSystem, path: Path, names: Sequence[str]) -> list[Place]:
+    """The partitions of a tier's root, or of Aiven's directory of a topic."""
+    if parse_tiered_topic(path.name) is not None:
+        found = _known(_place_of(path / name, _names(fs, path / name)) for name in names if name.isdigit())
+        if found:
+            return found
+    places: list[Place] = []
+    for name in names:
+        below = path / name
+        if parse_tiered_topic(name) is None and parse_local_tiered_directory(name) is None:
+            continue
+        inside = _names(fs, below)
+        one = _place_of(below, inside)
+        if one is not None:
+            places.append(one)
+        else:
+            numbers = [each for each in inside if parse_partition_number(each) is not None]
+            places += _known(_place_of(below / each, _names(fs, below / each)) for each in numbers)
+    return places
+
+
+def _known(found: Iterable[Place | None]) -> list[Place]:
+    return [one for one in found if one is not None]
+
+
+def _names(fs: FileSystem, path: Path) -> list[str]:
+    status = fs.status(path)
+    return fs.list(path) if status is not None and status.is_directory else []
+
+
+class TierFileSystem(PassingFileSystem):
+    """`below`, in which partitions of tiered storage are directories; for reading alone.
+
+    `mounts` are the partitions by the path at which they are shown; a path among `roots` shows nothing else.
+    """
+
+    def __init__(
+        self,
+        below: FileSystem,
+        mounts: Mapping[Path, Place],
+        roots: set[Path],
+        options: TierOptions,
+        on_remark: OnRemark | None = None,
+    ) -> None:
+        super().__init__(below)
+        self._mounts, self._roots, self._options, self._on_remark = mounts, roots, options, on_remark
+        self._loaded: dict[Path, TieredPartition] = {}
+        self._guard = threading.Lock()
+
+    def partition(self, path: Path) -> TieredPartition:
+        """The partition that is shown at a path of `mounts`, looked at once."""
+        with self._guard:
+            if path not in self._loaded:
+                found = load_partition(self._below, self._mounts[path], self._options)
+                self._loaded[path] = found
+                for remark in found.remarks if self._on_remark is not None else ():
+                    self._on_remark(remark)
+            return self._loaded[path]
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        if path.parent not in self._mounts:
+            return self._below.open(path, mode)
+        if mode != "r":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        stored = self.partition(path.parent).files.get(path.name)
+        if stored is None or self._local_status(path) is not None:
+            return self._below.open(path, mode)
+        return stored.open(path)
+
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
+        if path in self._mounts:
+            status = self._below.status(path, follow)
+            return status if status is not None else self._below.status(self._mounts[path].directory)
+        if path.parent in self._mounts:
+            stored = self.partition(path.parent).files.get(path.name)
+            return self._local_status(path) or (None if stored is None else stored.status)
+        return self._below.status(path, follow)
+
+    def list(self, directory: Path) -> list[str]:
+        return (
+            [name for name, _ in self.entries(directory)] if self._is_shown(directory) else self._below.list(directory)
+        )
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        if directory in self._mounts:
+            shown = {name: stored.status for name, stored in self.partition(directory).files.items()}
+            if self._has_local and self._below.status(directory) is not None:
+                shown |= dict(self._below.entries(directory))
+            return sorted(shown.items())
+        found = {} if directory in self._roots else dict(self._below.entries(directory))
+        for path in self._mounts:
+            if path.parent == directory:
+                status = self.status(path)
+                if status is not None:
+                    found[path.name] = status
+        return sorted(found.items())
+
+    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
+        with self.open(path, "r") as file:
+            return read_whole(file, limit)
+
+    def _is_shown(self, directory: Path) -> bool:
+        return directory in self._mounts or any(path.parent == directory for path in self._mounts)
+
+    @property
+    def _has_local(self) -> bool:
+        """Whether a path of `mounts` may be a local directory, too; Pinterest's may be the tier's own."""
+        return self._options.local is not None
+
+    def _local_status(self, path: Path) -> FileStatus | None:
+        return self._below.status(path) if self._has_local else None

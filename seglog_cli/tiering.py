@@ -1,0 +1,105 @@
+"""Tiered storage on the command line: the options of all reading commands, and the paths that they read instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError
+from seglog_cli.options import OptionGroup
+from seglog_cli.session import Session
+
+if TYPE_CHECKING:
+    from seglog.format.tier_keys import PrivateKey
+    from seglog.tiers.metadata import RemoteLogs
+    from seglog.tiers.partition import TierOptions
+    from seglog.tiers.segments import Remark
+
+
+@dataclass
+class Tiers(OptionGroup):
+    """How a path in tiered storage is read. `grave` are the remarks that something is missing, when it was read."""
+
+    local: Annotated[
+        Path | None,
+        typer.Option("--local", metavar="LOGDIR", help="Of a PATH in tiered storage: where its local part lies."),
+    ] = None
+    tier_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tier-key",
+            metavar="[ID=]FILE",
+            help="The private key (PEM) that opens what a tier has encrypted with key pair ID; repeatable.",
+            show_default=False,
+        ),
+    ] = None
+    remote_metadata: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--remote-metadata",
+            metavar="DIR",
+            help="Partitions of __remote_log_metadata, or a log directory with them; repeatable.",
+            show_default=False,
+        ),
+    ] = None
+    grave: list[Remark] = field(default_factory=list, init=False)
+
+    def seen(self, session: Session, paths: Sequence[Path]) -> tuple[Session, list[Path]]:
+        """The session and the paths to go on with; the same ones where no path lies in tiered storage."""
+        from seglog.tiers.segments import GRAVE
+        from seglog.tiers.view import see_tiers
+
+        def remark(found: Remark) -> None:
+            session.console.warning(str(found))
+            if found.problem in GRAVE:
+                self.grave.append(found)
+
+        fs, shown = see_tiers(session.fs, paths, self.options(session), remark)
+        if fs is session.fs:
+            self._refuse_without_tier()
+            return session, list(paths)
+        looking = replace(session)
+        looking.__dict__["fs"] = fs
+        return looking, shown
+
+    def options(self, session: Session) -> TierOptions:
+        """What the engine wants to know."""
+        from seglog.tiers.partition import TierOptions
+        from seglog.tiers.segments import Keys
+
+        keys = Keys(dict(_key(session, text) for text in self.tier_key or ()))
+        return TierOptions(self.local, keys, self._metadata(session))
+
+    def code(self, code: ExitCode, instead: ExitCode = ExitCode.INCOMPLETE) -> ExitCode:
+        """A command's exit code, or `instead` of DONE where the tier lacks something."""
+        return instead if self.grave and code is ExitCode.DONE else code
+
+    def _metadata(self, session: Session) -> RemoteLogs | None:
+        from seglog.tiers.metadata import read_remote_logs
+
+        if self.remote_metadata is None:
+            return None
+        found = read_remote_logs(session.fs, self.remote_metadata)
+        for sentence in found.problems:
+            session.console.warning(sentence)
+        if found.unreadable > len(found.problems):
+            session.console.warning(f"so it is with {found.unreadable - len(found.problems)} other records or batches")
+        return found
+
+    def _refuse_without_tier(self) -> None:
+        given = {"--local": self.local, "--tier-key": self.tier_key, "--remote-metadata": self.remote_metadata}
+        for name in (name for name, value in given.items() if value is not None):
+            raise UsageError(f"{name} is for a PATH in tiered storage, and none of these is")
+
+
+def _key(session: Session, text: str) -> tuple[str, PrivateKey]:
+    from seglog.format.tier_keys import PrivateKey
+
+    key_id, _, name = text.rpartition("=")
+    path = Path(name)
+    return key_id, PrivateKey.parse(session.fs.read_bytes(path, 1 << 20), path)

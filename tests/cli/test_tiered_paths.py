@@ -1,0 +1,82 @@
+"""Every reading command takes a path in tiered storage, and shows what it shows of the partition itself."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from seglog.format.checkpoint import format_leader_epochs
+from tests.support.command_line import run
+from tests.support.fixtures import KAFKA
+from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven, write_local_tiered
+
+NAME = "customers-uncleaned-0"
+
+
+@pytest.fixture
+def genuine(tmp_path: Path) -> Path:
+    """The closed segments of a partition that a broker wrote, and what goes with them."""
+    source, directory = KAFKA / "4.3.0" / "clean" / NAME, tmp_path / "logs" / NAME
+    shutil.copytree(source, directory)
+    for path in directory.glob("00000000000000002120.*"):
+        if path.suffix != ".snapshot":
+            path.unlink()
+    for name in ("partition.metadata", "00000000000000002400.snapshot"):
+        (directory / name).unlink()
+    epochs = tier_segments(source)[-1].epochs  # a later one is of what the tier does not have yet
+    (directory / "leader-epoch-checkpoint").write_bytes(format_leader_epochs(epochs))
+    return directory
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> list[str]:
+    """The same in Aiven's layout, encrypted, and the option that opens it."""
+    segments = tier_segments(KAFKA / "4.3.0" / "clean" / NAME)
+    directory = write_aiven(tmp_path / "tier", "customers-uncleaned", 0, segments, SEALED)
+    key = tmp_path / "key.pem"
+    key.write_bytes(private_pem())
+    return [str(directory), "--tier-key", f"key1={key}"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["dump", "--json"],
+        ["read", "--json", "--from-offset", "395", "--limit", "10"],
+        ["verify", "--json"],
+        ["stats", "--json"],
+        ["txn", "--json"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_reading_commands_show_the_partition(genuine: Path, tier: list[str], command: list[str]) -> None:
+    local, found = run(command[0], str(genuine), *command[1:]), run(command[0], *tier, *command[1:])
+    assert (found.exit_code, found.stdout) == (local.exit_code, local.stdout)
+
+
+def test_ls_explain_and_export_take_a_tier(genuine: Path, tier: list[str], tmp_path: Path) -> None:
+    local = [json.loads(line) for line in run("ls", "--json", str(genuine)).stdout.splitlines()]
+    found = [json.loads(line) for line in run("ls", "--json", *tier).stdout.splitlines()]
+    for field in ("partition", "segments", "start_offset", "end_offset", "size"):
+        assert [row.get(field) for row in local] == [row.get(field) for row in found]
+    assert "offsets 0 to 2119 are in the log" in run("explain", *tier, "--quick").stdout
+    for source, name in (([str(genuine)], "local.csv"), (tier, "tier.csv")):
+        assert run("export", *source, "-o", str(tmp_path / name)).exit_code == 0
+    assert (tmp_path / "local.csv").read_bytes() == (tmp_path / "tier.csv").read_bytes()
+
+
+def test_what_a_tier_lacks_is_reported_and_changes_the_exit_code(tmp_path: Path) -> None:
+    segments = tier_segments(KAFKA / "4.3.0" / "clean" / NAME)
+    directory = write_local_tiered(tmp_path, "customers-uncleaned", 0, [segments[0], segments[2]])
+    found = run("verify", str(directory), "--level", "crc")
+    assert found.exit_code == 1 and "offsets 400 to 799 are in no segment" in found.stderr
+    found = run("dump", str(directory))
+    assert found.exit_code == 3 and "offsets 400 to 799 are in no segment" in found.stderr
+
+
+def test_options_of_tiers_need_a_tier(genuine: Path) -> None:
+    found = run("dump", str(genuine), "--local", str(genuine.parent))
+    assert found.exit_code == 2 and "--local is for a PATH in tiered storage" in found.stderr

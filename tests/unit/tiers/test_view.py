@@ -1,0 +1,184 @@
+"""A tier looks like a log directory: files, sizes and bytes are those of the partition it was made from."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from seglog.clock import SystemClock
+from seglog.errors import ConfigError, CorruptTierError, RefusedError
+from seglog.format.tier_keys import PrivateKey
+from seglog.scan.listing import TargetKind, list_log_directory, list_partition, resolve_path
+from seglog.tiers.contents import ChunkCache
+from seglog.tiers.partition import TierOptions
+from seglog.tiers.segments import Keys, Problem, Remark
+from seglog.tiers.view import see_tiers
+from seglog.verification.verify import Level, Verification, VerifyOptions
+from tests.support.fixtures import KAFKA
+from tests.support.log_files import FS, files_of
+from tests.support.tiers import (
+    PLAIN,
+    SEALED,
+    AivenOptions,
+    private_pem,
+    tier_segments,
+    write_aiven,
+    write_local_tiered,
+    write_pinterest,
+)
+
+NAME = "payments-0"
+OTHER_ID = "EBESExQVFhcYGRobHB0eHw"
+
+
+def keys() -> Keys:
+    return Keys({"key1": PrivateKey.parse(private_pem(), "key.pem")})
+
+
+@pytest.fixture
+def genuine(tmp_path: Path) -> Path:
+    """A partition with transactions that a broker wrote."""
+    directory = tmp_path / "logs" / NAME
+    shutil.copytree(KAFKA / "4.3.0" / "clean" / NAME, directory)
+    return directory
+
+
+def shown(path: Path, options: TierOptions | None = None) -> tuple[dict[str, bytes], list[Remark]]:
+    """The files that the partition at a path has, and what is said about it."""
+    remarks: list[Remark] = []
+    fs, (seen,) = see_tiers(FS, [path], options or TierOptions(keys=keys()), remarks.append)
+    return {name: fs.read_bytes(seen / name) for name in fs.list(seen)}, remarks
+
+
+def closed_files(genuine: Path) -> dict[str, bytes]:
+    """What a restored partition has of the genuine one: all before the active segment, at offset 399."""
+    files = {name: data for name, data in files_of(genuine).items() if name < f"{399:020d}."}
+    snapshot = f"{399:020d}.snapshot"
+    return files | {snapshot: files_of(genuine)[snapshot], "leader-epoch-checkpoint": b"0\n1\n0 0\n"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [PLAIN, AivenOptions(compressed=True), AivenOptions(encrypted=True), SEALED, AivenOptions(1 << 22, True, True)],
+    ids=str,
+)
+def test_aivens_partition_has_the_files_of_the_genuine_one(
+    tmp_path: Path, genuine: Path, options: AivenOptions
+) -> None:
+    directory = write_aiven(tmp_path / "tier", "payments", 0, tier_segments(genuine), options)
+    files, remarks = shown(directory)
+    assert (files, remarks) == (closed_files(genuine), [])
+
+
+def test_local_tiered_storage_has_the_files_of_the_genuine_one(tmp_path: Path, genuine: Path) -> None:
+    directory = write_local_tiered(tmp_path, "payments", 0, tier_segments(genuine))
+    files, remarks = shown(directory)
+    assert (files, remarks) == (closed_files(genuine), [])
+
+
+def test_pinterests_copy_ends_at_its_watermark(tmp_path: Path, genuine: Path) -> None:
+    segments = tier_segments(genuine, active=True)
+    directory = write_pinterest(tmp_path, "payments", 0, segments)
+    (directory / "offset.wm").write_text(f"{segments[-2].start:020d}")
+    files, remarks = shown(directory)
+    kept = (".log", ".index", ".timeindex")
+    assert files == {name: data for name, data in closed_files(genuine).items() if name.endswith(kept)}
+    assert [remark.problem for remark in remarks] == [Problem.INCOMPLETE_UPLOAD]
+
+
+@pytest.mark.parametrize("layout", ["aiven", "local"])
+def test_the_root_of_a_tier_is_a_log_directory(tmp_path: Path, genuine: Path, layout: str) -> None:
+    write = write_aiven if layout == "aiven" else write_local_tiered
+    segments = tier_segments(genuine)
+    for topic, number in (("payments", 0), ("payments", 1), ("a-b-c", 0)):
+        write(tmp_path / "tier", topic, number, segments)
+    fs, (seen,) = see_tiers(FS, [tmp_path / "tier"])
+    assert resolve_path(fs, seen).kind is TargetKind.LOG_DIRECTORY
+    names = [str(found.topic_partition) for found in list_log_directory(fs, seen).live]
+    assert names == ["a-b-c-0", "payments-0", "payments-1"]
+    assert len(list_partition(fs, seen / "payments-1").segments) == len(segments)
+
+
+def test_an_object_is_the_file_that_it_is_in_the_partition(tmp_path: Path, genuine: Path) -> None:
+    directory = write_aiven(tmp_path, "payments", 0, tier_segments(genuine), SEALED)
+    log = next(path for path in directory.iterdir() if path.suffix == ".log" and path.name.startswith(f"{265:020d}"))
+    fs, (seen,) = see_tiers(FS, [log], TierOptions(keys=keys()))
+    assert seen.name == f"{265:020d}.log"
+    assert fs.read_bytes(seen) == (genuine / seen.name).read_bytes()
+
+
+def test_what_is_no_tier_stays_as_it_is(genuine: Path) -> None:
+    paths = [genuine, genuine.parent, genuine / f"{0:020d}.log"]
+    fs, seen = see_tiers(FS, paths)
+    assert fs is FS and seen == paths
+
+
+def test_verify_finds_nothing_wrong_with_a_tier(tmp_path: Path, genuine: Path) -> None:
+    directory = write_aiven(tmp_path / "tier", "payments", 0, tier_segments(genuine), SEALED)
+    fs, (seen,) = see_tiers(FS, [directory], TierOptions(keys=keys()))
+    found = list(Verification(fs, [resolve_path(fs, seen)], VerifyOptions(Level.SEMANTIC, jobs=1), SystemClock()))
+    assert [finding.code for finding in found if finding.severity.value != "info"] == []
+
+
+def test_the_local_part_goes_on_where_the_tier_ends(tmp_path: Path, genuine: Path) -> None:
+    directory = write_aiven(tmp_path / "tier", "payments", 0, tier_segments(genuine))
+    whole = files_of(genuine)
+    for path in genuine.glob(f"{0:020d}.*"):
+        path.unlink()
+    files, remarks = shown(directory, TierOptions(genuine.parent))
+    assert (files, remarks) == (whole, [])
+
+
+def test_what_is_not_complete_or_damaged_is_reported_with_its_gap(tmp_path: Path, genuine: Path) -> None:
+    directory = write_aiven(tmp_path, "payments", 0, tier_segments(genuine, active=True))
+    manifests = sorted(directory.glob("*.rsm-manifest"))
+    manifests[1].unlink()
+    files, remarks = shown(directory)
+    assert sorted(name for name in files if name.endswith(".log")) == [f"{0:020d}.log", f"{399:020d}.log"]
+    assert [(one.problem, one.first_offset, one.last_offset) for one in remarks] == [
+        (Problem.INCOMPLETE_UPLOAD, 265, None),
+        (Problem.GAP, 265, 398),
+    ]
+    manifests[0].write_text("{}")
+    _, remarks = shown(directory)
+    assert [one.problem for one in remarks] == [Problem.BAD_OBJECT, Problem.INCOMPLETE_UPLOAD]
+    assert "field version: it is missing" in str(remarks[0])
+
+
+def test_a_damaged_chunk_is_named_by_object_and_position(tmp_path: Path, genuine: Path) -> None:
+    directory = write_aiven(tmp_path, "payments", 0, tier_segments(genuine), AivenOptions(compressed=True))
+    log = min(directory.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[0:4] = b"none"
+    log.write_bytes(data)
+    with pytest.raises(CorruptTierError, match=rf"{log.name}: position 0: chunk 0"):
+        shown(directory)
+    log.write_bytes(data[:-1])
+    _, remarks = shown(directory)
+    assert "bytes instead of the" in str(remarks[0])
+
+
+def test_an_encrypted_tier_asks_for_its_key_by_id(tmp_path: Path, genuine: Path) -> None:
+    directory = write_aiven(tmp_path, "payments", 0, tier_segments(genuine), SEALED)
+    with pytest.raises(ConfigError, match=r"key pair key1; name its private key \(--tier-key key1=FILE\)"):
+        shown(directory, TierOptions())
+
+
+def test_two_topics_of_one_name_are_not_mixed(tmp_path: Path, genuine: Path) -> None:
+    segments = tier_segments(genuine)
+    write_aiven(tmp_path / "tier", "payments", 0, segments)
+    one = write_aiven(tmp_path / "tier", "payments", 0, segments, topic_id=OTHER_ID)
+    with pytest.raises(RefusedError, match="of topics with different ids: name the directory"):
+        see_tiers(FS, [tmp_path / "tier"])
+    assert shown(one)[1] == []
+
+
+def test_a_cache_holds_no_more_than_its_bytes() -> None:
+    cache, path = ChunkCache(10), Path("a")
+    for number in range(5):
+        cache.put((path, 0, number), bytes(4))
+    assert [cache.get((path, 0, number)) is not None for number in range(5)] == [False, False, False, True, True]
+    cache.put((path, 0, 9), bytes(11))
+    assert cache.get((path, 0, 9)) is None and cache.get((path, 0, 4)) is not None
