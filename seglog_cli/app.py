@@ -45,6 +45,7 @@ COMMANDS = (
     "quarantine",
     "transplant",
     "rebuild",
+    "tiers",
     "groups",
     "metadata",
     "serve",

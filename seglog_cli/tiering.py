@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Tiers(OptionGroup):
-    """How a path in tiered storage is read. `grave` are the remarks that something is missing, when it was read."""
+    """How a path in tiered storage is read. When it was read, `grave` are the remarks that something is missing, and
+    `lacking` says that something else could not be read.
+    """
 
     local: Annotated[
         Path | None,
@@ -48,6 +50,7 @@ class Tiers(OptionGroup):
         ),
     ] = None
     grave: list[Remark] = field(default_factory=list, init=False)
+    lacking: bool = field(default=False, init=False)
 
     def seen(self, session: Session, paths: Sequence[Path]) -> tuple[Session, list[Path]]:
         """The session and the paths to go on with; the same ones where no path lies in tiered storage."""
@@ -85,6 +88,7 @@ class Tiers(OptionGroup):
         if self.remote_metadata is None:
             return None
         found = read_remote_logs(session.fs, self.remote_metadata)
+        self.lacking = found.unreadable > 0
         for sentence in found.problems:
             session.console.warning(sentence)
         if found.unreadable > len(found.problems):

@@ -11,12 +11,14 @@ from __future__ import annotations
 import base64
 import json
 import os
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha3_512
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import zstandard
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -25,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from seglog.format.checkpoint import EpochEntry, format_leader_epochs, parse_leader_epochs
 from seglog.format.tier_manifest import encode_chunk_sizes
-from seglog.format.uuids import format_uuid
+from seglog.format.uuids import format_uuid, parse_uuid
 from seglog.scan.listing import list_partition
 from seglog.storage.filesystem import LocalFileSystem
 
@@ -57,8 +59,6 @@ class TierSegmentFiles:
 
 def segment_id(number: int) -> str:
     """The id of a test's segment."""
-    from uuid import UUID
-
     return format_uuid(UUID(int=0x10111213 << 96 | number))
 
 
@@ -244,3 +244,20 @@ def _xor(a: bytes, b: bytes) -> bytes:
 def renumbered(one: TierSegmentFiles, number: int, **changes: Any) -> TierSegmentFiles:
     """The same segment as another upload."""
     return replace(one, segment_id=segment_id(number), **changes)
+
+
+def remote_record(one: TierSegmentFiles, topic: str, partition: int, *, state: int, number: int | None = None) -> bytes:
+    """The record of `__remote_log_metadata` that adds a segment in a state (RemoteLogSegmentMetadataRecord)."""
+    name = segment_id(number) if number is not None else one.segment_id
+    owner = bytes([len(topic) + 1]) + topic.encode() + parse_uuid(TOPIC_ID).bytes + partition.to_bytes(4, "big") + b"\0"
+    epochs = b"".join(e.to_bytes(4, "big") + at.to_bytes(8, "big") + b"\0" for e, at in one.own_epochs.items())
+    return (
+        bytes.fromhex("010000")
+        + owner
+        + parse_uuid(name).bytes
+        + b"\0"
+        + struct.pack(">qqiqq", one.start, one.end, 1, 1_700_000_000_000, 1_700_000_001_000)
+        + bytes([len(one.own_epochs) + 1])
+        + epochs
+        + struct.pack(">iBbB", len(one.log), 0, state, 0)
+    )

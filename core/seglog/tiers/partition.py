@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seglog.errors import CorruptCheckpointError
-from seglog.format.checkpoint import parse_leader_epochs
+from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, segment_file_name
 from seglog.scan.listing import list_partition
 from seglog.storage.filesystem import FileSystem
@@ -68,7 +68,7 @@ def _local_part(fs: FileSystem, directory: Path, remarks: list[Remark]) -> Local
     listing = list_partition(fs, directory)
     if not listing.segments:
         return None
-    epochs = ()
+    epochs: tuple[EpochEntry, ...] = ()
     if listing.leader_epoch_checkpoint is not None:
         path = listing.leader_epoch_checkpoint
         try:

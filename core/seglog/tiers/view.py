@@ -175,6 +175,10 @@ def _names(fs: FileSystem, path: Path) -> list[str]:
     return fs.list(path) if status is not None and status.is_directory else []
 
 
+def _unheard(remark: Remark) -> None:
+    """Where nobody wants to hear of them."""
+
+
 class TierFileSystem(PassingFileSystem):
     """`below`, in which partitions of tiered storage are directories; for reading alone.
 
@@ -190,7 +194,7 @@ class TierFileSystem(PassingFileSystem):
         on_remark: OnRemark | None = None,
     ) -> None:
         super().__init__(below)
-        self._mounts, self._roots, self._options, self._on_remark = mounts, roots, options, on_remark
+        self._mounts, self._roots, self._options, self._on_remark = mounts, roots, options, on_remark or _unheard
         self._loaded: dict[Path, TieredPartition] = {}
         self._guard = threading.Lock()
 
@@ -200,7 +204,7 @@ class TierFileSystem(PassingFileSystem):
             if path not in self._loaded:
                 found = load_partition(self._below, self._mounts[path], self._options)
                 self._loaded[path] = found
-                for remark in found.remarks if self._on_remark is not None else ():
+                for remark in found.remarks:
                     self._on_remark(remark)
             return self._loaded[path]
 

@@ -1,0 +1,53 @@
+"""`seglog tiers`: what lies where in tiered storage."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.options import Paths, command, flag
+from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
+
+
+@command
+def run(
+    session: Session,
+    paths: Paths,
+    tiers: Tiers,
+    segments: Annotated[bool, flag("--long -l", "Segments too; JSON lines show them anyway.")] = False,
+) -> int:
+    """Shows which segments lie in tiered storage, what is missing there, and what a restore would need.
+
+    PATH is a directory of a tier: one partition, a topic, or all of it, in the layout of Aiven's plugin, of Kafka's own
+    LocalTieredStorage, or of Pinterest's uploader. BYTES are those of the logs that a restore brings; MISSING counts
+    the offsets between segments that are nowhere. With --local, the partitions of that log directory count from their
+    first segment on.
+
+    A segment without its manifest, or without some of its files, was not uploaded completely and does not count. With
+    --remote-metadata, the records of __remote_log_metadata decide: an object that no record is about is an orphan, and
+    a record of which no object is there is a missing segment. Where leaders of several epochs have uploaded the same
+    offsets, those that the log's leader epochs do not name are left out, and overlaps are cut; both are reported.
+
+    The exit code is 1 when something is missing, damaged, incomplete or an orphan. Every reading command (ls, dump,
+    read, verify, stats, txn, explain, export) takes such a PATH itself.
+
+    Examples:
+      seglog tiers /mnt/tier
+      seglog tiers --long --local /var/lib/kafka/data /mnt/tier/kafka-tiered-storage
+      seglog tiers --json --remote-metadata /var/lib/kafka/data /mnt/tier
+    """
+    from seglog.tiers.segments import Remark
+    from seglog.tiers.survey import FOUND, Surveyed, survey
+    from seglog_cli.views.tiers import show_tiers
+
+    found, remarks = list[Surveyed](), list[Remark]()
+    for one in survey(session.fs, paths, tiers.options(session)):
+        if isinstance(one, Surveyed):
+            found.append(one)
+            remarks += one.partition.remarks
+        else:
+            remarks.append(one)
+    show_tiers(session.console, found, remarks, segments=segments)
+    is_found = any(remark.problem in FOUND for remark in remarks)
+    return ExitCode.FOUND if is_found else ExitCode.INCOMPLETE if tiers.lacking else ExitCode.DONE

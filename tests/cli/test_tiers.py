@@ -1,0 +1,83 @@
+"""`seglog tiers`: what lies where, what is missing, and what the metadata says of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import json_lines, run
+from tests.support.fixtures import KAFKA
+from tests.support.log_files import write_segment
+from tests.support.naive import NaiveRecord, batch_v2
+from tests.support.tiers import remote_record, tier_segments, write_aiven, write_local_tiered
+
+NAME = "customers-uncleaned-0"
+GENUINE = KAFKA / "4.3.0" / "clean" / NAME
+SEGMENTS = tier_segments(GENUINE)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write_aiven(tmp_path / "tier", "customers-uncleaned", 0, SEGMENTS)
+    return tmp_path / "tier"
+
+
+def metadata_of(tmp_path: Path, *records: bytes) -> Path:
+    batches = [batch_v2(i, [NaiveRecord(0, 0, None, value)]) for i, value in enumerate(records)]
+    write_segment(tmp_path / "brokers" / "__remote_log_metadata-0", 0, *batches)
+    return tmp_path / "brokers"
+
+
+def test_a_whole_tier_is_a_table_of_its_partitions(root: Path) -> None:
+    result = run("tiers", "--long", root)
+    size = sum(len(one.log) for one in SEGMENTS)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[1].split() == [NAME, "Aiven", "4", "0", "2119", str(size), "-", "0"]
+    assert [line.split()[1:3] for line in result.stdout.splitlines()[4:]] == [
+        ["0", "399"], ["400", "799"], ["800", "1199"], ["1200", "2119"],
+    ]  # fmt: skip
+
+
+def test_the_local_part_counts_from_its_first_segment_on(root: Path, tmp_path: Path) -> None:
+    local = tmp_path / "logs" / NAME
+    shutil.copytree(GENUINE, local)
+    for path in (*local.glob(f"{0:020d}.*"), *local.glob(f"{400:020d}.*")):
+        path.unlink()
+    rows = json_lines(run("tiers", "--json", "--local", local.parent, root))
+    assert (rows[0]["segments"], rows[0]["last_offset"], rows[0]["local_start_offset"]) == (2, 799, 800)
+    assert [row["where"] for row in rows if row["type"] == "tier_segment"] == ["tier", "tier", "local", "local"]
+
+
+def test_what_is_missing_is_found(tmp_path: Path) -> None:
+    directory = write_local_tiered(tmp_path, "customers-uncleaned", 0, [SEGMENTS[0], *SEGMENTS[2:]])
+    next(directory.glob(f"{1200:020d}-*.timeindex")).unlink()
+    result = run("tiers", "--json", directory)
+    remarks = [row for row in json_lines(result) if row["type"] == "tier_remark"]
+    assert result.exit_code == 1
+    assert [(row["code"], row["first_offset"], row["last_offset"]) for row in remarks] == [
+        ("INCOMPLETE_UPLOAD", 1200, None),
+        ("GAP", 400, 799),
+    ]
+    assert json_lines(result)[0]["missing"] == [{"first_offset": 400, "last_offset": 799}]
+
+
+def test_objects_and_metadata_are_compared(root: Path, tmp_path: Path) -> None:
+    finished = [remote_record(one, "customers-uncleaned", 0, state=1) for one in SEGMENTS]
+    whole = metadata_of(tmp_path / "a", *finished)
+    assert run("tiers", root, "--remote-metadata", whole).exit_code == 0
+    orphan = metadata_of(tmp_path / "b", *finished[:3], remote_record(SEGMENTS[0], "other", 3, state=1, number=99))
+    result = run("tiers", "--json", root, "--remote-metadata", orphan)
+    remarks = [row for row in json_lines(result) if row["type"] == "tier_remark"]
+    assert result.exit_code == 1
+    assert [(row["code"], row["partition"]) for row in remarks] == [
+        ("ORPHAN_OBJECT", NAME),
+        ("MISSING_OBJECT", "other-3"),
+    ]
+
+
+def test_a_path_without_a_tier_is_refused_by_name(tmp_path: Path) -> None:
+    shutil.copytree(GENUINE, tmp_path / NAME)
+    result = run("tiers", tmp_path)
+    assert result.exit_code == 10 and "nothing of tiered storage is there" in result.stderr
