@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,11 +30,13 @@ from tests.support.dead_clusters import (
     read_all,
     value_of,
 )
-from tests.support.kafka.broker import Broker
+from tests.support.kafka.broker import NODE_ID, SECOND_NODE_ID, Broker
 from tests.support.open_logs import opened_log
 from tests.support.serving import local_rows
 
 pytestmark = pytest.mark.kafka
+
+Everything = dict[str, dict[Place, list[Row]]]  # rows by isolation and partition
 
 
 @dataclass
@@ -116,6 +120,112 @@ def test_no_write_of_a_new_producer_is_taken_for_an_old_one(world: World) -> Non
             continue
         assert found[place][: len(rows)] == rows, place
         assert [(key, value) for _, _, key, value, _ in found[place][len(rows) :]] == 2 * written(place[0]), place
+
+
+@pytest.mark.slow
+def test_two_replicas_lose_nothing_acknowledged_when_the_leader_dies_while_records_are_produced(
+    world: World, tmp_path: Path
+) -> None:
+    wanted = places()
+    before = read_all(world.broker.bootstrap, wanted)
+    other = Broker(tmp_path / "logs", beside=world.broker)
+    try:
+        replicate(world.broker, [*wanted, *((OFFSETS_TOPIC, number) for number in range(2))])
+        assert all(seen_alike(before, read_all(other.bootstrap, wanted), place) for place in wanted)
+        with Producing(f"{world.broker.bootstrap},{other.bootstrap}", PRODUCED) as producing:
+            producing.wait_for(PRODUCED_BEFORE)
+            other.kill()
+            producing.wait_for(len(producing.acknowledged) + PRODUCED_BEFORE)
+        other = Broker(tmp_path / "logs", beside=world.broker)
+        replicate(world.broker, wanted)
+        for bootstrap in (world.broker.bootstrap, other.bootstrap):
+            after = read_all(bootstrap, wanted)
+            assert all(seen_alike(before, after, place) for place in wanted if place != PRODUCED)
+            rows, known = after["read_committed"][PRODUCED], before["read_committed"][PRODUCED]
+            assert rows[: len(known)] == known
+            assert [row[3] for row in rows[len(known) :]] == producing.acknowledged
+        said = other.log_text()
+        assert "stray" not in said.lower() and "out of range" not in said.lower(), said
+    finally:
+        other.kill()
+
+
+OFFSETS_TOPIC = "__consumer_offsets"
+PRODUCED: Place = ("plain", 1)
+PRODUCED_BEFORE = 200  # records that are acknowledged before the leader dies, and again after
+LIMIT_SECONDS = 300
+
+
+def replicate(one: Broker, wanted: list[Place]) -> None:
+    """Puts partitions on both brokers, waits until both are in sync, and lets the second one lead."""
+    import confluent_kafka
+    import kafka
+
+    nodes = [SECOND_NODE_ID, NODE_ID]
+    admin = kafka.KafkaAdminClient(bootstrap_servers=one.bootstrap, request_timeout_ms=LIMIT_SECONDS * 1000)
+    admin.alter_partition_reassignments(dict.fromkeys([kafka.TopicPartition(*place) for place in wanted], nodes))
+    admin.close()
+    await_partitions(one, wanted, lambda each: sorted(each.isrs) == sorted(nodes))
+    places_of = [confluent_kafka.TopicPartition(*place) for place in wanted]
+    electing = one.admin()
+    electing.elect_leaders(confluent_kafka.ElectionType.PREFERRED, places_of).result(LIMIT_SECONDS)
+    await_partitions(one, wanted, lambda each: each.leader == SECOND_NODE_ID)
+
+
+def await_partitions(broker: Broker, wanted: list[Place], done: Callable[[Any], bool]) -> None:
+    """Until the metadata of every partition is so."""
+    deadline, admin = time.monotonic() + LIMIT_SECONDS, broker.admin()
+    while True:
+        topics = admin.list_topics(timeout=LIMIT_SECONDS).topics
+        left = [place for place in wanted if not done(topics[place[0]].partitions[place[1]])]
+        if not left:
+            return
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)
+
+
+class Producing:
+    """Writes numbers to a partition, one after the other, while its `with` lasts; `acknowledged` are the values that
+    the brokers have taken, in their order.
+    """
+
+    def __init__(self, bootstrap: str, place: Place) -> None:
+        self.acknowledged: list[bytes] = []
+        self._bootstrap, (self._topic, self._number) = bootstrap, place
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def wait_for(self, count: int) -> None:
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while len(self.acknowledged) < count:
+            assert time.monotonic() < deadline and self._thread.is_alive(), len(self.acknowledged)
+            time.sleep(0.01)
+
+    def __enter__(self) -> Producing:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        client = producer(self._bootstrap, acks="all", message_timeout_ms=LIMIT_SECONDS * 1000)
+        n = 0
+        while not self._ended.is_set():
+            client.produce(self._topic, b"%d" % n, partition=self._number, on_delivery=self._took)
+            n += 1
+            client.poll(0.002)
+        assert client.flush(LIMIT_SECONDS) == 0
+
+    def _took(self, error: object, message: Any) -> None:
+        assert error is None, error
+        self.acknowledged.append(message.value())
+
+
+def seen_alike(before: Everything, after: Everything, place: Place) -> bool:
+    """Whether both show the same of a partition, under both isolations."""
+    return all(seen(place, before[each][place]) == seen(place, after[each][place]) for each in ISOLATIONS)
 
 
 def write_everywhere(bootstrap: str) -> None:

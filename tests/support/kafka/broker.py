@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 START_LIMIT_SECONDS = 300
 STOP_LIMIT_SECONDS = 60
-NODE_ID = 1
+NODE_ID, SECOND_NODE_ID = 1, 2
 CLUSTER_ID = "c2VnbG9nLXRlc3RzLS0tLQ"  # any 16 bytes; fixed, so that directories of several runs fit together
 
 SETTINGS = {
@@ -59,7 +59,8 @@ class Broker:
     `log_directory` may hold partitions already. `settings` are added to server.properties. The working files
     (configuration and log) go to `work_directory`, default beside the log directory. `echo` is what its log holds:
     2 warnings and errors, 3 also what it tells while it starts. With `user` (only root may) the broker runs as that
-    user, who must be able to get at the log directory; it gets copies of the jars there, too.
+    user, who must be able to get at the log directory; it gets copies of the jars there, too. With `beside` it is the
+    second node of that broker's cluster, without a controller.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Broker:
         heap: str = "512m",
         echo: int = 2,
         user: int | None = None,
+        beside: Broker | None = None,
     ) -> None:
         self.log_directory = log_directory
         self._heap, self._echo, self._user = heap, echo, user
@@ -81,12 +83,17 @@ class Broker:
         self._properties = work / "server.properties"
         port, controller_port = _free_ports(2)
         self.bootstrap = f"127.0.0.1:{port}"
+        self.voters = f"{NODE_ID}@127.0.0.1:{controller_port}" if beside is None else beside.voters
         addresses = {
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.quorum.voters": self.voters,
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "log.dirs": str(log_directory),
         }
+        if beside is None:
+            addresses["listeners"] += f",CONTROLLER://127.0.0.1:{controller_port}"
+        else:
+            addresses |= {"process.roles": "broker", "node.id": str(SECOND_NODE_ID)}
         lines = (f"{name}={value}\n" for name, value in {**SETTINGS, **addresses, **(settings or {})}.items())
         self._properties.write_text("".join(lines))
         self._format()
