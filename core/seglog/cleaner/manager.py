@@ -7,7 +7,7 @@
    one of its files changes (Kafka: until the broker is started again).
 
 Checkpoints outside the log are set back to the log start. Damaged ones are refused before anything is opened
-(`check_checkpoints`): cleaning would have to overwrite what they say of other partitions.
+(`log.checkpoints.check_checkpoints`): cleaning would have to overwrite what they say of other partitions.
 """
 
 from __future__ import annotations
@@ -20,12 +20,10 @@ from pathlib import Path
 from seglog.cleaner.round import cleanable_offsets, rolled_segments, round_down
 from seglog.clock import Clock
 from seglog.configuration.keys import LONG_MAX
-from seglog.errors import CorruptCheckpointError, RefusedError
-from seglog.format.checkpoint import offset_entries
+from seglog.errors import RefusedError
 from seglog.log.log import Log
 from seglog.log.segments import LogSegments
 from seglog.model import TopicPartition
-from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
 
 Fingerprint = tuple[tuple[str, int, int, int], ...]
@@ -146,23 +144,6 @@ def fingerprint_of(fs: FileSystem, directory: Path) -> Fingerprint:
         if status is not None:
             found.append((name, status.size, status.modified_ns, status.inode))
     return tuple(found)
-
-
-def check_checkpoints(fs: FileSystem, log_directory: Path) -> None:
-    """CorruptCheckpointError when an offset checkpoint is damaged or names a partition twice; else nothing happens.
-
-    A broker's cleaner thread dies of the latter, and takes some of the former as an empty file.
-    """
-    for name in OFFSET_CHECKPOINTS:
-        path = log_directory / name
-        if fs.status(path) is None:
-            continue
-        seen: dict[TopicPartition, int] = {}
-        for number, (topic_partition, _) in enumerate(offset_entries(fs.read_bytes(path), path), start=3):
-            first = seen.setdefault(topic_partition, number)
-            if first != number:
-                what = f"{topic_partition} stands here a second time (first in line {first})"
-                raise CorruptCheckpointError(path, f"line {number}: {what}; `seglog verify --repair` settles it")
 
 
 class CleanerManager:

@@ -16,14 +16,33 @@ from seglog.format.checkpoint import (
     CheckpointNumberError,
     format_clean_shutdown,
     format_offset_checkpoint,
+    offset_entries,
     parse_offset_checkpoint,
 )
 from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
 from seglog.model import TopicPartition
+from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.atomic import write_atomically
 from seglog.storage.filesystem import FileSystem
 
 _logger = logging.getLogger(__name__)
+
+
+def check_checkpoints(fs: FileSystem, log_directory: Path) -> None:
+    """CorruptCheckpointError when an offset checkpoint is damaged or names a partition twice; else nothing happens.
+
+    A broker's cleaner thread dies of the latter, and takes some of the former as an empty file.
+    """
+    for name in OFFSET_CHECKPOINTS:
+        path = log_directory / name
+        if fs.status(path) is None:
+            continue
+        seen: dict[TopicPartition, int] = {}
+        for number, (topic_partition, _) in enumerate(offset_entries(fs.read_bytes(path), path), start=3):
+            first = seen.setdefault(topic_partition, number)
+            if first != number:
+                what = f"{topic_partition} stands here a second time (first in line {first})"
+                raise CorruptCheckpointError(path, f"line {number}: {what}; `seglog verify --repair` settles it")
 
 
 class OffsetCheckpoint:

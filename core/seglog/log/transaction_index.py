@@ -14,7 +14,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptIndexError
-from seglog.log.index_file import OwnedFile
+from seglog.log.indexes import OwnedFile
 from seglog.storage.filesystem import FileSystem
 
 _ENTRY = layout.TRANSACTION_INDEX_ENTRY

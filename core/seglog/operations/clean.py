@@ -1,6 +1,6 @@
 """Cleaning on request: named partitions whatever their ratio, of a log directory what is eligible (`seglog clean`).
 
-1. Before anything is opened for writing: every checkpoint is read (`manager.check_checkpoints`), and the policy of
+1. Before anything is opened for writing: every checkpoint is read (`checkpoints.check_checkpoints`), and the policy of
    every partition that was named must be known to be compact. Cleaning by mistake deletes records for good.
 2. A named partition is opened over an overlay first, which shows what opening it does and changes nothing, and its
    round is planned there: one whose recovery would cut off damage is refused, one with nothing to clean is left alone,
@@ -29,7 +29,7 @@ from seglog.cleaner.cleaner import (
     untold,
 )
 from seglog.cleaner.history import CleaningHistory, state_directory
-from seglog.cleaner.manager import CleanerManager, LogToClean, check_checkpoints, log_to_clean
+from seglog.cleaner.manager import CleanerManager, LogToClean, log_to_clean
 from seglog.cleaner.options import OFFSET, CleanerOptions, Strategy
 from seglog.cleaner.round import RoundPlan, plan_round
 from seglog.cleaner.stats import CleaningResult
@@ -38,6 +38,7 @@ from seglog.configuration.keys import COMPACT, CleanerConfig
 from seglog.configuration.precedence import POLICY, ResolvedConfig
 from seglog.errors import IncompleteError, NotALogError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
+from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.log.opening import open_undamaged, refuse_losses

@@ -26,13 +26,14 @@ from pathlib import Path
 from typing import Protocol
 
 from seglog.cleaner.cleaner import clean_log
-from seglog.cleaner.manager import CleanerManager, LogToClean, Uncleanable, check_checkpoints, fingerprint_of
+from seglog.cleaner.manager import CleanerManager, LogToClean, Uncleanable, fingerprint_of
 from seglog.cleaner.options import OFFSET, CleanerOptions, Strategy
 from seglog.cleaner.stats import CleaningResult
 from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT, DELETE, CleanerConfig, LogConfig
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.errors import ConfigError, CorruptionError, LockedError, SeglogError
+from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.log.opening import open_undamaged

@@ -18,8 +18,7 @@ from seglog.errors import ConfigError, InvalidRecordError, OffsetOutOfRangeError
 from seglog.format.columns import STATUS_REASONS
 from seglog.layout import INT64_MAX
 from seglog.log.batch_search import believed_batch
-from seglog.log.offset_index import OffsetIndex
-from seglog.log.time_index import TimeIndex
+from seglog.log.indexes import OffsetIndex, TimeIndex
 from seglog.model import Isolation
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.segment_scan import SegmentScan, checksum_valid

@@ -26,7 +26,7 @@ from seglog.format import filenames
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.layout import INT64_MAX
 from seglog.locations import parse_location
-from seglog.log.offset_index import OffsetIndex
+from seglog.log.indexes import OffsetIndex
 from seglog.log.producer_replay import rebuild_producer_state
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from seglog.cleaner.cleaner import clean_log
-from seglog.cleaner.manager import CleanerManager, Uncleanable, check_checkpoints, log_to_clean
+from seglog.cleaner.manager import CleanerManager, Uncleanable, log_to_clean
 from seglog.cleaner.options import CleanerOptions
 from seglog.clock import ManualClock
 from seglog.errors import CorruptCheckpointError, CorruptRecordError, RefusedError
+from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.model import Record, TopicPartition

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seglog.log.offset_index import OffsetIndex
+from seglog.log.indexes import OffsetIndex
 from tests.support.log_files import FS
 
 ENTRIES = np.array([[105, 70], [110, 900], [200, 5000]], dtype=np.int64)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seglog.log.time_index import TimeIndex
+from seglog.log.indexes import TimeIndex
 from tests.support.log_files import FS
 
 

@@ -1,0 +1,259 @@
+"""The offset and the time index of a segment: files of fixed-size entries (Kafka: AbstractIndex).
+
+Each file is read as a whole at first use (at most `segment.index.bytes`, 10 MiB by default) into two native int64
+columns. Appended entries go to the columns and to the file at once. The bytes of an index are hints, not data: nothing
+here is fsynced but by `flush`, and recovery rebuilds what a crash tore.
+
+seglog never preallocates: while a segment is open its indexes are as long as their entries, so a crash leaves no zero
+padding behind. Padding that a broker left is recognised by its zeros and does not count as entries; a `close` of a
+writable index trims it. Of an offset index no real entry is all zero, as the first batch of a segment never gets one;
+of a time index one entry of all zeros alone in a file is real: timestamp 0 at the base offset.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.model import NO_TIMESTAMP
+from seglog.storage.filesystem import File, FileSystem
+
+# An index larger than this is no index: its entries would point behind 2^31 bytes of log.
+_MAX_INDEX_BYTES = 1 << 30
+
+
+class OwnedFile:
+    """A file of a segment that is opened when it must be written, and can be renamed under its owner."""
+
+    def __init__(self, fs: FileSystem, path: Path) -> None:
+        self.path = path
+        self._fs = fs
+        self._file: File | None = None
+
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        return self._fs.status(self.path) is not None
+
+    def flush(self) -> None:
+        """Returns when the file, if there is one, is on stable storage."""
+        if self.exists():
+            self._writable().sync()
+
+    def close_file(self) -> None:
+        """Gives the file descriptor back; the file is opened again when it must."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def renamed(self, path: Path) -> None:
+        """Tells the owner that its file has another name now."""
+        self.close_file()
+        self.path = path
+
+    def _writable(self) -> File:
+        if self._file is None:
+            self._file = self._fs.open(self.path, "r+" if self.exists() else "create")
+        return self._file
+
+
+class IndexFile(OwnedFile):
+    """Fixed-size entries of a segment. Reading never creates or changes the file; a missing file has no
+    entries.
+    """
+
+    def __init__(
+        self, fs: FileSystem, path: Path, base_offset: int, entry: np.dtype[np.void], names: tuple[str, str]
+    ) -> None:
+        super().__init__(fs, path)
+        self.base_offset = base_offset
+        self._entry, self._names = entry, names
+        self._loaded: tuple[np.ndarray, np.ndarray] | None = None
+        self._capacity: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def entries(self) -> int:
+        """How many entries the index has, padding not counted."""
+        return len(self.columns()[0])
+
+    @property
+    def size(self) -> int:
+        """Bytes that the entries take."""
+        return self.entries * self._entry.itemsize
+
+    def columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """The two columns as stored (int64, relative offsets), without padding."""
+        if self._loaded is None:
+            raw = self._read()
+            first, second = (raw[name].astype(np.int64) for name in self._names)
+            real = _unpadded(first, second)
+            self._loaded = first[:real], second[:real]
+        return self._loaded
+
+    def create(self) -> None:
+        """Makes an empty file, or empties the one that is there."""
+        self.close_file()
+        self._file = self._fs.open(self.path, "create")
+        self._set(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+    def append_columns(self, first: np.ndarray, second: np.ndarray) -> None:
+        """Adds entries, given as the two columns that are stored."""
+        count, old = len(first), self.entries
+        if not count:
+            return
+        rows = np.empty(count, dtype=self._entry)
+        rows[self._names[0]], rows[self._names[1]] = first, second
+        self._writable().write_at(old * self._entry.itemsize, rows.tobytes())
+        self._grow(old + count)
+        columns = self._capacity
+        assert columns is not None
+        columns[0][old : old + count], columns[1][old : old + count] = first, second
+        self._loaded = columns[0][: old + count], columns[1][: old + count]
+
+    def truncate_to_entries(self, count: int) -> None:
+        """Keeps the first `count` entries."""
+        if count >= self.entries:
+            return
+        first, second = self.columns()
+        self._set(first[:count].copy(), second[:count].copy())
+        self._writable().truncate(count * self._entry.itemsize)
+
+    def trim(self) -> None:
+        """Cuts the file to its entries: padding goes."""
+        status = self._fs.status(self.path)
+        if status is not None and status.size != self.size:
+            self._writable().truncate(self.size)
+
+    def _read(self) -> np.ndarray:
+        if not self.exists():
+            return np.empty(0, dtype=self._entry)
+        data = self._fs.read_bytes(self.path, _MAX_INDEX_BYTES)
+        whole = len(data) // self._entry.itemsize * self._entry.itemsize
+        return np.frombuffer(data[:whole], dtype=self._entry)
+
+    def _set(self, first: np.ndarray, second: np.ndarray) -> None:
+        self._loaded, self._capacity = (first, second), None
+
+    def _grow(self, needed: int) -> None:
+        """Makes room for `needed` entries; capacity doubles, so that appending stays linear."""
+        if self._capacity is not None and len(self._capacity[0]) >= needed:
+            return
+        first, second = self.columns()
+        room = max(needed, 2 * len(first), 64)
+        grown = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+        grown[0][: len(first)], grown[1][: len(second)] = first, second
+        self._capacity = grown
+
+
+def _unpadded(first: np.ndarray, second: np.ndarray) -> int:
+    """How many entries remain without the zeros at the end; a single entry is never padding."""
+    if len(first) <= 1:
+        return len(first)
+    used = np.flatnonzero((first != 0) | (second != 0))
+    return int(used[-1]) + 1 if len(used) else 0
+
+
+class OffsetIndex(IndexFile):
+    """One `.index` file: from an offset to a byte position near it. Offsets are absolute here and relative on disk.
+
+    Entries of 8 bytes, (offset - base offset, position), strictly ascending. A lookup gives a place at or before the
+    wanted batch; whoever asks reads on from there.
+    """
+
+    def __init__(self, fs: FileSystem, path: Path, base_offset: int) -> None:
+        super().__init__(fs, path, base_offset, layout.OFFSET_INDEX_ENTRY, ("relative_offset", "position"))
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """The offset of each entry (int64, absolute)."""
+        return self.columns()[0] + self.base_offset
+
+    @property
+    def positions(self) -> np.ndarray:
+        """The byte position of each entry (int64)."""
+        return self.columns()[1]
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last entry, or the base offset when there is none."""
+        offsets = self.columns()[0]
+        return self.base_offset + (int(offsets[-1]) if len(offsets) else 0)
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """(offset, position) of the last entry with an offset of at most `offset`; else (base offset, 0)."""
+        relative, positions = self.columns()
+        i = int(np.searchsorted(relative, offset - self.base_offset, side="right")) - 1
+        if i < 0:
+            return self.base_offset, 0
+        return self.base_offset + int(relative[i]), int(positions[i])
+
+    def upper_bound_offset(self, position: int, size: int) -> int | None:
+        """Offset of the first entry at `position + size` or behind it, or None (Kafka:
+        fetchUpperBoundOffset).
+        """
+        relative, positions = self.columns()
+        i = int(np.searchsorted(positions, position + size, side="left"))
+        return None if i == len(positions) else self.base_offset + int(relative[i])
+
+    def append(self, entries: np.ndarray) -> None:
+        """Adds int64 rows (absolute offset, position); the caller has checked their order
+        (kernels.indexing).
+        """
+        self.append_columns(entries[:, 0] - self.base_offset, entries[:, 1])
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the entries with an offset of at least `offset`."""
+        relative = self.columns()[0]
+        self.truncate_to_entries(int(np.searchsorted(relative, offset - self.base_offset, side="left")))
+
+
+class TimeIndex(IndexFile):
+    """One `.timeindex` file: from a timestamp to an offset. Offsets are absolute here and relative on disk.
+
+    Entries of 12 bytes, (timestamp, offset - base offset): the largest timestamp seen so far and the last offset of the
+    earliest batch that has it, so every record with a later timestamp lies behind that offset. A segment that was
+    closed properly ends with its largest timestamp, which retention and searches rely on.
+    """
+
+    def __init__(self, fs: FileSystem, path: Path, base_offset: int) -> None:
+        super().__init__(fs, path, base_offset, layout.TIME_INDEX_ENTRY, ("timestamp", "relative_offset"))
+
+    @property
+    def timestamps(self) -> np.ndarray:
+        """The timestamp of each entry (int64, epoch milliseconds)."""
+        return self.columns()[0]
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """The offset of each entry (int64, absolute)."""
+        return self.columns()[1] + self.base_offset
+
+    @property
+    def last_entry(self) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry, or (-1, base offset) when there is none."""
+        timestamps, relative = self.columns()
+        if not len(timestamps):
+            return NO_TIMESTAMP, self.base_offset
+        return int(timestamps[-1]), self.base_offset + int(relative[-1])
+
+    def lookup(self, timestamp: int) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry whose timestamp is at most `timestamp`; else (-1, base
+        offset).
+        """
+        timestamps, relative = self.columns()
+        i = int(np.searchsorted(timestamps, timestamp, side="right")) - 1
+        if i < 0:
+            return NO_TIMESTAMP, self.base_offset
+        return int(timestamps[i]), self.base_offset + int(relative[i])
+
+    def append(self, entries: np.ndarray) -> None:
+        """Adds int64 rows (timestamp, absolute offset); the caller has checked their order
+        (kernels.indexing).
+        """
+        self.append_columns(entries[:, 0], entries[:, 1] - self.base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the entries with an offset of at least `offset`."""
+        relative = self.columns()[1]
+        self.truncate_to_entries(int(np.searchsorted(relative, offset - self.base_offset, side="left")))
