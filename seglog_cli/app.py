@@ -45,6 +45,7 @@ COMMANDS = (
     "quarantine",
     "transplant",
     "rebuild",
+    "restore",
     "tiers",
     "groups",
     "metadata",

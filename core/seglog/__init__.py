@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from seglog.api.looking import verify as verify
     from seglog.api.opening import open_log as open_log
     from seglog.api.restoring import plan_rebuild as plan_rebuild
+    from seglog.api.restoring import plan_restore as plan_restore
     from seglog.api.restoring import rebuild as rebuild
+    from seglog.api.restoring import restore as restore
     from seglog.configuration.keys import LogConfig as LogConfig
     from seglog.errors import AppendError as AppendError
     from seglog.errors import ConfigError as ConfigError
@@ -149,11 +151,13 @@ _HOMES = {
     "plan_rebuild": "seglog.api.restoring",
     "plan_recover": "seglog.api.changing",
     "plan_repair": "seglog.api.changing",
+    "plan_restore": "seglog.api.restoring",
     "plan_retain": "seglog.api.changing",
     "plan_truncate": "seglog.api.changing",
     "rebuild": "seglog.api.restoring",
     "recover": "seglog.api.changing",
     "repair": "seglog.api.changing",
+    "restore": "seglog.api.restoring",
     "retain": "seglog.api.changing",
     "stats": "seglog.api.looking",
     "truncate": "seglog.api.changing",
@@ -218,11 +222,13 @@ __all__ = [
     "plan_rebuild",
     "plan_recover",
     "plan_repair",
+    "plan_restore",
     "plan_retain",
     "plan_truncate",
     "rebuild",
     "recover",
     "repair",
+    "restore",
     "retain",
     "stats",
     "truncate",

@@ -86,7 +86,8 @@ def restore(
 ) -> None:
     """Copies the old files of a run to another place; the log stays as it is (`seglog undo` takes a run back).
 
-    A file that was cut is put together again when the log still has its front as the run left it.
+    A file that was cut is put together again when the log still has its front as the run left it. `seglog restore`
+    makes a partition of a run's files instead.
 
     Examples:
       seglog quarantine restore 20261121T015349Z-7f3a -o /tmp/before

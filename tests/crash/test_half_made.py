@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from seglog.evidence.readable_files import Source, sources
 from seglog.export.export import ExportFormat, ExportOptions, FileSink, export
 from seglog.model import Compression, TopicPartition
 from seglog.operations.convert import ConvertOptions, convert_to
+from seglog.operations.restore import plan_restore, restore
 from seglog.repairs.findings_by_directory import examine
 from seglog.repairs.repair import repair
 from seglog.runs.restore import restore_run
@@ -78,6 +79,18 @@ def restoring(tmp_path: Path) -> Work:
     return lambda fs, target: restore_run(fs, run, target)
 
 
+def joining(tmp_path: Path) -> Work:
+    source = source_of(tmp_path)
+    aside = source.with_name(f"{source.name}.0123456789abcdef-stray")
+    source.rename(aside)
+
+    def work(fs: FileSystem, target: Path) -> object:
+        plan = plan_restore(fs, [aside], target.parent)
+        return restore(fs, CLOCK, replace(plan, partitions=(replace(plan.partitions[0], target=target),)))
+
+    return work
+
+
 def exporting(tmp_path: Path) -> Work:
     source, options = Target(source_of(tmp_path), TargetKind.PARTITION), ExportOptions(ExportFormat.CSV)
 
@@ -93,6 +106,7 @@ CASES = {
     "convert": Case(converting),
     "salvage": Case(salvaging),
     "quarantine restore": Case(restoring),
+    "restore": Case(joining),
     "export": Case(exporting, replaces=True),
 }
 

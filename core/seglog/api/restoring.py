@@ -1,4 +1,7 @@
-"""Bringing back what a cluster lost: its metadata, out of the log directories of its brokers. Sources are only read."""
+"""Bringing back what a cluster lost: its metadata, out of its brokers' log directories; partitions that were set aside.
+
+Sources are only read.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from seglog.api.surroundings import Location, Surroundings, workspace_of
 from seglog.arguments import integer
 from seglog.locations import parse_location
 from seglog.operations import rebuild as rebuilding
+from seglog.operations import restore as restoring
 from seglog.operations.rebuild import RebuildRequest
+from seglog.operations.restore import RestorePlan
 from seglog.reconstruction.plan import RebuildPlan
 
 
@@ -58,3 +63,34 @@ def rebuild(plan: RebuildPlan, output: Location, **surroundings: Unpack[Surround
     """
     work = workspace_of(surroundings)
     return rebuilding.write_rebuilt(work.fs, work.clock, plan, parse_location(output))
+
+
+def plan_restore(*sources: Location, output: Location, **surroundings: Unpack[Surroundings]) -> RestorePlan:
+    """The partitions that directories of `sources` become in `output`: those that a broker set aside (`-delete`,
+    `-stray`, `-future`), what a run took out (its folder in the quarantine), copies of a partition's directory.
+
+    Parts of one partition are joined; `partitions[i].joined` has its offsets, `damage` and `missing`. RefusedError, or
+    Obstacles, for parts that contradict each other. Nothing is changed.
+    """
+    work = workspace_of(surroundings)
+    paths = [parse_location(path) for path in sources]
+    return restoring.plan_restore(work.fs, paths, parse_location(output))
+
+
+def restore(plan: RestorePlan, **surroundings: Unpack[Surroundings]) -> list[Path]:
+    """Makes the partitions of a plan, each whole or not at all, and returns their directories.
+
+    >>> import os, tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     os.mkdir(place + "/logs")
+    ...     with seglog.open_log(place + "/logs/clicks-0", create=True) as log:
+    ...         info = log.append([seglog.Record(b"value", timestamp=1000)])
+    ...     os.rename(place + "/logs/clicks-0", place + "/logs/clicks-0.0123456789abcdef-stray")
+    ...     plan = seglog.plan_restore(place + "/logs", output=place + "/new")
+    ...     (made,) = seglog.restore(plan)
+    ...     with seglog.open_log(made) as log:
+    ...         [record.value for record in log.records()]
+    [b'value']
+    """
+    work = workspace_of(surroundings)
+    return restoring.restore(work.fs, work.clock, plan)

@@ -167,7 +167,7 @@ def salvage(
             made.make_directory(place / name, parents=True)
             _write_segments(made, sources, log.rows, place / name, options)
             metadata = _metadata_of(fs, sources, paths, log, single=len(logs) == 1)
-            _finish(made, clock, metadata, place / name, options)
+            complete_log(made, clock, metadata, place / name, options.index_interval_bytes)
             done.append(_salvaged(log, target / name))
     return SalvageReport(target, _accounts(sources, found, [log.rows for log in logs]), tuple(done))
 
@@ -343,8 +343,15 @@ def _metadata_of(
     return None
 
 
-def _finish(fs: FileSystem, clock: Clock, metadata: bytes | None, target: Path, options: SalvageOptions) -> None:
-    """Indexes, snapshots and epochs by recovery; the topic's id goes along."""
+def complete_log(
+    fs: FileSystem,
+    clock: Clock,
+    metadata: bytes | None,
+    target: Path,
+    index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES,
+) -> None:
+    """Makes indexes, snapshots and epochs of the new segments in `target` by recovery; the topic's id (the bytes of
+    `partition.metadata`) goes along."""
     if metadata is not None:
         with fs.open(target / filenames.PARTITION_METADATA, "create_new") as file:
             file.write_at(0, metadata)
@@ -354,7 +361,7 @@ def _finish(fs: FileSystem, clock: Clock, metadata: bytes | None, target: Path, 
         fs,
         target,
         clock,
-        LoadOptions(clean_shutdown=False, log_start_offset=first, index_interval_bytes=options.index_interval_bytes),
+        LoadOptions(clean_shutdown=False, log_start_offset=first, index_interval_bytes=index_interval_bytes),
     )
     loaded.leader_epochs.create_file()
     for segment in loaded.segments:

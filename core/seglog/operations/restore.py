@@ -1,0 +1,190 @@
+"""Restoring: what a broker set aside, and what repairs took out, becomes partitions again (`seglog restore`).
+
+1. Each source says of which partition it is a part: by a directory's name (`orders-0.<uuid>-delete`, `-stray`,
+   `-future`), or by the journal of the run that took it out. Of a log directory those that were set aside are taken.
+2. The parts of a partition are put together (`salvage.parts`).
+3. A new directory gets segments, `partition.metadata`, and what recovery makes of them: indexes, snapshots, epochs.
+
+Sources are only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seglog.clock import Clock
+from seglog.errors import CorruptCheckpointError, NotALogError, Obstacles, RefusedError, SeglogError
+from seglog.format.checkpoint import parse_partition_metadata
+from seglog.format.filenames import (
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    PartitionState,
+    parse_partition_directory,
+)
+from seglog.format.uuids import format_uuid
+from seglog.model import TopicPartition
+from seglog.runs.beside import new_directory, require_free
+from seglog.runs.journal import JOURNAL_FILE, OLD, read_journal
+from seglog.runs.room import check_space
+from seglog.salvage.parts import Joined, PartFile, Progress, files_of, join, keep_times, write_segments
+from seglog.salvage.salvage import complete_log
+from seglog.scan.listing import TargetKind, list_log_directory, list_partition, require_batches, resolve_path
+from seglog.storage import links
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.inheriting import InheritingFileSystem
+
+_METADATA_LIMIT = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A directory with files of a partition."""
+
+    directory: Path
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredPartition:
+    """A partition put together: `target` is its new directory, `metadata` the bytes of its `partition.metadata`, None
+    where no part has one."""
+
+    partition: TopicPartition
+    target: Path
+    parts: tuple[Part, ...]
+    joined: Joined
+    metadata: bytes | None
+    topic_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """All partitions, by name; `left_out` are directories that are not taken, and why."""
+
+    output: Path
+    partitions: tuple[RestoredPartition, ...]
+    left_out: tuple[tuple[Path, str], ...] = field(default=())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no offset is missing that a part had, and no part is damaged."""
+        return not any(one.joined.missing or one.joined.damage for one in self.partitions)
+
+
+def plan_restore(
+    fs: FileSystem, sources: Sequence[Path], output: Path, progress: Progress = lambda _size: None
+) -> RestorePlan:
+    """Reads all parts; changes nothing. NotALogError where there are none, RefusedError or Obstacles where they
+    contradict each other or `output` cannot be."""
+    output = links.resolve(output)
+    _require_place(fs, output)
+    parts: dict[TopicPartition, list[Part]] = {}
+    left_out: list[tuple[Path, str]] = []
+    for path in dict.fromkeys(map(links.resolve, sources)):
+        if output == path or path in output.parents:
+            raise RefusedError(f"{output} lies in {path}, which stays as it is: choose another place")
+        for part in _parts_of(fs, path, left_out):
+            parts.setdefault(part.partition, []).append(part)
+    if not parts:
+        raise NotALogError(sources[0], "no partition that was set aside is there")
+    found: list[RestoredPartition] = []
+    errors: list[SeglogError] = []
+    for partition, known in sorted(parts.items()):
+        try:
+            require_free(fs, output / str(partition))
+            found.append(_put_together(fs, partition, known, output, progress))
+        except SeglogError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else Obstacles(errors)
+    return RestorePlan(output, tuple(found), tuple(left_out))
+
+
+def restore(fs: FileSystem, clock: Clock, plan: RestorePlan) -> list[Path]:
+    """Makes the partitions' directories, each whole or not at all; returns them."""
+    fs.make_directory(plan.output, parents=True)
+    check_space(fs, plan.output, sum(one.joined.size for one in plan.partitions))
+    made = []
+    for one in plan.partitions:
+        with new_directory(fs, one.target) as place:
+            files = InheritingFileSystem(fs)
+            write_segments(files, one.joined, place)
+            complete_log(files, clock, one.metadata, place)
+            keep_times(files, one.joined, place)
+        made.append(one.target)
+    return made
+
+
+def _require_place(fs: FileSystem, output: Path) -> None:
+    if fs.status(output / META_PROPERTIES) is not None:
+        raise RefusedError(
+            f"{output} is a broker's log directory, which would take what is put there for a stray: restore to a new"
+            " directory, and seglog transplant it from there"
+        )
+
+
+def _parts_of(fs: FileSystem, path: Path, left_out: list[tuple[Path, str]]) -> Iterator[Part]:
+    if fs.status(path / JOURNAL_FILE) is not None:
+        yield from _parts_of_run(fs, path, left_out)
+        return
+    target = resolve_path(fs, path)
+    if target.kind is TargetKind.FILE:
+        raise NotALogError(path, "a file; name the directory that was set aside, or the run's folder")
+    if target.kind is TargetKind.PARTITION:
+        name = parse_partition_directory(path.name)
+        if name is None:
+            raise RefusedError(f"{path}: its name tells no topic and partition; rename the copy to TOPIC-NUMBER")
+        yield Part(path, name.topic_partition)
+        return
+    for one in list_log_directory(fs, path).partitions:
+        if one.state is not PartitionState.LIVE:
+            yield Part(one.path, one.topic_partition)
+        elif not one.is_cluster_metadata:
+            left_out.append((one.path, "it is no directory that was set aside; name it itself to take it, too"))
+
+
+def _parts_of_run(fs: FileSystem, folder: Path, left_out: list[tuple[Path, str]]) -> Iterator[Part]:
+    run = read_journal(fs, folder)
+    old = run.folder / OLD
+    for name in fs.list(old) if fs.status(old) is not None else ():
+        status, parsed = fs.status(old / name, follow=False), parse_partition_directory(name)
+        if status is None or not status.is_directory or parsed is None:
+            continue
+        if any(each.endswith(".log") for each in fs.list(old / name)):
+            yield Part(old / name, parsed.topic_partition)
+        else:
+            left_out.append((old / name, "the run took no log of it out"))
+
+
+def _put_together(
+    fs: FileSystem, partition: TopicPartition, parts: Sequence[Part], output: Path, progress: Progress
+) -> RestoredPartition:
+    files: list[PartFile] = []
+    for part in parts:
+        require_batches(fs, part.directory)
+        files += files_of(list_partition(fs, part.directory))
+    if not files:
+        raise NotALogError(parts[0].directory, "no segment is in it")
+    joined = join(fs, files, progress)
+    metadata, topic_id = _metadata_of(fs, partition, parts)
+    return RestoredPartition(partition, output / str(partition), tuple(parts), joined, metadata, topic_id)
+
+
+def _metadata_of(fs: FileSystem, partition: TopicPartition, parts: Sequence[Part]) -> tuple[bytes | None, str | None]:
+    """The `partition.metadata` of the parts, and the topic id in it. RefusedError when they have several."""
+    found: dict[str, tuple[bytes, Path]] = {}
+    for part in parts:
+        path = part.directory / PARTITION_METADATA
+        if fs.status(path) is None:
+            continue
+        data = fs.read_bytes(path, _METADATA_LIMIT)
+        try:
+            found.setdefault(format_uuid(parse_partition_metadata(data, path).topic_id), (data, part.directory))
+        except CorruptCheckpointError:
+            continue  # damage of a small file: transplant puts the new cluster's in its place
+    if len(found) > 1:
+        whose = ", ".join(f"{topic_id} in {place}" for topic_id, (_, place) in found.items())
+        raise RefusedError(f"{partition} has several topic ids ({whose}): these are logs of different topics")
+    return next(((data, topic_id) for topic_id, (data, _) in found.items()), (None, None))

@@ -1,0 +1,63 @@
+"""`seglog restore`: what a broker set aside, or a repair took out, is a partition again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.options import DryRun, command
+from seglog_cli.session import Session
+
+
+@command
+def run(
+    session: Session,
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SOURCE",
+            help="Directories such as orders-0.UUID-delete, folders of repairs' runs, or log directories; only read.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Where the partitions are made, as DIR/TOPIC-N.", show_default=False
+        ),
+    ],
+    dry_run: DryRun = False,
+) -> int:
+    """Makes partitions of directories that a broker set aside, and of what repairs took out of logs.
+
+    A deleted topic's directory ends with -delete, one that a broker did not know with -stray, a copy that was not
+    finished with -future. All of a log directory that were set aside are taken when the log directory is named. A run's
+    folder in a quarantine has the old files of partitions, or the ends that were cut off: name the log's directory too,
+    and both are put together. (`seglog quarantine restore` copies a run's files as they are.)
+
+    Parts of one partition are joined by their offsets. What they have in common is taken once, if its bytes are equal;
+    parts that contradict each other are refused, with files and offsets. Only good batches are taken. Indexes,
+    snapshots and leader epochs are made anew. The sources stay as they are.
+
+    `seglog transplant DIR/TOPIC-N --into LOGDIR` brings the partition into a cluster.
+
+    The exit code is 1 when parts are damaged, or when offsets are missing between them; the output names each place.
+
+    Examples:
+      seglog restore /var/lib/kafka/data/orders-0.6b9f2c7d3e5a4f0c8d1b2a3c4d5e6f70-delete -o restored
+      seglog restore --dry-run /var/lib/kafka/data -o restored
+      seglog restore /var/lib/kafka/.seglog-quarantine/20261121T015349Z-7f3a /var/lib/kafka/data/orders-0 -o restored
+    """
+    from seglog.operations.restore import plan_restore, restore
+    from seglog_cli.views.restore import show_restored
+
+    with session.progress("look") as progress:
+        plan = plan_restore(session.fs, sources, output, progress.advance)
+    if not dry_run:
+        restore(session.fs, session.clock, plan)
+    code = ExitCode.DONE if plan.is_whole else ExitCode.FOUND
+    show_restored(session.console, plan, code, dry_run=dry_run)
+    return code
