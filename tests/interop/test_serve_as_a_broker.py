@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seglog.model import Isolation
+from tests.support.command_line import ROOT, clean_logs
 from tests.support.consumers import Row, librdkafka_rows
 from tests.support.kafka.broker import Broker
-from tests.support.serving import Serving
+from tests.support.kafka.jvm import KAFKA_VERSION, find_java, kafka_classpath, maven_jars
+from tests.support.serving import Serving, local_rows
 
 PLACES = [("plain", 0), ("plain", 1), ("paid", 0)]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -81,3 +86,68 @@ def test_clients_see_of_a_dead_broker_what_they_saw_of_the_living_one(tmp_path: 
     assert living["committed by two"][0] == (11, "two")
     with Serving(directory) as serving:
         assert seen(serving.bootstrap) == living
+
+
+MIRRORED = [("orders-lz4", 0), ("payments", 0)]
+ON_ONE_BROKER = "".join(
+    f"{name}replication.factor = 1\n"
+    for name in ("", *(f"{each}.topic." for each in ("offset-syncs", "checkpoints", "heartbeats")),
+                 *(f"{each}.storage." for each in ("offset", "status", "config")))
+)  # fmt: skip
+MIRROR_SECONDS = 900  # it starts slowly
+
+
+def rescue_properties(old: str, new: str) -> str:
+    """The lines that DEAD_CLUSTER.md shows, with these addresses and topics."""
+    page = (ROOT / "core" / "DEAD_CLUSTER.md").read_text()
+    _, _, rest = page.partition("```properties\n")
+    lines, _, _ = rest.partition("```")
+    for shown, meant in (("127.0.0.1:9092", old), ("new.example:9092", new)):
+        assert shown in lines
+        lines = lines.replace(shown, meant)
+    topics = ",".join(topic for topic, _ in MIRRORED)
+    assert ".topics = orders\n" in lines
+    return lines.replace(".topics = orders\n", f".topics = {topics}\n") + ON_ONE_BROKER
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_mirrormaker_copies_topics_into_a_new_cluster_with_the_pages_lines(tmp_path: Path) -> None:
+    jars = maven_jars(f"connect-mirror-{KAFKA_VERSION}", [("org.apache.kafka", "connect-mirror", KAFKA_VERSION)])
+    properties, said = tmp_path / "rescue.properties", tmp_path / "mirrormaker.log"
+    with Serving(clean_logs(tmp_path)) as serving, Broker(tmp_path / "new") as new:
+        properties.write_text(rescue_properties(serving.bootstrap, new.bootstrap))
+        partitions = {place: serving.catalog.find(*place) for place in MIRRORED}
+        wanted = {
+            place: [row[1:] for row in local_rows(found.log, Isolation.READ_COMMITTED)]
+            for place, found in partitions.items()
+            if found is not None
+        }
+        classes = f"{kafka_classpath()}{os.pathsep}{jars}/*"
+        command = [find_java(), "-Xmx512m", "-Dseglogkafka.echo=2", "-cp", classes]
+        with said.open("wb") as log:
+            mirror = subprocess.Popen(
+                [*command, "org.apache.kafka.connect.mirror.MirrorMaker", str(properties)], stdout=log, stderr=log
+            )
+        try:
+            assert copied(new, wanted, mirror) == wanted, said.read_text()[-4000:]
+        finally:
+            mirror.kill()
+            mirror.wait()
+    assert len(wanted) == len(MIRRORED) and all(wanted.values())
+
+
+Copied = dict[tuple[str, int], list[Any]]
+
+
+def copied(new: Broker, wanted: Copied, mirror: subprocess.Popen[bytes]) -> Copied:
+    """What the new cluster has of the topics, as soon as nothing is missing."""
+    deadline, admin, found = time.monotonic() + MIRROR_SECONDS, new.admin(), Copied()
+    while mirror.poll() is None and time.monotonic() < deadline:
+        if {topic for topic, _ in wanted} <= set(admin.list_topics(timeout=60).topics):
+            rows = librdkafka_rows(new.bootstrap, wanted, "read_committed")
+            found = {place: [row[1:] for row in each] for place, each in rows.items()}
+            if all(len(found[place]) >= len(wanted[place]) for place in wanted):
+                break
+        time.sleep(1)
+    return found
