@@ -1,11 +1,11 @@
 """`seglog serve` against a real broker on the same directory, in one run: a consumer's throughput, and memory.
 
-    python -m tests.benchmarks.serve_against_broker [--records 1000000] [--sizes 100,1024] [--runs 3]
+    python -m tests.benchmarks.serve_against_broker [--records 1000000] [--sizes 100,1024] [--runs 5]
 
 Needs Java 17+ and Maven, as the `kafka` tests do. A broker writes a topic of each record size; then one consumer
-(librdkafka, by confluent-kafka) reads each from its first offset to its end: from that broker, and from `seglog serve`
-after the broker has stopped. Time begins when the first record comes. The best of several runs counts on both sides;
-memory is the most that each process ever held. Only the ratios of one run mean anything.
+(librdkafka, by confluent-kafka) reads each from its first offset to its end, from that broker and from a `seglog serve`
+beside it by turns, so that what else the machine does slows both. Time begins when the first record comes. The best of
+the runs counts on both sides; memory is the most that each process ever held. Only the ratios of one run mean anything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -105,30 +105,39 @@ def serving(directory: Path) -> Iterator[tuple[int, str]]:
         process.communicate(timeout=LIMIT_SECONDS)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Side:
-    """What one side reached: the best seconds of each topic, its processor time a run, and its memory."""
+    """One side: its process, where it listens, every run of each topic, and the processor time of all of them."""
 
-    best: dict[str, Read]
-    cpu: dict[str, float]
-    peak: int
+    pid: int
+    bootstrap: str
+    runs: dict[str, list[Read]] = field(default_factory=dict)
+    cpu: dict[str, float] = field(default_factory=dict)
+
+    def read(self, topic: str, records: int) -> None:
+        before = cpu_seconds(self.pid)
+        self.runs.setdefault(topic, []).append(consume(self.bootstrap, topic, records))
+        self.cpu[topic] = self.cpu.get(topic, 0.0) + cpu_seconds(self.pid) - before
+
+    def best(self, topic: str) -> float:
+        """Bytes of values a second."""
+        return max(run.size / run.seconds for run in self.runs[topic])
 
 
-def measured(pid: int, bootstrap: str, topics: dict[str, int], records: int, runs: int) -> Side:
-    best, cpu = {}, {}
+def measure(sides: tuple[Side, Side], topics: dict[str, int], records: int, runs: int) -> None:
     for topic in topics:
-        consume(bootstrap, topic, records)
-        before = cpu_seconds(pid)
-        best[topic] = min((consume(bootstrap, topic, records) for _ in range(runs)), key=lambda read: read.seconds)
-        cpu[topic] = (cpu_seconds(pid) - before) / runs
-    return Side(best, cpu, peak_bytes(pid))
+        for side in sides:
+            consume(side.bootstrap, topic, records)  # until everything is warm
+        for i in range(runs):
+            for side in sides if i % 2 else reversed(sides):
+                side.read(topic, records)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--sizes", default="100,1024")
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5)
     given = parser.parse_args()
     topics = {f"size-{size}": int(size) for size in given.sizes.split(",")}
     with tempfile.TemporaryDirectory(prefix="seglog-serve-") as work:
@@ -137,25 +146,24 @@ def main() -> None:
             for topic, size in topics.items():
                 broker.create_topic(topic)
                 produce(broker.bootstrap, topic, given.records, size)
-            kafka = measured(broker.process.pid, broker.bootstrap, topics, given.records, given.runs)
-            broker.stop()
-        with serving(directory) as (pid, bootstrap):
-            seglog = measured(pid, bootstrap, topics, given.records, given.runs)
-    show(topics, kafka, seglog)
+            with serving(directory) as (pid, bootstrap):
+                sides = Side(broker.process.pid, broker.bootstrap), Side(pid, bootstrap)
+                measure(sides, topics, given.records, given.runs)
+                show(topics, *sides, given.runs)
 
 
-def show(topics: dict[str, int], kafka: Side, seglog: Side) -> None:
-    table = Table(title="one librdkafka consumer, the same directory")
+def show(topics: dict[str, int], kafka: Side, seglog: Side, runs: int) -> None:
+    table = Table(title=f"one librdkafka consumer, the same directory, the best of {runs} runs by turns")
     for column in ("record bytes", "broker MB/s", "seglog MB/s", "ratio", "broker CPU s", "seglog CPU s"):
         table.add_column(column, justify="right")
     for topic, size in topics.items():
-        theirs, ours = (side.best[topic].size / side.best[topic].seconds / 1e6 for side in (kafka, seglog))
-        cpu = (f"{side.cpu[topic]:.2f}" for side in (kafka, seglog))
-        row = (f"{theirs:.1f}", f"{ours:.1f}", f"{ours / theirs:.2f}", *cpu)
-        table.add_row(str(size), *row)
+        theirs, ours = kafka.best(topic), seglog.best(topic)
+        cpu = (f"{side.cpu[topic] / runs:.2f}" for side in (kafka, seglog))
+        table.add_row(str(size), f"{theirs / 1e6:.1f}", f"{ours / 1e6:.1f}", f"{ours / theirs:.2f}", *cpu)
     console = Console()
     console.print(table)
-    console.print(f"peak memory: broker {kafka.peak >> 20} MiB, seglog {seglog.peak >> 20} MiB")
+    peaks = (peak_bytes(side.pid) >> 20 for side in (kafka, seglog))
+    console.print("peak memory: broker {} MiB, seglog {} MiB".format(*peaks))
 
 
 if __name__ == "__main__":
