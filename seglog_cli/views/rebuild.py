@@ -124,7 +124,7 @@ def _next_steps(plan: RebuildPlan, output: Path) -> list[str]:
     return [
         *steps,
         "on each controller, move __cluster_metadata-0 out of metadata.log.dir (or log.dirs)",
-        "a quorum that is not in controller.quorum.voters: give the controller a new, empty metadata.log.dir, and run"
+        "only without controller.quorum.voters: give the first controller a new, empty metadata.log.dir, and run"
         f" kafka-storage format --standalone --ignore-formatted -t {plan.cluster_id} -c FILE",
         f"on each controller, cp {made} to the metadata.log.dir, in place of the {BOOTSTRAP_CHECKPOINT} there",
         "give these files to the user that Kafka runs as",

@@ -277,7 +277,7 @@ class Planner:
         if not found:
             return None
         order = [] if known is None else known.replicas
-        best = max(found, key=lambda one: (one.rank, known is not None and one.node == known.leader, -one.node))
+        best = _leader(partition.partition, found, known)
         self._compare(partition, best, found)
         extra = [one.node for one in found if known is not None and one.node not in order]
         if extra:
@@ -380,6 +380,14 @@ class Planner:
                 self._notes.append(
                     f"{topic.name} gets a new topic id, {topic.topic_id}: none of its directories had one"
                 )
+
+
+def _leader(number: int, found: Sequence[_Replica], known: KnownPartition | None) -> _Replica:
+    """The replica that leads. Among equals it is the one that led before, else each in its turn: leaders are spread."""
+    highest = max(one.rank for one in found)
+    equals = sorted((one for one in found if one.rank == highest), key=lambda one: one.node)
+    before = [one for one in equals if known is not None and one.node == known.leader]
+    return (before or equals)[0 if before else number % len(equals)]
 
 
 def _known_directory(known: KnownPartition | None, node: int) -> str:

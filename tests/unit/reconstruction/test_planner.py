@@ -52,6 +52,15 @@ def test_the_newest_leader_epoch_leads_then_the_longest_log_and_the_new_epoch_is
     assert found.topics[0].topic_id == format_uuid(TOPIC_IDS["orders"])
 
 
+def test_replicas_that_are_equal_lead_in_turn_unless_one_led_before(tmp_path: Path) -> None:
+    logs = {f"orders-{number}": [0] for number in range(4)}
+    one, two = (broker_directory(tmp_path / str(node), node, logs) for node in (1, 2))
+    assert [partition_of(plan(one, two), name).leader for name in logs] == [1, 2, 1, 2]
+    assert [partition_of(plan(one, two), name).replicas for name in logs] == [(1, 2), (2, 1), (1, 2), (2, 1)]
+    write_metadata_log(one, topic_records("orders", [[2, 1]] * 4))
+    assert [partition_of(plan(one, two), name).leader for name in logs] == [2, 2, 2, 2]
+
+
 def test_what_a_crash_left_at_a_logs_end_does_not_make_it_the_leader(tmp_path: Path) -> None:
     one = broker_directory(tmp_path / "1", 1, {"orders-0": [0, 0, 0]})
     two = broker_directory(tmp_path / "2", 2, {"orders-0": [0, 0]})
