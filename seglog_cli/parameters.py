@@ -1,8 +1,10 @@
 """The values of options and arguments, converted without Typer's own machinery.
 
-Typer converts every value through pydantic, even a default: importing it takes longer than all else that a
-command line costs. The few kinds of parameters here need none of it. What is not clearly right, and so every
-message about what is wrong, remains Typer's.
+Typer converts every value through pydantic, even a default, and importing that costs more than a short command's own
+work. Processor time of a whole process, the least of several runs (Typer 0.29, pydantic 2.14, a machine busy with
+other things): `seglog ls PARTITION` 0.49 s, with pydantic 0.63 s; `seglog dump --limit 1` 0.88 s, with it 1.18 s. The
+few kinds of parameters here need none of it. What is not clearly right, and so every message about what is wrong,
+remains Typer's.
 """
 
 from __future__ import annotations

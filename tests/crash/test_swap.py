@@ -7,6 +7,7 @@ the crash file system.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -104,20 +105,30 @@ def test_a_crash_anywhere_leaves_the_old_segments_or_the_new(tmp_path: Path) -> 
 def test_a_crash_while_finishing_is_finished_the_next_time(tmp_path: Path) -> None:
     source = tmp_path / "source"
     prepared(source)
+    old = contents(source)
+    new = {0: batch(0, 10, value=b"new") + batch(30, 10, value=b"new"), 40: batch(50, 10, value=b"new"), 60: old[60]}
+    outcomes: Counter[bool] = Counter()
     for life in range(9):
         swapping = tmp_path / f"s-{life}"
         shutil.copytree(source, swapping)
-        swapped(swapping, life)
-        expected: dict[int, bytes] | None = None
-        for again in range(30):
+        assert not swapped(swapping, life)
+        whole = tmp_path / f"w-{life}"
+        shutil.copytree(swapping, whole)
+        settle_leftovers(FS, whole)
+        expected, again, finished = contents(whole), 0, False
+        assert expected in (old, new)
+        while not finished:
             directory = tmp_path / f"t-{life}-{again}"
             shutil.copytree(swapping, directory)
             try:
-                settle_leftovers(MortalFileSystem(30 - again), directory)
+                settle_leftovers(MortalFileSystem(again), directory)
+                finished = True
             except Died:
                 settle_leftovers(FS, directory)
-            expected = expected or contents(directory)
-            assert contents(directory) == expected
+                outcomes[expected == new] += 1
+            assert contents(directory) == expected, f"after {life} changes, and {again} more"
+            again += 1
+    assert min(outcomes[False], outcomes[True]) > 3, outcomes
 
 
 @pytest.mark.parametrize("life", range(24))

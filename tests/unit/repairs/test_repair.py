@@ -136,7 +136,8 @@ def test_a_checkpoint_that_cannot_be_read_begins_anew(data: Path) -> None:
     (data / "cleaner-offset-checkpoint").write_text("0\nmany\n")
     findings = examination(FS, CLOCK, data, [data / ORDERS], whole=True).findings
     outcome = repair(FS, CLOCK, data, [data / ORDERS], findings)
-    assert [change.path for change in outcome.run.changes] == ["cleaner-offset-checkpoint"] if outcome.run else False
+    assert outcome.run is not None
+    assert [change.path for change in outcome.run.changes] == ["cleaner-offset-checkpoint"]
     assert (data / "cleaner-offset-checkpoint").read_text() == "0\n0\n"
 
 
