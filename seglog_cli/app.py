@@ -47,6 +47,7 @@ COMMANDS = (
     "rebuild",
     "restore",
     "tiers",
+    "fetch",
     "groups",
     "metadata",
     "serve",

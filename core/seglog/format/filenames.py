@@ -40,6 +40,7 @@ REMOTE_INDEX_CACHE = "remote-log-index-cache"
 _PASSED_OVER = ("__cluster_metadata-0.seglog-", "-future")
 QUARANTINE_WITHIN = "quarantine".join(_PASSED_OVER)
 UNFINISHED_PREFIX, UNFINISHED_SUFFIX = f"{_PASSED_OVER[0]}new-", _PASSED_OVER[1]
+FETCH_PREFIX = f"{_PASSED_OVER[0]}fetch-"  # of what an unfinished fetch has brought; it goes on there
 
 MAX_TOPIC_CHARACTERS = 249
 MAX_DIRECTORY_CHARACTERS = 255

@@ -44,7 +44,7 @@ def new_directory(fs: FileSystem, target: Path) -> Iterator[Path]:
     target = links.resolve(target)
     fs.make_directory(target.parent, parents=True)
     require_free(fs, target)
-    access = _access_for(fs, target)
+    access = access_for(fs, target)
     staging, lock = _new_staging(fs, target.parent)
     place = staging / target.name
     try:
@@ -94,7 +94,7 @@ class NewFile:
             made = found or fs.status(self.path, follow=False)
             self._access = None if made is None else Access.of(made)
             self.file.give(PRIVATE)
-            _lock(self.file)
+            lock_open_file(self.file)
         except BaseException:
             self.discard()
             raise
@@ -124,7 +124,8 @@ def is_log_directory(fs: FileSystem, path: Path) -> bool:
         return False
 
 
-def _access_for(fs: FileSystem, target: Path) -> Access | None:
+def access_for(fs: FileSystem, target: Path) -> Access | None:
+    """What a directory gets that becomes `target`: an empty one's, or in a log directory what the broker has."""
     found = fs.status(target)
     if found is not None:
         return Access.of(found)
@@ -146,7 +147,7 @@ def _new_staging(fs: FileSystem, parent: Path) -> tuple[Path, File]:
         fs.make_directory(staging, access=PRIVATE)
         with suppress(FileNotFoundError):
             lock = fs.open(staging / _IN_USE, "create_new")
-            _lock(lock)
+            lock_open_file(lock)
             if fs.status(staging / _IN_USE, follow=False) is not None:
                 return staging, lock
             lock.close()
@@ -172,10 +173,10 @@ def _settle(fs: FileSystem, parent: Path, prefix: str, suffix: str) -> None:
 
 def _is_in_use(fs: FileSystem, path: Path) -> bool:
     with fs.open(path, "r") as file:
-        return not _lock(file)
+        return not lock_open_file(file)
 
 
-def _lock(file: File) -> bool:
+def lock_open_file(file: File) -> bool:
     """Locks an open file; False when another one of it is locked, or the file system cannot tell."""
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)

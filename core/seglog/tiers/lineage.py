@@ -92,13 +92,12 @@ def choose(
     for one in segments:
         end = _end_in_lineage(one, lineage) if lineage and one.epochs else one.end_offset
         if end < one.start_offset:
-            if one.end_offset >= one.start_offset:
-                choice.remark(
-                    Problem.OUTSIDE_LINEAGE,
-                    one,
-                    f"offsets {one.start_offset} to {one.end_offset} of {one.path} were written by a leader of another"
-                    " lineage, and are left out",
-                )
+            choice.remark(
+                Problem.OUTSIDE_LINEAGE,
+                one,
+                f"offsets {one.start_offset} to {one.end_offset} of {one.path} were written by a leader of another"
+                " lineage, and are left out",
+            )
             continue
         if end < one.end_offset:
             choice.remark(

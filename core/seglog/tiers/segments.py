@@ -255,6 +255,8 @@ class Inventory:
             files: dict[FileKind, Stored] = {kind: objects[own] for own, kind in _RAW_KINDS.items() if own in objects}
             log, checkpoint = objects[ObjectKind.LOG], objects[ObjectKind.LEADER_EPOCHS]
             end = self._end_of(files, log.path, base)
+            if end is None:
+                continue
             found = TierSegment(base, end, segment_id, (), files, checkpoint, log.path, log.status.modified_ms)
             try:
                 segments.append(replace(found, epochs=own_epochs(found.lineage(), base, end)))
@@ -281,13 +283,18 @@ class Inventory:
                 self._remark(Problem.INCOMPLETE_UPLOAD, message, path, base)
                 continue
             place = self.place.directory / f"{base:020d}{FileKind.LOG.value}"
-            segments.append(TierSegment(base, self._end_of(files, place, base), "", (), files, None, place))
+            end = self._end_of(files, place, base)
+            if end is not None:
+                segments.append(TierSegment(base, end, "", (), files, None, place))
         return segments
 
-    def _end_of(self, files: Mapping[FileKind, Stored], path: Path, base: int) -> int:
-        """The last offset in a log, by the last entry of its index; base - 1 of one without a batch."""
+    def _end_of(self, files: Mapping[FileKind, Stored], path: Path, base: int) -> int | None:
+        """The last offset in a log, by the last entry of its index; None, and a remark, where it has no whole batch."""
         last = last_offset(self._fs, files[FileKind.LOG], files.get(FileKind.OFFSET_INDEX), path)
-        return base - 1 if last is None else last
+        if last is None or last < base:
+            self._remark(Problem.BAD_OBJECT, f"{path}: no whole batch of offset {base} or above is in it", path, base)
+            return None
+        return last
 
 
 def own_epochs(lineage: Sequence[EpochEntry], first: int, last: int) -> tuple[EpochEntry, ...]:

@@ -160,6 +160,13 @@ def test_a_damaged_chunk_is_named_by_object_and_position(tmp_path: Path, genuine
     assert "bytes instead of the" in str(remarks[0])
 
 
+def test_a_log_without_a_batch_is_reported(tmp_path: Path, genuine: Path) -> None:
+    directory = write_local_tiered(tmp_path, "payments", 0, tier_segments(genuine))
+    max(directory.glob("*.log")).write_bytes(b"")
+    _, remarks = shown(directory)
+    assert [(one.problem, one.first_offset) for one in remarks] == [(Problem.BAD_OBJECT, 265)]
+
+
 def test_an_encrypted_tier_asks_for_its_key_by_id(tmp_path: Path, genuine: Path) -> None:
     directory = write_aiven(tmp_path, "payments", 0, tier_segments(genuine), SEALED)
     with pytest.raises(ConfigError, match=r"key pair key1; name its private key \(--tier-key key1=FILE\)"):

@@ -1,0 +1,338 @@
+"""Bringing a partition out of tiered storage (or any other place) into a log directory (`seglog fetch`).
+
+1. The plan: the files of the source, with what identifies each of them (size, time, inode or version). It is written
+   into a staging directory beside the target before the first byte is copied.
+2. Each file is copied under a temporary name, checked, synced, and only then gets its own: a log batch by batch
+   (checksums, offsets without a gap, up to the next segment), the others by their size.
+3. When all are there, the directory is renamed to the target, and the staging directory goes.
+
+A fetch that was cut short goes on: what is complete and was copied from a file that is still the same is kept. The
+staging directory has a name that follows from the target's, is locked while somebody works in it, and is passed over by
+a starting broker (`filenames.QUARANTINE_WITHIN`). A source that changes or vanishes meanwhile is an error that names
+the file.
+
+Kafka: what RemoteLogManager and ReplicaFetcherTierStateMachine bring back when a follower is built from a tier.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from seglog.errors import CorruptRecordError, LockedError, NotALogError, RefusedError
+from seglog.format import filenames
+from seglog.format.filenames import FileKind
+from seglog.operations.undo import Settled, settle_unfinished, unsettled
+from seglog.runs.beside import access_for, is_log_directory, lock_open_file, require_free
+from seglog.scan.listing import PartitionListing, list_partition
+from seglog.scan.log_walk import Gap, LogWalk
+from seglog.storage import links
+from seglog.storage.atomic import write_atomically
+from seglog.storage.filesystem import File, FileStatus, FileSystem
+from seglog.storage.lock import DirectoryLock
+from seglog.storage.ownership import PRIVATE, Access, require_trust
+from seglog.storage.pieces import pieces
+from seglog.storage.trees import remove_tree
+
+_PREFIX, _SUFFIX = filenames.FETCH_PREFIX, filenames.UNFINISHED_SUFFIX
+_PLAN = "plan.json"
+_IN_USE = ".in-use"
+_COPY = "file.part"
+_VERSION = 1
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file to bring: its name, and what identifies the source's. After a log comes a segment at `next_offset`."""
+
+    name: str
+    size: int
+    modified_ns: int
+    inode: int
+    device: int
+    base_offset: int | None = None
+    next_offset: int | None = None
+
+    @classmethod
+    def of(cls, name: str, status: FileStatus) -> PlannedFile:
+        """A file as it is now."""
+        return cls(name, status.size, status.modified_ns, status.inode, status.device)
+
+    def is_same(self, status: FileStatus | None) -> bool:
+        """Whether the source still has this very file."""
+        if status is None:
+            return False
+        found = (status.size, status.modified_ns, status.inode, status.device)
+        return found == (self.size, self.modified_ns, self.inode, self.device)
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What was brought: `files` and `bytes` in this run, `kept` files of runs before it; offsets of the log."""
+
+    target: Path
+    files: int = 0
+    bytes: int = 0
+    kept: int = 0
+    segments: int = 0
+    first_offset: int | None = None
+    gaps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """With `allow_gaps`, offsets that the source does not have are reported in `Fetched.gaps`, and are no error."""
+
+    allow_gaps: bool = False
+
+
+def fetch(
+    source_fs: FileSystem,
+    source: Path,
+    fs: FileSystem,
+    target: Path,
+    options: FetchOptions | None = None,
+    progress: Progress | None = None,
+    settled: Settled = unsettled,
+) -> Fetched:
+    """Makes `target` a partition directory with the files of the partition `source`.
+
+    `progress` is called with (bytes done, bytes in all). RefusedError where the target holds something that is no
+    unfinished fetch of it, or the source lacks offsets; LockedError where a broker or another fetch is at work;
+    CorruptRecordError for damage. Raises OSError.
+    """
+    target = links.resolve(target)
+    if filenames.parse_topic_partition(target.name) is None:
+        raise RefusedError(f"{target}: only a directory named TOPIC-NUMBER (orders-0) can be made a partition")
+    fs.make_directory(target.parent, parents=True)
+    settle_unfinished(fs, target.parent, settled)
+    lock = DirectoryLock(target.parent) if is_log_directory(fs, target.parent) else nullcontext()
+    with lock:
+        plan = _plan(source_fs, source)
+        return _Fetch(source_fs, source, fs, target, plan, options or FetchOptions(), progress).run()
+
+
+def _plan(fs: FileSystem, source: Path) -> list[PlannedFile]:
+    listing = list_partition(fs, source)
+    if listing.format != "kafka" or not listing.segments:
+        raise NotALogError(source, "no segment of a partition is there")
+    statuses = dict(fs.entries(source))
+    bases = [segment.base_offset for segment in listing.segments]
+    following = dict(zip(bases, [*bases[1:], None], strict=True))
+    planned = []
+    for path in _files_of(listing):
+        one, parsed = PlannedFile.of(path.name, statuses[path.name]), filenames.parse_file_name(path.name)
+        if parsed is not None and parsed.kind is FileKind.LOG:
+            one = replace(one, base_offset=parsed.offset, next_offset=following[parsed.offset])
+        planned.append(one)
+    return planned
+
+
+def _files_of(listing: PartitionListing) -> Iterator[Path]:
+    for segment in listing.segments:
+        yield from segment.files
+    yield from (snapshot.path for snapshot in listing.snapshots)
+    if listing.leader_epoch_checkpoint is not None:
+        yield listing.leader_epoch_checkpoint
+
+
+class _Fetch:
+    """One run of a fetch."""
+
+    def __init__(
+        self,
+        source_fs: FileSystem,
+        source: Path,
+        fs: FileSystem,
+        target: Path,
+        plan: list[PlannedFile],
+        options: FetchOptions,
+        progress: Progress | None,
+    ) -> None:
+        self._source_fs, self._source, self._fs, self._target = source_fs, source, fs, target
+        self._options, self._progress = options, progress
+        self._plan = {one.name: one for one in plan}
+        self._gaps: list[str] = []
+        digest = hashlib.sha256(target.name.encode()).hexdigest()[:16]
+        self._staging = target.parent / f"{_PREFIX}{digest}{_SUFFIX}"
+        self._place = self._staging / "files"
+
+    def run(self) -> Fetched:
+        if self._is_ended():
+            remove_tree(self._fs, self._staging)
+            return self._result(Fetched(self._target, kept=len(self._plan)))
+        require_free(self._fs, self._target)
+        with self._held():
+            before = self._old_plan()
+            kept = self._keep(before)
+            if before != self._plan:
+                write_atomically(self._fs, self._staging / _PLAN, _plan_text(self._plan))
+            done = Fetched(self._target, kept=len(kept))
+            self._tell(sum(self._plan[name].size for name in kept))
+            for name, planned in self._plan.items():
+                if name not in kept:
+                    self._bring(planned, done, sum(self._plan[each].size for each in kept))
+            self._require_unchanged()
+            self._fs.rename(self._place, self._target)
+            self._fs.sync_directory(self._target.parent)
+        with suppress(OSError):  # what cannot be removed goes with the next fetch to this place
+            remove_tree(self._fs, self._staging)
+        return self._result(done)
+
+    def _result(self, done: Fetched) -> Fetched:
+        logs = [one for one in self._plan.values() if one.base_offset is not None]
+        done.segments, done.gaps = len(logs), tuple(self._gaps)
+        done.first_offset = min(one.base_offset for one in logs if one.base_offset is not None)
+        return done
+
+    def _is_ended(self) -> bool:
+        """Whether the run before was killed when the partition had its name, and what it was made in was left."""
+        if self._fs.status(self._staging, follow=False) is None or self._fs.status(self._place) is not None:
+            return False
+        if self._fs.status(self._target) is None:
+            return False
+        there = {name: status.size for name, status in self._fs.entries(self._target)}
+        return all(there.get(name) == one.size for name, one in self._plan.items())
+
+    # --- the staging directory ----------------------------------------------------------------------------
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """The staging directory is there, and nobody else works in it."""
+        found = self._fs.status(self._staging, follow=False)
+        if found is None:
+            self._fs.make_directory(self._staging, access=PRIVATE)
+            self._fs.sync_directory(self._target.parent)
+        elif found.is_link or not found.is_directory:
+            raise RefusedError(f"{self._staging} is no directory of seglog's: remove it")
+        else:
+            require_trust(self._staging, found)
+        path = self._staging / _IN_USE
+        with self._fs.open(path, "r+" if self._fs.status(path, follow=False) else "create_new") as lock:
+            if not lock_open_file(lock) or self._fs.status(path, follow=False) is None:
+                raise LockedError(self._target, 0, "another fetch to the same place")
+            if self._fs.status(self._place) is None:
+                self._fs.make_directory(self._place, access=access_for(self._fs, self._target))
+                self._fs.sync_directory(self._staging)
+            yield
+
+    def _old_plan(self) -> dict[str, PlannedFile]:
+        """What the run before this one was to bring; nothing where there was none, or its plan cannot be read."""
+        path = self._staging / _PLAN
+        if self._fs.status(path, follow=False) is None:
+            return {}
+        try:
+            document = json.loads(self._fs.read_bytes(path))
+            if document["version"] != _VERSION:
+                return {}
+            return {each["name"]: PlannedFile(**each) for each in document["files"]}
+        except (ValueError, KeyError, TypeError):
+            return {}
+
+    def _keep(self, before: dict[str, PlannedFile]) -> set[str]:
+        """The names of the files that are complete and still the source's; every other one goes."""
+        kept = set()
+        for name, status in self._fs.entries(self._place):
+            planned = self._plan.get(name)
+            if planned is not None and planned == before.get(name) and status.size == planned.size:
+                kept.add(name)
+            else:
+                self._fs.remove(self._place / name)
+        self._fs.sync_directory(self._place)
+        return kept
+
+    # --- files --------------------------------------------------------------------------------------------
+
+    def _bring(self, planned: PlannedFile, done: Fetched, bytes_before: int) -> None:
+        path, copy = self._source / planned.name, self._place / _COPY
+        access = _access_of(self._fs, self._place)
+        try:
+            with self._source_fs.open(path, "r") as source, self._fs.open(copy, "create") as file:
+                if access is not None:
+                    file.give(access)
+                position = self._copied(source, file, bytes_before + done.bytes)
+                if position != planned.size:
+                    raise RefusedError(
+                        f"{path} has {position} bytes instead of {planned.size}: it was changed meanwhile"
+                    )
+                file.sync()
+        except FileNotFoundError as error:
+            raise RefusedError(
+                f"{path} has vanished meanwhile: run the fetch again when the source is whole"
+            ) from error
+        if not planned.is_same(self._source_fs.status(path)):
+            raise RefusedError(f"{path} was changed meanwhile: run the fetch again, which goes on with what is there")
+        if planned.base_offset is not None:
+            self._check(copy, path, planned)
+        self._fs.rename(copy, self._place / planned.name)
+        self._fs.sync_directory(self._place)
+        done.files, done.bytes = done.files + 1, done.bytes + planned.size
+
+    def _copied(self, source: File, file: File, before: int) -> int:
+        position = 0
+        for piece in pieces(source, 0, source.size()):
+            file.write_at(position, piece)
+            position += len(piece)
+            self._tell(before + position)
+        return position
+
+    def _check(self, copy: Path, path: Path, planned: PlannedFile) -> None:
+        """Every batch has its checksum, and no offset is missing up to the next segment."""
+        following = planned.base_offset or 0
+        for step in LogWalk(self._fs, copy):
+            if isinstance(step, Gap):
+                reason = (
+                    f"{step.length} bytes are no batch: nothing damaged is fetched; seglog salvage copies what is good"
+                )
+                raise CorruptRecordError(path, reason, step.position)
+            for row, is_valid in zip(step.batches, step.valid, strict=True):
+                first, last = int(row["base_offset"]), int(row["last_offset"])
+                if not is_valid:
+                    raise CorruptRecordError(path, "the checksum is wrong", int(row["position"]), first, last)
+                if first < following:
+                    raise CorruptRecordError(path, "offsets do not ascend", int(row["position"]), first, last)
+                self._require_no_gap(path, following, first)
+                following = last + 1
+        if planned.next_offset is not None:
+            if following > planned.next_offset:
+                reason = f"it goes on after offset {planned.next_offset}, where the next segment begins"
+                raise CorruptRecordError(path, reason, None, planned.next_offset, following - 1)
+            self._require_no_gap(path, following, planned.next_offset)
+
+    def _require_no_gap(self, path: Path, following: int, found: int) -> None:
+        if found <= following:
+            return
+        sentence = f"{path}: offsets {following} to {found - 1} are missing"
+        if not self._options.allow_gaps:
+            raise RefusedError(f"{sentence}; --allow-gaps fetches the rest, and readers pass over them")
+        self._gaps.append(sentence)
+
+    def _require_unchanged(self) -> None:
+        """The source has the files that it had when the fetch began: a set of files, not a mixture of two."""
+        now = dict(self._source_fs.entries(self._source))
+        for name, planned in self._plan.items():
+            if not planned.is_same(now.get(name)):
+                raise RefusedError(
+                    f"{self._source / name} was changed or removed meanwhile: run the fetch again, which goes on with"
+                    " what is there"
+                )
+
+    def _tell(self, position: int) -> None:
+        if self._progress is not None:
+            self._progress(position, sum(one.size for one in self._plan.values()))
+
+
+def _access_of(fs: FileSystem, directory: Path) -> Access | None:
+    found = fs.status(directory)
+    return None if found is None else Access.within(found)
+
+
+def _plan_text(plan: dict[str, PlannedFile]) -> bytes:
+    files = [{name: getattr(one, name) for name in one.__slots__} for one in plan.values()]
+    return (json.dumps({"version": _VERSION, "files": files}) + "\n").encode()

@@ -1,0 +1,104 @@
+"""`seglog fetch`: partitions out of tiered storage, into a log directory."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seglog_cli.exit_codes import ExitCode
+from seglog_cli.failures import UsageError
+from seglog_cli.options import command, flag
+from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
+
+if TYPE_CHECKING:
+    from seglog.operations.fetch import Fetched
+
+
+@command
+def run(
+    session: Session,
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SOURCE",
+            help="Partitions in tiered storage, partition directories, or all in one.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="LOGDIR/TOPIC-NUMBER, or a log directory for several.")
+    ],
+    tiers: Tiers,
+    allow_gaps: Annotated[bool, flag("--allow-gaps", "Fetch also where offsets are missing or damaged.")] = False,
+) -> int:
+    """Brings partitions out of tiered storage into a log directory from which a broker starts.
+
+    Every file that a broker keeps comes: logs, indexes, producer snapshots, leader epochs. Each batch is checked while
+    it comes: checksums, and offsets without a gap; damage is an error, and so are missing offsets without
+    --allow-gaps. partition.metadata is not made: a broker that has the topic writes its id.
+
+    A file gets its name when it is complete and on the disk, and the partition when all of its files are. A fetch that
+    was killed goes on where it was when it is run again; what the source has changed meanwhile comes anew. DIR must not
+    be there, or be empty. With --local, the local part comes too, and counts where both have an offset.
+
+    Examples:
+      seglog fetch /mnt/tier/orders-AAECAwQFBgcICQoLDA0ODw/0 -o /var/lib/kafka/data/orders-0
+      seglog fetch /mnt/tier --tier-key key1=private.pem -o restored
+      seglog fetch /mnt/tier/kafka-tiered-storage --local /var/lib/kafka/data -o restored
+    """
+    from seglog.operations.fetch import FetchOptions, fetch
+
+    looking, paths = tiers.seen(session, sources)
+    wanted = _wanted(looking, paths, output)
+    for source, _ in wanted:
+        looking.fs.list(source)  # a tier is looked at, and says what it lacks
+    if tiers.grave and not allow_gaps:
+        from seglog.errors import RefusedError
+
+        raise RefusedError(f"{tiers.grave[0]}: nothing was fetched; --allow-gaps fetches the rest")
+    for source, target in wanted:
+        with session.progress(f"fetch {target.name}") as progress:
+            done = fetch(
+                looking.fs, source, session.fs, target, FetchOptions(allow_gaps), progress.update, session.settled
+            )
+        for sentence in done.gaps:
+            session.console.warning(sentence)
+            tiers.lacking = True
+        _show(session, done)
+    return ExitCode.INCOMPLETE if tiers.grave or tiers.lacking else ExitCode.DONE
+
+
+def _wanted(session: Session, paths: list[Path], output: Path) -> list[tuple[Path, Path]]:
+    """Each partition, and where it is to lie."""
+    from seglog.format.filenames import parse_topic_partition
+    from seglog.scan.listing import TargetKind, partition_directories, resolve_paths
+
+    targets = resolve_paths(session.fs, paths)
+    for target in targets:
+        if target.kind is TargetKind.FILE:
+            raise UsageError(f"fetch: {target.path} is a file; name the partition that it lies in")
+    found = [directory for target in targets for directory in partition_directories(session.fs, target)]
+    if parse_topic_partition(output.name) is not None:
+        if len(found) != 1:
+            raise UsageError(
+                f"fetch: {output} is one partition, and the sources are {len(found)}: name a log directory"
+            )
+        return [(found[0], output)]
+    names = [directory.name for directory in found]
+    if len(set(names)) < len(names):
+        raise UsageError("fetch: two sources have one name; fetch one at a time, each to a place of its own")
+    return [(directory, output / directory.name) for directory in found]
+
+
+def _show(session: Session, done: Fetched) -> None:
+    if session.as_json:
+        fields = {**asdict(done), "target": str(done.target), "gaps": list(done.gaps)}
+        session.console.json({"type": "fetched", **fields})
+        return
+    kept = f", {done.kept} files were there already" if done.kept else ""
+    what = f"{done.segments} segments from offset {done.first_offset} on"
+    session.console.line(f"{done.target}: {what}; {done.files} files, {done.bytes} bytes came{kept}")

@@ -1,0 +1,129 @@
+"""Fetching a partition: what comes is whole, checked, and from one source; what cannot be is an error with a name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seglog.errors import CorruptRecordError, LockedError, NotALogError, RefusedError
+from seglog.operations.fetch import FetchOptions, fetch
+from seglog.storage.filesystem import File, FileSystem, OpenMode
+from seglog.storage.forwarding import PassingFileSystem
+from tests.support.log_files import FS, batch, files_of, write_segment
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    directory = tmp_path / "source" / "t-0"
+    write_segment(directory, 0, batch(0, 3), batch(3, 3))
+    write_segment(directory, 6, batch(6, 3))
+    write_segment(directory, 9, batch(9, 3))
+    (directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+    return directory
+
+
+class Meddling(PassingFileSystem):
+    """Does something when a file of a name is opened for the n-th time."""
+
+    def __init__(self, name: str, meddle: object, below: FileSystem = FS) -> None:
+        super().__init__(below)
+        self.name, self.meddle = name, meddle
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        if path.name == self.name and callable(self.meddle):
+            self.meddle()
+        return super().open(path, mode)
+
+
+LOG = f"{6:020d}.log"
+
+
+def test_a_partition_comes_with_all_that_a_broker_keeps(source: Path, tmp_path: Path) -> None:
+    (source / "partition.metadata").write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw")
+    wanted = {name: data for name, data in files_of(source).items() if name != "partition.metadata"}
+    (tmp_path / "new" / "t-0").mkdir(parents=True)
+    seen: list[tuple[int, int]] = []
+    done = fetch(FS, source, FS, tmp_path / "new" / "t-0", progress=lambda *now: seen.append(now))
+    assert files_of(tmp_path / "new" / "t-0") == wanted
+    assert (done.files, done.kept, done.segments, done.first_offset) == (len(wanted), 0, 3, 0)
+    assert seen[-1] == (sum(map(len, wanted.values())),) * 2
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [".lock", "t-0"]
+
+
+def test_what_is_there_already_is_never_touched(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "t-0"
+    write_segment(target, 0, batch(0, 1))
+    before = files_of(target)
+    with pytest.raises(RefusedError, match="is there already and not empty"):
+        fetch(FS, source, FS, target)
+    assert files_of(target) == before
+    with pytest.raises(RefusedError, match="only a directory named TOPIC-NUMBER"):
+        fetch(FS, source, FS, tmp_path / "orders")
+    with pytest.raises(NotALogError):
+        fetch(FS, tmp_path, FS, tmp_path / "new" / "t-1")
+
+
+def test_damage_and_missing_offsets_are_errors_that_name_the_source(source: Path, tmp_path: Path) -> None:
+    target, log = tmp_path / "new" / "t-0", source / LOG
+    good = log.read_bytes()
+    log.write_bytes(good[:-1] + b"\xff")
+    with pytest.raises(
+        CorruptRecordError, match=rf"source/t-0/{LOG}: position 0: the checksum is wrong \(offsets 6 to 8\)"
+    ):
+        fetch(FS, source, FS, target)
+    log.write_bytes(good + b"torn")
+    with pytest.raises(CorruptRecordError, match="4 bytes are no batch"):
+        fetch(FS, source, FS, target)
+    log.write_bytes(batch(7, 2))
+    with pytest.raises(RefusedError, match=rf"{LOG}: offsets 6 to 6 are missing; --allow-gaps"):
+        fetch(FS, source, FS, target)
+    log.write_bytes(batch(6, 2))
+    with pytest.raises(RefusedError, match="offsets 8 to 8 are missing"):
+        fetch(FS, source, FS, target)
+    assert not target.exists()
+    done = fetch(FS, source, FS, target, FetchOptions(allow_gaps=True))
+    assert [sentence.partition(": ")[2] for sentence in done.gaps] == ["offsets 8 to 8 are missing"]
+    assert files_of(target) == files_of(source)
+
+
+def test_a_source_that_changes_or_vanishes_is_an_error_and_the_next_run_goes_on(source: Path, tmp_path: Path) -> None:
+    target, log = tmp_path / "new" / "t-0", source / LOG
+    good = log.read_bytes()
+    with pytest.raises(RefusedError, match=rf"{LOG} has vanished meanwhile"):
+        fetch(Meddling(LOG, log.unlink), source, FS, target)
+    log.write_bytes(good)
+    with pytest.raises(RefusedError, match="changed"):
+        fetch(Meddling(LOG, lambda: log.write_bytes(batch(6, 1))), source, FS, target)
+    log.write_bytes(good)
+    other = source / f"{0:020d}.log"
+    with pytest.raises(RefusedError, match=rf"{other.name} was changed or removed meanwhile"):
+        fetch(Meddling(LOG, lambda: other.write_bytes(other.read_bytes() + batch(6, 1))), source, FS, target)
+    other.write_bytes(batch(0, 3) + batch(3, 3))
+    assert not target.exists()
+    done = fetch(FS, source, FS, target)
+    assert done.kept > 0 and files_of(target) == files_of(source)
+
+
+def test_two_fetches_to_one_place_do_not_meet(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "t-0"
+
+    def second() -> None:
+        with pytest.raises(LockedError, match="another fetch to the same place"):
+            fetch(FS, source, FS, target)
+
+    fetch(Meddling(LOG, second), source, FS, target)
+    assert files_of(target) == files_of(source)
+
+
+def test_a_staging_directory_that_others_may_write_is_not_gone_on_with(source: Path, tmp_path: Path) -> None:
+    target, log = tmp_path / "new" / "t-0", source / LOG
+    good = log.read_bytes()
+    with pytest.raises(RefusedError, match="vanished"):
+        fetch(Meddling(LOG, log.unlink), source, FS, target)
+    log.write_bytes(good)
+    (staging,) = tmp_path.glob("new/*-future")
+    staging.chmod(0o777)
+    with pytest.raises(RefusedError, match="may be written by other users"):
+        fetch(FS, source, FS, target)
+    assert not target.exists()
