@@ -83,7 +83,7 @@ def test_a_tier_in_a_bucket_is_read_and_fetched_by_its_url(
             monkeypatch.setenv(name, value)
         url = ["s3://bkt/backup", *sealed[1:]]
         local, found = run("dump", "--json", *sealed), run("dump", "--json", *url)
-        assert (found.exit_code, found.stdout) == (0, local.stdout)
+        assert (found.exit_code, found.stdout) == (0, local.stdout), found.stderr
         assert run("fetch", *url, "-o", tmp_path / "restored").exit_code == 0
         assert run("fetch", *sealed, "-o", tmp_path / "local").exit_code == 0
     assert files_of(tmp_path / "restored" / NAME) == files_of(tmp_path / "local" / NAME)

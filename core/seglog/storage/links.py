@@ -142,6 +142,8 @@ def resolve(path: Path) -> Path:
 
 def name_of(path: Path) -> str:
     """The name of what `path` leads to: its last component, unless that is a link, `.` or `..`."""
+    if isinstance(path, RemotePath):
+        return path.name
     if path.name in ("", "..") or os.path.islink(path):  # noqa: PTH114 (which raises where nobody may look)
         return path.resolve().name
     return path.name

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import RefusedError, UntrustedLinkError
+from seglog.locations import parse_location
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from seglog.storage.lock import DirectoryLock, holder_of
@@ -337,3 +338,8 @@ def test_the_owner_of_a_directory_does_not_matter_only_that_of_links(tmp_path: P
     with FS.open(tmp_path / "file", "create_new") as file:
         file.write_at(0, b"x")
     assert FS.read_bytes(tmp_path / "file") == b"x"
+
+
+def test_the_name_of_a_url_is_its_last_part() -> None:
+    assert links.name_of(parse_location("s3://bucket/logs/t-0")) == "t-0"
+    assert links.resolve(parse_location("s3://bucket/logs/t-0")) == parse_location("s3://bucket/logs/t-0")
