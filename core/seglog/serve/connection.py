@@ -79,6 +79,9 @@ class Connection:
                 reason = "the endpoint stops"
         except HostileRequestError as error:
             hostile, reason = True, str(error)
+        except asyncio.CancelledError:
+            reason = "the endpoint stops"
+            raise
         except TimeoutError:
             reason = "timed out"
         except asyncio.IncompleteReadError as error:
@@ -103,6 +106,7 @@ class Connection:
         """Ends the connection after the answer that is under way, at once when there is none."""
         self._stopped = True
         if not self._busy:
+            cast(asyncio.Transport, self._writer.transport).pause_reading()  # what still comes may not follow the end
             self._reader.feed_eof()
 
     async def _serve(self) -> None:

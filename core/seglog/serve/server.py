@@ -108,6 +108,9 @@ class Server:
         self._connections[task] = connection
         try:
             await connection.run()
+        except asyncio.CancelledError:
+            if not self._stopping.is_set():
+                raise
         finally:
             metrics.connections -= 1
             del self._connections[task]

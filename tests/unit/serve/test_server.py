@@ -8,17 +8,18 @@ import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from seglog.model import Isolation, Record
-from seglog.serve import protocol
+from seglog.serve import dispatch, protocol, server
 from seglog.serve.limits import Limits
 from seglog.serve.protocol import VERSIONS, ErrorCode
 from tests.support.consumers import librdkafka_rows
 from tests.support.open_logs import opened_log
 from tests.support.raw_client import RawClient, request_frame
-from tests.support.serving import Serving, local_rows
+from tests.support.serving import LIMIT_SECONDS, Serving, local_rows
 
 RECORDS = 500
 
@@ -196,6 +197,27 @@ def test_damage_ends_a_read_or_is_left_out(tmp_path: Path) -> None:
         assert topic.partitions[0].error_code == ErrorCode.corrupt_message
         with pytest.raises((KafkaException, AssertionError)):
             librdkafka_rows(serving.bootstrap, [("t", 0)], "read_uncommitted")
+
+
+def test_a_stop_that_cuts_an_answer_off_is_no_error(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server, "_GRACE_S", 0.01)
+    asked = threading.Event()
+
+    def slow(*_asked: object) -> dict[str, object]:
+        asked.set()
+        serving.observer.wait_for(lambda _end: True)
+        return {}
+
+    monkeypatch.setitem(cast(Any, dispatch._READERS), protocol.LIST_OFFSETS, slow)
+    with Serving(directory) as serving:
+        client = RawClient(serving.address)
+        client.send(request_frame(protocol.LIST_OFFSETS, 7, {}))
+        assert asked.wait(LIMIT_SECONDS)
+    client.close()
+    assert [end.reason for end in serving.observer.ends] == ["the endpoint stops"]
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 FUZZED = int(os.environ.get("SEGLOG_FUZZ", "1500"))
