@@ -14,7 +14,8 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
@@ -43,7 +44,7 @@ Paths = Annotated[
     list[Path],
     typer.Argument(
         metavar="PATH",
-        help="Segment or other log files, partition directories, log directories.",
+        help="Segment or other log files, partition directories, log directories; or their URLs, where only read.",
         show_default=False,
     ),
 ]
@@ -248,6 +249,52 @@ def _declared(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     return list(inspect.signature(kind, eval_str=True).parameters.values())
 
 
+Command = TypeVar("Command", bound=Callable[..., int | None])
+
+
+def takes_urls(
+    *names: str, only_with: Sequence[str] = (), not_with: Sequence[str] = ()
+) -> Callable[[Command], Command]:
+    """Of a command's parameters those that may be URLs, because it only reads there.
+
+    `only_with`: flags of which one makes it only read; `not_with`: flags that make it write.
+    """
+
+    def mark(function: Command) -> Command:
+        _URLS[function] = _Urls(names, only_with, not_with)
+        return function
+
+    return mark
+
+
+@dataclass(frozen=True, slots=True)
+class _Urls:
+    names: Sequence[str]
+    only_with: Sequence[str]
+    not_with: Sequence[str]
+
+
+_URLS: dict[Callable[..., int | None], _Urls] = {}
+
+
+def _require_local(function: Callable[..., int | None], arguments: Mapping[str, Any]) -> None:
+    """Wrong usage for a URL where the command would write."""
+    from seglog.remote_path import RemotePath
+
+    urls = _URLS.get(function, _Urls((), (), ()))
+    lacks = [f"--{name.replace('_', '-')}" for name in urls.only_with if not any(map(arguments.get, urls.only_with))]
+    writes = [f"--{name.replace('_', '-')}" for name in urls.not_with if arguments.get(name)]
+    for name, value in arguments.items():
+        for path in value if isinstance(value, list) else [value]:
+            if not isinstance(path, RemotePath):
+                continue
+            if name not in urls.names:
+                raise UsageError(f"{path}: this needs a local directory, and no URL: copy it to a disk first")
+            if lacks or writes:
+                hint = f"with {' or '.join(lacks)} it only reads" if lacks else f"without {writes[0]} it only reads"
+                raise UsageError(f"{path}: this needs a local directory, and no URL ({hint}): copy it to a disk first")
+
+
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
     """Makes a Typer command of a function that takes a `Session` and its own parameters.
 
@@ -270,11 +317,14 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
                 given = {name: _at(session, values[name]) for name in names}
                 is_group = names != [parameter.name]
                 arguments[parameter.name] = parameter.annotation(**given) if is_group else given[parameter.name]
+            _require_local(function, arguments)
             code = function(session, **arguments)
             session.tell_unused()
             return code
 
-        raise typer.Exit(guard(session.console, called))
+        ended = guard(session.console, called)
+        session.tell_traffic()
+        raise typer.Exit(ended)
 
     functools.update_wrapper(run, function)
     every = (*(option for options in declared.values() for option in options), *_COMMON.values())

@@ -160,6 +160,19 @@ class Session:
         for name in (name for name, is_given in given.items() if is_given and name not in self.used):
             self.console.warning(f"{name} has changed nothing: this command, on this input, has no use for it")
 
+    def tell_traffic(self) -> None:
+        """With `-v`: what object stores were asked for, and how much came."""
+        if not self.console.verbose:
+            return
+        from seglog.remote.routing import traffic
+
+        found = traffic()
+        if found.requests:
+            self.console.detail(
+                f"object stores: {found.requests} requests ({found.listings} listings, {found.heads} heads,"
+                f" {found.gets} reads), {found.bytes_read} bytes"
+            )
+
     def config_of_target(self, target: Target, sources: Sources | None = None) -> DirectorySettings:
         """The same for whatever log directory a typed path lies in."""
         from seglog.scan.listing import log_directory_of

@@ -57,6 +57,12 @@ def parse_location(location: str | os.PathLike[str]) -> Path:
     return local.absolute() if _SCHEME.match(str(local)) else local
 
 
+def require_local(path: str | os.PathLike[str]) -> None:
+    """ConfigError for a URL where a directory of this machine is needed."""
+    if isinstance(path, RemotePath):
+        os.fspath(path)
+
+
 def _path_of_url(scheme: str, rest: str) -> RemotePath:
     """The object that a URL names; `rest` is what follows its scheme and first slash."""
     store, slash, key = rest.removeprefix("/").partition("/")

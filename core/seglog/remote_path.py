@@ -8,7 +8,6 @@ that no local file is read, made or locked in place of an object.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path, PosixPath
 from typing import NoReturn, Self
 from urllib.parse import quote
@@ -71,12 +70,6 @@ class RemotePath(PosixPath):
 def remote_path(scheme: str, store: str, *parts: str) -> RemotePath:
     """The path of an object whose key has these parts."""
     return RemotePath(f"{scheme}:", store, *parts)
-
-
-def require_local(path: str | os.PathLike[str]) -> None:
-    """ConfigError for a URL where a directory of this machine is needed."""
-    if isinstance(path, RemotePath):
-        os.fspath(path)
 
 
 def is_remote(path: Path) -> bool:

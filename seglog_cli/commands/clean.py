@@ -14,11 +14,12 @@ from seglog_cli.cleaning import (
     show_outcomes,
 )
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Check, Directories, DryRun, MetadataDirectory, OverridePolicy, command
+from seglog_cli.options import Check, Directories, DryRun, MetadataDirectory, OverridePolicy, command, takes_urls
 from seglog_cli.session import Session
 
 
 @command
+@takes_urls("paths", "metadata_dir", only_with=["dry_run", "check"])
 def run(
     session: Session,
     paths: Directories,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from seglog_cli.help import HelpOption
-from seglog_cli.options import CONTEXT, MetadataDirectory, OnePath, command, flag
+from seglog_cli.options import CONTEXT, MetadataDirectory, OnePath, command, flag, takes_urls
 from seglog_cli.parameters import PlainCommand
 from seglog_cli.session import Session
 
@@ -25,6 +25,7 @@ def group(show_help: HelpOption = False) -> None:
 
 @app.command("show", cls=PlainCommand, context_settings=CONTEXT)
 @command
+@takes_urls("path", "metadata_dir")
 def show(
     session: Session,
     path: OnePath,

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Partition, command, labelled
+from seglog_cli.options import Partition, command, labelled, takes_urls
 from seglog_cli.session import Session
 
 
 @command
+@takes_urls("partition")
 def run(
     session: Session,
     partition: Partition,

@@ -9,7 +9,7 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import command, one_of, size_option
+from seglog_cli.options import command, one_of, size_option, takes_urls
 from seglog_cli.selecting import Limit, Wanted
 from seglog_cli.session import Session
 
@@ -28,6 +28,7 @@ Copies = Annotated[
 
 
 @command
+@takes_urls("copies")
 def run(
     session: Session,
     copies: Copies,

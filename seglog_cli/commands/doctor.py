@@ -9,13 +9,14 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.grouping import DiagnosesShown, Grouped
-from seglog_cli.options import command, flag
+from seglog_cli.options import command, flag, takes_urls
 from seglog_cli.session import Session
 
 _STEPS_SHOWN = 8
 
 
 @command
+@takes_urls("log_directories")
 def run(
     session: Session,
     log_directories: Annotated[

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from seglog_cli.options import MetadataDirectory, Partition, command, flag
+from seglog_cli.options import MetadataDirectory, Partition, command, flag, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 
 @command
+@takes_urls("partition", "metadata_dir")
 def run(
     session: Session,
     partition: Partition,

@@ -11,7 +11,7 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import command, flag, one_of
+from seglog_cli.options import command, flag, one_of, takes_urls
 from seglog_cli.selecting import BytesAs, Decode, Limit, Wanted, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -28,6 +28,7 @@ EXTENSIONS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "
 
 
 @command
+@takes_urls("path")
 def run(
     session: Session,
     path: Annotated[

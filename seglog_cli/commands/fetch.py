@@ -10,7 +10,7 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import command, flag
+from seglog_cli.options import command, flag, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 @command
+@takes_urls("sources")
 def run(
     session: Session,
     sources: Annotated[

@@ -10,13 +10,14 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Paths, command, flag, one_of, time_option
+from seglog_cli.options import Paths, command, flag, one_of, takes_urls, time_option
 from seglog_cli.session import Session
 
 FORMATS = ("table", "json", "reset-csv")
 
 
 @command
+@takes_urls("paths")
 def run(
     session: Session,
     paths: Paths,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seglog_cli.options import Paths, command, flag, one_of
+from seglog_cli.options import Paths, command, flag, one_of, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 @command
+@takes_urls("paths")
 def run(
     session: Session,
     paths: Paths,

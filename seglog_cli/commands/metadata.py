@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import OnePath, command, offset_option
+from seglog_cli.options import OnePath, command, offset_option, takes_urls
 from seglog_cli.session import Session
 
 
 @command
+@takes_urls("path", "diff")
 def run(
     session: Session,
     path: OnePath,

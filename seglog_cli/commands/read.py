@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Partition, command, size_option, time_option
+from seglog_cli.options import Partition, command, size_option, takes_urls, time_option
 from seglog_cli.selecting import BytesAs, Decode, Limit, Wanted, renamed, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -24,6 +24,7 @@ _SHOWN = 3
 
 
 @command
+@takes_urls("partition")
 def run(
     session: Session,
     partition: Partition,

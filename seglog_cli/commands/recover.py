@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Check, DryRun, NoKeep, OnePath, check_keeping, command, offset_option
+from seglog_cli.options import Check, DryRun, NoKeep, OnePath, check_keeping, command, offset_option, takes_urls
 from seglog_cli.quarantines import QuarantineOption
 from seglog_cli.session import Session
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 @command
+@takes_urls("path", only_with=["dry_run", "check"])
 def run(
     session: Session,
     path: OnePath,

@@ -9,7 +9,7 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Directories, DryRun, command, flag, size_option
+from seglog_cli.options import Directories, DryRun, command, flag, size_option, takes_urls
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 @command
+@takes_urls("paths")
 def run(
     session: Session,
     paths: Directories,

@@ -19,6 +19,7 @@ from seglog_cli.options import (
     parsed,
     require_policy,
     size_option,
+    takes_urls,
 )
 from seglog_cli.session import Session
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 @command
+@takes_urls("paths", only_with=["dry_run", "check"])
 def run(
     session: Session,
     paths: Paths,

@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Paths, command, flag, size_option
+from seglog_cli.options import Paths, command, flag, size_option, takes_urls
 from seglog_cli.session import Session
 
 
 @command
+@takes_urls("paths")
 def run(
     session: Session,
     paths: Paths,

@@ -10,7 +10,7 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Directories, command, one_of, parsed
+from seglog_cli.options import Directories, command, one_of, parsed, takes_urls
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ _MOST_PORT = 65535
 
 
 @command
+@takes_urls("paths")
 def run(
     session: Session,
     paths: Directories,

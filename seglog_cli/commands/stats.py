@@ -17,7 +17,7 @@ from seglog_cli.measuring import (
     measured_partitions,
     show_measured,
 )
-from seglog_cli.options import Paths, command
+from seglog_cli.options import Paths, command, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 @command
+@takes_urls("paths")
 def run(
     session: Session,
     paths: Paths,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Paths, command, flag
+from seglog_cli.options import Paths, command, flag, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 
 @command
+@takes_urls("paths")
 def run(
     session: Session,
     paths: Paths,

@@ -9,7 +9,7 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Partition, command, duration_option, one_of
+from seglog_cli.options import Partition, command, duration_option, one_of, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -23,6 +23,7 @@ ACTIONS = ("list", "open", "stat", "abort-cmd")
 
 
 @command
+@takes_urls("partition")
 def run(
     session: Session,
     partition: Partition,

@@ -10,7 +10,7 @@ import typer
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.grouping import FindingsShown, Grouped
-from seglog_cli.options import DryRun, Paths, command, duration_option, flag, one_of, parsed
+from seglog_cli.options import DryRun, Paths, command, duration_option, flag, one_of, parsed, takes_urls
 from seglog_cli.quarantines import QuarantineOption
 from seglog_cli.repairing import repair_options, repair_paths
 from seglog_cli.session import Session
@@ -31,6 +31,7 @@ _LEVELS = ("header", "crc", "record", "index", "semantic")
 
 
 @command
+@takes_urls("paths", not_with=["repair"])
 def run(
     session: Session,
     paths: Paths,

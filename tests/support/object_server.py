@@ -108,6 +108,7 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
             fault = served.fault("BODY", self.path)
             self.send_response(status)
             self.send_header("ETag", tag_of(data))
+            self.send_header("Content-Type", "text/html" if data.startswith(b"<html>") else "binary/octet-stream")
             self.send_header("Last-Modified", "Sun, 22 Nov 2026 10:00:00 GMT")
             self.send_header("Content-Length", str(end - start))
             if status == 206:

@@ -14,6 +14,8 @@ from typing import Literal, Unpack
 from seglog.api.surroundings import (
     Location,
     Surroundings,
+    local_path,
+    local_paths_of,
     optional_integer,
     optional_path,
     paths_of,
@@ -119,7 +121,7 @@ def _cleaned(
     expire: bool,
     dry_run: bool,
 ) -> list[CleanOutcome]:
-    targets = targets_of(work, paths)
+    targets = targets_of(work, paths if dry_run else local_paths_of(paths))
     _check_policy(policy, cleaning.POLICIES, targets)
     settings = _settings(work, targets, sources)
     config = next(iter(settings.values())).resolve(None).cleaner
@@ -217,7 +219,7 @@ def _space(free: int | str | None) -> FreeSpace | None:
 def _retained(
     work: Workspace, paths: Sequence[Location], policy: str | None, sources: Sources, request: RetentionRequest
 ) -> list[RetainOutcome]:
-    targets = targets_of(work, paths)
+    targets = targets_of(work, paths if request.dry_run else local_paths_of(paths))
     _check_policy(policy, retention.POLICIES, targets)
     settings = _settings(work, targets, sources)
     return list(retention.retain(work.fs, targets, settings.__getitem__, work.clock, request))
@@ -273,7 +275,7 @@ def repair(
     """
     work, options = workspace_of(surroundings), _repair_options(policy, only, quarantine)
     done = []
-    for job in repairing.repair_jobs(work.fs, paths_of(paths)):
+    for job in repairing.repair_jobs(work.fs, local_paths_of(paths)):
         one = repairing.repair_job(work, job, settings_of(work, job.log_directory), options)
         if one.outcome.run is not None:
             _remember(work, one.outcome.run.folder)
@@ -330,7 +332,7 @@ def recover(
     Reading begins at the checkpoint's recovery point, or at `recovery_point`. Everything after damage is cut off (see
     `repair`, which loses less); with `keep` it goes to the quarantine first, and `undo` gives it back.
     """
-    work, target, settings = _one(surroundings, path)
+    work, target, settings = _one(surroundings, local_path(path))
     keeper = Keeper(work.fs, work.clock, settings, "recover", optional_path(quarantine))
     point = optional_integer("recovery_point", recovery_point)
     options = RecoveryOptions(point, on_loss=keeper.on_loss if keep else None)
@@ -392,7 +394,7 @@ def _truncated(
     offset, moment = optional_integer("to_offset", to_offset), optional_integer("to_time_ms", to_time_ms)
     if (offset is None) == (moment is None):
         raise ValueError("one of to_offset and to_time_ms says where to cut")
-    work, path = workspace_of(surroundings), parse_location(partition)
+    work, path = workspace_of(surroundings), local_path(partition)
     settings = settings_of(work, links.resolve(path).parent)
     keeper = Keeper(work.fs, work.clock, settings, "truncate", optional_path(quarantine))
     done = keeper.truncate(path, offset, moment, dry_run=dry_run, keep=keep)
@@ -428,7 +430,7 @@ def convert(
     if magic not in (0, 1, 2):
         raise ValueError(f"magic: {magic!r} is not 0, 1 or 2")
     options = ConvertOptions(magic, None if codec is None else member(Compression, codec))
-    work, source, target = workspace_of(surroundings), parse_location(partition), links.resolve(parse_location(output))
+    work, source, target = workspace_of(surroundings), parse_location(partition), links.resolve(local_path(output))
     if parse_topic_partition(target.name) is None:
         raise ValueError(f"output: {target.name} is not of the form topic-partition")
     listing = convertible(work.fs, source)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
-from seglog.locations import parse_location
+from seglog.locations import parse_location, require_local
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
@@ -50,9 +50,12 @@ def open_log(
     from seglog.log.directory import open_partition
     from seglog.remote.routing import machine_files
 
+    path = parse_location(path)
+    if writable or create:
+        require_local(path)
     settings = config if isinstance(config, LogConfig) else LogConfig.from_mapping(config or {})
     owner, log = open_partition(
-        parse_location(path),
+        path,
         fs=machine_files(),
         clock=clock or SystemClock(),
         config_of=lambda _topic: settings,

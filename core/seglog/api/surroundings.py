@@ -12,7 +12,7 @@ from seglog.arguments import described, integer
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import text_of
 from seglog.configuration.topic_settings import DirectorySettings
-from seglog.locations import parse_location
+from seglog.locations import parse_location, require_local
 from seglog.operations.workspace import Sources, Workspace
 from seglog.remote.routing import machine_files
 from seglog.scan.listing import Target, resolve_paths
@@ -57,6 +57,21 @@ def workspace_of(given: Surroundings) -> Workspace:
         None if file is None else parse_location(file),
         threads,
     )
+
+
+def local_path(location: Location) -> Path:
+    """The path, of this machine; ConfigError for a URL, where something would be written."""
+    path = parse_location(location)
+    require_local(path)
+    return path
+
+
+def local_paths_of(locations: Iterable[Location]) -> list[Path]:
+    """As `paths_of`, of this machine."""
+    found = paths_of(locations)
+    for path in found:
+        require_local(path)
+    return found
 
 
 def paths_of(locations: Iterable[Location]) -> list[Path]:

@@ -20,7 +20,8 @@ from seglog.remote.blocks import Blocks, Source
 from seglog.remote.failures import ChangedObjectError
 from seglog.remote.limits import Limits, limits_of
 from seglog.remote.listings import Found, Listings
-from seglog.remote.store import ObjectStatus, ObjectStore, ObstoreStore, Traffic, open_store, root_of
+from seglog.remote.store import ObjectStatus, ObjectStore, ObstoreStore, open_store, root_of
+from seglog.remote.traffic import Traffic
 from seglog.remote_path import RemotePath
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, OpenMode, read_whole
 from seglog.storage.read_only import ReadOnlyFile, ReadOnlyFileSystem, refuse_to_write

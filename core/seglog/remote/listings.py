@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 from seglog.clock import Clock
-from seglog.remote.store import ObjectStatus, ObjectStore
+from seglog.remote.store import PAGE, ObjectStatus, ObjectStore
 
 _SHALLOW = 2  # parts of a key below a directory: a partition and a file in it
 
@@ -28,6 +28,7 @@ class Listings:
         self._directories: dict[str, dict[str, Found]] = {}
         self._since: dict[str, float] = {}
         self._single: dict[str, tuple[float, ObjectStatus | None]] = {}
+        self._asked: dict[str, set[str]] = {}
         self._guard = threading.RLock()
 
     def entries(self, directory: str) -> Mapping[str, Found] | None:
@@ -60,11 +61,27 @@ class Listings:
             moment, found = self._single.get(key, (0.0, None))
             if key in self._single and self._is_fresh(moment):
                 return found is not None, found
+            if self._store.lists and self._is_narrow(directory, key):
+                return self.find(key)
             if self._store.lists and self.entries(key):
                 return True, None
             found = self._store.head(key)
+            if found is not None and found.is_page:
+                return True, None
             self._single[key] = self._clock.monotonic(), found
             return found is not None or self._is_listed(key), found
+
+    def _is_narrow(self, directory: str, key: str) -> bool:
+        """Whether a directory in which a second name is asked for is known now: one page of it tells all."""
+        asked = self._asked.setdefault(directory, set())
+        asked.add(key)
+        if len(asked) != 2:
+            return False
+        page = next(iter(self._store.pages(directory)), ())
+        if len(page) >= PAGE:
+            return False
+        self._note(self._by_directory(directory, page))
+        return True
 
     def _is_listed(self, directory: str) -> bool:
         """Whether a directory is there; where nobody lists, none is known to be."""
@@ -94,8 +111,7 @@ class Listings:
 
     def _look(self, directory: str) -> None:
         found: list[ObjectStatus] = []
-        pages = self._store.pages(directory)
-        for page in pages:
+        for page in self._store.pages(directory):
             if not found and not self._is_shallow(directory, page):
                 objects, directories = self._store.level(directory)
                 self._note({directory: self._named(directory, objects, directories)})
@@ -106,7 +122,7 @@ class Listings:
     def _is_shallow(self, directory: str, page: Sequence[ObjectStatus]) -> bool:
         """Whether a listing of all keys is worth going on with; one of few keys is."""
         below = len(directory) + 1 if directory else 0
-        return len(page) < 1000 or all(each.key.count("/", below) < _SHALLOW for each in page)
+        return len(page) < PAGE or all(each.key.count("/", below) < _SHALLOW for each in page)
 
     def _note(self, directories: Mapping[str, dict[str, Found]]) -> None:
         moment = self._clock.monotonic()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seglog.remote.traffic import Traffic
 from seglog.remote_path import RemotePath
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, LocalFileSystem, OpenMode
 from seglog.storage.forwarding import PassingFileSystem
@@ -34,6 +35,11 @@ def shared_remote_files() -> RemoteFileSystem:
 
 
 _shared: RemoteFileSystem | None = None
+
+
+def traffic() -> Traffic:
+    """What this process has asked of object stores."""
+    return Traffic() if _shared is None else _shared.traffic
 
 
 class RoutingFileSystem(PassingFileSystem):

@@ -7,21 +7,21 @@ object: one that has changed is an error, never a mixture of two versions. Reque
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seglog.clock import Clock
 from seglog.errors import ConfigError, UnsupportedError
 from seglog.remote.failures import ChangedObjectError, ShortBodyError, os_error_of
 from seglog.remote.limits import Limits
+from seglog.remote.traffic import Traffic
 from seglog.remote_path import WEB_SERVERS, RemotePath, remote_path
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-_PAGE = 1000  # keys in a listing's answer; S3 gives no more
+PAGE = 1000  # keys in a listing's answer; S3 gives no more
 _FIRST_PAUSE_S = 0.1
 
 
@@ -33,35 +33,12 @@ class ObjectStatus:
     size: int
     modified_ns: int
     tag: str = ""
+    is_page: bool = False  # a page of a web server's in place of a directory
 
     @property
     def version(self) -> str:
         """The same for two objects only when they hold the same bytes, as far as the store says."""
         return self.tag or f"{self.modified_ns}/{self.size}"
-
-
-@dataclass
-class Traffic:
-    """Requests and bytes of a process. A request that obstore repeats by itself counts once."""
-
-    listings: int = 0
-    heads: int = 0
-    gets: int = 0
-    bytes_read: int = 0
-    _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    @property
-    def requests(self) -> int:
-        """All of them."""
-        return self.listings + self.heads + self.gets
-
-    def count(self, listings: int = 0, heads: int = 0, gets: int = 0, bytes_read: int = 0) -> None:
-        """Adds to the figures; asked by any thread."""
-        with self._guard:
-            self.listings += listings
-            self.heads += heads
-            self.gets += gets
-            self.bytes_read += bytes_read
 
 
 class ObjectStore(Protocol):
@@ -136,7 +113,9 @@ class ObstoreStore:
 
         try:
             self._traffic.count(heads=1)
-            return _status_of(obstore.head(self._store, key))
+            answer = obstore.get(self._store, key, options={"head": True})
+            kind = "" if self.lists else str(answer.attributes.get("Content-Type", ""))
+            return replace(_status_of(answer.meta), is_page=kind.startswith("text/html"))
         except FileNotFoundError:
             return None
         except (BaseError, OSError, ValueError) as error:
@@ -147,14 +126,14 @@ class ObstoreStore:
         from obstore.exceptions import BaseError
 
         try:
-            found = iter(obstore.list(self._store, prefix or None, chunk_size=_PAGE))
+            found = iter(obstore.list(self._store, prefix or None, chunk_size=PAGE))
             while True:
                 self._traffic.count(listings=1)
                 page = next(found, None)
                 if page is None:
                     return
                 yield [_status_of(each) for each in page]
-                if len(page) < _PAGE:
+                if len(page) < PAGE:
                     return
         except (BaseError, OSError, ValueError) as error:
             raise os_error_of(error, self._path(prefix), is_listing=True) from None
@@ -169,7 +148,7 @@ class ObstoreStore:
             self._traffic.count(listings=1)
             raise os_error_of(error, self._path(prefix), is_listing=True) from None
         objects, directories = found["objects"], found["common_prefixes"]
-        self._traffic.count(listings=1 + (len(objects) + len(directories)) // _PAGE)
+        self._traffic.count(listings=1 + (len(objects) + len(directories)) // PAGE)
         return [_status_of(each) for each in objects], directories
 
     def _path(self, key: str) -> RemotePath:

@@ -84,6 +84,14 @@ def test_nothing_is_asked_twice(server: ObjectServer) -> None:
     assert (fs.traffic.listings, fs.traffic.requests) == (1, 1)
 
 
+def test_what_is_asked_beside_a_partition_costs_one_listing(server: ObjectServer) -> None:
+    fs = files(server)
+    assert fs.status(LOG.parent) is not None
+    for name in (".lock", "meta.properties", "recovery-point-offset-checkpoint", "t-1"):
+        assert (fs.status(LOG.parent.parent / name) is None) == (name[0] in ".r")
+    assert len(server.asked) == 2, server.asked
+
+
 def test_what_was_listed_long_ago_is_asked_again(server: ObjectServer) -> None:
     clock = ManualClock(1000)
     fs = files(server, clock=clock)
@@ -255,6 +263,9 @@ def test_a_web_server_gives_files_and_says_that_it_lists_nothing(server: ObjectS
     path = parse_location(f"http://127.0.0.1:{server.port}/bkt/kafka/t-0/00.log")
     with pytest.raises(OSError, match="this web server gives no listings"):
         fs.list(path.parent)
+    server.objects["bkt/kafka/t-0"] = b"<html>what many servers show of a directory"
+    page = fs.status(path.parent)
+    assert page is not None and page.is_directory
     assert fs.read_bytes(path) == DATA
     assert fs.status(path.with_name("none")) is None
     assert fs.list(path.parent) == ["00.log"]  # what was asked for by its name

@@ -1,0 +1,178 @@
+"""Commands on URLs: what only reads says of objects what it says of files; what writes wants a directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog.errors import ConfigError, UnsupportedError
+from seglog.remote import routing
+from seglog.remote.filesystem import RemoteFileSystem
+from tests.support.command_line import Ended, ended, keep_partitions
+from tests.support.fixtures import fixture_copy
+from tests.support.s3_server import make_bucket, put_directory, s3_server
+
+KEPT = ("customers-0", "orders-gzip-0", "payments-0", "__consumer_offsets-0", "__cluster_metadata-0")
+PARTITION = "4.3.0-clean/orders-gzip-0"
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """The fixtures on a disk, and the URL of what holds the same."""
+    base = tmp_path_factory.mktemp("logs")
+    before = dict(os.environ)
+    with s3_server(base.parent / "moto.log") as environment:
+        os.environ.update(environment)
+        make_bucket(environment)
+        for name in ("4.3.0/clean", "0.10.2", "0.7"):
+            logs = fixture_copy(name, base)
+            if name == "4.3.0/clean":
+                keep_partitions(logs, KEPT)
+            url = put_directory(environment, logs)
+        yield base, url.rpartition("/")[0]
+    for name in environment:
+        os.environ.pop(name)
+    os.environ.update(before)
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of its own, as far as URLs go: what was listed for another test is not known."""
+    monkeypatch.setattr(routing, "_shared", None)
+
+
+READING = [
+    "ls --json ROOT/4.3.0-clean",
+    "verify --json ROOT/4.3.0-clean",
+    "stats --json ROOT/4.3.0-clean",
+    "dump --records --json ROOT/4.3.0-clean",
+    "dump --json ROOT/4.3.0-clean/recovery-point-offset-checkpoint",
+    "dump --json ROOT/4.3.0-clean/orders-gzip-0/00000000000000000000.index",
+    "dump-log --print-data-log --files ROOT/4.3.0-clean/orders-gzip-0/00000000000000000000.log",
+    "verify --json ROOT/4.3.0-clean/orders-gzip-0/00000000000000000000.log",
+    "read --json --offset 10 --limit 5 ROOT/4.3.0-clean/orders-gzip-0",
+    "explain --json ROOT/4.3.0-clean/customers-0",
+    "txn --json ROOT/4.3.0-clean/payments-0",
+    "export --format csv -o - ROOT/4.3.0-clean/payments-0",
+    "diff --json ROOT/4.3.0-clean/orders-gzip-0 ROOT/4.3.0-clean/payments-0",
+    "groups --json ROOT/4.3.0-clean",
+    "metadata --json ROOT/4.3.0-clean",
+    "config show --json ROOT/4.3.0-clean",
+    "doctor --json ROOT/4.3.0-clean",
+    "doctor --json ROOT/4.3.0-clean/customers-0",
+    "clean --dry-run --json ROOT/4.3.0-clean/customers-0",
+    "retain --dry-run --retention-ms 1 --json ROOT/4.3.0-clean/customers-0",
+    "recover --dry-run --json ROOT/4.3.0-clean/customers-0",
+    "ls --json ROOT/0.10.2",
+    "verify --json ROOT/0.10.2",
+    "dump --records --json ROOT/0.10.2",
+    "verify --json ROOT/0.7",
+    "dump --records --json ROOT/0.7",
+    "read --json --offset 0 ROOT/0.7/ancient-0",
+    "verify --json ROOT/4.3.0-clean/none-0",
+    "ls --json ROOT/none/at-all",
+]
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_command_says_of_objects_what_it_says_of_files(command: str, places: tuple[Path, str]) -> None:
+    local, remote = (_said(ended(*command.replace("ROOT", str(root)).split()), str(root)) for root in places)
+    assert remote == local
+
+
+def _said(end: Ended, root: str) -> tuple[int, str, str]:
+    # how long it took is not the same
+    output = re.sub(r'"[a-z_]+_seconds":([0-9.e-]+|{[^}]*})', "", end.stdout.decode())
+    return end.code, output.replace(root, "ROOT"), end.stderr.decode().replace(root, "ROOT")
+
+
+@pytest.mark.parametrize("command", ["convert --codec lz4", "salvage"])
+def test_what_makes_a_log_reads_it_where_it_lies(command: str, places: tuple[Path, str], tmp_path: Path) -> None:
+    made = []
+    for number, root in enumerate(places):
+        (tmp_path / str(number)).mkdir()
+        output = tmp_path / str(number) / "orders-gzip-0" if command == "salvage" else tmp_path / str(number)
+        end = ended(*command.split(), f"{root}/{PARTITION}", "-o", output)
+        assert end.code == 0, end.stderr
+        made.append({p.relative_to(tmp_path / str(number)): p.read_bytes() for p in output.rglob("*.log")})
+    assert made[0] == made[1] and made[0]
+
+
+def test_the_library_reads_a_log_where_it_lies(places: tuple[Path, str]) -> None:
+    found = []
+    for root in places:
+        with seglog.open_log(f"{root}/{PARTITION}") as log:
+            found.append([(record.offset, record.key, record.value) for record in log.records()])
+        found.append(len(list(seglog.verify(f"{root}/{PARTITION}"))))
+    assert found[:2] == found[2:] and found[0]
+
+
+def test_a_batch_by_its_offset_takes_few_requests_and_v_says_how_many(places: tuple[Path, str]) -> None:
+    end = ended("dump", "-v", "--from-offset", "100", "--limit", "1", f"{places[1]}/{PARTITION}")
+    said = re.search(rb"object stores: (\d+) requests \(1 listings, 0 heads, \d+ reads\), \d+ bytes", end.stderr)
+    assert end.code == 0 and said is not None, end.stderr
+    assert int(said[1]) <= 6
+    quiet = ended("dump", "--from-offset", "100", "--limit", "1", f"{places[1]}/{PARTITION}")
+    assert b"object stores" not in quiet.stderr and quiet.stdout == end.stdout
+
+
+def test_a_log_directory_is_listed_once(places: tuple[Path, str]) -> None:
+    end = ended("ls", "-v", f"{places[1]}/4.3.0-clean")
+    assert b"(1 listings, 0 heads" in end.stderr
+
+
+WRITING = [
+    "append URL -",
+    "verify --repair URL",
+    "clean URL",
+    "retain --retention-ms 1 URL",
+    "recover URL",
+    "reindex URL",
+    "truncate --to-offset 1 URL",
+    "cleaner URL",
+    "salvage FILES -o URL",
+    "convert FILES -o URL",
+    "export FILES --format csv -o URL",
+]
+
+
+@pytest.mark.parametrize("command", WRITING)
+def test_what_writes_wants_a_local_directory_and_asks_nothing(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(RemoteFileSystem, "_root", lambda *_: pytest.fail("a store was asked"))
+    files = fixture_copy("0.10.2", tmp_path) / "v1-none-createtime-0"
+    end = ended(*command.replace("URL", "s3://bucket/kafka/t-0").replace("FILES", str(files)).split())
+    assert end.code == 2, end.stderr
+    assert re.search(rb"error: s3://bucket/kafka/t-0: this needs a local directory", end.stderr)
+    assert end.stderr.count(b"\n") == 1 and not end.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["0.10.2"]
+
+
+def test_the_library_writes_to_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RemoteFileSystem, "_root", lambda *_: pytest.fail("a store was asked"))
+    url = "s3://bucket/kafka/t-0"
+    for write in (seglog.clean, seglog.repair, seglog.recover):
+        with pytest.raises(ConfigError, match="this needs a local directory"):
+            list(write(url))
+    with pytest.raises(ConfigError, match="this needs a local directory"), seglog.open_log(url, writable=True):
+        pytest.fail("it was opened")
+
+
+def test_without_the_extra_a_url_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    monkeypatch.setitem(sys.modules, "obstore.exceptions", None)
+    end = ended("ls", "--json", "s3://bucket/kafka")
+    assert end.code == 13
+    assert "pip install 'seglog[remote]'" in json.loads(end.stderr.splitlines()[-1])["message"]
+    with pytest.raises(UnsupportedError, match=r"seglog\[remote\]"), seglog.open_log("s3://bucket/kafka/t-0"):
+        pytest.fail("nothing is there")
