@@ -158,7 +158,7 @@ class _Reading:
         self, found: SourceLog, listing: PartitionListing, checkpoints: Checkpoints, progress: Progress
     ) -> None:
         self._found, self._listing, self._checkpoints, self._progress = found, listing, checkpoints, progress
-        self._surveyor = SegmentSurveyor(found.fs, deep=False)
+        self._surveyor = SegmentSurveyor(found.fs)
         self._last_offset = _NO_OFFSET
         self._stopped_in_order = _stopped_in_order(found.fs, found.directory)
 

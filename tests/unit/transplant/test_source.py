@@ -12,6 +12,8 @@ from seglog.model import Isolation, Record, TopicPartition
 from seglog.storage.filesystem import LocalFileSystem
 from seglog.transplant.source import Checkpoints, SourceLog, log_files, read_source, require_unchanged
 from tests.support.fixtures import fixture_copy
+from tests.support.log_files import batch, write_segment
+from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.open_logs import opened_log
 from tests.support.target_directories import everything
 
@@ -77,6 +79,13 @@ def test_a_damaged_batch_with_good_ones_after_it_is_refused(tmp_path: Path) -> N
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(CorruptRecordError, match=r"position \d+: CRC_MISMATCH.*\(offset 1\)"):
+        source_of(tmp_path / "t-0")
+
+
+def test_records_that_nobody_can_read_are_refused_behind_a_right_checksum_too(tmp_path: Path) -> None:
+    broken = batch_v2(4, [NaiveRecord(0, 0, b"k", b"v")], payload=b"\xff\xff\xff")
+    write_segment(tmp_path / "t-0", 0, batch(0, 4), broken)
+    with pytest.raises(CorruptRecordError, match=r"RECORDS_INVALID.*\(offset 4\)"):  # no crash tears a record so
         source_of(tmp_path / "t-0")
 
 
