@@ -176,7 +176,8 @@ class FrozenFileSystem(PassingFileSystem):
                 self._budget.give()
             # whoever wants to read it hears why that cannot be done
             return None if isinstance(error, FileNotFoundError) else _Entry(status)
-        status = replace(status, size=file.size())
+        size = file.size()
+        status = status if status.size == size else replace(status, size=size)
         if not whole:
             return _Entry(status, file)
         with file:
