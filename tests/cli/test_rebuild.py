@@ -44,6 +44,20 @@ def test_what_is_written_is_a_snapshot_that_metadata_shows_and_sources_stay(tmp_
     assert (again.exit_code, "is there already and not empty" in again.stderr) == (12, True)
 
 
+def test_a_controllers_directory_without_meta_properties_gets_one(tmp_path: Path) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
+    write_metadata_log(tmp_path / "controller", topic_records("orders", [[1]]))
+    done = run(
+        "rebuild", one, tmp_path / "controller", "--node", f"{tmp_path / 'controller'}=3000", "-o", tmp_path / "out"
+    )
+    assert done.exit_code == 0, done.output
+    (made,) = (tmp_path / "out" / "node-3000").rglob("meta.properties")
+    (tmp_path / "controller" / "meta.properties").write_bytes(made.read_bytes())
+    inside = run("rebuild", one, tmp_path / "controller", "-o", tmp_path / "controller" / "new")
+    assert (inside.exit_code, "lies in the log directory" in inside.stderr) == (12, True)
+    assert "node.id=3000\n" in made.read_text() and f"cluster.id={CLUSTER}\n" in made.read_text()
+
+
 def test_metadata_that_is_damaged_is_three_and_still_used(tmp_path: Path) -> None:
     one = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
     log = write_metadata_log(one, topic_records("orders", [[1], [1]])) / f"{0:020}.log"

@@ -19,7 +19,7 @@ from seglog.format.filenames import BOOTSTRAP_CHECKPOINT
 from seglog.format.metadata_snapshot import metadata_snapshot
 from seglog.reconstruction.directories import Progress, read_directory
 from seglog.reconstruction.known import KnownMetadata, formatted_with, furthest, read_known
-from seglog.reconstruction.plan import RebuildPlan
+from seglog.reconstruction.plan import NewFile, RebuildPlan
 from seglog.reconstruction.planner import Choices, Planner
 from seglog.runs.beside import new_directory, require_free
 from seglog.scan.listing import TargetKind, resolve_path
@@ -94,25 +94,23 @@ def require_output(fs: FileSystem, plan: RebuildPlan, output: Path) -> None:
 
 def copies(plan: RebuildPlan, output: Path) -> Iterator[tuple[Path, Path]]:
     """(what was written, where it belongs) of each small file that a log directory lacks."""
-    return ((links.resolve(output) / _relative(plan, one.place), one.place) for one in plan.files)
+    return ((links.resolve(output) / _relative(one), one.place) for one in plan.files)
 
 
 def _contents(plan: RebuildPlan, now_ms: int) -> Iterator[tuple[Path, bytes]]:
     yield Path(BOOTSTRAP_CHECKPOINT), metadata_snapshot(list(plan.values()), now_ms)
     for one in plan.files:
-        yield _relative(plan, one.place), one.contents
+        yield _relative(one), one.contents
 
 
-def _relative(plan: RebuildPlan, place: Path) -> Path:
-    node = next(number for number, paths in plan.nodes.items() if any(path in place.parents for path in paths))
-    return Path(f"{_NODE}{node}", *place.parts[1:])
+def _relative(file: NewFile) -> Path:
+    return Path(f"{_NODE}{file.node}", *file.place.parts[1:])
 
 
 def _require_outside(plan: RebuildPlan, output: Path) -> None:
-    for paths in plan.nodes.values():
-        for path in paths:
-            if path == output or path in output.parents:
-                raise RefusedError(f"{output} lies in the log directory {path}, which stays as it is: choose another")
+    for path in plan.directories:
+        if path == output or path in output.parents:
+            raise RefusedError(f"{output} lies in the log directory {path}, which stays as it is: choose another")
 
 
 def _log_directory(fs: FileSystem, path: Path) -> Path:

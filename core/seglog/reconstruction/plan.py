@@ -62,8 +62,9 @@ class PlannedTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file that is missing in a log directory: where it belongs, and its contents."""
+    """A file that is missing in a log directory: the node that it is of, where it belongs, and its contents."""
 
+    node: int
     place: Path
     contents: bytes
 
@@ -71,6 +72,7 @@ class NewFile:
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
     """The whole cluster. `features` are levels by name, `records` those that were read and are kept as they are.
+    `nodes` are brokers with their log directories, `directories` all that were read.
 
     `files` are to be copied into the log directories. `source` is the metadata that could be read, up to `end_offset`;
     `problems` say what could not. `left_out` are directories that are not taken, and why; `notes` are sentences that
@@ -84,6 +86,7 @@ class RebuildPlan:
     records: tuple[FramedRecord, ...]
     next_producer_id: int
     nodes: Mapping[int, tuple[Path, ...]]
+    directories: tuple[Path, ...]
     files: tuple[NewFile, ...] = ()
     source: Path | None = None
     end_offset: int = 0

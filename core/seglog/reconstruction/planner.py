@@ -107,6 +107,7 @@ class Planner:
             tuple(self._records()),
             self._next_producer_id(),
             self._nodes(),
+            tuple(one.path for one in self._directories),
             tuple(self._files),
             None if known is None else known.source,
             0 if known is None else known.end_offset,
@@ -161,9 +162,10 @@ class Planner:
         if meta is not None and meta.version == 1:
             return meta
         node = stated if meta is None else meta.node_id
+        assert node is not None
         made = MetaProperties(1, cluster_id, node, self._new_id())
         contents = format_meta_properties(made, self._now_ms)
-        self._files.append(NewFile(one.path / filenames.META_PROPERTIES, contents))
+        self._files.append(NewFile(node, one.path / filenames.META_PROPERTIES, contents))
         return made
 
     def _nodes(self) -> dict[int, tuple[Path, ...]]:
@@ -222,7 +224,7 @@ class Planner:
             for one in found.get(number, ()):
                 if one.found.topic_id is None:
                     contents = format_partition_metadata(PartitionMetadata(topic_id))
-                    self._files.append(NewFile(one.found.directory / filenames.PARTITION_METADATA, contents))
+                    self._files.append(NewFile(one.node, one.found.directory / filenames.PARTITION_METADATA, contents))
         if known is None and self._known is not None and self._whole:
             self._notes.append(
                 f"{name} is not in the metadata, which was read to its end: if it had been deleted, delete it again"
