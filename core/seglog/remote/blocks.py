@@ -8,7 +8,6 @@ its bounds hold whatever reads.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seglog.remote.limits import Limits
+from seglog.storage.bytes_cache import BytesCache
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,29 +33,6 @@ class Source:
 
 
 _Key = tuple[tuple[str, str], int]  # a source's identity, the number of a block
-
-
-class BlockCache:
-    """The blocks that were used last, `capacity` bytes of them at most."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity, self.held = capacity, 0
-        self._blocks: OrderedDict[_Key, bytes] = OrderedDict()
-
-    def get(self, key: _Key) -> bytes | None:
-        """The block, which is now the last one used."""
-        found = self._blocks.get(key)
-        if found is not None:
-            self._blocks.move_to_end(key)
-        return found
-
-    def put(self, key: _Key, data: bytes) -> None:
-        """Keeps a block in place of those that were not used for longest."""
-        old = self._blocks.pop(key, None)
-        self.held += len(data) - (0 if old is None else len(old))
-        self._blocks[key] = data
-        while self.held > self.capacity:
-            self.held -= len(self._blocks.popitem(last=False)[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +67,7 @@ class Blocks:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._cache = BlockCache(limits.cache_bytes)
+        self._cache = BytesCache[_Key](limits.cache_bytes)
         self._coming: dict[_Key, _Run] = {}
         self._guard = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None

@@ -7,8 +7,6 @@ bounded `ChunkCache`. What was changed or cut is a `CorruptTierError` that names
 from __future__ import annotations
 
 import errno
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +19,7 @@ from seglog.format.compression import DecompressionError, decompress_into
 from seglog.format.tier_keys import SEALED_BYTES, DataKey
 from seglog.format.tier_manifest import ChunkIndex
 from seglog.model import Compression
+from seglog.storage.bytes_cache import BytesCache
 from seglog.storage.filesystem import File, FileStatus, FileSystem, OpenMode
 from seglog.storage.forwarding import PassingFile, PassingFileSystem
 
@@ -31,6 +30,7 @@ CACHE_BYTES = 64 << 20
 CHUNK_BYTES_LIMIT = 128 << 20  # a plugin's default is 4 MiB
 
 Opener = Callable[[], DataKey]
+ChunkCache = BytesCache[tuple[Path, int, int]]  # an object, its identity, the number of a chunk
 
 
 class Stored(Protocol):
@@ -42,32 +42,6 @@ class Stored(Protocol):
     def open(self, path: Path) -> File:
         """The file, which calls itself `path`. Raises OSError."""
         ...
-
-
-class ChunkCache:
-    """The chunks that were read last, up to a number of bytes; shared by threads."""
-
-    def __init__(self, capacity: int = CACHE_BYTES) -> None:
-        self._capacity, self._held, self._guard = capacity, 0, threading.Lock()
-        self._chunks: OrderedDict[tuple[Path, int, int], bytes] = OrderedDict()
-
-    def get(self, key: tuple[Path, int, int]) -> bytes | None:
-        """The chunk, if it is held."""
-        with self._guard:
-            if key not in self._chunks:
-                return None
-            self._chunks.move_to_end(key)
-            return self._chunks[key]
-
-    def put(self, key: tuple[Path, int, int], chunk: bytes) -> None:
-        """Holds a chunk, and lets the oldest go; one that is larger than the cache is not held."""
-        with self._guard:
-            if key in self._chunks or len(chunk) > self._capacity:
-                return
-            self._chunks[key] = chunk
-            self._held += len(chunk)
-            while self._held > self._capacity:
-                self._held -= len(self._chunks.popitem(last=False)[1])
 
 
 @dataclass(frozen=True, slots=True)

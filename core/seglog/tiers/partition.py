@@ -16,7 +16,7 @@ from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, segment_file_name
 from seglog.scan.listing import list_partition
 from seglog.storage.filesystem import FileSystem
-from seglog.tiers.contents import ChunkCache, PartOfObject, Stored
+from seglog.tiers.contents import CACHE_BYTES, ChunkCache, PartOfObject, Stored
 from seglog.tiers.lineage import Chosen, Local, choose, is_ascending, lineage_of
 from seglog.tiers.metadata import RemoteLogs, checked_against
 from seglog.tiers.segments import Inventory, Keys, Place, Problem, Remark, TierSegment, cut_position
@@ -31,7 +31,7 @@ class TierOptions:
     local: Path | None = None
     keys: Keys = field(default_factory=Keys)
     metadata: RemoteLogs | None = None
-    cache: ChunkCache = field(default_factory=ChunkCache)
+    cache: ChunkCache = field(default_factory=lambda: ChunkCache(CACHE_BYTES))
 
 
 @dataclass(frozen=True, slots=True)

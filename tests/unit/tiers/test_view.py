@@ -11,7 +11,6 @@ from seglog.clock import SystemClock
 from seglog.errors import ConfigError, CorruptTierError, RefusedError
 from seglog.format.tier_keys import PrivateKey
 from seglog.scan.listing import TargetKind, list_log_directory, list_partition, resolve_path
-from seglog.tiers.contents import ChunkCache
 from seglog.tiers.partition import TierOptions
 from seglog.tiers.segments import Keys, Problem, Remark
 from seglog.tiers.view import see_tiers
@@ -180,12 +179,3 @@ def test_two_topics_of_one_name_are_not_mixed(tmp_path: Path, genuine: Path) -> 
     with pytest.raises(RefusedError, match="of topics with different ids: name the directory"):
         see_tiers(FS, [tmp_path / "tier"])
     assert shown(one)[1] == []
-
-
-def test_a_cache_holds_no_more_than_its_bytes() -> None:
-    cache, path = ChunkCache(10), Path("a")
-    for number in range(5):
-        cache.put((path, 0, number), bytes(4))
-    assert [cache.get((path, 0, number)) is not None for number in range(5)] == [False, False, False, True, True]
-    cache.put((path, 0, 9), bytes(11))
-    assert cache.get((path, 0, 9)) is None and cache.get((path, 0, 4)) is not None
