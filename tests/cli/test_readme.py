@@ -16,9 +16,22 @@ from seglog.storage.filesystem import LocalFileSystem
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.manual import descriptions
 from tests.support.command_line import ROOT, clean_logs, environment, run, shell
-from tests.support.fixtures import fixture_copy
+from tests.support.fixtures import KAFKA, fixture_copy
+from tests.support.log_files import write_segment
+from tests.support.lost_clusters import broker_directory, topic_records
+from tests.support.metadata_records import write_metadata_log
+from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.readme_tour import commands, followed, installed_clone
 from tests.support.target_directories import partitions_in, target_directory
+from tests.support.tiers import (
+    PLAIN,
+    SEALED,
+    private_pem,
+    remote_record,
+    tier_segments,
+    write_aiven,
+    write_local_tiered,
+)
 
 README = (ROOT / "README.md").read_text()
 ALL_EXAMPLES = [example for one in descriptions() for example in one.examples]
@@ -129,6 +142,44 @@ def stage_dead_cluster(tmp_path: Path) -> dict[str, str]:
     return {"/mnt/old/kafka": str(dead), "/var/lib/kafka/data": str(target)}
 
 
+def stage_lost_cluster(tmp_path: Path) -> dict[str, str]:
+    """Two brokers' directories, and what is left of their controller's."""
+    lost = tmp_path / "lost"
+    for node in (1, 2):
+        broker_directory(lost / f"broker{node}", node, {"orders-0": [0, 0], "clicks-0": [0]})
+    controller = broker_directory(lost / "controller", 3000, {})
+    for place in (controller, lost / "backup"):
+        write_metadata_log(place, topic_records("orders", [[1, 2]]))
+    return {
+        "/mnt/broker1/kafka": str(lost / "broker1"),
+        "/mnt/broker2/kafka": str(lost / "broker2"),
+        "/mnt/controller/kafka": str(controller),
+        "/backup/": f"{lost / 'backup'}/",
+    }
+
+
+def stage_set_aside(logs: Path, example: str) -> dict[str, str]:
+    """A partition that a broker was to delete; where a run's parts are restored, the partition that it mended."""
+    if EXAMPLE_RUN in example:
+        return {"/var/lib/kafka/data/orders-0": str(logs / "orders-none-0")}
+    (logs / "customers-0").rename(logs / "orders-0.6b9f2c7d3e5a4f0c8d1b2a3c4d5e6f70-delete")
+    return {}
+
+
+def stage_tier(logs: Path, tmp_path: Path, example: str) -> dict[str, str]:
+    """A partition `orders-0` in a tier of the kind that the example names."""
+    segments = tier_segments(KAFKA / "4.3.0" / "clean" / "customers-uncleaned-0")
+    if "kafka-tiered-storage" in example:
+        write_local_tiered(tmp_path / "tier", "orders", 0, segments)
+    else:
+        write_aiven(tmp_path / "tier", "orders", 0, segments, SEALED if "--tier-key" in example else PLAIN)
+    (logs / "private.pem").write_bytes(private_pem())
+    finished = [remote_record(one, "orders", 0, state=1) for one in segments]
+    known = batch_v2(0, [NaiveRecord(i, 0, None, value) for i, value in enumerate(finished)])
+    write_segment(logs / "__remote_log_metadata-0", 0, known)
+    return {"/mnt/tier": str(tmp_path / "tier")}
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_the_examples_of_the_help_work(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = clean_logs(tmp_path)
@@ -139,10 +190,18 @@ def test_the_examples_of_the_help_work(example: str, tmp_path: Path, monkeypatch
         places |= stage_dead_cluster(tmp_path)
     if EXAMPLE_RUN in example:
         places |= stage_run(logs, tmp_path)
+    if "/mnt/tier" in example:
+        places |= stage_tier(logs, tmp_path, example)
+    if example.startswith("seglog rebuild"):
+        places |= stage_lost_cluster(tmp_path)
+    if example.startswith("seglog restore"):
+        places |= stage_set_aside(logs, example)
+    if "kafka-logs/orders" in example:
+        shutil.copytree(tmp_path / "new" / "orders-0", logs / "kafka-logs" / "orders-0")
     command = example
     for written, real in sorted(places.items(), key=lambda place: -len(place[0])):
         command = command.replace(written, real)
-    monkeypatch.chdir(logs)
+    monkeypatch.chdir(tmp_path if example.startswith("seglog restore") else logs)
     if re.search(r"[|<>]", command):
         done = shell(command, logs)
         assert done.returncode in (0, 1), done.stdout

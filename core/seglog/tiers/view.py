@@ -13,7 +13,8 @@ directory; every other path stays as it is, and so does the file system where no
 | an object of a segment | the file that it is in the partition directory |
 | any of these, with a local log directory | the partition in that log directory, joined with the tier |
 
-Partitions are looked at when they are first read; then `on_remark` hears what must be known about them.
+Partitions that are only local are not shown. The others are looked at when they are first read; then `on_remark` hears
+what must be known about them.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def see_tiers(
             _mount(mounts, top / str(place.topic_partition), place)
         one = top / str(places[0].topic_partition)
         seen.append(top if name is None else one / name if name else one)
-        if name is None and options.local is None:
+        if name is None:
             roots.add(top)
     if not mounts:
         return fs, list(paths)
@@ -182,7 +183,8 @@ def _unheard(remark: Remark) -> None:
 class TierFileSystem(PassingFileSystem):
     """`below`, in which partitions of tiered storage are directories; for reading alone.
 
-    `mounts` are the partitions by the path at which they are shown; a path among `roots` shows nothing else.
+    `mounts` are the partitions by the path at which they are shown; a path among `roots` shows no others, and of a
+    local log directory its checkpoints.
     """
 
     def __init__(
@@ -238,7 +240,9 @@ class TierFileSystem(PassingFileSystem):
             if self._has_local and self._below.status(directory) is not None:
                 shown |= dict(self._below.entries(directory))
             return sorted(shown.items())
-        found = {} if directory in self._roots else dict(self._below.entries(directory))
+        found = {} if directory in self._roots and not self._has_local else dict(self._below.entries(directory))
+        if directory in self._roots:
+            found = {name: one for name, one in found.items() if filenames.parse_partition_directory(name) is None}
         for path in self._mounts:
             if path.parent == directory:
                 status = self.status(path)

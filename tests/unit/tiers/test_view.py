@@ -179,3 +179,13 @@ def test_two_topics_of_one_name_are_not_mixed(tmp_path: Path, genuine: Path) -> 
     with pytest.raises(RefusedError, match="of topics with different ids: name the directory"):
         see_tiers(FS, [tmp_path / "tier"])
     assert shown(one)[1] == []
+
+
+def test_partitions_that_are_only_local_are_not_shown_in_place_of_a_tier(tmp_path: Path, genuine: Path) -> None:
+    write_aiven(tmp_path / "tier", "payments", 0, tier_segments(genuine))
+    local = tmp_path / "logs"
+    (local / "other-0").mkdir(parents=True)
+    (local / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    fs, (path,) = see_tiers(FS, [tmp_path / "tier"], TierOptions(local=local))
+    assert [found.path.name for found in list_log_directory(fs, path).live] == ["payments-0"]
+    assert fs.list(path) == ["payments-0", "recovery-point-offset-checkpoint"]
