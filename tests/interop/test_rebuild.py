@@ -93,6 +93,7 @@ def test_a_cluster_without_any_metadata_starts_on_its_directories_with_records_a
     new = ids_of(directory / "plain-0") - before
     assert len(new) == 1 and min(new) >= next_id > max(before)
     with Broker(directory) as broker:  # recovers producers from the logs: nothing that was acknowledged is gone
+        begun(broker.bootstrap, "a")  # returns when the coordinator has written the markers of what it had committed
         found = read_all(broker.bootstrap, PLACES)["read_committed"]
         broker.kill()
     counts: dict[Any, int] = {place: len(rows) for place, rows in lost.rows["read_committed"].items()}

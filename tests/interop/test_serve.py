@@ -120,7 +120,7 @@ def _text(data: bytes | None) -> str:
 
 
 def test_the_0_7_log_is_refused_with_a_way_on(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="seglog convert"):
+    with pytest.raises(UnsupportedError, match="seglog append --create"):
         open_catalog([fixture_copy("0.7", tmp_path)])
 
 
