@@ -193,11 +193,15 @@ class _Reading:
                 )
 
     def _steps(self, segments: list[SegmentFiles]) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
+        following = (one.base_offset for one in segments[1:])
         for segment in segments:
-            yield from self._segment(segment, is_last=segment is segments[-1])
+            yield from self._segment(segment, next(following, None))
 
-    def _segment(self, segment: SegmentFiles, *, is_last: bool) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
-        found, offsets = self._found, OffsetRange.of_segment(segment.base_offset)
+    def _segment(self, segment: SegmentFiles, following: int | None) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
+        """The pieces of a segment, whose offsets lie below those of the `following` one; None: it is the last."""
+        found, offsets, is_last = self._found, OffsetRange.of_segment(segment.base_offset), following is None
+        if following is not None:
+            offsets = OffsetRange(offsets.least, min(offsets.most, following - 1))
         largest, damage = -1, None
         for step in LogWalk(found.fs, segment.log, offsets=offsets):
             if isinstance(step, Gap):

@@ -99,9 +99,18 @@ def test_a_wrong_checksum_at_the_end_is_no_crash_where_the_broker_was_stopped_in
 
 def test_offsets_that_go_back_are_refused(tmp_path: Path) -> None:
     directory = segments(tmp_path)
-    first, second = sorted(directory.glob("*.log"))[:2]
-    first.write_bytes(first.read_bytes() + second.read_bytes())
+    first = min(directory.glob("*.log"))
+    first.write_bytes(first.read_bytes() * 2)
     with pytest.raises(CorruptRecordError, match="not above those before it"):
+        source_of(directory)
+
+
+def test_a_segment_whose_name_lies_among_anothers_offsets_is_refused(tmp_path: Path) -> None:
+    directory = segments(tmp_path)
+    second = sorted(directory.glob("*.log"))[1]
+    for path in directory.glob(f"{second.stem}.*"):  # a broker would look for the first segment's offsets in it
+        path.rename(directory / f"{1:020d}{path.suffix}")
+    with pytest.raises(CorruptRecordError, match="OFFSET_OUT_OF_SEGMENT"):
         source_of(directory)
 
 
