@@ -8,7 +8,7 @@ that no local file is read, made or locked in place of an object.
 
 from __future__ import annotations
 
-from pathlib import Path, PosixPath
+from pathlib import PosixPath
 from typing import NoReturn, Self
 from urllib.parse import quote
 
@@ -70,8 +70,3 @@ class RemotePath(PosixPath):
 def remote_path(scheme: str, store: str, *parts: str) -> RemotePath:
     """The path of an object whose key has these parts."""
     return RemotePath(f"{scheme}:", store, *parts)
-
-
-def is_remote(path: Path) -> bool:
-    """Whether a path leads to an object store or a web server."""
-    return isinstance(path, RemotePath)

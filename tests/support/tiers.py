@@ -26,7 +26,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from seglog.format.checkpoint import EpochEntry, format_leader_epochs, parse_leader_epochs
-from seglog.format.tier_manifest import encode_chunk_sizes
 from seglog.format.uuids import format_uuid, parse_uuid
 from seglog.scan.listing import list_partition
 from seglog.storage.filesystem import LocalFileSystem
@@ -167,6 +166,17 @@ def _chunked(log: bytes, options: AivenOptions) -> tuple[bytes, dict[str, Any]]:
         return b"".join(chunks), {"type": "variable", **index, "transformedChunks": packed}
     index |= {"transformedChunkSize": sizes[0] if len(sizes) > 1 else sizes[-1], "finalTransformedChunkSize": sizes[-1]}
     return b"".join(chunks), {"type": "fixed", **index}
+
+
+def encode_chunk_sizes(sizes: list[int]) -> bytes:
+    """A variable chunk index before it is packed: the bytes that `decode_chunk_sizes` reads."""
+    if len(sizes) <= 1:
+        return b"".join(number.to_bytes(4, "big") for number in (len(sizes), *sizes))
+    *most, last = sizes
+    base = min(most)
+    width = max(1, -(-(max(most) - base).bit_length() // 8))
+    head = len(sizes).to_bytes(4, "big") + base.to_bytes(4, "big") + bytes([width])
+    return head + b"".join((size - base).to_bytes(width, "big") for size in most) + last.to_bytes(4, "big")
 
 
 def _joined_indexes(one: TierSegmentFiles, options: AivenOptions) -> tuple[bytes, dict[str, Any]]:

@@ -312,14 +312,3 @@ def decode_chunk_sizes(data: bytes) -> npt.NDArray[np.int64]:
     if len(sizes) and (sizes.min() < 0 or sizes.max() > INT32_MAX):
         raise ValueError("a chunk has a negative or too large size")
     return sizes
-
-
-def encode_chunk_sizes(sizes: list[int]) -> bytes:
-    """The bytes that `decode_chunk_sizes` reads."""
-    if len(sizes) <= 1:
-        return b"".join(number.to_bytes(4, "big") for number in (len(sizes), *sizes))
-    *most, last = sizes
-    base = min(most)
-    width = max(1, -(-(max(most) - base).bit_length() // 8))
-    head = len(sizes).to_bytes(4, "big") + base.to_bytes(4, "big") + bytes([width])
-    return head + b"".join((size - base).to_bytes(width, "big") for size in most) + last.to_bytes(4, "big")

@@ -85,11 +85,6 @@ class FoundDirectory:
     left_out: list[tuple[Path, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    @property
-    def is_controllers(self) -> bool:
-        """Whether it holds a metadata log and no partition: nothing in it has to change."""
-        return not self.replicas
-
 
 def read_directory(fs: FileSystem, path: Path, progress: Progress) -> FoundDirectory:
     """Reads a log directory. LockedError while a broker runs on it, NotALogError where there is none."""

@@ -19,10 +19,10 @@ from seglog.format.tier_manifest import (
     Section,
     SegmentManifest,
     decode_chunk_sizes,
-    encode_chunk_sizes,
     parse_manifest,
 )
 from seglog.model import TopicPartition
+from tests.support.tiers import encode_chunk_sizes
 
 # Written by the plugin, with Kafka 4.3's classes.
 WRITTEN = (
