@@ -1,14 +1,15 @@
-"""The local file system with one call that fails: an error of the disk, a full disk, or the end of the process."""
+"""The local file system that fails: an error of the disk, a full disk, a process or a directory that goes."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from seglog.storage.filesystem import File, FileSystem, LocalFileSystem, OpenMode
+from seglog.storage.filesystem import File, FileStatus, FileSystem, LocalFileSystem, OpenMode
 from seglog.storage.forwarding import PassingFile, PassingFileSystem
 from seglog.storage.ownership import Access
 
@@ -128,3 +129,12 @@ def moments(calls: int, kind: str) -> range:
     """Which calls to let fail: each, if SEGLOG_EVERY_FAULT is set, else about eight, others for each kind."""
     step = 1 if os.environ.get("SEGLOG_EVERY_FAULT") else max(1, calls // 8)
     return range(FAULTS.index(kind) * step // len(FAULTS), calls, step)
+
+
+class DeletingFileSystem(PassingFileSystem):
+    """A broker deletes each directory that was just found to be there."""
+
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
+        found = super().status(path, follow)
+        shutil.rmtree(path, ignore_errors=True)
+        return found

@@ -112,7 +112,11 @@ def _broker_user(fs: FileSystem, listing: LogDirectoryListing) -> _User | None:
 def _in_directory(fs: FileSystem, directory: Path, user: _User, *, is_partition: bool) -> _Found:
     found, own = _Found(directory), fs.status(directory)
     entries = [(directory, own, _READ | _WRITE | _SEARCH)] if own is not None else []
-    for name, status in fs.entries(directory):
+    try:
+        inside = fs.entries(directory)
+    except FileNotFoundError:  # a broker that runs deletes topics
+        return found
+    for name, status in inside:
         wanted = _wanted(name, status, is_partition)
         if wanted:
             entries.append((directory / name, status, wanted))

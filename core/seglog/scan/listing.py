@@ -167,7 +167,7 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
     leftovers: list[Path] = []
     strangers: list[Path] = []
     others: set[str] = set()
-    for name, status in _listed(fs.entries, directory):
+    for name, status in listed(fs.entries, directory):
         path, parsed = directory / name, filenames.parse_file_name(name)
         if status.is_link:
             _require_followed(fs, path, parsed)
@@ -187,7 +187,7 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
 def require_readable_names(fs: FileSystem, directory: Path) -> None:
     """What `list_partition` raises for a directory, without making its listing."""
     _require_directory(fs, directory)
-    for name, status in fs.entries(directory):
+    for name, status in listed(fs.entries, directory):
         if status.is_link:
             _require_followed(fs, directory / name, filenames.parse_file_name(name))
 
@@ -205,7 +205,7 @@ def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
     strangers: list[Path] = []
     misnamed: list[Path] = []
     files: set[str] = set()
-    for name, status in _listed(fs.entries, path):
+    for name, status in listed(fs.entries, path):
         parsed = filenames.parse_partition_directory(name)
         # A link that is not followed is taken for what its name says: whoever opens it is told.
         is_file = name in _LOG_DIRECTORY_FILES or parsed is None if status.is_link else not status.is_directory
@@ -242,7 +242,7 @@ def topic_partitions(fs: FileSystem, path: Path) -> list[Target]:
     parent = fs.status(path.parent) if fs.status(path) is None else None
     if parent is None or not parent.is_directory:
         return []
-    named = ((filenames.parse_topic_partition(name), name) for name in fs.list(path.parent))
+    named = ((filenames.parse_topic_partition(name), name) for name in listed(fs.list, path.parent))
     found = sorted((key.partition, name) for key, name in named if key is not None and key.topic == path.name)
     return [Target(path.parent / name, TargetKind.PARTITION) for _, name in found]
 
@@ -261,7 +261,7 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
         raise NotALogError(path, "no such file or directory")
     if not status.is_directory:
         return Target(path, TargetKind.FILE)
-    names = _listed(fs.list, path)
+    names = listed(fs.list, path)
     if any(name in _LOG_DIRECTORY_FILES for name in names):
         return Target(path, TargetKind.LOG_DIRECTORY)  # also with segments in its root, which a broker never looks at
     if any(filenames.parse_file_name(name) is not None for name in names):
@@ -363,7 +363,7 @@ def _require_directory(fs: FileSystem, path: Path) -> None:
         raise NotALogError(path, "not a directory")
 
 
-def _listed(listing: Callable[[Path], Sequence[_Entry]], path: Path) -> Sequence[_Entry]:
+def listed(listing: Callable[[Path], Sequence[_Entry]], path: Path) -> Sequence[_Entry]:
     """What `listing` gives of a directory. NotALogError where it has gone meanwhile: a broker deletes topics."""
     try:
         return listing(path)

@@ -38,6 +38,7 @@ from seglog.format.tier_names import (
     parse_tiered_topic,
 )
 from seglog.model import TopicPartition
+from seglog.scan.listing import listed
 from seglog.storage import links
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
 from seglog.storage.forwarding import PassingFileSystem
@@ -102,7 +103,7 @@ def _recognised(fs: FileSystem, path: Path) -> tuple[list[Place], Path, str | No
     if not status.is_directory:
         return _recognised_file(fs, path)
     path = links.resolve(path)
-    names = fs.list(path)
+    names = listed(fs.list, path)
     place = _place_of(path, names)
     if place is not None:
         return [place], _shown_in(place), ""
@@ -110,7 +111,7 @@ def _recognised(fs: FileSystem, path: Path) -> tuple[list[Place], Path, str | No
         return [], path, None  # a broker's log directory
     if LOCAL_TIERED_STORAGE in names:
         path /= LOCAL_TIERED_STORAGE
-        names = fs.list(path)
+        names = listed(fs.list, path)
     return _places_below(fs, path, names), path, None
 
 
@@ -120,7 +121,7 @@ def _recognised_file(fs: FileSystem, path: Path) -> tuple[list[Place], Path, str
     if name is None or name.kind.value not in kinds or name.kind is ObjectKind.PRODUCER_SNAPSHOT:
         return [], path, ""
     directory = links.resolve(path.parent)
-    place = _place_of(directory, fs.list(directory))
+    place = _place_of(directory, listed(fs.list, directory))
     file = filenames.segment_file_name(name.base_offset, kinds[name.kind.value])
     return ([], path, "") if place is None else ([place], _shown_in(place), file)
 
@@ -173,7 +174,10 @@ def _known(found: Iterable[Place | None]) -> list[Place]:
 
 def _names(fs: FileSystem, path: Path) -> list[str]:
     status = fs.status(path)
-    return fs.list(path) if status is not None and status.is_directory else []
+    try:
+        return fs.list(path) if status is not None and status.is_directory else []
+    except FileNotFoundError:  # it has gone between the two looks
+        return []
 
 
 def _unheard(remark: Remark) -> None:

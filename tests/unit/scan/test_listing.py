@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,11 +17,12 @@ from seglog.scan.listing import (
     list_partition,
     partition_directories,
     require_partition,
+    require_readable_names,
     require_room_for_partition,
     resolve_path,
 )
-from seglog.storage.filesystem import FileStatus, FileSystem
-from seglog.storage.forwarding import PassingFileSystem
+from seglog.storage.filesystem import FileSystem
+from tests.support.faulty_filesystem import DeletingFileSystem
 from tests.support.log_files import FS
 
 BASE, NEXT = "0" * 20, "0" * 18 + "42"
@@ -137,22 +137,15 @@ def test_what_is_no_log_is_told(tmp_path: Path, name: str) -> None:
         resolve_path(FS, tmp_path / name)
 
 
-class Deleting(PassingFileSystem):
-    """A broker deletes what was just found."""
-
-    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
-        found = super().status(path, follow)
-        shutil.rmtree(path, ignore_errors=True)
-        return found
-
-
-@pytest.mark.parametrize("look", [list_partition, list_log_directory, resolve_path, require_partition])
+@pytest.mark.parametrize(
+    "look", [list_partition, require_readable_names, list_log_directory, resolve_path, require_partition]
+)
 def test_a_directory_that_goes_while_it_is_looked_at_is_none(
     look: Callable[[FileSystem, Path], object], tmp_path: Path
 ) -> None:
     directory = touch(tmp_path / "t-0", f"{BASE}.log")
     with pytest.raises(NotALogError, match="t-0: no such directory any more"):
-        look(Deleting(FS), directory)
+        look(DeletingFileSystem(FS), directory)
 
 
 def test_a_missing_directory_holds_no_log_of_kafka_07(tmp_path: Path) -> None:

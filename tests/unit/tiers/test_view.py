@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import SystemClock
-from seglog.errors import ConfigError, CorruptTierError, RefusedError
+from seglog.errors import ConfigError, CorruptTierError, NotALogError, RefusedError
 from seglog.format.tier_keys import PrivateKey
 from seglog.scan.listing import TargetKind, list_log_directory, list_partition, resolve_path
 from seglog.tiers.partition import TierOptions
 from seglog.tiers.segments import Keys, Problem, Remark
 from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
+from tests.support.faulty_filesystem import DeletingFileSystem
 from tests.support.fixtures import KAFKA
 from tests.support.log_files import FS, files_of
 from tests.support.tiers import (
@@ -189,3 +190,8 @@ def test_partitions_that_are_only_local_are_not_shown_in_place_of_a_tier(tmp_pat
     fs, (path,) = see_tiers(FS, [tmp_path / "tier"], TierOptions(local=local))
     assert [found.path.name for found in list_log_directory(fs, path).live] == ["payments-0"]
     assert fs.list(path) == ["payments-0", "recovery-point-offset-checkpoint"]
+
+
+def test_a_directory_that_goes_while_it_is_asked_for_a_tier_is_no_log(genuine: Path) -> None:
+    with pytest.raises(NotALogError, match=f"{NAME}: no such directory any more"):
+        see_tiers(DeletingFileSystem(FS), [genuine])
