@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.command_line import json_lines, run
 from tests.support.consumers import Place, Row
-from tests.support.dead_clusters import GROUPS, begun, make_topics, produce, producer, read_all
+from tests.support.dead_clusters import GROUPS, begun, finish, make_topics, produce, producer, read_all
 from tests.support.kafka.broker import Broker
 
 pytestmark = pytest.mark.kafka
@@ -34,7 +34,7 @@ class Lost:
             for name, commit in (("a", True), ("b", False)):
                 writer = begun(broker.bootstrap, name)
                 produce(writer, "paid", range(10))
-                (writer.commit_transaction if commit else writer.abort_transaction)(60)
+                finish(writer, broker.bootstrap, name, commit=commit)
             for group, (topic, number, offset) in GROUPS.items():
                 consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
                 consumer.commit(offsets=[TopicPartition(topic, number, offset)], asynchronous=False)
@@ -88,12 +88,11 @@ def test_a_cluster_without_any_metadata_starts_on_its_directories_with_records_a
         produce(producer(broker.bootstrap), "plain", range(60, 80), 0)
         writer = begun(broker.bootstrap, "a")
         produce(writer, "paid", range(10))
-        writer.commit_transaction(60)
+        finish(writer, broker.bootstrap, "a", commit=True)
         broker.kill()
     new = ids_of(directory / "plain-0") - before
     assert len(new) == 1 and min(new) >= next_id > max(before)
     with Broker(directory) as broker:  # recovers producers from the logs: nothing that was acknowledged is gone
-        begun(broker.bootstrap, "a")  # returns when the coordinator has written the markers of what it had committed
         found = read_all(broker.bootstrap, PLACES)["read_committed"]
         broker.kill()
     counts: dict[Any, int] = {place: len(rows) for place, rows in lost.rows["read_committed"].items()}

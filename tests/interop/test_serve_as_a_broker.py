@@ -13,6 +13,7 @@ import pytest
 from seglog.model import Isolation
 from tests.support.command_line import ROOT, clean_logs
 from tests.support.consumers import Row, librdkafka_rows
+from tests.support.dead_clusters import finish
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.jvm import KAFKA_VERSION, find_java, kafka_classpath, maven_jars
 from tests.support.serving import Serving, local_rows
@@ -42,7 +43,7 @@ def fill(bootstrap: str) -> None:
             producer.produce("paid", b"%s %d" % (name.encode(), n), partition=0)
         assert producer.flush(60) == 0
         if end != "none":
-            (producer.commit_transaction if end == "commit" else producer.abort_transaction)(60)
+            finish(producer, bootstrap, name, commit=end == "commit")
     for group, offset in (("one", 3), ("two", 11)):
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
         consumer.commit(offsets=[TopicPartition("plain", 1, offset, metadata=group)], asynchronous=False)

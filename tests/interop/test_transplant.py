@@ -22,6 +22,7 @@ from tests.support.dead_clusters import (
     DeadCluster,
     begun,
     dead_cluster,
+    finish,
     key_of,
     make_topics,
     places,
@@ -234,7 +235,7 @@ def write_everywhere(bootstrap: str) -> None:
         produce(producer(bootstrap), topic, range(20), number)
     writer = begun(bootstrap, "a")
     produce(writer, PAID, range(10))
-    writer.commit_transaction(60)
+    finish(writer, bootstrap, "a", commit=True)
 
 
 def written(topic: str) -> list[tuple[bytes | None, bytes | None]]:
