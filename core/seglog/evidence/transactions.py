@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ TRANSACTION_TOPIC = "__transaction_state"
 
 # The coordinator works on a transaction in these states, and will end it.
 _UNDER_WAY = {1, 2, 3}
+_ONGOING, _PREPARE_COMMIT, _PREPARE_ABORT, _COMPLETE_COMMIT, _COMPLETE_ABORT = range(1, 6)
+_NO_MARKER = (-1, -1)
 _STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "Fenced")
 
 
@@ -55,7 +57,8 @@ class Transaction:
     `first_offset` is that of its first record here, `last_offset` its marker's (None while open); timestamps are
     those of its first batch and of its marker, or of its last batch while open. `bytes` counts whole batches.
     `source` is "log", or "snapshot" where only the newest producer snapshot knows it. `hanging` is None where
-    nothing tells, and for ended ones; `coordinator` is what the coordinator's log says of its producer.
+    nothing tells, and for ended ones; `coordinator` is what the coordinator's log says of its producer, and
+    `previous_end` the timestamp of the marker that this producer had here before, -1 for none.
     """
 
     producer_id: int
@@ -74,6 +77,7 @@ class Transaction:
     source: str = "log"
     hanging: bool | None = None
     coordinator: str = ""
+    previous_end: int = -1
 
     @property
     def duration_ms(self) -> int:
@@ -106,19 +110,68 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """How a coordinator had decided a transaction to end, before it had the markers written."""
+
+    commit: bool
+    producer_epoch: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Coordinated:
-    """What the coordinator last wrote about a producer: its transactional id and the transaction's state."""
+    """What the coordinator last wrote about a producer: its transactional id and the transaction's state.
+
+    `decisions` holds the last one of each partition, as far as compaction has left them.
+    """
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     state: int
     partitions: frozenset[tuple[str, int]]
+    decisions: dict[tuple[str, int], Decision] = field(default_factory=dict)
+    changed_ms: int = -1
+
+    @classmethod
+    def read(cls, name: str, value: Mapping[str, Any], before: Coordinated | None) -> Coordinated:
+        """What a record of `__transaction_state` says, after `before`."""
+        named = frozenset(
+            (str(topic["topic"]), int(number))
+            for topic in value.get("transactionPartitions") or ()
+            for number in topic["partitionIds"]
+        )
+        identity, epoch, state = (int(value[key]) for key in ("producerId", "producerEpoch", "transactionStatus"))
+        changed_ms = int(value["transactionLastUpdateTimestampMs"])
+        decisions = before.decisions if before is not None and before.producer_id == identity else {}
+        if state in (_PREPARE_COMMIT, _PREPARE_ABORT):
+            decisions.update(dict.fromkeys(named, Decision(state == _PREPARE_COMMIT, epoch, changed_ms)))
+        return cls(name, identity, epoch, state, named, decisions, changed_ms)
 
     def describe(self) -> str:
         """Such as `billing-1 CompleteAbort`."""
         name = _STATES[self.state] if 0 <= self.state < len(_STATES) else str(self.state)
         return f"{self.transactional_id} {name}"
+
+    def had_committed(self, one: Transaction, place: tuple[str, int]) -> bool:
+        """Whether it had decided to commit a transaction that is open in a partition: only the marker is missing.
+
+        A broker that is killed and starts again may leave a marker out for good, and the producer goes on. So an older
+        decision counts, too, unless a marker was written since, or a transaction is under way there: then the log does
+        not tell the records of both apart, and the later one ends them. In version 2 of transactions the decision has
+        the next epoch.
+        """
+        if self.state in (_ONGOING, _PREPARE_ABORT) and place in self.partitions:
+            return False
+        decision = self.decisions.get(place)
+        if decision is None and self.state in (_COMPLETE_COMMIT, _COMPLETE_ABORT):
+            decision = Decision(self.state == _COMPLETE_COMMIT, self.producer_epoch, self.changed_ms)
+        return (
+            decision is not None
+            and decision.commit
+            and decision.producer_epoch in (one.producer_epoch, one.producer_epoch + 1)
+            and (decision.at_ms > one.previous_end or (self.state == _PREPARE_COMMIT and place in self.partitions))
+        )
 
 
 def transactions(
@@ -202,15 +255,7 @@ def _take_coordinated(piece: Piece, found: dict[str, Coordinated]) -> None:
             if record.value is None:
                 found.pop(name, None)
                 continue
-            value = record.value
-            named = frozenset(
-                (str(topic["topic"]), int(number))
-                for topic in value.get("transactionPartitions") or ()
-                for number in topic["partitionIds"]
-            )
-            found[name] = Coordinated(
-                name, int(value["producerId"]), int(value["producerEpoch"]), int(value["transactionStatus"]), named
-            )
+            found[name] = Coordinated.read(name, record.value, found.get(name))
 
 
 def _judged(
@@ -222,9 +267,13 @@ def _judged(
 ) -> Transaction:
     if coordinators is not None and (known := coordinators.get(one.producer_id)) is not None:
         here = listing.topic_partition
-        named = here is not None and (here.topic, here.partition) in known.partitions
-        under_way = known.state in _UNDER_WAY and named and known.producer_epoch <= one.producer_epoch + 1
-        return replace(one, hanging=not under_way, coordinator=known.describe())
+        place = ("", -1) if here is None else (here.topic, here.partition)
+        under_way = (
+            known.state in _UNDER_WAY and place in known.partitions and known.producer_epoch <= one.producer_epoch + 1
+        )
+        committed = not under_way and known.had_committed(one, place)
+        said = known.describe() + (", which had decided to commit it" if committed else "")
+        return replace(one, hanging=not under_way, coordinator=said)
     age_ms = now_ms - one.last_timestamp
     return replace(one, hanging=True if one.source == "snapshot" or age_ms > max_timeout_ms else None)
 
@@ -235,7 +284,7 @@ class TransactionWalk:
     def __init__(self, fs: FileSystem, listing: PartitionListing) -> None:
         self._fs, self._listing = fs, listing
         self._open: dict[int, Transaction] = {}
-        self._last_marker: dict[int, int] = {}
+        self._last_marker: dict[int, tuple[int, int]] = {}  # offset and timestamp
 
     def ended(self, steps: Iterable[tuple[SegmentFiles, Piece | Gap]]) -> Iterator[Transaction]:
         """Walks the log, whose pieces and gaps are `steps`."""
@@ -262,7 +311,7 @@ class TransactionWalk:
                 marker = next(markers, None)
                 if marker is not None and not isinstance(marker, InvalidRecordError):
                     producer_id, offset = int(row["producer_id"]), int(row["base_offset"])
-                    self._last_marker[producer_id] = offset
+                    self._last_marker[producer_id] = offset, marker.timestamp
                     begun = self._open.pop(producer_id, None)
                     if begun is not None:
                         yield replace(
@@ -290,6 +339,7 @@ class TransactionWalk:
                 bytes=0,
                 file=path.name,
                 position=int(row["position"]),
+                previous_end=self._last_marker.get(producer_id, _NO_MARKER)[1],
             )
         self._open[producer_id] = replace(
             begun,
@@ -307,7 +357,7 @@ class TransactionWalk:
             except CorruptSnapshotError:
                 continue
             for entry in entries:
-                ended = self._last_marker.get(entry.producer_id, -1) >= entry.current_txn_first_offset
+                ended = self._last_marker.get(entry.producer_id, _NO_MARKER)[0] >= entry.current_txn_first_offset
                 if entry.current_txn_first_offset >= 0 and not ended:
                     yield Transaction(
                         producer_id=entry.producer_id,

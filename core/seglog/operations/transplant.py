@@ -115,5 +115,5 @@ def _read(fs: FileSystem, directories: Sequence[Path]) -> Iterator[dict[int, Coo
                 yield known
 
 
-def _rank(one: Coordinated) -> tuple[int, int]:
-    return one.producer_epoch, one.state
+def _rank(one: Coordinated) -> tuple[int, int, int]:
+    return one.producer_epoch, one.changed_ms, one.state

@@ -1,8 +1,8 @@
 """Making a plan: every source is read, every target looked at, and nothing is changed.
 
 A transaction that is open at the end of a source cannot go on: its producer belongs to the old cluster. It is ended as
-its coordinator had decided (`__transaction_state` of the sources' log directories). A transaction in PrepareCommit or
-CompleteCommit was acknowledged as committed, and only its marker did not come that far: it gets COMMIT. Every other one
+its coordinator had decided (`__transaction_state` of the sources' log directories). A transaction that came to
+PrepareCommit was acknowledged as committed, and only its marker did not come that far: it gets COMMIT. Every other one
 gets ABORT, as the coordinator would have ended it. Where nobody can be asked it is ABORT too, and a note says so.
 """
 
@@ -25,9 +25,6 @@ from seglog.transplant.plan import Ending, PartitionPlan
 from seglog.transplant.source import Checkpoints, Progress, SourceLog, read_source
 from seglog.transplant.staging import is_there
 from seglog.transplant.target import TargetDirectory, TargetPartition
-
-_COMMITTED = {2: "PrepareCommit", 4: "CompleteCommit"}
-_FINISHED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +78,7 @@ class Planner:
         known = coordinators.get(one.producer_id)
         if known is None:
             return False, "the __transaction_state that is there does not know its producer", False
-        same = known.producer_epoch in (one.producer_epoch, one.producer_epoch + 1)
-        named = known.state == _FINISHED or (partition.topic, partition.partition) in known.partitions
-        if known.state in _COMMITTED and same and named:
+        if known.had_committed(one, (partition.topic, partition.partition)):
             return True, f"its coordinator had committed it ({known.describe()})", True
         return False, f"its coordinator had not committed it ({known.describe()})", True
 

@@ -26,8 +26,8 @@ from tests.support.target_directories import CONFIG, everything, planned, reques
 from tests.support.watched_files import CountingFileSystem
 
 FS = LocalFileSystem()
-HERE = frozenset({("t", 0)})
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)
+LATER_MS = START_MS + 1000  # than any marker
 
 
 def source_with_open_transaction(root: Path) -> Path:
@@ -51,18 +51,34 @@ def planned_with(root: Path, coordinators: dict[int, Coordinated] | None) -> Par
     return planner.plan(Wanted(directory, key, key), CONFIG)
 
 
-def known(state: int, epoch: int = 3, partitions: frozenset[tuple[str, int]] = HERE) -> dict[int, Coordinated]:
-    return {7: Coordinated("billing", 7, epoch, state, partitions)}
+def known(*states: tuple[int, int, str] | int, changed_ms: int = LATER_MS) -> dict[int, Coordinated]:
+    """What the coordinator wrote of producer 7, one after the other: state, epoch and the topic that it names."""
+    found: Coordinated | None = None
+    for one in states:
+        state, epoch, topic = (
+            (one, 3, "t" if one in (ONGOING, PREPARE_COMMIT, PREPARE_ABORT) else "") if isinstance(one, int) else one
+        )
+        named = [{"topic": topic, "partitionIds": [0]}] if topic else None
+        value = {"producerId": 7, "producerEpoch": epoch, "transactionStatus": state, "transactionPartitions": named}
+        found = Coordinated.read("billing", {**value, "transactionLastUpdateTimestampMs": changed_ms}, found)
+    assert found is not None
+    return {7: found}
 
 
 @pytest.mark.parametrize(
     ("coordinators", "marker", "certain"),
     [
         (known(PREPARE_COMMIT), "COMMIT", True),
-        (known(PREPARE_COMMIT, epoch=4), "COMMIT", True),  # transactions of version 2 go on with the next epoch
-        (known(COMPLETE_COMMIT, partitions=frozenset()), "COMMIT", True),
-        (known(PREPARE_COMMIT, partitions=frozenset({("other", 0)})), "ABORT", True),
-        (known(PREPARE_COMMIT, epoch=9), "ABORT", True),  # a later transaction's
+        (known((PREPARE_COMMIT, 4, "t")), "COMMIT", True),  # transactions of version 2 go on with the next epoch
+        (known(COMPLETE_COMMIT), "COMMIT", True),
+        (known(PREPARE_COMMIT, COMPLETE_COMMIT, (EMPTY, 4, "")), "COMMIT", True),  # its marker was left out
+        (known(PREPARE_COMMIT, COMPLETE_COMMIT, (ONGOING, 4, "other")), "COMMIT", True),
+        (known(PREPARE_COMMIT, COMPLETE_COMMIT, (ONGOING, 4, "t")), "ABORT", True),  # both are open as one
+        (known(PREPARE_COMMIT, COMPLETE_COMMIT, PREPARE_ABORT, COMPLETE_ABORT), "ABORT", True),
+        (known(PREPARE_COMMIT, COMPLETE_COMMIT, changed_ms=START_MS), "ABORT", True),  # its marker came: a late write
+        (known(PREPARE_COMMIT, changed_ms=START_MS), "COMMIT", True),  # clocks differ
+        (known((PREPARE_COMMIT, 3, "other")), "ABORT", True),
+        (known((PREPARE_COMMIT, 9, "t")), "ABORT", True),  # a later transaction's
         (known(ONGOING), "ABORT", True),
         (known(PREPARE_ABORT), "ABORT", True),
         (known(COMPLETE_ABORT), "ABORT", True),
