@@ -8,7 +8,7 @@ that no local file is read, made or locked in place of an object.
 
 from __future__ import annotations
 
-from pathlib import PosixPath
+from pathlib import Path, PosixPath
 from typing import NoReturn, Self
 from urllib.parse import quote
 
@@ -70,3 +70,10 @@ class RemotePath(PosixPath):
 def remote_path(scheme: str, store: str, *parts: str) -> RemotePath:
     """The path of an object whose key has these parts."""
     return RemotePath(f"{scheme}:", store, *parts)
+
+
+def why_absent(path: Path, usual: str) -> str:
+    """What an error says of a path where nothing is: `usual`, and of a web server, why a directory may not be seen."""
+    if isinstance(path, RemotePath) and path.scheme in WEB_SERVERS:
+        return "no such file; a web server without listings (WebDAV) shows no directories: name a single file"
+    return usual

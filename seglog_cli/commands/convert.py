@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
+from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Partition, command, labelled, takes_urls
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 
 @command
@@ -24,12 +26,13 @@ def run(
             "--output", "-o", metavar="DIR", help="The new partition directory, or a directory to make it in."
         ),
     ],
+    tiers: Tiers,
     magic: Annotated[int, typer.Option("--magic", metavar="2|1|0", min=0, max=2, help="Format of the records.")] = 2,
     codec: Annotated[
         str | None,
         typer.Option("--codec", metavar="none|gzip|snappy|lz4|zstd", help="Default: each batch keeps its own."),
     ] = None,
-) -> None:
+) -> int:
     """Rewrites a partition with another record format or codec; the source is only read.
 
     Offsets and timestamps stay. Between batches of magic 2, producers, transactions and leader epochs stay too.
@@ -47,7 +50,8 @@ def run(
 
     wanted = None if codec is None else labelled("--codec", codec, Compression)
     options = ConvertOptions(magic, wanted)
-    listing = convertible(session.fs, partition)
+    looking, (partition,) = tiers.seen(session, [partition])
+    listing = convertible(looking.fs, partition)
     name = partition.resolve().name
     directory = output if parse_topic_partition(output.resolve().name) is not None else output / name
     if parse_topic_partition(directory.resolve().name) is None:
@@ -56,7 +60,7 @@ def run(
     config_of = session.config_of(log_directory)
     with session.progress("convert", listing.size) as progress:
         done, end = convert_to(
-            session.fs, session.clock, listing, directory, options, config_of, progress.update, session.settled
+            looking.fs, session.clock, listing, directory, options, config_of, progress.update, session.settled
         )
     if session.as_json:
         record = {"type": "converted", "directory": str(directory), "log_end_offset": end}
@@ -64,3 +68,4 @@ def run(
     else:
         counts = f"{done.batches_read} batches became {done.batches_written}, {done.bytes_read} bytes"
         session.console.line(f"{directory}: {counts} became {done.bytes_written}; the log ends at offset {end}")
+    return tiers.code(ExitCode.DONE)

@@ -12,6 +12,7 @@ from seglog_cli.failures import UsageError
 from seglog_cli.options import command, one_of, size_option, takes_urls
 from seglog_cli.selecting import Limit, Wanted
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from seglog.dump.selection import Selection
@@ -33,6 +34,7 @@ def run(
     session: Session,
     copies: Copies,
     wanted: Wanted,
+    tiers: Tiers,
     level: Annotated[str, typer.Option("--level", metavar="bytes|batches|view", help="What to compare.")] = "batches",
     limit: Limit = None,
     memory: Annotated[
@@ -59,6 +61,7 @@ def run(
     from seglog_cli.views.difference import show_diff_summary, show_difference
 
     options = ViewOptions(memory or MEMORY_BYTES, check_level(level, wanted, memory), limit or MOST_ROWS)
+    session, copies = tiers.seen(session, copies)
     try:
         partitions = copies_by_partition(session.fs, copies)
     except ValueError as error:
@@ -69,7 +72,7 @@ def run(
             for difference in differences(session.fs, directories, level, options, limit):
                 found += 1
                 show_difference(session.console, difference, name, [str(path) for path in directories])
-    code = ExitCode.FOUND if found else unreadable.exit_code
+    code = ExitCode.FOUND if found else tiers.code(unreadable.exit_code)
     show_diff_summary(session.console, len(partitions), found, int(code))
     return code
 

@@ -11,6 +11,7 @@ from seglog_cli.exit_codes import ExitCode
 from seglog_cli.grouping import DiagnosesShown, Grouped
 from seglog_cli.options import command, flag, takes_urls
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 _STEPS_SHOWN = 8
 
@@ -26,6 +27,7 @@ def run(
         ),
     ],
     shown: DiagnosesShown,
+    tiers: Tiers,
     quick: Annotated[
         bool, flag("--quick", "Do not read all data: names, indexes, log ends, and what recovery would read.")
     ] = False,
@@ -48,6 +50,7 @@ def run(
     from seglog.prognosis.doctor import Doctor
     from seglog_cli.views.doctor import look, show_doctor_summary
 
+    session, log_directories = tiers.seen(session, log_directories)
     mends: dict[str, str] = {}
     rows = Grouped(session, look(session.console), shown)
     with rows, session.progress("doctor") as progress:
@@ -65,7 +68,7 @@ def run(
             if row.command and row.command not in mends:
                 mends[row.command] = f"{row.gravity.value} {row.code}"
     summary = doctor.summary
-    code = ExitCode.FOUND if summary.blockers or summary.dangers else ExitCode.DONE
+    code = ExitCode.FOUND if summary.blockers or summary.dangers else tiers.code(ExitCode.DONE, ExitCode.FOUND)
     show_doctor_summary(session.console, summary, int(code))
     session.console.next_steps(list(mends.items())[:_STEPS_SHOWN])
     return code

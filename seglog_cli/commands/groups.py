@@ -12,6 +12,7 @@ from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Paths, command, flag, one_of, takes_urls, time_option
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 FORMATS = ("table", "json", "reset-csv")
 
@@ -21,6 +22,7 @@ FORMATS = ("table", "json", "reset-csv")
 def run(
     session: Session,
     paths: Paths,
+    tiers: Tiers,
     group: Annotated[
         list[str] | None,
         typer.Option("--group", metavar="NAME", help="Only this group; a pattern with * and ?; repeatable."),
@@ -59,6 +61,7 @@ def run(
     if len(asked) > 1:
         raise UsageError(f"one form at a time: {' or '.join(sorted(asked))}")
     shown = asked.pop() if asked else "table"
+    session, paths = tiers.seen(session, paths)
     report = read_groups(session.fs, resolve_paths(session.fs, paths), at_ms=at, wanted=_wanted(group))
     for sentence in (*report.problems, *report.notes):
         session.console.warning(sentence)
@@ -69,7 +72,7 @@ def run(
         show_reset_csv(session.console, report.groups)
     else:
         show_groups(session.console, report.groups, as_json=shown == "json")
-    return ExitCode.INCOMPLETE if report.problems else ExitCode.DONE
+    return tiers.code(ExitCode.INCOMPLETE if report.problems else ExitCode.DONE)
 
 
 def _wanted(patterns: Sequence[str] | None) -> Callable[[str], bool]:

@@ -11,6 +11,7 @@ from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Directories, DryRun, command, flag, size_option, takes_urls
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 def run(
     session: Session,
     paths: Directories,
+    tiers: Tiers,
     to: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="The cluster's bootstrap servers.")],
     state: Annotated[
         Path, typer.Option("--state", metavar="FILE", help="Where progress is kept; the same file again goes on.")
@@ -76,11 +78,12 @@ def run(
 
     if groups and map_file is None:
         raise UsageError("--groups needs --map: committed offsets are translated by it")
-    log_directories = _log_directories(session, paths) if groups else []
+    looking, paths = tiers.seen(session, paths)
+    log_directories = _log_directories(looking, paths) if groups else []
     names = _pairs("--topic", topic or ())
     properties = {**_read_properties(session, property_file), **_pairs("--property", client_property or ())}
     with (
-        Catalog.open(paths, fs=session.fs, clock=session.clock, config_of=session.config_of) as catalog,
+        Catalog.open(paths, fs=looking.fs, clock=session.clock, config_of=looking.config_of) as catalog,
         TargetCluster(to, properties) as cluster,
     ):
         replay = Replay(
@@ -104,8 +107,8 @@ def run(
             replay.run(planned, lambda _size: bar.advance(1))
         show_replayed(session.console, replay.state)
         if groups:
-            _set_offsets(session, replay, log_directories)
-    return code
+            _set_offsets(looking, replay, log_directories)
+    return tiers.code(code)
 
 
 def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ import typer
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import Paths, command, flag, size_option, takes_urls
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 
 @command
@@ -21,6 +22,7 @@ def run(
         Path,
         typer.Option("--output", "-o", metavar="DIR", help="The new partition directory.", show_default=False),
     ],
+    tiers: Tiers,
     carve: Annotated[bool, flag("--carve", "Search every byte of every file, such as images of disks.")] = False,
     into_one: Annotated[bool, flag("--into-one", "Take all that is found for one log.")] = False,
     segment_bytes: Annotated[int | None, size_option("--segment-bytes", "Size of the new segments.")] = None,
@@ -53,9 +55,11 @@ def run(
     options = SalvageOptions(
         carve, DEFAULT_SEGMENT_BYTES if segment_bytes is None else segment_bytes, into_one=into_one
     )
+    looking, paths = tiers.seen(session, paths)
     with session.progress("salvage") as progress:
-        report = salvage(session.fs, session.clock, paths, output, options, progress.advance)
+        report = salvage(looking.fs, session.clock, paths, output, options, progress.advance)
     doubtful = report.undecided or (into_one and any(log.contradicting for log in report.logs))
     code = ExitCode.FOUND if doubtful else ExitCode.DONE
+    code = tiers.code(code)
     show_salvage(session.console, report, code)
     return code

@@ -12,6 +12,7 @@ from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Directories, command, one_of, parsed, takes_urls
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from seglog.serve.endpoint import Address
@@ -26,6 +27,7 @@ _MOST_PORT = 65535
 def run(
     session: Session,
     paths: Directories,
+    tiers: Tiers,
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 lets the system choose one.")
     ] = "127.0.0.1:9092",
@@ -97,8 +99,9 @@ def run(
         raise UsageError("--tls-key and --tls-client-ca need --tls-cert")
     tls = None if tls_cert is None else TlsFiles(tls_cert, tls_key, tls_client_ca).context()
     reporter = Reporter(session.console)
+    looking, paths = tiers.seen(session, paths)
     with Catalog.open(
-        paths, fs=session.fs, clock=session.clock, config_of=session.config_of, skip_damage=skip
+        paths, fs=looking.fs, clock=session.clock, config_of=looking.config_of, skip_damage=skip
     ) as catalog:
         reporter.opened(catalog)
         commits, kept = committed_offsets(catalog, session.fs, None if offsets is None else session.resolved(offsets))

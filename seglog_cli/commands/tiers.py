@@ -31,7 +31,8 @@ def run(
     offsets, those that the log's leader epochs do not name are left out, and overlaps are cut; both are reported.
 
     The exit code is 1 when something is missing, damaged, incomplete or an orphan. Every reading command (ls, dump,
-    read, verify, stats, txn, explain, export) takes such a PATH itself.
+    read, verify, stats, txn, explain, export, diff, groups, serve, replay, doctor; convert and salvage as their source)
+    takes such a PATH itself, and so does the library.
 
     Examples:
       seglog tiers /mnt/tier

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,14 @@ from seglog.errors import ConfigError, UnsupportedError
 from seglog.remote import routing
 from seglog.remote.filesystem import RemoteFileSystem
 from tests.support.command_line import Ended, ended, keep_partitions
-from tests.support.fixtures import fixture_copy
+from tests.support.consumers import librdkafka_rows
+from tests.support.fixtures import KAFKA, fixture_copy
+from tests.support.log_files import files_of
+from tests.support.memory_cluster import MemoryCluster
+from tests.support.object_server import object_server
 from tests.support.s3_server import make_bucket, put_directory, s3_server
+from tests.support.served_process import served
+from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven, write_local_tiered
 
 KEPT = ("customers-0", "orders-gzip-0", "payments-0", "__consumer_offsets-0", "__cluster_metadata-0")
 PARTITION = "4.3.0-clean/orders-gzip-0"
@@ -36,6 +42,12 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
             if name == "4.3.0/clean":
                 keep_partitions(logs, KEPT)
             url = put_directory(environment, logs)
+        segments = tier_segments(KAFKA / "4.3.0" / "clean" / "customers-uncleaned-0")
+        write_aiven(base / "tier", "customers-uncleaned", 0, segments, SEALED)
+        write_local_tiered(base / "copies", "customers-uncleaned", 0, [segments[0], *segments[2:]])
+        for name in ("tier", "copies"):
+            put_directory(environment, base / name)
+        (base / "key.pem").write_bytes(private_pem())
         yield base, url.rpartition("/")[0]
     for name in environment:
         os.environ.pop(name)
@@ -76,6 +88,15 @@ READING = [
     "verify --json ROOT/0.7",
     "dump --records --json ROOT/0.7",
     "read --json --offset 0 ROOT/0.7/ancient-0",
+    "groups --csv ROOT/4.3.0-clean/__consumer_offsets-0",
+    "metadata --json --at 20 ROOT/4.3.0-clean/__cluster_metadata-0",
+    "metadata --diff ROOT/4.3.0-clean ROOT/4.3.0-clean",
+    "txn ROOT/4.3.0-clean/payments-0 stat",
+    "tiers --json ROOT/tier",
+    "tiers --json ROOT/copies",
+    "verify --json --tier-key KEY ROOT/tier",
+    "dump --records --json --tier-key KEY ROOT/tier",
+    "diff --json --tier-key KEY ROOT/tier ROOT/copies",
     "verify --json ROOT/4.3.0-clean/none-0",
     "ls --json ROOT/none/at-all",
 ]
@@ -83,7 +104,10 @@ READING = [
 
 @pytest.mark.parametrize("command", READING)
 def test_a_command_says_of_objects_what_it_says_of_files(command: str, places: tuple[Path, str]) -> None:
-    local, remote = (_said(ended(*command.replace("ROOT", str(root)).split()), str(root)) for root in places)
+    key = str(places[0] / "key.pem")
+    local, remote = (
+        _said(ended(*command.replace("ROOT", str(root)).replace("KEY", key).split()), str(root)) for root in places
+    )
     assert remote == local
 
 
@@ -112,6 +136,78 @@ def test_the_library_reads_a_log_where_it_lies(places: tuple[Path, str]) -> None
             found.append([(record.offset, record.key, record.value) for record in log.records()])
         found.append(len(list(seglog.verify(f"{root}/{PARTITION}"))))
     assert found[:2] == found[2:] and found[0]
+
+
+@pytest.mark.parametrize("source", ["4.3.0-clean/payments-0", "tier"])
+def test_clients_of_serve_read_a_log_where_it_lies(source: str, places: tuple[Path, str]) -> None:
+    found = []
+    for root in places:
+        options = ["--tier-key", places[0] / "key.pem"] if source == "tier" else []
+        with served(f"{root}/{source}", *options) as (_, said):
+            topic = "payments" if source != "tier" else "customers-uncleaned"
+            found.append(librdkafka_rows(said["listen"], [(topic, 0)], "read_committed"))
+    assert found[0] == found[1] and len(found[0][topic, 0]) > 100
+
+
+def test_a_log_is_replayed_from_where_it_lies(
+    places: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = []
+    for number, root in enumerate(places):
+        cluster = MemoryCluster({"payments": 1, "customers-uncleaned": 1})
+        monkeypatch.setattr("seglog.replay.target.TargetCluster", lambda *_, cluster=cluster: cluster)
+        arguments = ["--to", cluster.bootstrap, "--state", tmp_path / f"state{number}", "--json"]
+        arguments += [f"{root}/4.3.0-clean/payments-0", f"{root}/tier", "--tier-key", places[0] / "key.pem"]
+        end = ended("replay", *arguments)
+        said.append((_said(end, str(root)), cluster.records))
+    assert said[0] == said[1] and said[0][0][0] == 0
+
+
+def test_what_a_tier_holds_is_fetched_from_where_it_lies(places: tuple[Path, str], tmp_path: Path) -> None:
+    made = []
+    for number, root in enumerate(places):
+        target = tmp_path / str(number) / "customers-uncleaned-0"
+        end = ended("fetch", f"{root}/tier", "--tier-key", places[0] / "key.pem", "-o", target)
+        assert end.code == 0, end.stderr
+        made.append(files_of(target))
+    assert made[0] == made[1] and len(made[0]) > 8
+
+
+LOOKING: list[Callable[[str], object]] = [
+    lambda url: [(one.partition, one.size, one.start_offset, one.end_offset) for one in seglog.partitions(url)],
+    lambda url: [found.as_dict() for found in seglog.verify(url)],
+    lambda url: [repr(found) for found in seglog.stats(url)],
+    lambda url: seglog.explain(f"{url}/customers-0").reading,
+    lambda url: [row.code for row in seglog.doctor(url)],
+    lambda url: [repr(found) for found in seglog.diff(f"{url}/orders-gzip-0", f"{url}/payments-0")],
+]
+
+
+@pytest.mark.parametrize("look", LOOKING)
+def test_the_library_looks_at_a_url_as_at_a_path(look: Callable[[str], object], places: tuple[Path, str]) -> None:
+    local, remote = (look(f"{root}/4.3.0-clean") for root in places)
+    assert remote == local
+
+
+def test_a_url_of_this_machine_is_its_path(places: tuple[Path, str]) -> None:
+    path = places[0] / PARTITION
+    for url in (f"file:{path}", f"file://{path}", f"file://localhost{path}"):
+        assert ended("dump", "--json", url) == ended("dump", "--json", path)
+    assert ended("ls", f"file://elsewhere{path}").code == 13
+
+
+def test_a_web_server_without_listings_gives_files_and_says_so_of_directories() -> None:
+    log = (KAFKA / "4.3.0" / "clean" / "orders-gzip-0" / "00000000000000000000.log").read_bytes()
+    name = "kafka/orders-gzip-0/00000000000000000000.log"
+    with object_server() as server:
+        server.objects[name] = log
+        url = f"http://127.0.0.1:{server.port}"
+        whole = ended("verify", "--level", "record", f"{url}/{name}")
+        assert whole.code == 0, whole.stderr
+        for command in ("ls", "verify", "stats", "tiers", "serve", "doctor"):
+            end = ended(command, f"{url}/kafka/orders-gzip-0")
+            assert end.code and end.stderr.count(b"\n") == 1, end.stderr
+            assert b"a web server without listings (WebDAV) shows no directories" in end.stderr
 
 
 def test_a_batch_by_its_offset_takes_few_requests_and_v_says_how_many(places: tuple[Path, str]) -> None:

@@ -7,22 +7,19 @@ import os
 import signal
 import ssl
 import subprocess
-import sys
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from seglog.model import Record
 from seglog.serve import protocol
-from seglog.serve.endpoint import Address
 from seglog.serve.protocol import ErrorCode
-from tests.support.command_line import ROOT, ended
+from tests.support.command_line import ended
 from tests.support.open_logs import opened_log
 from tests.support.raw_client import RawClient
+from tests.support.served_process import address_of, served
 
 LIMIT_SECONDS = 60
 
@@ -32,28 +29,6 @@ def directory(tmp_path: Path) -> Path:
     with opened_log(tmp_path / "logs" / "t-0") as log:
         log.append([Record(b"value", timestamp=1000) for _ in range(7)])
     return tmp_path / "logs"
-
-
-@contextmanager
-def served(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
-    """The process, and what it says when it is ready; it is stopped when the `with` ends."""
-    command = [sys.executable, "-m", "seglog_cli", "serve", "--json", "--listen", "127.0.0.1:0", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'core'}{os.pathsep}{ROOT}"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment)
-    assert process.stdout is not None and process.stderr is not None
-    try:
-        line = process.stdout.readline()
-        assert line, process.stderr.read().decode()
-        yield process, json.loads(line)
-    finally:
-        if process.poll() is None:
-            process.terminate()
-        process.communicate(timeout=LIMIT_SECONDS)
-
-
-def address_of(said: dict[str, Any], field: str = "listen") -> Address:
-    host, _, port = said[field].rpartition(":")
-    return Address(host, int(port))
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"])

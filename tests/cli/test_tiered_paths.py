@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import seglog
 from seglog.format.checkpoint import format_leader_epochs
-from tests.support.command_line import run
+from tests.support.command_line import clean_logs, ended, run
+from tests.support.consumers import librdkafka_rows
 from tests.support.fixtures import KAFKA
+from tests.support.served_process import served
+from tests.support.serving import local_rows
 from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven, write_local_tiered
 
 NAME = "customers-uncleaned-0"
@@ -49,6 +53,8 @@ def tier(tmp_path: Path) -> list[str]:
         ["verify", "--json"],
         ["stats", "--json"],
         ["txn", "--json"],
+        ["explain", "--json"],
+        ["doctor", "--json"],
     ],
     ids=lambda words: words[0],
 )
@@ -80,3 +86,53 @@ def test_what_a_tier_lacks_is_reported_and_changes_the_exit_code(tmp_path: Path)
 def test_options_of_tiers_need_a_tier(genuine: Path) -> None:
     found = run("dump", str(genuine), "--local", str(genuine.parent))
     assert found.exit_code == 2 and "--local is for a PATH in tiered storage" in found.stderr
+
+
+def test_copies_are_compared_where_they_lie(genuine: Path, tier: list[str], tmp_path: Path) -> None:
+    for level in ("bytes", "batches", "view"):
+        found = run("diff", "--level", level, str(genuine), *tier)
+        assert (found.exit_code, found.stderr) == (0, ""), found.stdout
+    segments = tier_segments(KAFKA / "4.3.0" / "clean" / NAME)
+    lacking = write_local_tiered(tmp_path / "lacking", "customers-uncleaned", 0, [segments[0], segments[2]])
+    found = run("diff", str(genuine), str(lacking))
+    assert found.exit_code == 1 and "offsets 400 to 799 are in no segment" in found.stderr
+
+
+def test_what_makes_a_log_reads_a_tier(genuine: Path, tier: list[str], tmp_path: Path) -> None:
+    made = []
+    for number, source in enumerate(([str(genuine)], tier)):
+        place = tmp_path / f"made{number}"
+        place.mkdir()
+        for command in (["convert", "--codec", "lz4", "-o", place / NAME], ["salvage", "-o", place / "rescued-0"]):
+            assert run(*command, *source).exit_code == 0
+        made.append({path.relative_to(place): path.read_bytes() for path in place.rglob("*.log")})
+    assert made[0] == made[1] and len(made[0]) >= 2
+
+
+def test_what_is_made_of_a_tier_that_lacks_something_changes_the_exit_code(tmp_path: Path) -> None:
+    segments = tier_segments(KAFKA / "4.3.0" / "clean" / NAME)
+    directory = write_local_tiered(tmp_path, "customers-uncleaned", 0, [segments[0], segments[2]])
+    for command, name in (("convert", NAME), ("salvage", "rescued-0")):
+        found = run(command, str(directory), "-o", str(tmp_path / command / name))
+        assert found.exit_code == 3 and "offsets 400 to 799 are in no segment" in found.stderr
+
+
+def test_clients_of_serve_read_a_tier(genuine: Path, tier: list[str]) -> None:
+    with seglog.open_log(genuine) as log:
+        expected = local_rows(log)
+    with served(*tier) as (_, said):
+        place = ("customers-uncleaned", 0)
+        assert librdkafka_rows(said["listen"], [place], "read_uncommitted")[place] == expected
+
+
+def test_groups_measure_their_lag_against_a_tier(genuine: Path, tier: list[str], tmp_path: Path) -> None:
+    logs = clean_logs(tmp_path / "cluster")
+    offsets = [str(path) for path in sorted(logs.glob("__consumer_offsets-*"))]
+    local, found = run("groups", "--json", *offsets, str(genuine)), run("groups", "--json", *offsets, *tier)
+    assert (found.exit_code, found.stdout) == (local.exit_code, local.stdout)
+
+
+def test_the_local_part_is_not_named_beside_its_tier(genuine: Path, tier: list[str]) -> None:
+    for path in (genuine, genuine.parent):
+        found = ended("ls", *tier, "--local", genuine.parent, path)
+        assert found.code == 12 and b"is read with the tier, as its local part" in found.stderr

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
@@ -67,6 +69,7 @@ def object_server(**objects: bytes) -> Iterator[ObjectServer]:
             thread.join()
 
 
+@lru_cache(maxsize=64)
 def tag_of(data: bytes) -> str:
     """The ETag that the server gives."""
     return f'"{hashlib.md5(data).hexdigest()}"'
@@ -115,7 +118,7 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
             self.end_headers()
             if self.command == "GET":
-                body = data[start:end]
+                body = memoryview(data)[start:end]
                 self.wfile.write(body if fault is None else body[: fault.cut])
                 self.close_connection = fault is not None
             return None
@@ -125,16 +128,19 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
                 return
             prefix, after = query.get("prefix", ""), query.get("continuation-token", query.get("start-after", ""))
             found: dict[str, str] = {}
-            for full in sorted(served.objects):
+            keys = sorted(served.objects)
+            for full in keys[bisect.bisect_left(keys, f"{bucket}/{max(prefix, after)}") :]:
                 key = full.removeprefix(f"{bucket}/")
-                if full.startswith(f"{bucket}/{prefix}"):
-                    rest = key[len(prefix) :]
-                    if query.get("delimiter") and "/" in rest:
-                        common = prefix + rest.partition("/")[0] + "/"
+                if not full.startswith(f"{bucket}/{prefix}") or len(found) > served.page:
+                    break
+                rest = key[len(prefix) :]
+                if query.get("delimiter") and "/" in rest:
+                    common = prefix + rest.partition("/")[0] + "/"
+                    if common > after:
                         found[common] = f"<CommonPrefixes><Prefix>{escape(common)}</Prefix></CommonPrefixes>"
-                    else:
-                        found[key] = _contents(key, served.objects[full])
-            names = [name for name in found if name > after]
+                elif key > after:
+                    found[key] = _contents(key, served.objects[full])
+            names = list(found)
             shown = names[: served.page]
             more = len(names) > len(shown)
             token = f"<NextContinuationToken>{escape(shown[-1])}</NextContinuationToken>" if more else ""

@@ -25,6 +25,7 @@ from seglog.api.surroundings import (
     warn,
     workspace_of,
 )
+from seglog.api.tiering import LookingSurroundings, looked_at
 from seglog.arguments import integer
 from seglog.cleaner.options import Strategy
 from seglog.configuration.topic_settings import DirectorySettings
@@ -412,7 +413,7 @@ def convert(
     *,
     magic: Literal[0, 1, 2] = 2,
     codec: Compression | str | None = None,
-    **surroundings: Unpack[Surroundings],
+    **surroundings: Unpack[LookingSurroundings],
 ) -> Converted:
     """Rewrites a partition with another record format or codec into the new partition directory `output`.
 
@@ -430,7 +431,8 @@ def convert(
     if magic not in (0, 1, 2):
         raise ValueError(f"magic: {magic!r} is not 0, 1 or 2")
     options = ConvertOptions(magic, None if codec is None else member(Compression, codec))
-    work, source, target = workspace_of(surroundings), parse_location(partition), links.resolve(local_path(output))
+    target = links.resolve(local_path(output))
+    work, (source,) = looked_at(surroundings, [partition])
     if parse_topic_partition(target.name) is None:
         raise ValueError(f"output: {target.name} is not of the form topic-partition")
     listing = convertible(work.fs, source)

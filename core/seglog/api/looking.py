@@ -7,28 +7,24 @@ from typing import Literal, Unpack
 
 from seglog.api.surroundings import (
     Location,
-    Surroundings,
     optional_integer,
     optional_path,
-    paths_of,
     settings_of,
-    targets_of,
-    workspace_of,
 )
+from seglog.api.tiering import LookingSurroundings, looked_at
 from seglog.arguments import integer, one_of
 from seglog.configuration.topic_settings import DirectorySettings
 from seglog.dump.selection import Selection
 from seglog.inspect.diff import Difference
 from seglog.inspect.diff_view import ViewOptions
 from seglog.inspect.overview import PartitionOverview, Unlisted, overview
-from seglog.locations import parse_location
 from seglog.model import Isolation
 from seglog.operations.diff import LEVELS, copies_by_partition, differences
 from seglog.operations.explain import Explanation, explain_partition
 from seglog.operations.stats import MeasuredPartition, PartitionStatistics, kept_rounds
 from seglog.operations.workspace import Sources
 from seglog.prognosis.doctor import Doctor
-from seglog.scan.listing import list_partition, log_directory_of, partition_directories
+from seglog.scan.listing import list_partition, log_directory_of, partition_directories, resolve_paths
 from seglog.storage import links
 from seglog.verification.verify import Level, Verification, VerifyOptions
 
@@ -36,7 +32,7 @@ LevelName = Literal["header", "crc", "record", "index", "semantic"]
 DiffLevel = Literal["bytes", "batches", "view"]
 
 
-def partitions(*paths: Location, **surroundings: Unpack[Surroundings]) -> list[PartitionOverview]:
+def partitions(*paths: Location, **surroundings: Unpack[LookingSurroundings]) -> list[PartitionOverview]:
     """The partitions that the paths name, as `seglog ls` lists them: sizes, offsets, times, segments, leftovers.
 
     Raises the error of the first that cannot be read (OSError, NotALogError).
@@ -49,8 +45,9 @@ def partitions(*paths: Location, **surroundings: Unpack[Surroundings]) -> list[P
     ...     [(found.partition, found.start_offset, found.end_offset) for found in seglog.partitions(directory)]
     [('clicks-0', 0, 1), ('clicks-1', 0, 1)]
     """
-    work, listed = workspace_of(surroundings), []
-    for found in overview(work.fs, targets_of(work, paths)):
+    listed = []
+    work, shown = looked_at(surroundings, paths)
+    for found in overview(work.fs, resolve_paths(work.fs, shown)):
         if isinstance(found, Unlisted):
             raise found.error
         listed.append(found)
@@ -63,7 +60,7 @@ def verify(
     live: bool = False,
     sample: float | None = None,
     max_duration_s: float | None = None,
-    **surroundings: Unpack[Surroundings],
+    **surroundings: Unpack[LookingSurroundings],
 ) -> Verification:
     """What is wrong with the segments, partitions or log directories at `paths`: iterate over the findings; `summary`
     is whole afterwards.
@@ -88,13 +85,13 @@ def verify(
     wanted = Level[one_of("level", level, names).upper()]
     if sample is not None and not 0 < sample <= 1:
         raise ValueError(f"sample: {sample} is not above 0 and at most 1")
-    work = workspace_of(surroundings)
+    work, shown = looked_at(surroundings, paths)
     options = VerifyOptions(wanted, live, work.threads, sample, max_duration_s=max_duration_s)
-    return Verification(work.fs, targets_of(work, paths), options, work.clock)
+    return Verification(work.fs, resolve_paths(work.fs, shown), options, work.clock)
 
 
 def stats(
-    *paths: Location, sizing: bool = False, write_rate: int | None = None, **surroundings: Unpack[Surroundings]
+    *paths: Location, sizing: bool = False, write_rate: int | None = None, **surroundings: Unpack[LookingSurroundings]
 ) -> Iterator[PartitionStatistics]:
     """What is in each partition that the paths name: records, keys, sizes, codecs, and the last cleaning rounds.
 
@@ -109,8 +106,9 @@ def stats(
     ...     found
     <PartitionStatistics t-0: 100 records, about 10 keys, 1433 bytes>
     """
-    rate, work = optional_integer("write_rate", write_rate), workspace_of(surroundings)
-    for target in targets_of(work, paths):
+    rate = optional_integer("write_rate", write_rate)
+    work, shown = looked_at(surroundings, paths)
+    for target in resolve_paths(work.fs, shown):
         log_directory = log_directory_of(target)
         settings = settings_of(work, log_directory)
         kept = kept_rounds(work.fs, work.environment, log_directory)
@@ -121,7 +119,7 @@ def stats(
                 yield partition.measured(work.fs, work.clock.now_ms(), sizing=sizing, write_rate=rate)
 
 
-def doctor(*log_directories: Location, quick: bool = False, **surroundings: Unpack[Surroundings]) -> Doctor:
+def doctor(*log_directories: Location, quick: bool = False, **surroundings: Unpack[LookingSurroundings]) -> Doctor:
     """Would a Kafka broker start on these log directories, and what would it do to the data? Iterate over the
     diagnoses; `summary` is whole afterwards, and its `loads` is the answer.
 
@@ -136,8 +134,8 @@ def doctor(*log_directories: Location, quick: bool = False, **surroundings: Unpa
     ...     [row.code for row in diagnosis if row.gravity.value == "blocker"], diagnosis.summary.loads
     ([], True)
     """
-    work = workspace_of(surroundings)
-    return Doctor(work.fs, paths_of(log_directories), work.clock, work.settings, deep=not quick)
+    work, shown = looked_at(surroundings, log_directories)
+    return Doctor(work.fs, shown, work.clock, work.settings, deep=not quick)
 
 
 def diff(
@@ -147,7 +145,7 @@ def diff(
     to_offset: int | None = None,
     limit: int | None = None,
     memory_bytes: int = 256 << 20,
-    **surroundings: Unpack[Surroundings],
+    **surroundings: Unpack[LookingSurroundings],
 ) -> Iterator[tuple[str, Difference]]:
     """How copies of a partition differ, or of all partitions where log directories are given: (name, difference).
 
@@ -172,8 +170,8 @@ def diff(
         raise ValueError("the level bytes compares whole files, without from_offset and to_offset")
     selection = Selection(first, end, isolation=isolation)
     options = ViewOptions(integer("memory_bytes", memory_bytes), selection, 10_000 if most is None else most)
-    work = workspace_of(surroundings)
-    for name, directories in copies_by_partition(work.fs, [parse_location(copy) for copy in copies]):
+    work, shown = looked_at(surroundings, copies)
+    for name, directories in copies_by_partition(work.fs, shown):
         for found in differences(work.fs, directories, chosen, options, most):
             yield name, found
 
@@ -183,7 +181,7 @@ def explain(
     *,
     quick: bool = False,
     metadata_directory: Location | None = None,
-    **surroundings: Unpack[Surroundings],
+    **surroundings: Unpack[LookingSurroundings],
 ) -> Explanation:
     """Why a partition is not cleaned, not deleted, or not readable past an offset, and what would help.
 
@@ -198,7 +196,7 @@ def explain(
     ...     found.reading, [segment.cleaning for segment in found.segments]
     (('offsets 0 to 0 are in the log',), ['active: not cleaned before it is rolled'])
     """
-    work, path = workspace_of(surroundings), parse_location(partition)
+    work, (path,) = looked_at(surroundings, [partition])
     sources = Sources(metadata_directory=optional_path(metadata_directory))
     settings: DirectorySettings = settings_of(work, links.resolve(path).parent, sources)
     return explain_partition(work, path, settings, sources, quick=quick)

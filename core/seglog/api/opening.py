@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from seglog.locations import parse_location, require_local
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
+    from seglog.storage.filesystem import FileSystem
 
 
 @contextlib.contextmanager
@@ -23,12 +24,18 @@ def open_log(
     create: bool = False,
     config: LogConfig | Mapping[str, object] | None = None,
     clock: Clock | None = None,
+    local: str | Path | None = None,
+    tier_keys: Mapping[str, str | Path] | None = None,
+    remote_metadata: Sequence[str | Path] | None = None,
 ) -> Iterator[Log]:
     """The log in partition directory `path`, for a `with` block.
 
     For reading nothing on disk is touched, and a running broker does not mind. `writable` (implied by `create`)
     takes the log directory's lock, recovers after an unclean stop, and closes as a broker does: flushed,
     with a snapshot and checkpoints. `config` is a LogConfig, or Kafka's keys and values.
+
+    A path in tiered storage is read, too: `local` is the log directory with its local part, `tier_keys` the private
+    key's file by the id of its pair, `remote_metadata` where partitions of `__remote_log_metadata` lie.
 
     Raises NotALogError when nothing is there, LockedError when a broker runs, CorruptionError where a broker
     would not start, ConfigError for an unknown key.
@@ -51,12 +58,22 @@ def open_log(
     from seglog.remote.routing import machine_files
 
     path = parse_location(path)
+    fs: FileSystem = machine_files()
     if writable or create:
         require_local(path)
+        if any(given is not None for given in (local, tier_keys, remote_metadata)):
+            raise ValueError("local, tier_keys and remote_metadata are for reading alone")
+    elif any(given is not None for given in (local, tier_keys, remote_metadata)) or _may_be_tier(fs, path):
+        from seglog.api.tiering import looked_at
+
+        work, (path,) = looked_at(
+            {"fs": fs, "local": local, "tier_keys": tier_keys, "remote_metadata": remote_metadata}, [path]
+        )
+        fs = work.fs
     settings = config if isinstance(config, LogConfig) else LogConfig.from_mapping(config or {})
     owner, log = open_partition(
         path,
-        fs=machine_files(),
+        fs=fs,
         clock=clock or SystemClock(),
         config_of=lambda _topic: settings,
         writable=writable or create,
@@ -72,3 +89,12 @@ def open_log(
         owner.close()
         raise
     owner.close()
+
+
+def _may_be_tier(fs: FileSystem, path: Path) -> bool:
+    """Whether a partition's directory has names of tiered storage; most have not, and need not know of it."""
+    from seglog.format.tier_names import OF_A_TIER
+
+    status = fs.status(path)
+    names = fs.list(path) if status is not None and status.is_directory else []
+    return any(map(OF_A_TIER.search, names))

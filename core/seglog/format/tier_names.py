@@ -25,6 +25,8 @@ WATERMARK = "offset.wm"
 _ID = "[A-Za-z0-9_-]{22}"
 _DIRECTORY = re.compile(rf"(.+)-({_ID})")
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
+# What stands in the directory of a partition, a topic or a whole tier, and not in one of a broker's.
+OF_A_TIER = re.compile(rf"^[0-9]{{{OFFSET_DIGITS}}}-{_ID}\.|-{_ID}$|^{re.escape(WATERMARK)}$|^{LOCAL_TIERED_STORAGE}$")
 _WATERMARK = re.compile(rb"([0-9]{20})\s*")
 
 

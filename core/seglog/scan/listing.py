@@ -17,6 +17,7 @@ from seglog.errors import NotALogError, RefusedError, UnsupportedError
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, FileName, FileState, PartitionState
 from seglog.model import TopicPartition
+from seglog.remote_path import why_absent
 from seglog.storage import links
 from seglog.storage.filesystem import FileStatus, FileSystem
 
@@ -258,7 +259,7 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
     """What `path` is. Contents decide before names: a log directory may well be called `kafka-logs-1`."""
     status = fs.status(path)
     if status is None:
-        raise NotALogError(path, "no such file or directory")
+        raise NotALogError(path, why_absent(path, "no such file or directory"))
     if not status.is_directory:
         return Target(path, TargetKind.FILE)
     names = listed(fs.list, path)
@@ -358,7 +359,7 @@ def _has_partition(fs: FileSystem, path: Path, names: Iterable[str]) -> bool:
 def _require_directory(fs: FileSystem, path: Path) -> None:
     status = fs.status(path)
     if status is None:
-        raise NotALogError(path, "no such directory")
+        raise NotALogError(path, why_absent(path, "no such directory"))
     if not status.is_directory:
         raise NotALogError(path, "not a directory")
 

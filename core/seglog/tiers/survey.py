@@ -9,6 +9,7 @@ from pathlib import Path
 
 from seglog.errors import NotALogError
 from seglog.format.remote_metadata import RemoteSegmentState
+from seglog.remote_path import why_absent
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.lineage import Chosen
@@ -101,7 +102,8 @@ def survey(fs: FileSystem, paths: Sequence[Path], options: TierOptions) -> Itera
     for path in paths:
         places = places_in(fs, path)
         if not places:
-            raise NotALogError(path, "nothing of tiered storage is there (Aiven's, LocalTieredStorage or Pinterest's)")
+            usual = "nothing of tiered storage is there (Aiven's, LocalTieredStorage or Pinterest's)"
+            raise NotALogError(path, usual if fs.status(path) is not None else why_absent(path, usual))
         for place in sorted(places, key=lambda one: (one.topic_partition, one.topic_id or "")):
             seen.add((place.topic_id, place.topic_partition.partition))
             yield _surveyed(load_partition(fs, place, options))

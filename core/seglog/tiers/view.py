@@ -53,16 +53,19 @@ def see_tiers(
 ) -> tuple[FileSystem, list[Path]]:
     """The file system and the paths through which tiers are read; the same ones where no path is a tier.
 
-    RefusedError where two topics of one name would have one path: name the directory of one of them. Raises OSError.
+    RefusedError where two topics of one name would have one path: name the directory of one of them; also where the
+    local part of a tier is named beside it. Raises OSError.
     """
     options = options or TierOptions()
     mounts: dict[Path, Place] = {}
     seen: list[Path] = []
+    plain: list[Path] = []
     roots: set[Path] = set()
     for path in paths:
         places, root, name = _recognised(fs, path)
         if not places:
             seen.append(path)
+            plain.append(path)
             continue
         top = options.local if options.local is not None else root
         top = links.resolve(top)
@@ -75,12 +78,22 @@ def see_tiers(
     if not mounts:
         return fs, list(paths)
     local = None if options.local is None else links.resolve(options.local)
+    if local is not None:
+        _refuse_twice(plain, mounts)
     return TierFileSystem(fs, mounts, roots, replace(options, local=local), on_remark), seen
 
 
 def places_in(fs: FileSystem, path: Path) -> list[Place]:
     """The partitions in tiered storage that a path holds or lies in; [] where it is no tier. Raises OSError."""
     return _recognised(fs, path)[0]
+
+
+def _refuse_twice(plain: Sequence[Path], mounts: Mapping[Path, Place]) -> None:
+    """What a path shows may not depend on which other one is named: the local part is shown with its tier."""
+    for path in plain:
+        where = links.resolve(path)
+        if where in mounts or any(path.parent == where for path in mounts):
+            raise RefusedError(f"{path} is read with the tier, as its local part (--local): name the tier alone")
 
 
 def _mount(mounts: dict[Path, Place], path: Path, place: Place) -> None:

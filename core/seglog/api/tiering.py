@@ -1,0 +1,80 @@
+"""Paths in tiered storage as the library takes them: what `--local`, `--tier-key` and `--remote-metadata` say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from seglog.api.surroundings import Location, Surroundings, paths_of, warn, workspace_of
+from seglog.arguments import described
+from seglog.format.tier_keys import PrivateKey
+from seglog.locations import parse_location
+from seglog.operations.workspace import Workspace
+from seglog.storage.filesystem import FileSystem
+from seglog.tiers.metadata import RemoteLogs, read_remote_logs
+from seglog.tiers.partition import TierOptions
+from seglog.tiers.segments import Keys, Remark
+from seglog.tiers.view import see_tiers
+
+_KEY_BYTES_LIMIT = 1 << 20
+
+
+class LookingSurroundings(Surroundings, total=False):
+    """What a verb that only looks may be told beyond that, of paths in tiered storage.
+
+    `local`: the log directory with their local part. `tier_keys`: the private key's file (PEM) by the id of the key
+    pair; the id "" stands for every other one. `remote_metadata`: partitions of `__remote_log_metadata`, or log
+    directories with them. ValueError where one is given and no path is a tier.
+    """
+
+    local: Location | None
+    tier_keys: Mapping[str, Location] | None
+    remote_metadata: Sequence[Location] | None
+
+
+_TIER_OPTIONS = tuple(LookingSurroundings.__annotations__.keys() - Surroundings.__annotations__.keys())
+
+
+def looked_at(given: LookingSurroundings, locations: Iterable[Location]) -> tuple[Workspace, list[Path]]:
+    """The surroundings and the paths to go on with, through which tiers are read; what must be known about a tier goes
+    to the logger `seglog` when it is first read. NotALogError, OSError, and what a key that cannot be read raises.
+    """
+    plain = {name: value for name, value in given.items() if name not in _TIER_OPTIONS}
+    work, paths = workspace_of(cast(Surroundings, plain)), paths_of(locations)
+    fs, shown = see_tiers(work.fs, paths, _options(work.fs, given), _tell)
+    if fs is work.fs:
+        for name in _TIER_OPTIONS:
+            if given.get(name) is not None:
+                raise ValueError(f"{name} is for a path in tiered storage, and none of these is")
+    return replace(work, fs=fs), shown
+
+
+def _options(fs: FileSystem, given: LookingSurroundings) -> TierOptions:
+    local, keys = given.get("local"), given.get("tier_keys") or {}
+    if not isinstance(keys, Mapping):
+        raise TypeError(f"tier_keys maps ids of key pairs to files, and is not {described(keys)}")
+    pairs = {key_id: _key(fs, parse_location(file)) for key_id, file in keys.items()}
+    found = given.get("remote_metadata")
+    return TierOptions(
+        None if local is None else parse_location(local), Keys(pairs), None if found is None else _metadata(fs, found)
+    )
+
+
+def _key(fs: FileSystem, path: Path) -> PrivateKey:
+    return PrivateKey.parse(fs.read_bytes(path, _KEY_BYTES_LIMIT), path)
+
+
+def _metadata(fs: FileSystem, locations: Sequence[Location]) -> RemoteLogs:
+    if isinstance(locations, str | bytes):
+        raise TypeError("remote_metadata is several paths: give a list")
+    found = read_remote_logs(fs, paths_of(locations))
+    warn(*found.problems)
+    if found.unreadable > len(found.problems):
+        warn(f"so it is with {found.unreadable - len(found.problems)} other records or batches")
+    return found
+
+
+def _tell(remark: Remark) -> None:
+    warn(str(remark))
