@@ -45,6 +45,7 @@ from seglog_cli.options import (
     flag,
     labelled,
     one_of,
+    takes_urls,
 )
 from seglog_cli.parameters import PlainCommand
 from seglog_cli.selecting import Chosen, Isolation, Limit, Wanted
@@ -81,12 +82,14 @@ def group(show_help: HelpOption = False) -> None:
     """Verify, measure, clean, export and compare logs with Spark, on all cores or on a cluster.
 
     This needs the extra spark (pip install 'seglog[spark]') and Java 17 or later. On a cluster every executor needs
-    seglog and must see the logs under the same paths.
+    seglog and must see the logs under the same paths, or as URLs of an object store. Credentials in this environment
+    (AWS_ACCESS_KEY_ID and the like) are sent to the executors.
     """
 
 
 @app.command("verify", cls=PlainCommand, context_settings=CONTEXT)
 @command
+@takes_urls("paths")
 def verify(
     session: Session,
     paths: Paths,
@@ -102,6 +105,7 @@ def verify(
 
     Examples:
       seglog spark verify --level crc /var/lib/kafka/data
+      seglog spark verify --master yarn s3://backup/kafka
     """
     from seglog.scan.listing import resolve_paths
     from seglog.verification.verify import VerifyOptions
@@ -124,6 +128,7 @@ def verify(
 
 @app.command("stats", cls=PlainCommand, context_settings=CONTEXT)
 @command
+@takes_urls("paths")
 def stats(
     session: Session,
     paths: Paths,
@@ -235,6 +240,7 @@ def clean(
 
 @app.command("export", cls=PlainCommand, context_settings=CONTEXT)
 @command
+@takes_urls("paths")
 def export(
     session: Session,
     paths: Paths,
@@ -275,6 +281,7 @@ def export(
 
 @app.command("latest", cls=PlainCommand, context_settings=CONTEXT)
 @command
+@takes_urls("paths")
 def latest(
     session: Session,
     paths: Paths,
@@ -325,6 +332,7 @@ def latest(
 
 @app.command("diff", cls=PlainCommand, context_settings=CONTEXT)
 @command
+@takes_urls("copies")
 def diff(
     session: Session,
     copies: Copies,

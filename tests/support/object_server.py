@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -33,11 +33,13 @@ class Fault:
 
 @dataclass
 class ObjectServer:
-    """`objects` by bucket and key (`bkt/a/b`); `asked` are methods and paths; `fault` is asked before each answer."""
+    """`objects` by bucket and key (`bkt/a/b`); `asked` are methods and paths, `headers` theirs;
+    `fault` is asked before each answer."""
 
     port: int = 0
     objects: dict[str, bytes] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    headers: list[Mapping[str, str]] = field(default_factory=list)
     fault: Callable[[str, str], Fault | None] = lambda _method, _path: None
     page: int = 1000
     released: threading.Event = field(default_factory=threading.Event)
@@ -151,6 +153,7 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
 
         def _faulty(self) -> bool:
             served.asked.append(f"{self.command} {self.path}")
+            served.headers.append(dict(self.headers))
             fault = served.fault(self.command, self.path)
             if fault is None or not (fault.status or fault.hang):
                 return False

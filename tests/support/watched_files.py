@@ -6,7 +6,15 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from seglog.storage.filesystem import FileStatus, LocalFile, LocalFileSystem, OpenMode
+import pytest
+
+from seglog.remote.routing import RoutingFileSystem
+from seglog.storage.filesystem import FileStatus, FileSystem, LocalFile, LocalFileSystem, OpenMode
+
+
+def routed(fs: FileSystem) -> RoutingFileSystem:
+    """`fs` where `spark.files.files_of` would give the machine's files; URLs are an error."""
+    return RoutingFileSystem(fs, lambda: pytest.fail("a URL was met"))
 
 
 class CountingFileSystem(LocalFileSystem):

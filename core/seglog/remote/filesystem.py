@@ -20,6 +20,7 @@ from seglog.remote.blocks import Blocks, Source
 from seglog.remote.failures import ChangedObjectError
 from seglog.remote.limits import Limits, limits_of
 from seglog.remote.listings import Found, Listings
+from seglog.remote.settings import StoreSettings
 from seglog.remote.store import ObjectStatus, ObjectStore, ObstoreStore, open_store, root_of
 from seglog.remote.traffic import Traffic
 from seglog.remote_path import RemotePath
@@ -76,7 +77,8 @@ class RemoteFile(ReadOnlyFile):
 class RemoteFileSystem(ReadOnlyFileSystem):
     """Whatever a RemotePath leads to. A store is opened when something of it is first asked for.
 
-    `open_root` makes the ObjectStore of a bucket or host; without it, obstore's with the environment's settings.
+    `settings` count before the environment's. `open_root` makes the ObjectStore of a bucket or host; without it,
+    obstore's with these settings.
     """
 
     def __init__(
@@ -86,9 +88,11 @@ class RemoteFileSystem(ReadOnlyFileSystem):
         clock: Clock | None = None,
         limits: Limits | None = None,
         open_root: Callable[[RemotePath], ObjectStore] | None = None,
+        settings: StoreSettings | None = None,
     ) -> None:
         self._environment, self._clock = environment, clock or SystemClock()
-        self.limits = limits or limits_of(environment)
+        self._settings = settings or StoreSettings()
+        self.limits = limits or limits_of(self._settings.over(environment))
         self.traffic = Traffic()
         self._blocks = Blocks(self.limits)
         self._open_root = open_root or self._obstore
@@ -131,6 +135,19 @@ class RemoteFileSystem(ReadOnlyFileSystem):
         with self.open(path, "r") as file:
             return read_whole(file, limit)
 
+    def forget_listings(self) -> None:
+        """What is asked from now on is asked anew, as of what is there then."""
+        for _, listings in self._roots.values():
+            listings.forget_all()
+
+    def expect(self, path: Path, size: int, modified_ns: int, version: str) -> None:
+        """Takes an object for what was known of it elsewhere, until its directory is listed: opening it asks nothing.
+
+        Where it is another one by then, the first read says so.
+        """
+        remote = _checked(path)
+        self._root(remote)[1].expect(remote.key, ObjectStatus(remote.key, size, modified_ns, version))
+
     def _find(self, path: RemotePath) -> tuple[bool, Found]:
         return self._root(path)[1].find(path.key) if path.store else (False, None)
 
@@ -154,7 +171,7 @@ class RemoteFileSystem(ReadOnlyFileSystem):
         return self._roots[root]
 
     def _obstore(self, root: RemotePath) -> ObjectStore:
-        store = open_store(root, self.limits, self._environment)
+        store = open_store(root, self.limits, self._environment, self._settings)
         return ObstoreStore(store, root, self.limits, self.traffic, self._clock)
 
 
@@ -179,6 +196,7 @@ def _status_of(path: RemotePath, found: Found) -> FileStatus:
         group=os.getegid(),
         allocated=size,
         is_directory=found is None,
+        version="" if found is None else found.tag,
     )
 
 

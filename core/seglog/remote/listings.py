@@ -94,6 +94,17 @@ class Listings:
                 raise
             return False
 
+    def expect(self, key: str, status: ObjectStatus) -> None:
+        """Takes the object at `key` for `status`, where no listing says otherwise."""
+        with self._guard:
+            self._single[key] = self._clock.monotonic(), status
+
+    def forget_all(self) -> None:
+        """Nothing is known any more."""
+        with self._guard:
+            for known in (self._directories, self._since, self._single, self._asked):
+                known.clear()
+
     def forget(self, key: str) -> None:
         """The object at `key` is not what was known: its directory is asked again."""
         with self._guard:

@@ -7,9 +7,11 @@ URL is met; a path of this machine costs one look at its type.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seglog.remote.settings import StoreSettings
 from seglog.remote.traffic import Traffic
 from seglog.remote_path import RemotePath
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, LocalFileSystem, OpenMode
@@ -22,6 +24,17 @@ if TYPE_CHECKING:
 def machine_files() -> RoutingFileSystem:
     """The files of this machine, and what URLs lead to."""
     return RoutingFileSystem(LocalFileSystem(), shared_remote_files)
+
+
+def files_with(settings: StoreSettings) -> RoutingFileSystem:
+    """The same with stores' settings of their own: what is remote is not that of `machine_files`."""
+
+    def remote() -> RemoteFileSystem:
+        from seglog.remote.filesystem import RemoteFileSystem
+
+        return RemoteFileSystem(settings=settings)
+
+    return RoutingFileSystem(LocalFileSystem(), cache(remote))
 
 
 def shared_remote_files() -> RemoteFileSystem:
@@ -47,9 +60,20 @@ class RoutingFileSystem(PassingFileSystem):
     such path.
     """
 
-    def __init__(self, local: FileSystem, remote: Callable[[], FileSystem]) -> None:
+    def __init__(self, local: FileSystem, remote: Callable[[], RemoteFileSystem]) -> None:
         super().__init__(local)
         self._remote = remote
+        self._opened: RemoteFileSystem | None = None
+
+    def forget_listings(self) -> None:
+        """What stores were found to hold is asked again."""
+        if self._opened is not None:
+            self._opened.forget_listings()
+
+    def expect(self, path: Path, size: int, modified_ns: int, version: str) -> None:
+        """Takes a remote object for what was known of it elsewhere (`RemoteFileSystem.expect`)."""
+        if isinstance(path, RemotePath):
+            self._opening().expect(path, size, modified_ns, version)
 
     def open(self, path: Path, mode: OpenMode) -> File:
         return self._of(path).open(path, mode)
@@ -67,4 +91,8 @@ class RoutingFileSystem(PassingFileSystem):
         return self._of(path).read_bytes(path, limit)
 
     def _of(self, path: Path) -> FileSystem:
-        return self._remote() if isinstance(path, RemotePath) else self._below
+        return self._opening() if isinstance(path, RemotePath) else self._below
+
+    def _opening(self) -> RemoteFileSystem:
+        self._opened = self._remote()
+        return self._opened

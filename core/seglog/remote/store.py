@@ -15,6 +15,7 @@ from seglog.clock import Clock
 from seglog.errors import ConfigError, UnsupportedError
 from seglog.remote.failures import ChangedObjectError, ShortBodyError, os_error_of
 from seglog.remote.limits import Limits
+from seglog.remote.settings import ENDPOINTS, NO_SETTINGS, StoreSettings
 from seglog.remote.traffic import Traffic
 from seglog.remote_path import WEB_SERVERS, RemotePath, remote_path
 
@@ -155,8 +156,11 @@ class ObstoreStore:
         return self._root / key if key else self._root
 
 
-def open_store(root: RemotePath, limits: Limits, environment: Mapping[str, str]) -> Any:
-    """obstore's store for a bucket, container or host. It takes credentials from the variables that its users know.
+def open_store(
+    root: RemotePath, limits: Limits, environment: Mapping[str, str], settings: StoreSettings = NO_SETTINGS
+) -> Any:
+    """obstore's store for a bucket, container or host. It takes credentials from `settings`, else from the variables
+    that its users know.
 
     UnsupportedError without the extra `remote`, ConfigError where the store's own settings are wrong.
     """
@@ -165,10 +169,15 @@ def open_store(root: RemotePath, limits: Limits, environment: Mapping[str, str])
         from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
     except ImportError:
         raise UnsupportedError(f"{root}: URLs need the extra remote: pip install 'seglog[remote]'") from None
-    endpoint = next((environment[name] for name in _ENDPOINTS if environment.get(name)), "")
-    scheme, store = root.scheme, root.store
+    scheme, store, key = root.scheme, root.store, settings.s3_key()
+    said = dict(settings.values)
+    endpoint = next((each[name] for each in (said, environment) for name in ENDPOINTS if each.get(name)), "")
     is_plain = scheme == "http" or (scheme == "s3" and endpoint.lower().startswith("http://"))
     common: dict[str, Any] = {"client_options": limits.client(is_plain), "retry_config": limits.retrying()}
+    if config := settings.config(scheme):
+        common["config"] = config
+    if scheme == "s3" and key is not None:
+        common["credential_provider"] = _FixedKey(*key)
     try:
         if scheme in WEB_SERVERS:
             return HTTPStore.from_url(f"{scheme}://{store}", **common)
@@ -177,11 +186,19 @@ def open_store(root: RemotePath, limits: Limits, environment: Mapping[str, str])
         return (GCSStore if scheme == "gs" else AzureStore)(store, **common)
     except BaseError as error:
         named = {"s3": "AWS_*", "gs": "GOOGLE_*", "az": "AZURE_*, AZURE_STORAGE_ACCOUNT_NAME at least"}.get(scheme, "")
-        why = f" by the settings in the environment ({named})" if named else ""
+        where = "that were given or are in the environment" if settings.values else "in the environment"
+        why = f" by the settings {where} ({named})" if named else ""
         raise ConfigError(f"{root}: the store cannot be opened{why}: {type(error).__name__}") from None
 
 
-_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+class _FixedKey:
+    """Credentials that were handed over, whatever the environment has."""
+
+    def __init__(self, key: str, secret: str, token: str | None) -> None:
+        self._found = {"access_key_id": key, "secret_access_key": secret, "token": token, "expires_at": None}
+
+    def __call__(self) -> dict[str, str | None]:
+        return self._found
 
 
 def root_of(path: RemotePath) -> RemotePath:

@@ -25,6 +25,7 @@ from seglog.scan.segment_scan import SegmentScan, checksum_valid
 from seglog.spark.discovery import PartitionLog
 from seglog.spark.offsets import EARLIEST, LATEST
 from seglog.spark.options import OffsetRule, ReadOptions
+from seglog.spark.segment_names import GONE
 from seglog.storage.filesystem import FileSystem
 
 _logger = logging.getLogger(__name__)
@@ -165,5 +166,5 @@ def indexed_position(fs: FileSystem, segment: SegmentFiles, offset: int) -> int:
         with fs.open(segment.log, "r") as file:
             row = believed_batch(file, segment.size, segment.base_offset, entry)
             return entry[1] if row is not None and checksum_valid(file, row[0]) else 0
-    except FileNotFoundError:
+    except GONE:
         return 0  # whoever reads it will say so

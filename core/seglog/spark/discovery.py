@@ -38,7 +38,7 @@ from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.resync import OffsetRange
 from seglog.scan.segment_scan import SegmentScan, checksum_valid, entry_row
 from seglog.spark.options import ReadOptions
-from seglog.spark.segment_names import Segment, SegmentName, list_segments, look_at
+from seglog.spark.segment_names import GONE, Segment, SegmentName, list_segments, look_at
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
@@ -182,7 +182,7 @@ def settled(log: PartitionLog, work: Callable[[PartitionLog], T]) -> tuple[Parti
     for _ in range(_TRIES):
         try:
             return log, work(log)
-        except FileNotFoundError:
+        except GONE:
             log = log.listed_again()
     return log, work(log)
 
@@ -330,7 +330,7 @@ def batch_at(fs: FileSystem, path: Path, position: int, size: int) -> np.void | 
         with fs.open(path, "r") as file:
             row = entry_row(file, position, size)
             return row[0] if row is not None and checksum_valid(file, row[0]) else None
-    except FileNotFoundError:
+    except GONE:
         return None
 
 
@@ -344,7 +344,7 @@ def first_offset_at(fs: FileSystem, path: Path, position: int, size: int) -> int
         return None
     if row["magic"] >= 2 or not row["attributes"] & layout.CODEC_MASK:
         return int(row["base_offset"])
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(*GONE):
         for chunk in SegmentScan(fs, path, position, position + int(row["size"])):
             for records in chunk.records():
                 if len(records) and not records.status.any():
@@ -359,8 +359,9 @@ def expand(fs: FileSystem, path: Path) -> list[Path]:
     """The paths that a glob stands for; a path that exists stands for itself. NotALogError when nothing fits."""
     if not _GLOB & set(str(path)) or fs.status(path) is not None:
         return [path]
-    found = [Path(path.anchor)]
-    for part in path.parts[1 if path.anchor else 0 :]:
+    above = next(one for one in path.parents if not _GLOB & set(str(one)))
+    found = [above]
+    for part in path.parts[len(above.parts) :]:
         found = list(_matching(fs, found, part))
     if not found:
         raise NotALogError(path, "nothing matches")

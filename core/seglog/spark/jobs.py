@@ -29,6 +29,7 @@ from seglog.inspect.statistics import LogStatistics, view_statistics
 from seglog.kernels.hashing import SEED_WORDS
 from seglog.log.viewed_directory import viewed_copies
 from seglog.model import NO_TIMESTAMP, Isolation, TopicPartition
+from seglog.remote.settings import NO_SETTINGS, StoreSettings
 from seglog.scan.listing import (
     PartitionListing,
     Target,
@@ -40,7 +41,8 @@ from seglog.spark.cleaning_blobs import object_blob, opened
 from seglog.spark.cleaning_merge import MergeSpace
 from seglog.spark.cleaning_swap import remove_tree
 from seglog.spark.discovery import tail_of
-from seglog.spark.options import parse_read_options
+from seglog.spark.files import files_of, sent_along
+from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.schema import ddl, default_projection
 from seglog.spark.splits import Split, plan_splits
 from seglog.spark.tasks import (
@@ -64,7 +66,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from seglog.spark.latest import LatestPlan
-    from seglog.spark.options import ReadOptions
 
 DiffLevel = Literal["bytes", "batches", "view"]
 
@@ -81,15 +82,21 @@ class VerifyReport:
 
 
 def verify(
-    spark: SparkSession, targets: Sequence[Target], options: VerifyOptions, watch: Watch | None = None
+    spark: SparkSession,
+    targets: Sequence[Target],
+    options: VerifyOptions,
+    watch: Watch | None = None,
+    *,
+    store: StoreSettings = NO_SETTINGS,
 ) -> VerifyReport:
     """`verification.verify` of every partition, a task each; checkpoints of log directories on the driver."""
-    fs = LocalFileSystem()
+    store = sent_along(store, [target.path for target in targets])
+    fs = files_of(store)
     directories = [target.path for target in targets if target.kind is TargetKind.LOG_DIRECTORY]
     around = {path: read_surroundings(fs, path) for path in directories}  # before the logs
     work = [one for target in targets for one in _verifiable(fs, target)]
     alone = replace(options, jobs=1)
-    reports: list[VerifyReport] = run_tasks(spark, work, partial(_verified, alone), watch)
+    reports: list[VerifyReport] = run_tasks(spark, work, partial(_verified, alone, store), watch)
     if options.level >= Level.INDEX:
         for path in directories:
             live = options.live or is_held(path)
@@ -107,8 +114,8 @@ def _verifiable(fs: FileSystem, target: Target) -> list[Target]:
     return [Target(one.path, TargetKind.PARTITION) for one in live if one.state is not PartitionState.DELETED]
 
 
-def _verified(options: VerifyOptions, target: Target) -> VerifyReport:
-    verification = Verification(LocalFileSystem(), [target], options, SystemClock())
+def _verified(options: VerifyOptions, store: StoreSettings, target: Target) -> VerifyReport:
+    verification = Verification(files_of(store), [target], options, SystemClock())
     findings = tuple(verification)
     return VerifyReport(findings, verification.summary)
 
@@ -163,17 +170,21 @@ def statistics(
     frequent_keys: int = 10,
     sizing_of: Callable[[PartitionListing], SizingRequest] | None = None,
     watch: Watch | None = None,
+    store: StoreSettings = NO_SETTINGS,
 ) -> list[PartitionStatistics]:
     """`inspect.statistics` of every partition, a task each, in their order; with `sizing_of` also `inspect.sizing`.
 
     The listings are of Kafka 0.8 and later. `sizing_of` is called on the driver.
     """
     work = [(one.directory, None if sizing_of is None else sizing_of(one)) for one in listings]
-    return run_tasks(spark, work, partial(_statistics_of, frequent_keys), watch)
+    store = sent_along(store, [one.directory for one in listings])
+    return run_tasks(spark, work, partial(_statistics_of, frequent_keys, store), watch)
 
 
-def _statistics_of(frequent_keys: int, work: tuple[Path, SizingRequest | None]) -> PartitionStatistics:
-    fs, (directory, request) = LocalFileSystem(), work
+def _statistics_of(
+    frequent_keys: int, store: StoreSettings, work: tuple[Path, SizingRequest | None]
+) -> PartitionStatistics:
+    fs, (directory, request) = files_of(store), work
     found = view_statistics(fs, directory, frequent_keys)
     if request is None:
         return PartitionStatistics(found)
@@ -201,13 +212,15 @@ def diff(
     *,
     selection: Selection | None = None,
     watch: Watch | None = None,
+    store: StoreSettings = NO_SETTINGS,
 ) -> list[PartitionDiff]:
     """`inspect.diff` of copies of a partition, or of each partition of log directories; a task a partition.
 
     Without a `selection`, all batches are compared, or the view of committed records.
     """
     wanted = selection or (COMMITTED if level == "view" else EVERYTHING)
-    return run_tasks(spark, _matched(LocalFileSystem(), copies), partial(_differences, level, wanted), watch)
+    store = sent_along(store, copies)
+    return run_tasks(spark, _matched(files_of(store), copies), partial(_differences, level, wanted, store), watch)
 
 
 def _matched(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[str, tuple[Path, ...]]]:
@@ -227,8 +240,10 @@ def _matched(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[str, tuple[Pa
     return [(name, tuple(copy / name for copy in copies)) for name in sorted(names)]
 
 
-def _differences(level: DiffLevel, selection: Selection, work: tuple[str, tuple[Path, ...]]) -> PartitionDiff:
-    fs, (name, paths) = LocalFileSystem(), work
+def _differences(
+    level: DiffLevel, selection: Selection, store: StoreSettings, work: tuple[str, tuple[Path, ...]]
+) -> PartitionDiff:
+    fs, (name, paths) = files_of(store), work
     has = tuple(fs.status(path) is not None for path in paths)
     if not all(has):
         found = [Difference(level, "missing", has, "not every copy has the partition")]
@@ -257,8 +272,8 @@ def latest(spark: SparkSession, paths: Sequence[Path], options: dict[str, str] |
     from seglog.spark.latest import plan_latest
 
     given = {"paths": json.dumps([str(path) for path in paths]), "isolationLevel": "read_committed", **(options or {})}
-    read = parse_read_options(given)
-    splits = plan_splits(LocalFileSystem(), read)
+    read = _read_options(given)
+    splits = plan_splits(files_of(read.store), read)
     plan, work = plan_latest(splits, read, cores_of(spark), os.urandom(8 * SEED_WORDS))
     schema = ddl(plan.projection)
     if not splits:
@@ -278,7 +293,7 @@ def _keys_of_splits(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iter
     settle()
     for _, blob in blobs_of(batches):
         work: SplitShares = opened(blob)
-        yield from in_batches(index_split(LocalFileSystem(), plan, work))
+        yield from in_batches(index_split(files_of(plan.options.store), plan, work))
 
 
 def _newest_of_keys(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -294,7 +309,13 @@ def _live_of_split(plan: LatestPlan, batches: Iterator[pa.RecordBatch]) -> Itera
     settle()
     blobs = [blob for _, blob in blobs_of(batches)]
     if blobs:
-        yield from live_rows(LocalFileSystem(), plan, blobs, _space())
+        yield from live_rows(files_of(plan.options.store), plan, blobs, _space())
+
+
+def _read_options(given: dict[str, str]) -> ReadOptions:
+    """The options of a read, with all that tasks must know of object stores."""
+    read = parse_read_options(given)
+    return replace(read, store=sent_along(read.store, read.paths))
 
 
 def _space() -> MergeSpace:
@@ -346,11 +367,11 @@ def export(
     given = {"paths": json.dumps([str(path) for path in paths]), "includeHeaders": "true", **(options or {})}
     if selection.is_committed:
         given["isolationLevel"] = Isolation.READ_COMMITTED.label
-    read = parse_read_options(given)
+    read = _read_options(given)
     staging = output / f"_staging-{uuid.uuid4().hex[:12]}"
     fs.make_directory(staging)
     try:
-        splits = list(enumerate(plan_splits(fs, read)))
+        splits = list(enumerate(plan_splits(files_of(read.store), read)))
         body = partial(_exported, str(staging), read, compression, selection)
         files: list[_Exported] = [file for found in run_tasks(spark, splits, body, watch) for file in found]
         for file in files:
@@ -382,12 +403,13 @@ def _exported(
 
     number, split = work
     fs, folder = LocalFileSystem(), Path(staging) / f"{number}-{attempt_id()}"
+    source = files_of(options.store)
     fs.make_directory(folder)
     writers: dict[tuple[str, str], pq.ParquetWriter] = {}
     rows: dict[tuple[str, str], int] = defaultdict(int)
     projection = default_projection("records", options.columns, options.include_headers)
     try:
-        for batch in record_batches(fs, split, projection, options):
+        for batch in record_batches(source, split, projection, options):
             for place, part in _by_day(batch if selection.everything else chosen_rows(batch, selection)):
                 if place not in writers:
                     path = folder / f"{len(writers)}.parquet"

@@ -20,6 +20,7 @@ from typing import Literal, TypeVar
 
 from seglog.errors import ConfigError
 from seglog.model import Isolation, TopicPartition
+from seglog.remote.settings import KNOWN, NO_SETTINGS, StoreSettings
 from seglog.spark.offsets import EARLIEST, LATEST, parse_assign, parse_offsets
 from seglog.spark.schema import RECORDS, columns_of
 from seglog.units import parse_integer, parse_size
@@ -54,6 +55,8 @@ OPTIONS = (
     "onCorrupt",
 )
 
+# Of object stores, by the names of the variables in an environment; their values are never shown.
+STORE_OPTIONS = tuple(sorted(KNOWN))
 # Of brokers and consumers: nobody is asked, so they change nothing.
 _WITHOUT_EFFECT = (
     "groupIdPrefix",
@@ -119,6 +122,7 @@ class ReadOptions:
     view: str = RECORDS
     verify_crc: bool = True
     on_corrupt: OnCorrupt = "fail"
+    store: StoreSettings = NO_SETTINGS
 
     def chooses(self, topic_partition: TopicPartition) -> bool:
         """Whether the options select this partition."""
@@ -159,6 +163,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool = False) -
         view=view,
         verify_crc=_value(given, "verifyCrc", _boolean, True),
         on_corrupt=_value(given, "onCorrupt", _on_corrupt, "fail"),
+        store=StoreSettings.of(given),
     )
 
 
@@ -166,7 +171,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool = False) -
 
 
 def _check_names(given: Mapping[str, str]) -> None:
-    legal = {name.lower(): name for name in (*OPTIONS, *_WITHOUT_EFFECT)}
+    legal = {name.lower(): name for name in (*OPTIONS, *_WITHOUT_EFFECT, *STORE_OPTIONS)}
     refused = {name.lower(): name for name in _REFUSED}
     idle = []
     for key in given:

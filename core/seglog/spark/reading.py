@@ -15,19 +15,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptRecordError, IncompleteError, NotALogError, RefusedError
 from seglog.layout import INT64_MAX
+from seglog.locations import parse_location
+from seglog.remote.routing import RoutingFileSystem
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.log_walk import Piece as Entries
 from seglog.scan.resync import OffsetRange
 from seglog.spark.bounds import indexed_position
 from seglog.spark.options import ReadOptions
-from seglog.spark.segment_names import Segment, SegmentName, list_segments, look_at
+from seglog.spark.segment_names import GONE, Segment, SegmentName, list_segments, look_at
 from seglog.spark.splits import Piece
 from seglog.storage.filesystem import File, FileSystem
 
@@ -104,7 +106,9 @@ def walk_file(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Ba
 
     A file that was opened is read to its end, whoever removes or replaces its name.
     """
-    path = Path(piece.path)
+    path = parse_location(piece.path)
+    if isinstance(fs, RoutingFileSystem):
+        fs.expect(path, piece.size, piece.modified_ns, piece.version)  # the plan has asked for it
     try:
         file = fs.open(path, "r")
     except FileNotFoundError as error:
@@ -120,7 +124,7 @@ def walk_file(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Ba
 
 def as_it_is(fs: FileSystem, piece: Piece) -> Piece | None:
     """The whole file of a piece as it is now; None when it is gone."""
-    status = fs.status(Path(piece.path))
+    status = fs.status(parse_location(piece.path))
     if status is None:
         return None
     return replace(
@@ -130,6 +134,7 @@ def as_it_is(fs: FileSystem, piece: Piece) -> Piece | None:
         size=status.size,
         modified_ns=status.modified_ns,
         inode=status.inode,
+        version=status.version,
         active=piece.active and status.inode == piece.inode,
     )
 
@@ -137,7 +142,7 @@ def as_it_is(fs: FileSystem, piece: Piece) -> Piece | None:
 def _walk_opened(fs: FileSystem, file: File, piece: Piece, options: ReadOptions) -> Iterator[Batches | Damage]:
     walk = LogWalk(
         fs,
-        Path(piece.path),
+        file.path,
         piece.start,
         piece.end,
         offsets=OffsetRange(least=piece.base_offset),
@@ -146,24 +151,27 @@ def _walk_opened(fs: FileSystem, file: File, piece: Piece, options: ReadOptions)
         file=file,
     )
     reached, position = piece.base_offset - 1, piece.start
-    for step in walk:
-        if reached >= piece.behind_offset:
-            return
-        damage, good = _judged(piece, step)
-        if damage and not _is_planned(fs, Path(piece.path), piece, to_the_end=True):
-            raise ReplacedError(max(reached, piece.share[0]))
-        yield from damage
-        if isinstance(step, Gap):
-            position = step.position + step.length
-            continue
-        if len(good):
-            yield from _disorder(piece, good, reached)
-            reached = int(good["last_offset"][-1]) + 1
-            if reached > piece.next_offset:
-                yield damage_at(piece, good[-1], ORDER, f"what follows begins at offset {piece.next_offset}")
-            yield Batches(piece, step, good[_wanted(good, piece)])
-        last = step.batches[-1]
-        position = int(last["position"]) + int(last["size"])
+    try:
+        for step in walk:
+            if reached >= piece.behind_offset:
+                return
+            damage, good = _judged(piece, step)
+            if damage and not _is_planned(fs, file.path, piece, to_the_end=True):
+                raise ReplacedError(max(reached, piece.share[0]))
+            yield from damage
+            if isinstance(step, Gap):
+                position = step.position + step.length
+                continue
+            if len(good):
+                yield from _disorder(piece, good, reached)
+                reached = int(good["last_offset"][-1]) + 1
+                if reached > piece.next_offset:
+                    yield damage_at(piece, good[-1], ORDER, f"what follows begins at offset {piece.next_offset}")
+                yield Batches(piece, step, good[_wanted(good, piece)])
+            last = step.batches[-1]
+            position = int(last["position"]) + int(last["size"])
+    except GONE as error:  # an object that was replaced says so when it is read
+        raise ReplacedError(max(reached, piece.share[0])) from error
     if position < piece.end and reached < piece.behind_offset:  # cut off in place while it was read
         raise ReplacedError(max(reached, piece.share[0]))
 
@@ -218,7 +226,7 @@ def _walk_replacement(fs: FileSystem, piece: Piece, reached: int, options: ReadO
 
 
 def _walk_listed(fs: FileSystem, piece: Piece, reached: int, options: ReadOptions) -> Iterator[Batches | Damage]:
-    directory, behind = Path(piece.path).parent, piece.share[1]
+    directory, behind = parse_location(piece.path).parent, piece.share[1]
     try:
         names = list_segments(fs, directory)
     except NotALogError:
@@ -237,7 +245,7 @@ def _walk_listed(fs: FileSystem, piece: Piece, reached: int, options: ReadOption
             continue
         segment = _looked_at(fs, name, reached)
         if _was_removed(piece, segment):
-            _lost(piece, reached, min(next_base, behind), f"{Path(piece.path).name} was removed", options)
+            _lost(piece, reached, min(next_base, behind), f"{PurePosixPath(piece.path).name} was removed", options)
             reached = min(next_base, behind)
             continue
         for step in walk_file(fs, _now(fs, piece, segment, reached, next_base), options):
@@ -268,7 +276,7 @@ def _now(fs: FileSystem, piece: Piece, segment: Segment, reached: int, next_base
     first, behind = max(piece.first_offset, reached), min(piece.behind_offset, piece.share[1])
     try:
         start = indexed_position(fs, files, first)
-    except FileNotFoundError as error:
+    except GONE as error:
         raise ReplacedError(reached) from error
     return replace(
         piece,
@@ -284,6 +292,7 @@ def _now(fs: FileSystem, piece: Piece, segment: Segment, reached: int, next_base
         behind_offset=behind,
         least_offset=first,
         next_offset=next_base,
+        version=segment.version,
     )
 
 

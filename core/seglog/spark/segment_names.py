@@ -14,9 +14,12 @@ from pathlib import Path
 
 from seglog.errors import NotALogError, UnsupportedError
 from seglog.format.filenames import FileKind, FileName, FileState, parse_file_name
+from seglog.remote.failures import ChangedObjectError
 from seglog.scan.listing import INDEX_KINDS, SegmentFiles
 from seglog.storage.filesystem import FileSystem
 
+# What says that a file that was listed is another one by now, or gone; of an object, at the first read.
+GONE = (FileNotFoundError, ChangedObjectError)
 _PAUSES_S = (0.0, 0.001, 0.003, 0.01, 0.03)
 
 Identity = tuple[int, int, int]  # size, modification time in nanoseconds, inode
@@ -35,10 +38,11 @@ class SegmentName:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment whose log was looked at: `files` and what the file was then."""
+    """A segment whose log was looked at: `files` and what the file was then, an object's ETag included."""
 
     files: SegmentFiles
     identity: Identity
+    version: str = ""
 
 
 def list_segments(fs: FileSystem, directory: Path) -> tuple[SegmentName, ...]:
@@ -103,4 +107,4 @@ def look_at(fs: FileSystem, name: SegmentName) -> Segment:
         name.time_index,
         name.transaction_index,
     )
-    return Segment(files, (status.size, status.modified_ns, status.inode))
+    return Segment(files, (status.size, status.modified_ns, status.inode), status.version)

@@ -8,6 +8,7 @@ the pushed reader is cached with the DataFrame, and later scans of it lose rows 
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -19,10 +20,11 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from seglog.remote.routing import machine_files
+from seglog.spark.files import files_of, sent_along
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.schema import Field, ddl, default_projection, projection_of
 from seglog.spark.worker import read_split
-from seglog.storage.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +44,7 @@ class SeglogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         from seglog.spark.splits import plan_splits
 
-        return [InputPartition(split) for split in plan_splits(LocalFileSystem(), self.options)]
+        return [InputPartition(split) for split in plan_splits(files_of(self.options.store), self.options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_split(partition, self.projection, self.options)
@@ -63,7 +65,7 @@ class SeglogDataSource(DataSource):
         return ddl(default_projection(options.view, options.columns, options.include_headers))
 
     def reader(self, schema: StructType) -> SeglogReader:
-        options = parse_read_options(self.options)
+        options = _sendable(parse_read_options(self.options))
         return SeglogReader(options, projection_of(options.view, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -82,14 +84,19 @@ class SeglogDataSource(DataSource):
 
         options = parse_write_options(self.options, overwrite=overwrite)
         check_schema(schema, options)
-        check_place(LocalFileSystem(), options)
+        check_place(machine_files(), options)
         return options
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from seglog.spark.stream import SeglogStreamReader
 
-        options = parse_read_options(self.options, streaming=True)
+        options = _sendable(parse_read_options(self.options, streaming=True))
         return SeglogStreamReader(options, projection_of(options.view, schema))
+
+
+def _sendable(options: ReadOptions) -> ReadOptions:
+    """The options with all that tasks must know of object stores."""
+    return replace(options, store=sent_along(options.store, options.paths))
 
 
 def _relaxed(options: MutableMapping[str, str]) -> ReadOptions:

@@ -28,7 +28,7 @@ from seglog.spark.bounds import OffsetRange, batch_range, check_batch_offsets, i
 from seglog.spark.discovery import PartitionLog, batch_at, find_partitions, first_offset_at, permitted, settled
 from seglog.spark.options import ReadOptions
 from seglog.spark.schema import SEGMENTS
-from seglog.spark.segment_names import Identity
+from seglog.spark.segment_names import GONE, Identity
 from seglog.storage.filesystem import FileSystem
 
 MOST_SPLIT_BYTES = 256 << 20
@@ -45,7 +45,8 @@ class Piece:
     the file's when it was planned; `active` is the last segment, which may have grown since and may end in a torn
     batch. What follows these bytes in the log begins at offset `next_offset`. `least_offset` and `before` are for a
     file that is another one by then: the first offset of all that this piece is to read, and the base offset and
-    identity of the segment in front, which a cleaner would put the records of a segment that vanished into.
+    identity of the segment in front, which a cleaner would put the records of a segment that vanished into. `version`
+    is an object's ETag.
     `aborted` holds (producer id, first offset, offset of the marker) of the transactions to drop. The index flags
     are for the view `segments`.
     """
@@ -67,6 +68,7 @@ class Piece:
     least_offset: int = 0
     next_offset: int = INT64_MAX
     before: tuple[int, Identity] | None = None
+    version: str = ""
 
     @property
     def bytes(self) -> int:
@@ -131,7 +133,7 @@ def _cut(log: PartitionLog, piece: Piece, target: int) -> list[Piece]:
     """The piece in parts, or whole where the segment was replaced since: its reader finds out what by."""
     try:
         return cut(log, piece, target)
-    except FileNotFoundError:
+    except GONE:
         return [piece]
 
 
@@ -179,6 +181,7 @@ def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> Piece:
         least_offset=max(name.base_offset, wanted.first),
         next_offset=log.end_of(index),
         before=(log.names[index - 1].base_offset, log.segment(index - 1).identity) if index else None,
+        version=segment.version,
     )
 
 

@@ -29,12 +29,12 @@ from seglog.log.append_journal import open_starts
 from seglog.model import Isolation, TopicPartition
 from seglog.spark.bounds import OffsetRange, check_covered, starting_offset, within
 from seglog.spark.discovery import Finder, LogTail, PartitionLog, permitted, settled, tail_of
+from seglog.spark.files import files_of
 from seglog.spark.offsets import Offsets, format_offsets, offsets_of
 from seglog.spark.options import ReadOptions
 from seglog.spark.schema import Field
 from seglog.spark.splits import PlannedPartition, Split, plan_partition, splits_of
 from seglog.spark.worker import read_split
-from seglog.storage.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +50,10 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._log = FollowedLog(options)
         self._initial: Offsets | None = None
         self._target: Offsets | None = None
+
+    def __reduce__(self) -> tuple[type[SeglogStreamReader], tuple[ReadOptions, tuple[Field, ...]]]:
+        """Tasks get what `read` needs; what the driver knows of the logs stays there."""
+        return type(self), (self.options, self.projection)
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
         if self._initial is None:
@@ -87,7 +91,7 @@ class FollowedLog:
     """
 
     def __init__(self, options: ReadOptions) -> None:
-        self._fs, self._options = LocalFileSystem(), options
+        self._fs, self._options = files_of(options.store), options
         self._finder = Finder(self._fs, options)
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._listed_for: set[str] = set()  # what may still use the last listing
@@ -168,6 +172,7 @@ class FollowedLog:
             return None
 
     def _list(self, user: str, *, require: bool = False) -> None:
+        self._fs.forget_listings()
         self._logs = {log.topic_partition: log for log in self._finder.find(require=require)}
         # one trigger asks for all of these, in this order
         self._listed_for = {"starting_offsets": {"ends", "splits"}, "ends": {"ends", "splits"}}.get(user, set())

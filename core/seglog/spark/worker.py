@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from seglog.spark.files import files_of
 from seglog.spark.options import ReadOptions
 from seglog.spark.schema import Field
-from seglog.storage.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,4 +37,4 @@ def read_split(
 
     settle_worker()
     if partition.value is not None:
-        yield from split_batches(LocalFileSystem(), partition.value, projection, options)
+        yield from split_batches(files_of(options.store), partition.value, projection, options)

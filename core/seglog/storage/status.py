@@ -12,6 +12,7 @@ class FileStatus:
     `size` and `allocated` (blocks really taken, less than `size` in a sparse file) are in bytes;
     `modified_ms` is the modification time rounded down to milliseconds, as Java's `File.lastModified` gives
     it. `names` counts hard links. A file is special when it is neither a regular file nor a directory nor a link.
+    `version` is an object's ETag; a store's alone has one.
     """
 
     size: int
@@ -27,3 +28,4 @@ class FileStatus:
     is_link: bool = False
     is_special: bool = False
     names: int = 1
+    version: str = ""

@@ -14,7 +14,7 @@ from seglog.spark import stream
 from seglog.spark.options import parse_read_options
 from seglog.spark.splits import plan_splits
 from tests.support.naive import NaiveRecord, batch_v2
-from tests.support.watched_files import CountingFileSystem
+from tests.support.watched_files import CountingFileSystem, routed
 
 TOPICS, PARTITIONS, SEGMENTS = 50, 10, 4
 
@@ -67,7 +67,7 @@ def test_a_query_for_the_end_of_a_log_looks_at_its_end_alone(logs: Path) -> None
 
 def test_an_hour_of_triggers_costs_a_listing_each(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fs = CountingFileSystem()
-    monkeypatch.setattr(stream, "LocalFileSystem", lambda: fs)
+    monkeypatch.setattr(stream, "files_of", lambda _: routed(fs))
     options = parse_read_options(
         {"path": str(logs), "subscribe": "topic3", "startingOffsets": "earliest"}, streaming=True
     )
@@ -94,7 +94,7 @@ def test_an_hour_of_triggers_costs_a_listing_each(logs: Path, monkeypatch: pytes
 
 def test_with_available_now_a_listing_serves_the_first_batch_too(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fs = CountingFileSystem()
-    monkeypatch.setattr(stream, "LocalFileSystem", lambda: fs)
+    monkeypatch.setattr(stream, "files_of", lambda _: routed(fs))
     given = {"path": str(logs), "subscribe": "topic5", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "100"}
     reader = stream.SeglogStreamReader(parse_read_options(given, streaming=True), ())
     reader.prepareForTriggerAvailableNow()

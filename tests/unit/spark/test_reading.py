@@ -17,6 +17,7 @@ from seglog.spark.splits import Split, plan_splits
 from seglog.spark.views import split_batches
 from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
 from tests.support.naive import NaiveRecord, batch_v2
+from tests.support.watched_files import routed
 
 FS = LocalFileSystem()
 BATCHES, RECORDS = 4, 10
@@ -81,7 +82,7 @@ def test_a_stream_names_what_it_may_not_look_at(sealed: Path, monkeypatch: pytes
     from seglog.spark import stream
 
     last = f"{BATCHES * RECORDS:020}.log"
-    monkeypatch.setattr(stream, "LocalFileSystem", lambda: ForbiddingFileSystem(last))
+    monkeypatch.setattr(stream, "files_of", lambda _: routed(ForbiddingFileSystem(last)))
     followed = stream.FollowedLog(parse_read_options({"path": str(sealed.parent)}, streaming=True))
     for asked in (followed.starting_offsets, followed.ends):
         with pytest.raises(RefusedError, match=f"{last}: no permission to read it"):

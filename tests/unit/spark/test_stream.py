@@ -18,7 +18,7 @@ from seglog.spark.options import parse_read_options
 from seglog.spark.stream import FollowedLog, limited
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.naive import NaiveRecord, batch_v2
-from tests.support.watched_files import ChangingFileSystem
+from tests.support.watched_files import ChangingFileSystem, routed
 
 KEYS = [TopicPartition("t", i) for i in range(5)]
 
@@ -155,7 +155,7 @@ def test_segments_that_are_merged_while_a_trigger_looks_are_looked_for_again(dir
         second.write_bytes(batch(10))
         third.unlink(missing_ok=True)
         fs = ChangingFileSystem(moment, merge)
-        monkeypatch.setattr(stream, "LocalFileSystem", lambda fs=fs: fs)
+        monkeypatch.setattr(stream, "files_of", lambda _, fs=fs: routed(fs))
         log = followed(directory)
         assert log.ends() in ({KEYS[0]: 20}, {KEYS[0]: 30}), moment
         assert len(log.splits({KEYS[0]: 0}, {KEYS[0]: 20})) == 1

@@ -1,0 +1,98 @@
+"""What an object store's clients must know beside a URL: credentials, region, endpoint. Never shown.
+
+They are known by the names that the stores' own tools give their environment variables, in any case. A process whose
+environment lacks them, such as a task on another machine, is handed them as `StoreSettings`; what is handed over counts
+before the environment. Credentials are one thing: a key that was handed over never meets a token out of the
+environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from seglog.errors import ConfigError
+
+_S3_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_CREDENTIALS = {
+    "s3": _S3_CREDENTIALS,
+    "gs": ("GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_BEARER_TOKEN"),
+    "az": (
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_SAS_TOKEN",
+        "AZURE_STORAGE_TOKEN",
+        "AZURE_STORAGE_CLIENT_ID",
+        "AZURE_STORAGE_CLIENT_SECRET",
+        "AZURE_STORAGE_TENANT_ID",
+    ),
+}
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "s3": (
+        *_S3_CREDENTIALS,
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+        *ENDPOINTS,
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST",
+        "AWS_SKIP_SIGNATURE",
+        "AWS_REQUEST_PAYER",
+        "AWS_S3_EXPRESS",
+        "AWS_SSE_CUSTOMER_KEY_BASE64",
+    ),
+    "gs": (*_CREDENTIALS["gs"], "GOOGLE_SKIP_SIGNATURE", "GOOGLE_BASE_URL"),
+    "az": (
+        "AZURE_STORAGE_ACCOUNT_NAME",
+        *_CREDENTIALS["az"],
+        "AZURE_STORAGE_ENDPOINT",
+        "AZURE_SKIP_SIGNATURE",
+    ),
+}
+LIMITS = ("SEGLOG_REMOTE_CACHE", "SEGLOG_REMOTE_REQUESTS", "SEGLOG_REMOTE_RETRIES", "SEGLOG_REMOTE_TIMEOUT")
+KNOWN = frozenset((*LIMITS, *(name for names in VARIABLES.values() for name in names)))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Variables by their names, sorted. It prints without them, and pickles with them."""
+
+    values: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> StoreSettings:
+        """Of `given` what stores know; the rest is passed over. ConfigError for half of a key."""
+        values = {name.upper(): value for name, value in given.items() if name.upper() in KNOWN and value}
+        missing = [name for name in _S3_CREDENTIALS[:2] if name not in values]
+        if len(missing) == 1 or (missing and _S3_CREDENTIALS[2] in values):
+            raise ConfigError(f"{' and '.join(missing)}: missing, and the rest of these credentials is given")
+        return cls(tuple(sorted(values.items())))
+
+    def beside(self, environment: Mapping[str, str], schemes: Iterable[str]) -> StoreSettings:
+        """These, and what an environment says of stores of these schemes and these do not."""
+        values = dict(self.values)
+        for scheme in schemes:
+            own = any(name in values for name in _CREDENTIALS.get(scheme, ()))
+            for name in VARIABLES.get(scheme, ()):
+                if environment.get(name) and not (own and name in _CREDENTIALS[scheme]):
+                    values.setdefault(name, environment[name])
+        for name in LIMITS if values else ():
+            if environment.get(name):
+                values.setdefault(name, environment[name])
+        return StoreSettings(tuple(sorted(values.items())))
+
+    def over(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """The environment as these settings change it."""
+        return {**environment, **dict(self.values)}
+
+    def s3_key(self) -> tuple[str, str, str | None] | None:
+        """Key id, secret and token (None without); None where the environment's credentials count."""
+        values = dict(self.values)
+        key, secret, token = (values.get(name) for name in _S3_CREDENTIALS)
+        return None if key is None or secret is None else (key, secret, token)
+
+    def config(self, scheme: str) -> dict[str, str]:
+        """As obstore's `config` for stores of this scheme, without what `s3_key` gives."""
+        wanted = [name for name in VARIABLES.get(scheme, ()) if name not in (*_S3_CREDENTIALS, *ENDPOINTS)]
+        return {name.lower(): value for name, value in self.values if name in wanted}
+
+
+NO_SETTINGS = StoreSettings()
