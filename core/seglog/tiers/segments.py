@@ -271,7 +271,8 @@ class Inventory:
             if name is not None and name.state is FileState.LIVE and name.kind in _RAW_KINDS.values():
                 logs.setdefault(name.offset, {})[name.kind] = WholeObject(self._fs, self.place.directory / text, status)
         path = self.place.directory / WATERMARK
-        last = parse_watermark(self._fs.read_bytes(path, 1024)) if entries[WATERMARK].size <= 1024 else None
+        mark = entries.get(WATERMARK)  # None where it is a directory
+        last = parse_watermark(self._fs.read_bytes(path, 1024)) if mark is not None and mark.size <= 1024 else None
         if last is None:
             message = f"{path} is no offset: every segment counts as complete"
             self._remark(Problem.BAD_OBJECT, message, path, min(logs, default=0))

@@ -88,6 +88,21 @@ def test_pinterests_copy_ends_at_its_watermark(tmp_path: Path, genuine: Path) ->
     assert [remark.problem for remark in remarks] == [Problem.INCOMPLETE_UPLOAD]
 
 
+@pytest.mark.parametrize("mark", ["garbage", "too large", "a directory"])
+def test_without_a_watermark_that_can_be_read_every_segment_counts(tmp_path: Path, genuine: Path, mark: str) -> None:
+    directory = write_pinterest(tmp_path, "payments", 0, tier_segments(genuine))
+    path = directory / "offset.wm"
+    if mark == "a directory":
+        path.unlink()
+        path.mkdir()
+    else:
+        path.write_text("x" if mark == "garbage" else "0" * 2000)
+    files, remarks = shown(directory)
+    kept = (".log", ".index", ".timeindex")
+    assert files == {name: data for name, data in closed_files(genuine).items() if name.endswith(kept)}
+    assert [(remark.problem, remark.path) for remark in remarks] == [(Problem.BAD_OBJECT, path)]
+
+
 @pytest.mark.parametrize("layout", ["aiven", "local"])
 def test_the_root_of_a_tier_is_a_log_directory(tmp_path: Path, genuine: Path, layout: str) -> None:
     write = write_aiven if layout == "aiven" else write_local_tiered
