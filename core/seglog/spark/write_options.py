@@ -9,6 +9,7 @@ from pathlib import Path
 from seglog.errors import ConfigError, UnsupportedError
 from seglog.locations import parse_location
 from seglog.model import Compression
+from seglog.remote_path import RemotePath
 from seglog.units import parse_duration, parse_size
 
 NAMES = {
@@ -104,7 +105,7 @@ def _checkpoint(text: str | None) -> Path | None:
         path = parse_location(text)
     except UnsupportedError:
         return None
-    return path if path.is_absolute() else None
+    return path if path.is_absolute() and not isinstance(path, RemotePath) else None
 
 
 def _duration(name: str, text: str) -> int:

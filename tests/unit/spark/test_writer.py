@@ -188,7 +188,8 @@ def test_a_checkpoint_tells_one_batch_from_another_of_its_number(tmp_path: Path)
     (tmp_path / "checkpoint" / "offsets" / "3").write_text('v1\n{"batchTimestampMs":2}\n{"t":{"0":5}}')
     assert checkpoint_entry(FS, seen, 3) not in ("", first)
     assert checkpoint_entry(FS, seen, 4) == ""
-    assert checkpoint_entry(FS, options(tmp_path / "logs", checkpointLocation="hdfs://n/c"), 3) == ""
+    for elsewhere in ("hdfs://n/c", "s3://bucket/c"):
+        assert checkpoint_entry(FS, options(tmp_path / "logs", checkpointLocation=elsewhere), 3) == ""
 
 
 @pytest.mark.parametrize("numbers", [[5, 5], [5, 4], [-1, 0], [None, 0]])
