@@ -13,6 +13,7 @@ from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.stats import CleaningResult
 from seglog.clock import ManualClock
 from seglog.log.log import Log
+from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record
 from tests.support.open_logs import START_MS, opened_log
 
@@ -41,6 +42,13 @@ def append(log: Log, records: Sequence[Record], batch_records: int = 3, codec: C
     """Appends in batches of `batch_records`."""
     if records:
         log.append(list(records), batch_records=batch_records, codec=codec)
+
+
+def transaction(log: Log, producer_id: int, records: list[Record], commit: bool, timestamp: int) -> None:
+    """Appends a transaction of one batch with its marker."""
+    identity = ProducerIdentity(producer_id, transactional=True)
+    log.append(records, producer=identity)
+    log.append_end_txn_marker(identity, commit, timestamp=timestamp)
 
 
 def contents(log: Log) -> list[tuple[int | None, bytes | None, bytes | None]]:

@@ -7,13 +7,14 @@ round before anything was changed (Kafka gives such a batch a new, valid checksu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
+from seglog.cleaner.opened_payloads import OpenedPayloads
 from seglog.cleaner.options import CHUNK_BYTES, PACKED_CHUNK_BYTES, CleanerOptions
 from seglog.errors import CorruptRecordError, InvalidRecordError
 from seglog.format.buffers import byte_view
@@ -127,11 +128,17 @@ def invalid_records(path: Path, row: np.void, status: int) -> InvalidRecordError
     )
 
 
-def open_parts(chunk: Chunk, wanted: np.ndarray | None = None, account: Account | None = None) -> Iterator[Part]:
+def open_parts(
+    chunk: Chunk,
+    wanted: np.ndarray | None = None,
+    account: Account | None = None,
+    opened: OpenedPayloads | None = None,
+) -> Iterator[Part]:
     """The chunk's batches in order, in parts of about 4 MiB of records.
 
-    Batches of magic 2 that are not `wanted` (bool, one a batch) get an empty payload. A large part counts in
-    `account` until the next step. InvalidRecordError for a batch that cannot be decompressed.
+    Batches of magic 2 that are not `wanted` (bool, one a batch) get an empty payload, or their own. A large part counts
+    in `account` until the next step. Payloads that `opened` has are taken from there, and others kept there while it
+    takes them. InvalidRecordError for a batch that cannot be decompressed.
     """
     batches = chunk.batches
     legacy = batches["magic"] < 2
@@ -145,8 +152,10 @@ def open_parts(chunk: Chunk, wanted: np.ndarray | None = None, account: Account 
     for first, last in pairwise(borders):
         if legacy[first]:
             yield from _legacy(chunk, first, last)
-        else:
+        elif opened is None:
             yield from _expanded(chunk, first, last, wanted, account or unlimited())
+        else:
+            yield from _opened_once(chunk, first, last, wanted, account or unlimited(), opened)
 
 
 def _legacy(chunk: Chunk, first: int, last: int) -> Iterator[Part]:
@@ -168,7 +177,24 @@ def _legacy(chunk: Chunk, first: int, last: int) -> Iterator[Part]:
         yield Part(begin, begin + len(records.batches), records.arena, nothing, nothing, records)
 
 
-def _expanded(chunk: Chunk, first: int, last: int, wanted: np.ndarray | None, account: Account) -> Iterator[Part]:
+def _opened_once(
+    chunk: Chunk, first: int, last: int, wanted: np.ndarray | None, account: Account, opened: OpenedPayloads
+) -> Iterator[Part]:
+    for stretch in opened.stretches(chunk, first, last):
+        if stretch.arena is None or stretch.bounds is None:
+            yield from _expanded(chunk, stretch.first, stretch.last, wanted, account, opened)
+        else:
+            yield Part(stretch.first, stretch.last, stretch.arena, stretch.bounds[:-1], stretch.bounds[1:])
+
+
+def _expanded(
+    chunk: Chunk,
+    first: int,
+    last: int,
+    wanted: np.ndarray | None,
+    account: Account,
+    opened: OpenedPayloads | None = None,
+) -> Iterator[Part]:
     rows = chunk.batches[first:last]
     count = len(rows)
     from_, to = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
@@ -180,40 +206,43 @@ def _expanded(chunk: Chunk, first: int, last: int, wanted: np.ndarray | None, ac
         to,
         np.where(rows["count"] != 0, rows["attributes"] & layout.CODEC_MASK, Compression.NONE).tolist(),
         np.zeros(count, dtype=np.int8) if wanted is None else (~wanted[first:last]).view(np.int8) * _UNWANTED,
-        np.zeros(count + 1, dtype=np.int64),
     )
-    arena, begin, used, i, taken = np.empty(_ARENA_BYTES, dtype=np.uint8), 0, 0, 0, 0
-    while True:
-        i, used = packed.lay_open(i, arena, used)
-        if i > begin or not count:
-            yield Part(first + begin, first + i, arena, packed.bounds[begin:i], packed.bounds[begin + 1 : i + 1])
-        account.give(taken)
-        if i == count:
-            return
-        taken = WHOLE_LIMIT  # how much it expands to shows afterwards
-        arena = np.empty(0, dtype=np.uint8)
-        account.take(taken)
+    i = 0
+    while i < count:
+        behind, arena, bounds = _laid_open(chunk, packed, i, opened)
+        if behind > i:
+            yield Part(first + i, first + behind, arena, bounds[:-1], bounds[1:])
+            i = behind
+            continue
+        del arena
+        account.take(WHOLE_LIMIT)  # how much it expands to shows afterwards
         payload = _alone(chunk, rows[i], packed.codecs[i], chunk.data[from_[i] : to[i]])
-        begin, used = i, len(payload)
-        if used < _ARENA_BYTES:
-            arena = np.empty(_ARENA_BYTES, dtype=np.uint8)
-            arena[:used] = payload
-        else:
-            arena = payload  # which is full
+        account.give(WHOLE_LIMIT - len(payload))
+        ends = np.array([len(payload)], dtype=np.int64)
+        yield Part(first + i, first + i + 1, payload, ends - ends, ends)
+        account.give(len(payload))
         del payload
-        account.give(taken - len(arena))
-        taken = len(arena)
-        packed = replace(packed, bounds=np.zeros(count + 1, dtype=np.int64))  # the part given away keeps its own
-        packed.bounds[i + 1] = used
         i += 1
+
+
+def _laid_open(
+    chunk: Chunk, packed: _Packed, first: int, opened: OpenedPayloads | None
+) -> tuple[int, np.ndarray, np.ndarray]:
+    """(batch behind those that fit an arena, from `first` on, the arena, where the payloads in it begin and end)."""
+    space = None if opened is None else opened.space(_ARENA_BYTES)
+    arena = np.empty(_ARENA_BYTES, dtype=np.uint8) if space is None else space.arena
+    bounds = np.zeros(len(packed.rows) - first + 1, dtype=np.int64)
+    behind, used = packed.lay_open(first, arena, bounds)
+    bounds = bounds[: behind - first + 1]
+    if opened is not None and space is not None:
+        is_open = packed.status[first:behind] == 0
+        opened.keep(space, chunk.path, packed.rows[first:behind], is_open, bounds)
+    return behind, arena[:used], bounds
 
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """Batches to lay open: payloads `data[starts[i]:ends[i]]`; batch i ends in the arena at `bounds[i + 1]`.
-
-    `status` is _UNWANTED for those that are passed over.
-    """
+    """Batches to lay open: payloads `data[starts[i]:ends[i]]`. `status` is _UNWANTED for those that are passed over."""
 
     data: np.ndarray
     rows: np.ndarray
@@ -221,14 +250,16 @@ class _Packed:
     ends: np.ndarray
     codecs: list[int]
     status: np.ndarray
-    bounds: np.ndarray
 
-    def lay_open(self, i: int, arena: np.ndarray, used: int) -> tuple[int, int]:
-        """Fills the arena from batch `i` on; returns (first batch that does not fit or is damaged, bytes used)."""
-        count = len(self.rows)
+    def lay_open(self, first: int, arena: np.ndarray, bounds: np.ndarray) -> tuple[int, int]:
+        """Fills the arena from batch `first` on; returns (first batch that does not fit or is damaged, bytes used).
+
+        Batch i ends in the arena at `bounds[i - first + 1]`.
+        """
+        count, i, used = len(self.rows), first, 0
         while i < count and self.status[i] != DECOMPRESSION_FAILED:
             if _in_runs(self.codecs[i]) and not self.status[i]:
-                behind, used = self._run(i, arena, used)
+                behind, used = self._run(i, arena, used, bounds[i - first + 1 :])
                 if behind == i:
                     return i, used
                 i = behind
@@ -238,33 +269,33 @@ class _Packed:
                 if size is None:
                     return i, used
                 used += size
-            self.bounds[i + 1] = used
             i += 1
+            bounds[i - first] = used
         return i, used
 
-    def _run(self, i: int, arena: np.ndarray, used: int) -> tuple[int, int]:
-        """The same for the run of batches from `i` on that one kernel can do."""
-        behind, used = decompress_run(
+    def _run(self, i: int, arena: np.ndarray, used: int, ends: np.ndarray) -> tuple[int, int]:
+        """The same for the run of batches from `i` on that one kernel can do; they end at `ends`."""
+        behind, after = decompress_run(
             self.data,
-            self.starts,
-            self.ends,
-            self.rows,
-            i,
-            len(self.rows),
-            self.status,
+            self.starts[i:],
+            self.ends[i:],
+            self.rows[i:],
+            0,
+            len(self.rows) - i,
+            self.status[i:],
             DECOMPRESSION_FAILED,
             zstd_slots(),  # of the thread that is here now
             arena,
             used,
             len(arena),
             len(arena),
-            self.bounds[1:],
+            ends,
         )
-        damaged = np.flatnonzero(self.status[i:behind] == DECOMPRESSION_FAILED)
+        damaged = np.flatnonzero(self.status[i : i + behind] == DECOMPRESSION_FAILED)
         if not len(damaged):
-            return int(behind), int(used)
-        behind = i + int(damaged[0])
-        return behind, int(self.bounds[behind])
+            return i + int(behind), int(after)
+        good = int(damaged[0])
+        return i + good, int(ends[good - 1]) if good else used
 
 
 def _in_runs(codec: int) -> bool:

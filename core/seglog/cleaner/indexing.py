@@ -21,6 +21,7 @@ from seglog import layout
 from seglog.cleaner.chunks import Part, check_chunk, invalid_records, is_large, open_parts, read_chunks
 from seglog.cleaner.key_tables import KeyReader, KeyTable
 from seglog.cleaner.offset_map import OffsetMap
+from seglog.cleaner.opened_payloads import OpenedPayloads
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker
@@ -53,6 +54,7 @@ class OffsetIndexing:
     most_entries: int = 0
     entries: int = 0
     has_transactions: bool = False
+    opened: OpenedPayloads | None = None  # the payloads that the copy need not open again
     dirty_starts: list[tuple[int, int]] = field(default_factory=list)  # of each segment: base offset, next ordinal
     clean_starts: list[tuple[int, int]] = field(default_factory=list)
 
@@ -145,6 +147,8 @@ class _Passes:
         if unsettled is not None or not self._first_pass:
             self._mark_clean_section()
         if self._first_pass:
+            if self._indexing.opened is not None:
+                self._indexing.opened.end()
             self._aborted = np.array(sorted(self._indexing.aborted), dtype=np.int64)
             self._first_pass = False
         return unsettled
@@ -166,6 +170,8 @@ class _Passes:
         )
         for number, segment in enumerate(self._segments):
             for chunk in read_chunks(segment, self._start_of(segment), round_.options):
+                if self._indexing.opened is None and (chunk.batches["attributes"] & layout.CODEC_MASK).any():
+                    self._indexing.opened = OpenedPayloads(self._spare_bytes())
                 yield number, chunk, self._aborted_batches(chunk, tracker)
 
     def _later_chunks(self, number: int, position: int) -> Iterator[tuple[int, Chunk, np.ndarray]]:
@@ -192,7 +198,7 @@ class _Passes:
         control = batches["attributes"] & layout.CONTROL_MASK != 0
         skipped = aborted | control & (batches["magic"] >= 2)
         skipped |= batches["last_offset"] < self._round.plan.first_mapped_offset
-        tables = self._keys.tables(chunk, skipped, account)
+        tables = self._keys.tables(chunk, skipped, account, self._indexing.opened)
         if self._pool is None:
             return _Opened(number, chunk, [], tables)
         with self._stats.phase("keys"):
@@ -205,9 +211,16 @@ class _Passes:
         for table in chain(opened.tables, opened.rest):
             self._map.put(table)
             self._keys.give_back(table)
+        kept = self._indexing.opened
+        if kept is not None:
+            kept.shrink(self._spare_bytes())
         if self._first_pass:
             self._stats.map_bytes_read += len(opened.chunk.data)
             self._stats.map_records_read += self._map.next_ordinal - before
+
+    def _spare_bytes(self) -> int:
+        """What the map leaves of the dedupe buffer."""
+        return max(self._round.options.dedupe_buffer_bytes - self._map.bytes_used, 0)
 
     def _mark_clean_section(self) -> None:
         """Marks the records in front of the first mapped offset whose keys are in the map."""

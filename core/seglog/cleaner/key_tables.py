@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seglog.cleaner.chunks import Part, invalid_records, open_parts
+from seglog.cleaner.opened_payloads import OpenedPayloads
 from seglog.cleaner.options import Strategy, StrategyKind
 from seglog.kernels import key_tables as kernels
 from seglog.memory_budget import Account
@@ -77,12 +78,18 @@ class KeyReader:
         self._settings[kernels.VERSION] = int(strategy.kind)
         self._spare: deque[KeyTable] = deque()
 
-    def tables(self, chunk: Chunk, skipped: np.ndarray, account: Account | None = None) -> Iterator[KeyTable]:
+    def tables(
+        self,
+        chunk: Chunk,
+        skipped: np.ndarray,
+        account: Account | None = None,
+        opened: OpenedPayloads | None = None,
+    ) -> Iterator[KeyTable]:
         """The tables of a chunk's batches that are not `skipped` (bool), in order; a large part counts in `account`.
 
-        InvalidRecordError for a batch whose records cannot be read.
+        `opened` as in `open_parts`. InvalidRecordError for a batch whose records cannot be read.
         """
-        for part in open_parts(chunk, ~skipped, account):
+        for part in open_parts(chunk, ~skipped, account, opened):
             passed_over = skipped[part.first : part.last]
             if part.records is None:
                 yield from self._of_batches(chunk, part, passed_over)

@@ -64,6 +64,11 @@ class OffsetMap:
         return bool(self._state[kernels.FULL])
 
     @property
+    def bytes_used(self) -> int:
+        """Bytes of slots and keys."""
+        return len(self.slots) + int(self._state[kernels.STORE_USED])
+
+    @property
     def slot_count(self) -> int:
         """Slots that the map has now."""
         return int(self._settings[kernels.SLOTS])

@@ -172,7 +172,7 @@ class RecordFilter:
             with self._stats.phase("checksum"):
                 check_chunk(chunk)
         filtered = FilteredChunk(len(chunk.data), aborted=task.aborted)
-        parts = open_parts(chunk, task.flags & DELETE == 0, account)
+        parts = open_parts(chunk, task.flags & DELETE == 0, account, self._indexing.opened)
         while True:
             with self._stats.phase("decompress"):
                 part = next(parts, None)

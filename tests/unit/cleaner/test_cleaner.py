@@ -18,11 +18,10 @@ from seglog.cleaner.stats import CleaningResult
 from seglog.clock import ManualClock
 from seglog.errors import ConfigError, CorruptRecordError, InvalidRecordError, RefusedError
 from seglog.log.log import Log
-from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Header, Record
 from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
 from seglog.storage.forwarding import PassingFile, PassingFileSystem
-from tests.support.cleaning import append, clean, compacted_log, contents, digest, keyed, many
+from tests.support.cleaning import append, clean, compacted_log, contents, digest, keyed, many, transaction
 from tests.support.crash_filesystem import CrashFileSystem
 from tests.support.log_files import batch, files_of
 from tests.support.open_logs import START_MS
@@ -418,12 +417,6 @@ def test_expire_removes_old_tombstones_of_an_idle_log_at_once_and_stamps_the_oth
     assert contents(log)[-1] == (3, b"c", None)
     assert (1, b"a", None) not in contents(log)
     assert result.stats.reasons()["delete_horizons_set"] == 1
-
-
-def transaction(log: Log, producer_id: int, pairs: list[Record], commit: bool, timestamp: int) -> None:
-    identity = ProducerIdentity(producer_id, transactional=True)
-    log.append(pairs, producer=identity)
-    log.append_end_txn_marker(identity, commit, timestamp=timestamp)
 
 
 def markers(log: Log) -> list[tuple[int, int]]:
