@@ -12,7 +12,7 @@ import pytest
 from tests.support.command_line import json_lines, run
 from tests.support.consumers import Place, Row
 from tests.support.dead_clusters import GROUPS, begun, finish, make_topics, produce, producer, read_all
-from tests.support.kafka.broker import Broker
+from tests.support.kafka.broker import NODE_ID, Broker
 
 pytestmark = pytest.mark.kafka
 
@@ -101,6 +101,29 @@ def test_a_cluster_without_any_metadata_starts_on_its_directories_with_records_a
         ("plain", 0): counts["plain", 0] + 20,
         ("paid", 0): counts["paid", 0] + 10,
     }
+
+
+def test_what_a_newly_formatted_broker_has_set_aside_starts_again_by_restore_and_rebuild(
+    lost: Lost, tmp_path: Path
+) -> None:
+    directory, new, made = tmp_path / "logs", tmp_path / "new", tmp_path / "made"
+    shutil.copytree(lost.directory, directory)
+    shutil.rmtree(directory / "__cluster_metadata-0")
+    for name in ("bootstrap.checkpoint", "meta.properties"):
+        (directory / name).unlink()
+    with Broker(directory) as broker:
+        broker.stop()
+    assert {path.name for path in directory.glob("plain-*")} == {path.name for path in directory.glob("plain-*-stray")}
+    restored = run("restore", directory, "-o", new)
+    assert restored.exit_code == 0, restored.output
+    rebuilt = run("rebuild", new, "--node", f"{new}={NODE_ID}", "-o", made)
+    assert rebuilt.exit_code == 0, rebuilt.output
+    (identity,) = made.rglob("meta.properties")
+    shutil.copyfile(identity, new / identity.name)
+    taken_over(new, made)
+    with Broker(new) as broker:
+        require_all(broker, lost.rows)
+        broker.kill()
 
 
 def test_a_damaged_metadata_log_brings_back_configuration_and_features_up_to_the_damage(
