@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 CONFIGURATION = """
-Configuration keys are Kafka's own. A value is looked for in this order, and the first that is found counts:
+Configuration keys are Kafka's own, but for the price list of an object store, by which `-v` shows what reading URLs
+costs: `remote.price.listings` and `remote.price.reads`, a thousand requests each (0.005 and 0.0004, Amazon S3's in US
+dollars), and `remote.price.gigabyte` (0, as within a region). A value is looked for in this order, and the first that
+is found counts:
 
 - an option of the command, or `--set KEY=VALUE`;
 - an environment variable `SEGLOG_` and the key in capitals with underscores, such as `SEGLOG_SEGMENT_BYTES`;
@@ -54,6 +57,16 @@ ENVIRONMENT = [
         "SEGLOG_KERNELS",
         "How the inner loops run: native (compiled ahead of time), jit (by numba, at their first use) or interpreted;"
         " default: the first of them that is there. `seglog --version -v` shows which.",
+    ),
+    (
+        "SEGLOG_REMOTE_CACHE, SEGLOG_REMOTE_REQUESTS, SEGLOG_REMOTE_RETRIES, SEGLOG_REMOTE_TIMEOUT",
+        "Of URLs: memory for what was read (64MiB), requests at once (8), repetitions of one that fails (5), how long"
+        " to wait for an answer (30s).",
+    ),
+    (
+        "AWS_*, GOOGLE_*, AZURE_*",
+        "Credentials, regions and endpoints of object stores, as the stores' own tools take them; AWS_PROFILE and"
+        " ~/.aws need boto3.",
     ),
     ("NO_COLOR, FORCE_COLOR", "No colour; colour although the output is no terminal."),
     ("XDG_CONFIG_HOME, XDG_STATE_HOME", "Where configuration and history are kept."),

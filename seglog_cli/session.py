@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from seglog.configuration.topic_settings import DirectorySettings
     from seglog.log.log import Log
     from seglog.operations.workspace import Sources, Workspace
+    from seglog.remote.traffic import Traffic
     from seglog.runs.journal import RunRecord
     from seglog.scan.listing import Target
     from seglog.storage.filesystem import FileSystem
@@ -150,6 +151,8 @@ class Session:
 
     def tell_unused(self) -> None:
         """Warns of the common options that were given and that the command never asked for."""
+        if self._asked_stores:
+            self.used.update(("--config", "--set"))  # the price list
         given = {
             "--jobs": self.jobs is not None,
             "--config": self.config is not None,
@@ -161,17 +164,30 @@ class Session:
             self.console.warning(f"{name} has changed nothing: this command, on this input, has no use for it")
 
     def tell_traffic(self) -> None:
-        """With `-v`: what object stores were asked for, and how much came."""
-        if not self.console.verbose:
+        """With `-v`: what object stores were asked for, how much came, and what that costs by `remote.price.*`."""
+        found = self._asked_stores
+        if found is None:
             return
+        from seglog.errors import ConfigError
+
+        try:
+            cost = f"{found.cost(self.workspace().given_settings().resolve(None).prices):.6f}"
+        except ConfigError as error:
+            cost = f"unknown ({error})"
+        self.console.detail(
+            f"object stores: {found.requests} requests ({found.listings} listings, {found.heads} heads,"
+            f" {found.gets} reads), {found.bytes_read} bytes; cost by remote.price.*: {cost}"
+        )
+
+    @property
+    def _asked_stores(self) -> Traffic | None:
+        """What `-v` tells of object stores; None without it, and where none was asked."""
+        if not self.console.verbose:
+            return None
         from seglog.remote.routing import traffic
 
         found = traffic()
-        if found.requests:
-            self.console.detail(
-                f"object stores: {found.requests} requests ({found.listings} listings, {found.heads} heads,"
-                f" {found.gets} reads), {found.bytes_read} bytes"
-            )
+        return found if found.requests else None
 
     def config_of_target(self, target: Target, sources: Sources | None = None) -> DirectorySettings:
         """The same for whatever log directory a typed path lies in."""

@@ -25,7 +25,7 @@ def show_settings(console: Console, topic: str | None, config: ResolvedConfig, e
     for found in config.contradictions:
         console.line(f"against the cluster's configuration: {found}")
     if len(shown) < len(asked):
-        console.message(f"{len(asked) - len(shown)} other keys have Kafka's defaults; --all shows them")
+        console.message(f"{len(asked) - len(shown)} other keys have their defaults; --all shows them")
 
 
 def contradiction_record(found: Contradiction) -> dict[str, object]:

@@ -219,6 +219,22 @@ def test_a_batch_by_its_offset_takes_few_requests_and_v_says_how_many(places: tu
     assert b"object stores" not in quiet.stderr and quiet.stdout == end.stdout
 
 
+def test_v_says_what_it_costs_by_the_users_price_list(
+    places: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEGLOG_REMOTE_PRICE_READS", "1000")
+    monkeypatch.setenv("SEGLOG_REMOTE_CACHE", "1MiB")
+    url = f"{places[1]}/{PARTITION}"
+    prices = ["--set", "remote.price.listings=2e6", "--set", "remote.price.gigabyte=0"]
+    end = ended("dump", "-v", *prices, "--from-offset", "100", "--limit", "1", url)
+    said = re.search(rb"1 listings, 0 heads, (\d+) reads\), .*; cost by remote.price.\*: 200(\d)\.000000\n", end.stderr)
+    assert end.code == 0 and said is not None and said[1] == said[2], end.stderr
+    assert b"warning" not in end.stderr
+    monkeypatch.setenv("SEGLOG_REMOTE_PRICE_READS", "cheap")
+    end = ended("ls", "-v", url)
+    assert end.code == 0 and b"unknown (remote.price.reads: 'cheap' is no price" in end.stderr
+
+
 def test_a_log_directory_is_listed_once(places: tuple[Path, str]) -> None:
     end = ended("ls", "-v", f"{places[1]}/4.3.0-clean")
     assert b"(1 listings, 0 heads" in end.stderr

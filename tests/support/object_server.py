@@ -1,4 +1,8 @@
-"""A small S3 on loopback, out of a dict: what a store answers, what it was asked, and what can go wrong with it."""
+"""A small object store on loopback, out of a dict: what a store answers, what it was asked, and what can go wrong.
+
+It speaks the few requests of Amazon's S3 that reading needs. Google's XML API is the same in these, and Azure's listing
+(`comp=list`) has a form of its own.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +94,7 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             url = urlsplit(self.path)
             query = {name: values[0] for name, values in parse_qs(url.query).items()}
-            if "list-type" in query:
+            if "list-type" in query or query.get("comp") == "list":
                 self._listing(url.path.strip("/"), query)
             else:
                 self._object()
@@ -127,8 +131,12 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
 
         def _listing(self, bucket: str, query: dict[str, str]) -> None:
             if self._faulty():
-                return
-            prefix, after = query.get("prefix", ""), query.get("continuation-token", query.get("start-after", ""))
+                return None
+            prefix, after = (
+                query.get("prefix", ""),
+                query.get("continuation-token", query.get("start-after", query.get("marker", ""))),
+            )
+            azure = "comp" in query
             found: dict[str, str] = {}
             keys = sorted(served.objects)
             for full in keys[bisect.bisect_left(keys, f"{bucket}/{max(prefix, after)}") :]:
@@ -139,15 +147,18 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
                 if query.get("delimiter") and "/" in rest:
                     common = prefix + rest.partition("/")[0] + "/"
                     if common > after:
-                        found[common] = f"<CommonPrefixes><Prefix>{escape(common)}</Prefix></CommonPrefixes>"
+                        found[common] = _azures_prefix(common) if azure else _prefix(common)
                 elif key > after:
-                    found[key] = _contents(key, served.objects[full])
+                    found[key] = (_azures_blob if azure else _contents)(key, served.objects[full])
             names = list(found)
             shown = names[: served.page]
             more = len(names) > len(shown)
             token = f"<NextContinuationToken>{escape(shown[-1])}</NextContinuationToken>" if more else ""
             body = "".join(found[name] for name in shown)
-            self._answer(
+            if azure:
+                token = f"<NextMarker>{escape(shown[-1]) if more else ''}</NextMarker>"
+                return self._answer(200, f"<EnumerationResults><Blobs>{body}</Blobs>{token}</EnumerationResults>")
+            return self._answer(
                 200, f"<ListBucketResult><IsTruncated>{str(more).lower()}</IsTruncated>{token}{body}</ListBucketResult>"
             )
 
@@ -182,4 +193,20 @@ def _contents(key: str, data: bytes) -> str:
     return (
         f"<Contents><Key>{escape(key)}</Key><LastModified>2026-11-22T10:00:00.000Z</LastModified>"
         f"<ETag>{escape(tag_of(data))}</ETag><Size>{len(data)}</Size></Contents>"
+    )
+
+
+def _prefix(common: str) -> str:
+    return f"<CommonPrefixes><Prefix>{escape(common)}</Prefix></CommonPrefixes>"
+
+
+def _azures_prefix(common: str) -> str:
+    return f"<BlobPrefix><Name>{escape(common)}</Name></BlobPrefix>"
+
+
+def _azures_blob(key: str, data: bytes) -> str:
+    return (
+        f"<Blob><Name>{escape(key)}</Name><Properties><Last-Modified>Sun, 22 Nov 2026 10:00:00 GMT</Last-Modified>"
+        f"<Etag>{escape(tag_of(data))}</Etag><Content-Length>{len(data)}</Content-Length>"
+        "<Content-Type>binary/octet-stream</Content-Type></Properties></Blob>"
     )

@@ -2,7 +2,7 @@
 
 Kafka: LogConfig, TopicConfig, ServerLogConfigs, CleanerConfig. `KEYS` is the one table: for each key its
 field, how its text is read, what a value must satisfy, what a broker would insist on, and the broker-level
-names that mean the same. Defaults are those of the dataclass fields.
+names that mean the same. Defaults are those of the dataclass fields. `remote.price.*` are seglog's own.
 
 Within one source the topic-level name wins over broker synonyms, and milliseconds over minutes over hours.
 A value that a broker refuses but a log can have (`segment.bytes` under 1 MiB) is taken, with a warning.
@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from seglog.errors import ConfigError
 from seglog.model import Compression, TimestampType, member
+from seglog.remote.traffic import Prices
 from seglog.units import parse_duration, parse_integer, parse_share, parse_size
 
 INT_MAX = 2**31 - 1
@@ -168,7 +169,8 @@ _CODECS: dict[str, Compression | None] = {
 }
 _TIMESTAMP_TYPES = {kind.label: kind for kind in (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)}
 _DEFAULTS = {
-    owner: {item.name: item.default for item in fields(owner)} for owner in (LogConfig, CleanerConfig, BrokerConfig)
+    owner: {item.name: item.default for item in fields(owner)}
+    for owner in (LogConfig, CleanerConfig, BrokerConfig, Prices)
 }
 
 
@@ -177,7 +179,7 @@ class Key:
     """One configuration key. `parse` reads text; `names` are its own name and its synonyms, strongest first."""
 
     name: str
-    owner: type[LogConfig] | type[CleanerConfig] | type[BrokerConfig]
+    owner: type[LogConfig] | type[CleanerConfig] | type[BrokerConfig] | type[Prices]
     field: str
     read: Callable[[str], Any]
     minimum: float = -math.inf
@@ -201,7 +203,7 @@ class Key:
 
     @property
     def default(self) -> Any:
-        """Kafka's default."""
+        """Kafka's default, of a price seglog's."""
         return _DEFAULTS[self.owner][self.field]
 
     def parse(self, text: str, name: str | None = None) -> Any:
@@ -288,6 +290,12 @@ def _rate(text: str) -> float:
     if re.fullmatch(r"[\d.]+(?:[eE][+-]?\d+)?", text, re.ASCII):
         return parse_share(text)
     return float(parse_size(text))
+
+
+def _price(text: str) -> float:
+    if not re.fullmatch(r"\d{1,9}(?:\.\d+)?(?:[eE]-?\d{1,2})?", text, re.ASCII):
+        raise ValueError(f"{text[:64]!r} is no price: write it as 0.0004")
+    return float(text)
 
 
 def _gzip_level(text: str) -> int:
@@ -397,6 +405,7 @@ KEYS: tuple[Key, ...] = (
         "transaction_partition_verification_enable",
         _boolean,
     ),
+    *(Key(f"remote.price.{item.name}", Prices, item.name, _price, 0, 1e9) for item in fields(Prices)),
 )
 
 _BY_NAME = {name: key for key in KEYS for name in key.names}

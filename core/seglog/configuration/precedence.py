@@ -37,6 +37,7 @@ from seglog.configuration.keys import (
     key_named,
     text_of,
 )
+from seglog.remote.traffic import Prices
 
 POLICY = "cleanup.policy"
 DEFAULT = "default"
@@ -116,7 +117,7 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedConfig:
-    """A topic's configuration. `settings` has one entry for every key of Kafka's, `origin` DEFAULT among them.
+    """A topic's configuration. `settings` has one entry for every key, `origin` DEFAULT among them.
 
     `policy_known` is False where nobody said what the cleanup policy is: then nothing may be cleaned by it.
     `warnings` are sentences about values that a broker would refuse. `override_policy`: the user insists on
@@ -135,6 +136,11 @@ class ResolvedConfig:
     def policy_known(self) -> bool:
         """Whether the cleanup policy was stated anywhere, or follows from what was."""
         return self.settings[POLICY].origin != DEFAULT
+
+    @property
+    def prices(self) -> Prices:
+        """What an object store asks for its answers."""
+        return Prices(**_fields(self.settings, Prices))
 
     def against(self, policy: str) -> tuple[Contradiction, ...]:
         """The contradictions that matter to cleaning (COMPACT) or to retention (DELETE)."""

@@ -22,6 +22,7 @@ import yaml
 from seglog.configuration.keys import KEYS, key_named, text_of
 from seglog.configuration.precedence import DEFAULT, Layers, ResolvedConfig, Setting, resolve_layers
 from seglog.errors import ConfigError, RefusedError
+from seglog.remote import limits
 from seglog.storage.filesystem import FileSystem, read_whole
 from seglog.storage.ownership import ROOT, reason_for_doubt
 
@@ -39,6 +40,7 @@ _OTHER_VARIABLES = frozenset(
         "SEGLOG_BUILD_TARGET",
         "SEGLOG_TEST_CACHE",
         "SEGLOG_REQUIRE_JAVA",
+        *limits.VARIABLES,
     }
 )
 _FILE_LIMIT = 1 << 20

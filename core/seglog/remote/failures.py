@@ -48,7 +48,10 @@ def os_error_of(error: Exception, path: RemotePath, *, is_listing: bool = False)
         reason = "no such bucket" if code is not None and code[1] == "NoSuchBucket" else "no such object"
         return FileNotFoundError(errno.ENOENT, reason, str(path))
     if any(sign in text for sign in _NO_CREDENTIALS):
-        return PermissionError(errno.EACCES, "no credentials for the store were found in the environment", str(path))
+        profiles = "; profiles (AWS_PROFILE, ~/.aws) are read by boto3" if path.scheme == "s3" else ""
+        return PermissionError(
+            errno.EACCES, f"no credentials for the store were found in the environment{profiles}", str(path)
+        )
     if number in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
         return PermissionError(errno.EACCES, f"the store refuses to show it ({answer or kind})", str(path))
     return _on_the_way(text, answer, path)

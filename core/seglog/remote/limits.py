@@ -10,11 +10,17 @@ from typing import Any
 from seglog.errors import ConfigError
 from seglog.units import parse_duration, parse_integer, parse_size
 
+VARIABLES = _CACHE, _REQUESTS, _RETRIES, _TIMEOUT = (
+    "SEGLOG_REMOTE_CACHE",
+    "SEGLOG_REMOTE_REQUESTS",
+    "SEGLOG_REMOTE_RETRIES",
+    "SEGLOG_REMOTE_TIMEOUT",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes in bytes, times in seconds. The environment sets some: SEGLOG_REMOTE_CACHE, SEGLOG_REMOTE_REQUESTS,
-    SEGLOG_REMOTE_RETRIES, SEGLOG_REMOTE_TIMEOUT."""
+    """Sizes in bytes, times in seconds. The environment sets some: `VARIABLES`."""
 
     cache_bytes: int = 64 << 20
     block_bytes: int = 256 << 10
@@ -56,8 +62,8 @@ def limits_of(environment: Mapping[str, str]) -> Limits:
 
     usual = Limits()
     return Limits(
-        cache_bytes=value("SEGLOG_REMOTE_CACHE", parse_size, usual.cache_bytes, 0),
-        requests_at_once=value("SEGLOG_REMOTE_REQUESTS", parse_integer, usual.requests_at_once, 1),
-        retries=value("SEGLOG_REMOTE_RETRIES", parse_integer, usual.retries, 0),
-        timeout_s=value("SEGLOG_REMOTE_TIMEOUT", parse_duration, int(usual.timeout_s * 1000), 1) / 1000,
+        cache_bytes=value(_CACHE, parse_size, usual.cache_bytes, 0),
+        requests_at_once=value(_REQUESTS, parse_integer, usual.requests_at_once, 1),
+        retries=value(_RETRIES, parse_integer, usual.retries, 0),
+        timeout_s=value(_TIMEOUT, parse_duration, int(usual.timeout_s * 1000), 1) / 1000,
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from seglog.errors import ConfigError
+from seglog.remote.limits import VARIABLES as LIMITS
 
 _S3_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _CREDENTIALS = {
@@ -47,7 +48,6 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
         "AZURE_SKIP_SIGNATURE",
     ),
 }
-LIMITS = ("SEGLOG_REMOTE_CACHE", "SEGLOG_REMOTE_REQUESTS", "SEGLOG_REMOTE_RETRIES", "SEGLOG_REMOTE_TIMEOUT")
 KNOWN = frozenset((*LIMITS, *(name for names in VARIABLES.values() for name in names)))
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from seglog.clock import Clock
 from seglog.errors import ConfigError, UnsupportedError
+from seglog.remote.credentials import profile_settings
 from seglog.remote.failures import ChangedObjectError, ShortBodyError, os_error_of
 from seglog.remote.limits import Limits
 from seglog.remote.settings import ENDPOINTS, NO_SETTINGS, StoreSettings
@@ -171,18 +172,24 @@ def open_store(
         raise UnsupportedError(f"{root}: URLs need the extra remote: pip install 'seglog[remote]'") from None
     scheme, store, key = root.scheme, root.store, settings.s3_key()
     said = dict(settings.values)
-    endpoint = next((each[name] for each in (said, environment) for name in ENDPOINTS if each.get(name)), "")
-    is_plain = scheme == "http" or (scheme == "s3" and endpoint.lower().startswith("http://"))
+    names = _ENDPOINTS.get(scheme, ())
+    endpoint = next((each[name] for each in (said, environment) for name in names if each.get(name)), "")
+    own: dict[str, Any] = {}
+    if scheme == "s3" and key is not None:
+        own["credential_provider"] = _FixedKey(*key)
+    elif scheme == "s3":
+        own = profile_settings(root, settings.over(environment))
+    if scheme == "s3" and endpoint:
+        own["endpoint"] = endpoint
+    is_plain = _is_plain(scheme, own.get("endpoint", endpoint), environment)
     common: dict[str, Any] = {"client_options": limits.client(is_plain), "retry_config": limits.retrying()}
     if config := settings.config(scheme):
         common["config"] = config
-    if scheme == "s3" and key is not None:
-        common["credential_provider"] = _FixedKey(*key)
     try:
         if scheme in WEB_SERVERS:
             return HTTPStore.from_url(f"{scheme}://{store}", **common)
         if scheme == "s3":
-            return S3Store(store, **common, endpoint=endpoint) if endpoint else S3Store(store, **common)
+            return S3Store(store, **common, **own)
         return (GCSStore if scheme == "gs" else AzureStore)(store, **common)
     except BaseError as error:
         named = {"s3": "AWS_*", "gs": "GOOGLE_*", "az": "AZURE_*, AZURE_STORAGE_ACCOUNT_NAME at least"}.get(scheme, "")
@@ -199,6 +206,20 @@ class _FixedKey:
 
     def __call__(self) -> dict[str, str | None]:
         return self._found
+
+
+_ENDPOINTS = {
+    "s3": ENDPOINTS,
+    "gs": ("GOOGLE_BASE_URL",),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+_PLAIN_ALLOWED = {"s3": "AWS_ALLOW_HTTP", "gs": "GOOGLE_ALLOW_HTTP", "az": "AZURE_ALLOW_HTTP"}
+
+
+def _is_plain(scheme: str, endpoint: str, environment: Mapping[str, str]) -> bool:
+    """Whether the user wants a server that speaks no TLS."""
+    allowed = environment.get(_PLAIN_ALLOWED.get(scheme, ""), "").lower() in ("1", "true")
+    return scheme == "http" or allowed or endpoint.lower().startswith("http://")
 
 
 def root_of(path: RemotePath) -> RemotePath:

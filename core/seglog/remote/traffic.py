@@ -1,9 +1,20 @@
-"""What object stores were asked, and how many bytes came."""
+"""What object stores were asked, how many bytes came, and what that costs."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """A store's price list, in whatever currency. Defaults: Amazon S3 Standard in us-east-1 (2026), in US dollars, read
+    from the same region, where bytes cost nothing; to the internet a gigabyte costs 0.09.
+    """
+
+    listings: float = 0.005  # a thousand
+    reads: float = 0.0004  # a thousand; heads cost the same
+    gigabyte: float = 0.0  # 10^9 bytes
 
 
 @dataclass
@@ -20,6 +31,11 @@ class Traffic:
     def requests(self) -> int:
         """All of them."""
         return self.listings + self.heads + self.gets
+
+    def cost(self, prices: Prices) -> float:
+        """What it costs by a price list."""
+        asked = self.listings * prices.listings + (self.heads + self.gets) * prices.reads
+        return asked / 1000 + self.bytes_read / 1e9 * prices.gigabyte
 
     def count(self, listings: int = 0, heads: int = 0, gets: int = 0, bytes_read: int = 0) -> None:
         """Adds to the figures; asked by any thread."""

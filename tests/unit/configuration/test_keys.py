@@ -19,6 +19,7 @@ from seglog.configuration.keys import (
 )
 from seglog.errors import ConfigError
 from seglog.model import Compression, TimestampType
+from seglog.remote.traffic import Prices, Traffic
 
 # Topic-level defaults of Kafka 4.3.0, as the broker prints them.
 KAFKA_DEFAULTS = {
@@ -59,7 +60,7 @@ def test_topic_keys_have_kafkas_names_and_defaults() -> None:
     assert {key.name: text_of(key.default) for key in KEYS if key.topic_level} == KAFKA_DEFAULTS
 
 
-@pytest.mark.parametrize("owner", [LogConfig, CleanerConfig, BrokerConfig])
+@pytest.mark.parametrize("owner", [LogConfig, CleanerConfig, BrokerConfig, Prices])
 def test_every_field_has_one_key(owner: type[Any]) -> None:
     assert sorted(key.field for key in KEYS if key.owner is owner) == sorted(item.name for item in fields(owner))
 
@@ -219,3 +220,19 @@ def test_a_rate_is_positive_bytes(text: str) -> None:
 def test_log_directories_are_a_list() -> None:
     assert BrokerConfig.from_mapping({"log.dirs": "/a, /b"}).log_dirs == ("/a", "/b")
     assert BrokerConfig.from_mapping({"log.dir": "/a"}).log_dirs == ("/a",)
+
+
+def test_a_price_list_is_decimal_numbers() -> None:
+    given = {"remote.price.reads": "0.0005", "remote.price.gigabyte": "9e-2", "remote.price.listings": 0}
+    prices = Prices(**{key_named(name).field: key_named(name).parse(str(text)) for name, text in given.items()})
+    assert prices == Prices(listings=0.0, reads=0.0005, gigabyte=0.09)
+    for wrong in ("", "-1", "nan", "inf", "1e99", "0,5", "$1"):
+        with pytest.raises(ValueError, match=r"remote\.price\.reads: "):
+            key_named("remote.price.reads").parse(wrong)
+
+
+def test_what_was_asked_of_a_store_costs_what_the_list_says() -> None:
+    traffic = Traffic()
+    traffic.count(listings=3)
+    traffic.count(heads=1, gets=4, bytes_read=2_500_000_000)
+    assert traffic.cost(Prices(listings=5.0, reads=0.4, gigabyte=0.1)) == pytest.approx(0.015 + 0.002 + 0.25)
