@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import random
+import subprocess
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -11,11 +16,17 @@ from seglog.operations.fetch import fetch
 from seglog.tiers.partition import TierOptions
 from seglog.tiers.segments import Keys
 from seglog.tiers.view import see_tiers
+from tests.support.command_line import environment
 from tests.support.kafka import KafkaHarness
-from tests.support.log_files import FS
+from tests.support.log_files import FS, files_of
+from tests.support.object_server import Fault, ObjectServer, object_server
 from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven
 
 pytestmark = pytest.mark.kafka
+
+KILLS = int(os.environ.get("SEGLOG_FETCH_KILLS", "4"))
+SEED = int(os.environ.get("SEGLOG_FETCH_SEED", "1"))
+PLACE = "bkt/kafka/"
 
 
 def test_kafka_loads_a_fetched_partition_with_its_producers_and_records(tmp_path: Path, kafka: KafkaHarness) -> None:
@@ -41,3 +52,94 @@ def test_kafka_loads_a_fetched_partition_with_its_producers_and_records(tmp_path
     loaded = kafka.load(target)
     assert "error" not in loaded
     assert (loaded["logEndOffset"], loaded["truncatedBytes"]) == (segments[-1].end + 1, 0)
+
+
+@dataclass
+class Unsteady:
+    """A bucket whose objects change while they are fetched, and the one who kills the fetch, request by request."""
+
+    server: ObjectServer
+    chance: random.Random
+    whole: dict[str, bytes]
+    asked: int = 0
+    listed: dict[str, bytes] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+    kills: int = 0
+
+    def run(self, target: Path, *, steady: bool = False) -> subprocess.CompletedProcess[bytes]:
+        """One fetch; unless `steady`, something happens at one of its requests, and perhaps a kill at another."""
+        self.server.objects = dict(self.whole)
+        self.asked, self.listed = 0, {}
+        change_at, kill_at = (0, 0) if steady else (self.chance.randrange(1, 60), self.chance.randrange(1, 60))
+        command = [sys.executable, "-m", "seglog_cli", "fetch", f"s3://{PLACE}{target.name}", "-o", str(target)]
+        variables = environment(**self.server.environment, SEGLOG_REMOTE_RETRIES="0")
+        with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+
+            def before(method: str, path: str) -> Fault | None:
+                if method != "BODY":
+                    self.asked += 1
+                    if self.asked == change_at:
+                        self.change()
+                    if self.asked == kill_at:
+                        process.kill()
+                        self.kills += 1
+                    if "list-type" in path:
+                        self.listed = dict(self.server.objects)
+                return None
+
+            self.server.fault = before
+            stdout, stderr = process.communicate(timeout=300)
+        return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+
+    def change(self) -> None:
+        """An object is replaced by another good one, damaged, cut, or gone."""
+        key = self.chance.choice(sorted(key for key in self.whole if key.endswith((".log", ".index", ".snapshot"))))
+        data, what = self.whole[key], self.chance.randrange(4)
+        if what == 0:
+            del self.server.objects[key]
+        elif what == 1 and key.endswith(".log"):
+            self.server.objects[key] = data[:12] + (1).to_bytes(4, "big") + data[16:]  # another leader's epoch
+        elif what == 2 and data:
+            at = self.chance.randrange(len(data))
+            self.server.objects[key] = data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+        else:
+            self.server.objects[key] = data[: len(data) // 2]
+
+
+def test_a_fetch_killed_again_and_again_from_a_bucket_that_changes_ends_in_a_partition_that_kafka_loads(
+    tmp_path: Path, kafka: KafkaHarness
+) -> None:
+    kafka.generate(
+        tmp_path / "genuine", segment_bytes=4096, index_interval_bytes=256, batch_records=7, records=600, producers=4
+    )
+    (genuine,) = (path for path in (tmp_path / "genuine").iterdir() if path.is_dir())
+    names = {name: data for name, data in files_of(genuine).items() if name != "partition.metadata"}
+    whole = {f"{PLACE}{genuine.name}/{name}": data for name, data in names.items()}
+    chance, fetched, refused = random.Random(SEED), 0, 0
+    with object_server() as server:
+        bucket = Unsteady(server, chance, whole)
+        while bucket.kills < KILLS:
+            target = tmp_path / f"restored{fetched}" / genuine.name
+            done = bucket.run(target)
+            at = f"seed {SEED}, kill {bucket.kills}: {done}"
+            if done.returncode == 0:
+                # all of one listing: nothing of a listing before it, and nothing that came later
+                assert {f"{PLACE}{target.name}/{name}": data for name, data in files_of(target).items()} == (
+                    {key: data for key, data in bucket.listed.items() if key.startswith(f"{PLACE}{target.name}/")}
+                ), at
+                assert "error" not in kafka.load(target), at
+                fetched += 1
+                continue
+            assert not target.exists(), at
+            if done.returncode > 0:
+                refused += 1
+                assert done.returncode in (1, 12, 74), at
+                assert done.stderr.count(b"\n") == 1 and b"s3://bkt/kafka/" in done.stderr, at
+        target = tmp_path / f"restored{fetched}" / genuine.name
+        done = bucket.run(target, steady=True)
+        assert done.returncode == 0, done
+    assert files_of(target) == names
+    loaded = kafka.load(target)
+    assert "error" not in loaded and loaded["truncatedBytes"] == 0
+    if KILLS >= 40:
+        assert refused and fetched, "nothing was changed at the right moment"

@@ -71,18 +71,6 @@ class ChunkTask:
     done: FilteredChunk | None = None
 
 
-@dataclass(slots=True)
-class _Chosen:
-    """What is left of a part, in pieces of rows, their batches in the part, what was done with them, and bytes.
-
-    Those of compressed batches are still to be packed. `taken` counts in the account until they are there.
-    """
-
-    compressed: bool
-    taken: int
-    pieces: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
-
-
 def held_by(task: ChunkTask) -> int:
     """The bytes that a task holds, where they are many: `held` of `in_order`."""
     return len(task.chunk.data) if is_large(task.chunk.data) else 0
@@ -198,10 +186,8 @@ class RecordFilter:
                         self._round, batches, part.records, flags, task.ordinals, place, filtered.counters
                     )
             else:
-                chosen = self._filter_part(task, part, batches, flags, filtered, account)
-                del part  # a large payload is gone before what is left of it is compressed
-                self._add(task.chunk, batches, chosen, filtered, account)
-                del chosen
+                self._filter_part(task, part, batches, flags, filtered, account)
+                del part
 
     def _place(self, compressed: bool) -> Place:
         """The arrays that say which record is the latest, as kernels take them."""
@@ -219,7 +205,7 @@ class RecordFilter:
         flags: np.ndarray,
         filtered: FilteredChunk,
         account: Account,
-    ) -> _Chosen:
+    ) -> None:
         chunk = task.chunk
         compressed = bool((batches["attributes"] & layout.CODEC_MASK != 0).any())
         place = self._place(compressed)
@@ -228,7 +214,6 @@ class RecordFilter:
         kept_bytes, room, first = (most_records + 1) * rebuilding.KEPT_ROW_BYTES, len(part.arena) + _SLACK_BYTES, 0
         taken = kept_bytes + room if is_large(part.arena) else 0
         account.take(taken)
-        chosen = _Chosen(compressed, taken)
         kept = np.empty(kept_bytes, dtype=np.uint8)
         while first < len(batches):
             left = len(batches) - first
@@ -255,24 +240,19 @@ class RecordFilter:
                 )
             if status > 0:
                 raise invalid_records(chunk.path, batches[done], status)
-            if rows:
-                chosen.pieces.append((targets[:rows], sources[:rows], actions[:rows], out[:used]))
+            if rows and compressed:
+                with self._stats.phase("compress"):
+                    filtered.pieces.append(
+                        self._packed(chunk, batches, targets[:rows], sources[:rows], actions[:rows], out)
+                    )
+            elif rows:
+                filtered.pieces.append((targets[:rows], out[:used]))
             room = room if done > first else 2 * room
             first = done
-        return chosen
-
-    def _add(
-        self, chunk: Chunk, batches: np.ndarray, chosen: _Chosen, filtered: FilteredChunk, account: Account
-    ) -> None:
-        """Adds what was chosen of a part to what is left of its chunk."""
-        if not chosen.compressed:
-            filtered.pieces += [(targets, out) for targets, _, _, out in chosen.pieces]
-            filtered.held_bytes += chosen.taken
-            return
-        for targets, sources, actions, out in chosen.pieces:
-            with self._stats.phase("compress"):
-                filtered.pieces.append(self._packed(chunk, batches, targets, sources, actions, out))
-        account.give(chosen.taken)  # packed, it is small
+        if compressed:
+            account.give(taken)  # packed, it is small
+        else:
+            filtered.held_bytes += taken
 
     def _packed(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,6 +75,15 @@ class RemoteFile(ReadOnlyFile):
         self._next = end
 
 
+@dataclass(frozen=True, slots=True)
+class _Root:
+    """A bucket, container or host that was opened; `device` stands for it in the status of what lies there."""
+
+    store: ObjectStore
+    listings: Listings
+    device: int
+
+
 class RemoteFileSystem(ReadOnlyFileSystem):
     """Whatever a RemotePath leads to. A store is opened when something of it is first asked for.
 
@@ -96,7 +106,7 @@ class RemoteFileSystem(ReadOnlyFileSystem):
         self.traffic = Traffic()
         self._blocks = Blocks(self.limits)
         self._open_root = open_root or self._obstore
-        self._roots: dict[RemotePath, tuple[ObjectStore, Listings]] = {}
+        self._roots: dict[tuple[str, ...], _Root] = {}
 
     @property
     def cached_bytes(self) -> int:
@@ -113,23 +123,30 @@ class RemoteFileSystem(ReadOnlyFileSystem):
         if found is None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         source = Source((str(remote), found.version), found.size, self._fetching(remote, found))
-        return RemoteFile(path, _status_of(remote, found), source, self._blocks)
+        status = _status_of(remote.key, self._root(remote).device, found)
+        return RemoteFile(path, status, source, self._blocks)
 
     def status(self, path: Path, follow: bool = True) -> FileStatus | None:  # noqa: ARG002 (a store has no links)
-        is_there, found = self._find(_checked(path))
-        return _status_of(_checked(path), found) if is_there else None
+        remote = _checked(path)
+        is_there, found = self._find(remote)
+        return _status_of(remote.key, self._root(remote).device, found) if is_there else None
 
     def list(self, directory: Path) -> list[str]:
-        return [name for name, _ in self.entries(directory)]
+        return sorted(self._listed(_checked(directory)))
 
     def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
         remote = _checked(directory)
-        found = self._root(remote)[1].entries(remote.key)
-        if found is None and remote.key:
-            is_file = self._find(remote)[1] is not None
+        found, device = self._listed(remote), self._root(remote).device
+        above = f"{remote.key}/" if remote.key else ""
+        return [(name, _status_of(above + name, device, entry)) for name, entry in sorted(found.items())]
+
+    def _listed(self, directory: RemotePath) -> Mapping[str, Found]:
+        found = self._root(directory).listings.entries(directory.key)
+        if found is None and directory.key:
+            is_file = self._find(directory)[1] is not None
             number = errno.ENOTDIR if is_file else errno.ENOENT
             raise OSError(number, os.strerror(number), str(directory))
-        return [(name, _status_of(remote / name, entry)) for name, entry in sorted((found or {}).items())]
+        return found or {}
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         with self.open(path, "r") as file:
@@ -137,8 +154,8 @@ class RemoteFileSystem(ReadOnlyFileSystem):
 
     def forget_listings(self) -> None:
         """What is asked from now on is asked anew, as of what is there then."""
-        for _, listings in self._roots.values():
-            listings.forget_all()
+        for root in self._roots.values():
+            root.listings.forget_all()
 
     def expect(self, path: Path, size: int, modified_ns: int, version: str) -> None:
         """Takes an object for what was known of it elsewhere, until its directory is listed: opening it asks nothing.
@@ -146,29 +163,31 @@ class RemoteFileSystem(ReadOnlyFileSystem):
         Where it is another one by then, the first read says so.
         """
         remote = _checked(path)
-        self._root(remote)[1].expect(remote.key, ObjectStatus(remote.key, size, modified_ns, version))
+        self._root(remote).listings.expect(remote.key, ObjectStatus(remote.key, size, modified_ns, version))
 
     def _find(self, path: RemotePath) -> tuple[bool, Found]:
-        return self._root(path)[1].find(path.key) if path.store else (False, None)
+        return self._root(path).listings.find(path.key) if path.store else (False, None)
 
     def _fetching(self, path: RemotePath, known: ObjectStatus) -> Callable[[int, int], ReadableBuffer]:
-        store, listings = self._root(path)
+        root = self._root(path)
 
         def fetch(start: int, size: int) -> ReadableBuffer:
             try:
-                return store.get(known, start, size)
+                return root.store.get(known, start, size)
             except (ChangedObjectError, FileNotFoundError):
-                listings.forget(known.key)
+                root.listings.forget(known.key)
                 raise
 
         return fetch
 
-    def _root(self, path: RemotePath) -> tuple[ObjectStore, Listings]:
-        root = root_of(path)
-        if root not in self._roots:
+    def _root(self, path: RemotePath) -> _Root:
+        found = self._roots.get(path.parts[:2])
+        if found is None:
+            root = root_of(path)
             store = self._open_root(root)
-            self._roots.setdefault(root, (store, Listings(store, self._clock, self.limits.listing_s)))
-        return self._roots[root]
+            opened = _Root(store, Listings(store, self._clock, self.limits.listing_s), _number(str(root)))
+            found = self._roots.setdefault(path.parts[:2], opened)
+        return found
 
     def _obstore(self, root: RemotePath) -> ObjectStore:
         store = open_store(root, self.limits, self._environment, self._settings)
@@ -181,7 +200,7 @@ def _checked(path: Path) -> RemotePath:
     return path
 
 
-def _status_of(path: RemotePath, found: Found) -> FileStatus:
+def _status_of(key: str, device: int, found: Found) -> FileStatus:
     """Owned by whoever reads it; its version takes the place of an inode."""
     version = "" if found is None else found.version
     size, modified_ns = (0, 0) if found is None else (found.size, found.modified_ns)
@@ -189,8 +208,8 @@ def _status_of(path: RemotePath, found: Found) -> FileStatus:
         size=size,
         modified_ms=modified_ns // 1_000_000,
         modified_ns=modified_ns,
-        inode=_number(f"{path.key}\0{version}"),
-        device=_number(str(root_of(path))),
+        inode=_number(f"{key}\0{version}"),
+        device=device,
         mode=0o555 if found is None else 0o444,
         owner=os.geteuid(),
         group=os.getegid(),

@@ -11,10 +11,13 @@ What is there and cannot be used is a `Remark`: nothing is passed over in silenc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from operator import itemgetter
 from pathlib import Path
+from typing import TypeVar
 
 from seglog.errors import ConfigError, CorruptCheckpointError, CorruptTierError
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
@@ -38,6 +41,8 @@ from seglog.tiers.contents import (
 )
 
 EPOCHS_BYTES_LIMIT = 64 << 20
+_AT_ONCE = 8  # segments that are looked at together
+_T = TypeVar("_T")
 _RAW_KINDS = {
     ObjectKind.LOG: FileKind.LOG,
     ObjectKind.OFFSET_INDEX: FileKind.OFFSET_INDEX,
@@ -159,6 +164,10 @@ class Place:
     topic_id: str | None = None
 
 
+_Objects = tuple[tuple[int, str], dict[ObjectKind, WholeObject]]  # base offset and segment id, and what is there
+_by_key = itemgetter(0)
+
+
 class Inventory:
     """What lies in the directory of one partition: `segments`, in the order of their offsets, and `remarks`.
 
@@ -174,9 +183,15 @@ class Inventory:
         found = read[place.layout](dict(entries))
         self.segments = sorted(found, key=lambda one: (one.start_offset, one.end_offset))
 
-    def _remark(self, problem: Problem, message: str, path: Path, first: int, last: int | None = None) -> None:
-        partition = str(self.place.topic_partition)
-        self.remarks.append(Remark(problem, partition, message, first, last, path))
+    def _remark(self, problem: Problem, message: str, path: Path, first: int, last: int | None = None) -> Remark:
+        return Remark(problem, str(self.place.topic_partition), message, first, last, path)
+
+    def _read(self, work: Callable[[_T], TierSegment | Remark], found: Sequence[_T]) -> list[TierSegment]:
+        """`work` on each segment: several at a time, as each waits for a manifest or for the end of a log."""
+        with ThreadPoolExecutor(min(_AT_ONCE, max(1, len(found))), thread_name_prefix="seglog-tier") as pool:
+            results = list(pool.map(work, found))
+        self.remarks += [one for one in results if isinstance(one, Remark)]
+        return [one for one in results if isinstance(one, TierSegment)]
 
     def _by_segment(self, entries: Mapping[str, FileStatus]) -> dict[tuple[int, str], dict[ObjectKind, WholeObject]]:
         found: dict[tuple[int, str], dict[ObjectKind, WholeObject]] = {}
@@ -191,23 +206,23 @@ class Inventory:
     # --- Aiven --------------------------------------------------------------------------------------------
 
     def _aiven(self, entries: Mapping[str, FileStatus]) -> list[TierSegment]:
-        segments = []
-        for (base, segment_id), objects in sorted(self._by_segment(entries).items()):
-            some = next(iter(objects.values())).path
-            missing = [kind for kind in (ObjectKind.LOG, ObjectKind.INDEXES) if kind not in objects]
-            if ObjectKind.MANIFEST not in objects:
-                message = f"the segment at offset {base} has no manifest: its upload was not completed ({some})"
-                self._remark(Problem.INCOMPLETE_UPLOAD, message, some, base)
-            elif missing:
-                lacking = " and ".join(f"{ObjectName(base, segment_id, kind)}" for kind in missing)
-                message = f"the segment at offset {base} has a manifest, but {lacking} is missing"
-                self._remark(Problem.MISSING_OBJECT, message, some, base)
-            else:
-                try:
-                    segments.append(self._aiven_segment(objects, base, segment_id))
-                except CorruptTierError as error:
-                    self._remark(Problem.BAD_OBJECT, f"the segment at offset {base}: {error}", some, base)
-        return segments
+        return self._read(self._aiven_one, sorted(self._by_segment(entries).items(), key=_by_key))
+
+    def _aiven_one(self, found: _Objects) -> TierSegment | Remark:
+        (base, segment_id), objects = found
+        some = next(iter(objects.values())).path
+        missing = [kind for kind in (ObjectKind.LOG, ObjectKind.INDEXES) if kind not in objects]
+        if ObjectKind.MANIFEST not in objects:
+            message = f"the segment at offset {base} has no manifest: its upload was not completed ({some})"
+            return self._remark(Problem.INCOMPLETE_UPLOAD, message, some, base)
+        if missing:
+            lacking = " and ".join(f"{ObjectName(base, segment_id, kind)}" for kind in missing)
+            message = f"the segment at offset {base} has a manifest, but {lacking} is missing"
+            return self._remark(Problem.MISSING_OBJECT, message, some, base)
+        try:
+            return self._aiven_segment(objects, base, segment_id)
+        except CorruptTierError as error:
+            return self._remark(Problem.BAD_OBJECT, f"the segment at offset {base}: {error}", some, base)
 
     def _aiven_segment(self, objects: Mapping[ObjectKind, WholeObject], base: int, segment_id: str) -> TierSegment:
         described = objects[ObjectKind.MANIFEST]
@@ -242,27 +257,25 @@ class Inventory:
     # --- unchanged copies ---------------------------------------------------------------------------------
 
     def _local(self, entries: Mapping[str, FileStatus]) -> list[TierSegment]:
-        segments = []
-        for (base, segment_id), objects in sorted(self._by_segment(entries).items()):
-            some = next(iter(objects.values())).path
-            missing = sorted(kind.value for kind in _NEEDED - objects.keys())
-            if missing:
-                message = (
-                    f"the segment at offset {base} lacks {', '.join(missing)}: its upload was not completed ({some})"
-                )
-                self._remark(Problem.INCOMPLETE_UPLOAD, message, some, base)
-                continue
-            files: dict[FileKind, Stored] = {kind: objects[own] for own, kind in _RAW_KINDS.items() if own in objects}
-            log, checkpoint = objects[ObjectKind.LOG], objects[ObjectKind.LEADER_EPOCHS]
-            end = self._end_of(files, log.path, base)
-            if end is None:
-                continue
-            found = TierSegment(base, end, segment_id, (), files, checkpoint, log.path, log.status.modified_ms)
-            try:
-                segments.append(replace(found, epochs=own_epochs(found.lineage(), base, end)))
-            except CorruptCheckpointError as error:
-                self._remark(Problem.BAD_OBJECT, f"the segment at offset {base}: {error}", checkpoint.path, base)
-        return segments
+        return self._read(self._local_one, sorted(self._by_segment(entries).items(), key=_by_key))
+
+    def _local_one(self, found: _Objects) -> TierSegment | Remark:
+        (base, segment_id), objects = found
+        some = next(iter(objects.values())).path
+        missing = sorted(kind.value for kind in _NEEDED - objects.keys())
+        if missing:
+            message = f"the segment at offset {base} lacks {', '.join(missing)}: its upload was not completed ({some})"
+            return self._remark(Problem.INCOMPLETE_UPLOAD, message, some, base)
+        files: dict[FileKind, Stored] = {kind: objects[own] for own, kind in _RAW_KINDS.items() if own in objects}
+        log, checkpoint = objects[ObjectKind.LOG], objects[ObjectKind.LEADER_EPOCHS]
+        end = self._end_of(files, log.path, base)
+        if isinstance(end, Remark):
+            return end
+        one = TierSegment(base, end, segment_id, (), files, checkpoint, log.path, log.status.modified_ms)
+        try:
+            return replace(one, epochs=own_epochs(one.lineage(), base, end))
+        except CorruptCheckpointError as error:
+            return self._remark(Problem.BAD_OBJECT, f"the segment at offset {base}: {error}", checkpoint.path, base)
 
     def _pinterest(self, entries: Mapping[str, FileStatus]) -> list[TierSegment]:
         logs: dict[int, dict[FileKind, Stored]] = {}
@@ -275,27 +288,25 @@ class Inventory:
         last = parse_watermark(self._fs.read_bytes(path, 1024)) if mark is not None and mark.size <= 1024 else None
         if last is None:
             message = f"{path} is no offset: every segment counts as complete"
-            self._remark(Problem.BAD_OBJECT, message, path, min(logs, default=0))
-        segments = []
-        for base, files in sorted(logs.items()):
-            if FileKind.LOG not in files or (last is not None and base > last):
-                why = "lies after offset.wm" if FileKind.LOG in files else "has no log"
-                message = f"the segment at offset {base} {why}: its upload was not completed"
-                self._remark(Problem.INCOMPLETE_UPLOAD, message, path, base)
-                continue
-            place = self.place.directory / f"{base:020d}{FileKind.LOG.value}"
-            end = self._end_of(files, place, base)
-            if end is not None:
-                segments.append(TierSegment(base, end, "", (), files, None, place))
-        return segments
+            self.remarks.append(self._remark(Problem.BAD_OBJECT, message, path, min(logs, default=0)))
+        return self._read(lambda found: self._pinterest_one(*found, last), sorted(logs.items(), key=_by_key))
 
-    def _end_of(self, files: Mapping[FileKind, Stored], path: Path, base: int) -> int | None:
-        """The last offset in a log, by the last entry of its index; None, and a remark, where it has no whole batch."""
+    def _pinterest_one(self, base: int, files: Mapping[FileKind, Stored], last: int | None) -> TierSegment | Remark:
+        if FileKind.LOG not in files or (last is not None and base > last):
+            why = "lies after offset.wm" if FileKind.LOG in files else "has no log"
+            message = f"the segment at offset {base} {why}: its upload was not completed"
+            return self._remark(Problem.INCOMPLETE_UPLOAD, message, self.place.directory / WATERMARK, base)
+        place = self.place.directory / f"{base:020d}{FileKind.LOG.value}"
+        end = self._end_of(files, place, base)
+        return end if isinstance(end, Remark) else TierSegment(base, end, "", (), files, None, place)
+
+    def _end_of(self, files: Mapping[FileKind, Stored], path: Path, base: int) -> int | Remark:
+        """The last offset in a log, by the last entry of its index; a remark where it has no whole batch."""
         last = last_offset(self._fs, files[FileKind.LOG], files.get(FileKind.OFFSET_INDEX), path)
-        if last is None or last < base:
-            self._remark(Problem.BAD_OBJECT, f"{path}: no whole batch of offset {base} or above is in it", path, base)
-            return None
-        return last
+        if last is not None and last >= base:
+            return last
+        message = f"{path}: no whole batch of offset {base} or above is in it"
+        return self._remark(Problem.BAD_OBJECT, message, path, base)
 
 
 def own_epochs(lineage: Sequence[EpochEntry], first: int, last: int) -> tuple[EpochEntry, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from seglog.clock import SystemClock
 from seglog.errors import ConfigError, CorruptTierError, NotALogError, RefusedError
 from seglog.format.tier_keys import PrivateKey
 from seglog.scan.listing import TargetKind, list_log_directory, list_partition, resolve_path
+from seglog.storage.filesystem import READ_BYTES_LIMIT
+from seglog.storage.forwarding import PassingFileSystem
 from seglog.tiers.partition import TierOptions
 from seglog.tiers.segments import Keys, Problem, Remark
 from seglog.tiers.view import see_tiers
@@ -210,3 +213,17 @@ def test_partitions_that_are_only_local_are_not_shown_in_place_of_a_tier(tmp_pat
 def test_a_directory_that_goes_while_it_is_asked_for_a_tier_is_no_log(genuine: Path) -> None:
     with pytest.raises(NotALogError, match=f"{NAME}: no such directory any more"):
         see_tiers(DeletingFileSystem(FS), [genuine])
+
+
+def test_manifests_are_asked_for_together(tmp_path: Path) -> None:
+    segments = tier_segments(KAFKA / "4.3.0" / "clean" / "customers-uncleaned-0")
+    directory = write_aiven(tmp_path, "customers-uncleaned", 0, segments)
+    together = threading.Barrier(len(segments))
+
+    class Waiting(PassingFileSystem):
+        def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
+            together.wait(60)  # broken, and an error, where one is asked for after the other
+            return super().read_bytes(path, limit)
+
+    fs, (shown,) = see_tiers(Waiting(FS), [directory])
+    assert len([name for name in fs.list(shown) if name.endswith(".log")]) == len(segments) > 2
