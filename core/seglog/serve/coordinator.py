@@ -24,6 +24,8 @@ class Coordinator:
         self._new_id = new_id or (lambda client: f"{client}-{uuid.uuid4()}")
         self.groups: dict[str, Group] = {}
         self._members = 0
+        self._sizes: dict[str, int] = {}  # of groups, in bytes
+        self._size = 0
         self._ticker: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -31,6 +33,9 @@ class Coordinator:
         """Waits for the rebalance that the member takes part in."""
         group = self.groups.get(group_id)
         full = group is None and len(self.groups) >= self._endpoint.limits.groups
+        known = None if group is None else group.members.get(request.member_id)
+        more = request.size - known.request.size if known is not None else request.size + len(group_id)
+        full = full or not self._fits(more)
         if full or (self._members >= _MOST_MEMBERS and not request.member_id):
             return Joined(Outcome.GROUP_MAX_SIZE_REACHED, request.member_id)
         if self._closed:
@@ -57,6 +62,8 @@ class Coordinator:
         group = self.groups.get(group_id)
         if group is None:
             return Synced(Outcome.UNKNOWN_MEMBER_ID)
+        if not self._fits(sum(map(len, assignments.values()))):
+            return Synced(Outcome.GROUP_MAX_SIZE_REACHED)
         waiting: asyncio.Future[Synced] = asyncio.get_running_loop().create_future()
         replies = group.sync(
             member_id, generation, assignments, waiting, self._now(), instance_id=instance_id, protocol=protocol
@@ -101,7 +108,10 @@ class Coordinator:
             await asyncio.sleep(_TICK_S)
             now = self._now()
             for group in list(self.groups.values()):
-                self._deliver(group, group.tick(now))
+                before = len(group.members), len(group.pending)
+                replies = group.tick(now)
+                if replies or before != (len(group.members), len(group.pending)):
+                    self._deliver(group, replies)
             self._count()
         self._ticker = None
 
@@ -113,8 +123,13 @@ class Coordinator:
         for token, answer in replies:
             if isinstance(token, asyncio.Future) and not token.done():
                 token.set_result(answer)
+        size = group.size
         if not group.members and not group.pending:
             self.groups.pop(group.group_id, None)
+            size = 0
+        self._size += size - self._sizes.pop(group.group_id, 0)
+        if size:
+            self._sizes[group.group_id] = size
         self._endpoint.metrics.rebalances_total += group.rebalances
         group.rebalances = 0
 
@@ -122,6 +137,10 @@ class Coordinator:
         metrics = self._endpoint.metrics
         self._members = sum(len(each.members) + len(each.pending) for each in self.groups.values())
         metrics.groups, metrics.members = len(self.groups), self._members
+
+    def _fits(self, size: int) -> bool:
+        """Whether the groups may keep so many bytes more."""
+        return size <= 0 or self._size + size <= self._endpoint.limits.groups_bytes
 
     def _now(self) -> int:
         return int(self._endpoint.clock.monotonic() * 1000)

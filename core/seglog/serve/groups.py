@@ -63,6 +63,12 @@ class JoinRequest:
     client_host: str = ""
     named_first: bool = False
 
+    @property
+    def size(self) -> int:
+        """Bytes that are kept of it."""
+        named = sum(len(name) + len(metadata) for name, metadata in self.protocols)
+        return named + len(self.member_id) + len(self.instance_id or "") + len(self.client_id)
+
 
 @dataclass(frozen=True, slots=True)
 class Joined:
@@ -99,6 +105,11 @@ class Member:
     assignment: bytes = b""
 
     @property
+    def size(self) -> int:
+        """Bytes that are kept of it."""
+        return self.request.size + len(self.member_id) + len(self.assignment)
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.request.protocols)
 
@@ -127,6 +138,11 @@ class Group:
     pending: dict[str, int] = field(default_factory=dict)  # ids that were given out, until when
     _least: int = 0  # a rebalance is not completed before, and not later than `_most`
     _most: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept of what clients have sent."""
+        return len(self.group_id) + sum(map(len, self.pending)) + sum(each.size for each in self.members.values())
 
     # --- joining ------------------------------------------------------------------------------------------
 

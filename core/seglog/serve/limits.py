@@ -19,6 +19,7 @@ class Limits:
     frame_s: float = 30.0  # from a request's first byte to its last
     groups: int = 1000
     group_members: int = 1000  # group.max.size
+    groups_bytes: int = 16 << 20  # ids, metadata and assignments of all members of all groups
     session_least_ms: int = 6_000  # group.min.session.timeout.ms
     session_most_ms: int = 1_800_000  # group.max.session.timeout.ms
     first_join_ms: int = 200  # group.initial.rebalance.delay.ms; nothing has to be warmed up here

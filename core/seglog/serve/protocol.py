@@ -21,6 +21,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
 from seglog.model import Isolation
+from seglog.serve.request_walk import walk_of
 from seglog.serve.spans import FileSpan
 
 __all__ = ["ErrorCode"]
@@ -129,6 +130,7 @@ def read_request(frame: bytes) -> Request:
     kind = load_request_schema(api_key, version)
     try:
         header, size = entity_reader(kind.__header_schema__)(frame, 0)
+        walk_of(kind)(frame, size)
         body, _ = entity_reader(kind)(frame, size)  # what follows is ignored, as brokers do: librdkafka appends to some
     except (SerialError, LookupError, ValueError, TypeError, OverflowError, MemoryError, struct.error) as error:
         reason = f"API {api_key} in version {version} cannot be decoded: {type(error).__name__}"

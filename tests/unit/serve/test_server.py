@@ -10,6 +10,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -160,6 +161,30 @@ def test_requests_beyond_the_budget_wait_for_their_turn(directory: Path) -> None
             assert waiting.receive()
 
 
+def test_what_members_of_groups_say_of_themselves_is_kept_within_a_bound(directory: Path) -> None:
+    limits = Limits(groups_bytes=300_000)
+
+    def asked(group: str, size: int) -> dict[str, object]:
+        times = {"session_timeout": timedelta(minutes=30), "rebalance_timeout": timedelta(minutes=30)}
+        named = [{"name": "range", "metadata": b"x" * size}]
+        return {"group_id": group, "member_id": "", "protocol_type": "consumer", "protocols": named, **times}
+
+    with Serving(directory, limits=limits) as serving:
+        clients = [RawClient(serving.address) for _ in range(5)]
+        errors = [
+            client.ask(protocol.JOIN_GROUP, 2, asked(f"g{i}", 100_000)).error_code for i, client in enumerate(clients)
+        ]
+        assert errors == [ErrorCode.none] * 2 + [ErrorCode.group_max_size_reached] * 3
+        assert clients[2].ask(protocol.JOIN_GROUP, 2, asked("small", 10)).error_code is ErrorCode.none
+        sync = {"group_id": "g0", "generation_id": 1, "member_id": "m"}
+        given = [{"member_id": "m", "assignment": b"x" * 200_000}]
+        refused = clients[0].ask(protocol.SYNC_GROUP, 2, {**sync, "assignments": given})
+        assert refused.error_code is ErrorCode.group_max_size_reached
+        assert clients[3].ask(protocol.METADATA, 12, {"topics": None}).topics
+        for client in clients:
+            client.close()
+
+
 def test_two_hundred_connections_are_served_at_once(serving: Serving) -> None:
     clients = [RawClient(serving.address) for _ in range(200)]
     asked = {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}], "replica_id": -1}
@@ -234,7 +259,7 @@ def test_mutated_requests_neither_crash_nor_hang_nor_stay_nor_take_memory(direct
     partition |= {"partition_index": 0, "timestamp": 9}
     topics = [{"topic": "t", "name": "t", "partitions": [partition]}]
     group = {"group_id": "g", "member_id": "m", "protocol_type": "consumer"}
-    group |= {"protocols": [{"name": "r", "metadata": b"x"}]}
+    group |= {"protocols": [{"name": "r", "metadata": b"x"}], "session_timeout": timedelta(seconds=6)}
     values = {**group, "topics": topics, "min_bytes": 1, "max_bytes": 1 << 20, "replica_id": -1}
     shapes = [_frame(key, version, values) for key, version in EVERY_VERSION]
     limits = Limits(wait_ms=5, frame_s=5, requests_bytes=8 << 20, groups=50, group_members=20, commits=500)

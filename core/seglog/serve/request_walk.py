@@ -1,0 +1,119 @@
+"""Whether a request is as long as its arrays say: asked before it is decoded.
+
+kio makes room for an array before it reads it. A length of four thousand million in a request of forty bytes ends the
+process there, and no exception says so. So every array is counted against the bytes that are left first, by the same
+schema, without making anything of what is walked over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any, cast, get_args, get_origin
+
+Walk = Callable[[bytes, int], int]  # from a position to the one after it
+
+_SIZES = {"bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uuid": 16, "timedelta_i32": 4, "timedelta_i64": 8}
+_LONGEST_VARINT = 10
+
+
+class TooShortError(ValueError):
+    """The bytes end before what they promise."""
+
+
+@cache
+def walk_of(kind: Any) -> Walk:
+    """A walk over an entity of kio's. It raises TooShortError, and gives the position after the entity."""
+    flexible = bool(kind.__flexible__)
+    fields = [each for each in dataclasses.fields(kind) if "tag" not in each.metadata]
+    walks = [_walk_of_field(each, flexible) for each in fields]
+    if flexible:
+        walks.append(_over_tags)
+
+    def walk(data: bytes, position: int) -> int:
+        for each in walks:
+            position = each(data, position)
+        return position
+
+    return walk
+
+
+def _walk_of_field(field: Any, flexible: bool) -> Walk:
+    item = _item_of(field.type)
+    name = field.metadata.get("kafka_type")
+    one = walk_of(cast(Any, item)) if dataclasses.is_dataclass(item) else _walk_of_value(name, flexible)
+    return one if item is None else _over_array(one, flexible)
+
+
+def _item_of(annotation: Any) -> Any:
+    """What an array holds; None for what is no array."""
+    if get_origin(annotation) is tuple:
+        return get_args(annotation)[0]
+    return next((found for each in get_args(annotation) if (found := _item_of(each)) is not None), None)
+
+
+def _walk_of_value(name: str, flexible: bool) -> Walk:
+    if name in _SIZES:
+        size = _SIZES[name]
+        return lambda data, position: _within(data, position + size)
+    legacy = struct.Struct(">h" if name == "string" else ">i")
+    return _over_bytes(flexible, legacy)
+
+
+def _over_bytes(flexible: bool, legacy: struct.Struct) -> Walk:
+    def walk(data: bytes, position: int) -> int:
+        length, position = _length(data, position, flexible, legacy)
+        return _within(data, position + max(length, 0))
+
+    return walk
+
+
+def _over_array(one: Walk, flexible: bool) -> Walk:
+    legacy = struct.Struct(">i")
+
+    def walk(data: bytes, position: int) -> int:
+        length, position = _length(data, position, flexible, legacy)
+        if length > len(data) - position:  # each element takes a byte at least
+            raise TooShortError(f"an array of {length} in {len(data) - position} bytes")
+        for _ in range(length):
+            position = one(data, position)
+        return position
+
+    return walk
+
+
+def _over_tags(data: bytes, position: int) -> int:
+    """Over tagged fields, whose sizes are said; none of those that a request has is an array."""
+    count, position = _varint(data, position)
+    for _ in range(count):
+        _, position = _varint(data, position)
+        size, position = _varint(data, position)
+        position = _within(data, position + size)
+    return position
+
+
+def _length(data: bytes, position: int, flexible: bool, legacy: struct.Struct) -> tuple[int, int]:
+    """A length, -1 for null, and the position after it."""
+    if flexible:
+        length, position = _varint(data, position)
+        return length - 1, position
+    end = _within(data, position + legacy.size)
+    return legacy.unpack_from(data, position)[0], end
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for i in range(_LONGEST_VARINT):
+        byte = data[_within(data, position + i + 1) - 1]
+        value |= (byte & 0x7F) << 7 * i
+        if byte < 0x80:
+            return value, position + i + 1
+    raise TooShortError("a number that does not end")
+
+
+def _within(data: bytes, position: int) -> int:
+    if position > len(data):
+        raise TooShortError(f"{position} bytes are promised, and {len(data)} are there")
+    return position
