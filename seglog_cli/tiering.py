@@ -106,4 +106,8 @@ def _key(session: Session, text: str) -> tuple[str, PrivateKey]:
 
     key_id, _, name = text.rpartition("=")
     path = Path(name)
-    return key_id, PrivateKey.parse(session.fs.read_bytes(path, 1 << 20), path)
+    try:
+        data = session.fs.read_bytes(path, 1 << 20)
+    except OSError as error:
+        raise UsageError(f"--tier-key {text}: {path} cannot be read: {error.strerror or error}") from error
+    return key_id, PrivateKey.parse(data, path)

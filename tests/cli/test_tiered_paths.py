@@ -136,3 +136,10 @@ def test_the_local_part_is_not_named_beside_its_tier(genuine: Path, tier: list[s
     for path in (genuine, genuine.parent):
         found = ended("ls", *tier, "--local", genuine.parent, path)
         assert found.code == 12 and b"is read with the tier, as its local part" in found.stderr
+
+
+def test_a_key_that_cannot_be_read_is_wrong_usage(tier: list[str], tmp_path: Path) -> None:
+    for key in (tmp_path / "missing.pem", tmp_path):
+        done = run("ls", tier[0], "--tier-key", f"key1={key}")
+        assert done.exit_code == 2, done.output
+        assert f"--tier-key key1={key}: {key} cannot be read: " in done.output

@@ -46,7 +46,7 @@ ODD = {
 _FOLLOWS = {"LEADER_EPOCHS_DIFFER"}
 # Of an active segment no index is checked, and what is missing in it stays missing when the segment is rolled: Kafka's.
 _AS_KAFKA = {"TIME_INDEX_SHORT"}
-_MAKERS = ("salvage", "convert", "verify")
+_MAKERS = ("salvage", "convert", "verify", "restore", "fetch")
 # Commands that keep what they take, and the files that are as before when that is given back: of what recovery and
 # truncation do, indexes and checkpoints are not given back.
 _KEEPERS = {"verify": "", "truncate": ".log", "recover": ".log"}
@@ -190,7 +190,7 @@ class Bench:
         """What is made holds batches as they were: verify may find odd ones in it that it found before."""
         command, code = trial.command[0], trial.exit_code
         made = [path for path in out.iterdir() if path.is_dir()]
-        if command in ("salvage", "convert") and code in (0, 1):
+        if command in ("salvage", "convert", "restore") and code in (0, 1):
             for path in made:
                 new = self._findings(path) - (ODD if "--into-one" in trial.command else known & ODD)
                 if new:

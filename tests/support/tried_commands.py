@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tests.support.open_logs import START_MS
 
+METADATA = "__cluster_metadata-0"
+
 
 def looks(root: Path, partition: Path, file: Path, other: Path, out: Path, chance: random.Random) -> list[list[str]]:
     """Commands that must not change anything."""
@@ -38,6 +40,12 @@ def looks(root: Path, partition: Path, file: Path, other: Path, out: Path, chanc
         ["groups", str(root), *chance.choice([[], ["--csv"], ["--at", str(START_MS + 10)]])],
         ["diff", str(partition), str(other)],
         ["config", "show", str(chance.choice([root, partition]))],
+        ["metadata", str(chance.choice([root, root / METADATA])), *chance.choice([[], ["--at", "2"]])],
+        ["metadata", str(root / METADATA), "--diff", str(chance.choice([root, root / METADATA, file]))],
+        ["rebuild", str(root), "-o", str(out / "made"), *chance.choice([[], ["--allow-missing"]])],
+        ["restore", "--dry-run", str(chance.choice([root, partition])), "-o", str(out)],
+        ["transplant", "--dry-run", str(chance.choice([root, partition])), "--into", str(root)],
+        ["tiers", place],
         ["export", str(partition), "-o", str(out / "export.jsonl")],
         ["export", str(partition), "--format", "csv", "-o", str(out / "export.csv")],
     ]
@@ -70,6 +78,9 @@ def changes(root: Path, partition: Path, file: Path, other: Path, out: Path, cha
         ["convert", str(partition), "-o", str(out / "converted-0"), "--codec", codec],
         ["convert", str(partition), "-o", str(out / "converted-0"), "--magic", chance.choice("012")],
         ["convert", str(partition), "-o", str(out / "converted-0")],
+        ["restore", str(chance.choice([root, partition])), "-o", str(out)],
+        ["fetch", str(partition), "-o", str(out / "fetched-0"), *chance.choice([[], ["--allow-gaps"]])],
+        ["transplant", str(other), "--into", str(root)],
     ]
 
 

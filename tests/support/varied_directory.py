@@ -1,7 +1,7 @@
 """A small log directory with a bit of everything, as a broker that was stopped leaves it; and copies of such.
 
-There are plain, compacted, transactional, legacy and empty partitions, all codecs, a leftover, checkpoints, properties
-and the cluster's metadata.
+There are plain, compacted, transactional, legacy, empty and deleted partitions, all codecs, a leftover, checkpoints,
+properties and the cluster's metadata.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def base_directory(path: Path) -> Path:
     first = path / "c1-0" / f"{0:020d}.log"
     shutil.copy(first, first.with_name(first.name + ".deleted"))
     logs.write_log(path, _metadata(), name="__cluster_metadata-0")
+    shutil.copytree(path / "c2-0", path / f"c2-0.{'1' * 32}-delete")
     return path
 
 

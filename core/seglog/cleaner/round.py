@@ -232,11 +232,17 @@ def _ranges(bases: tuple[int, ...], groups: Sequence[Sequence[LogSegment]]) -> t
 
 
 def require_rollable(log: CleanableLog) -> None:
-    """RefusedError when the active segment holds offsets at or above the log end, as it does not ascend.
+    """RefusedError when the active segment's offsets do not belong where it lies.
 
-    Rolled, they would lie in a segment that ends below them, where no reader looks for them.
+    Offsets at or above the log end would lie, once it is rolled, in a segment that ends below them, where no reader
+    looks for them. When the log ends at or below the segment's base, no segment can begin there.
     """
     active = log.segments.active
+    if active.size and log.log_end_offset <= active.base_offset:
+        raise RefusedError(
+            f"{active.path}: its last batch ends at offset {log.log_end_offset - 1}, below the segment's name, so the"
+            " segment cannot be rolled; run `seglog verify --repair` first"
+        )
     for chunk in active.scan():
         beyond = chunk.batches["last_offset"] >= log.log_end_offset
         if beyond.any():

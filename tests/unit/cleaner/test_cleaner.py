@@ -67,6 +67,24 @@ def test_a_segment_that_reaches_beyond_the_log_end_is_not_rolled(tmp_path: Path,
     assert digest(tmp_path / "t-0") == before
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_segment_that_is_named_after_a_higher_offset_than_it_holds_is_not_rolled(
+    tmp_path: Path, dry_run: bool
+) -> None:
+    with compacted_log(tmp_path) as log:
+        append(log, keyed(("a", "1"), ("b", "2")))
+    for path in (tmp_path / "t-0").glob(f"{0:020d}.*"):
+        path.rename(path.with_name(f"{21:020d}{path.suffix}"))
+    log = compacted_log(tmp_path)
+    before = digest(tmp_path / "t-0")
+    with pytest.raises(RefusedError, match=rf"{21:020d}.log: its last batch ends at offset 1, .* cannot be rolled"):
+        if dry_run:
+            plan_round(log, CleanerOptions(roll=True), ManualClock(START_MS))
+        else:
+            clean(log, roll=True)
+    assert digest(tmp_path / "t-0") == before
+
+
 def test_a_second_round_begins_where_the_first_ended_and_still_beats_the_clean_section(tmp_path: Path) -> None:
     log = compacted_log(tmp_path)
     append(log, keyed(("a", "1"), ("b", "2")))
