@@ -115,6 +115,17 @@ class BusyBroker:
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(command, capture_output=True, timeout=60, check=False)
 
+    def hanging_transactions(self, topic: str) -> set[tuple[int, int]]:
+        """Producer id and first offset of each transaction of a topic that no coordinator will end: Kafka's verdict."""
+        assert self.broker is not None
+        command = self.broker._java(
+            "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", self.broker.bootstrap,
+            "find-hanging", "--topic", topic, "--max-transaction-timeout", "0",
+        )  # fmt: skip
+        said = subprocess.run(command, capture_output=True, timeout=120, check=True, text=True).stdout
+        rows = [line.split() for line in said.splitlines()[1:]]
+        return {(int(row[2]), int(row[5])) for row in rows if len(row) > 5}
+
     # --- clients ------------------------------------------------------------------------------------------
 
     def _client(self, work: Callable[[], None]) -> None:

@@ -52,6 +52,7 @@ _MAKERS = ("salvage", "convert", "verify", "restore", "fetch")
 _KEEPERS = {"verify": "", "truncate": ".log", "recover": ".log"}
 _CODES = set(ExitCode) - {ExitCode.INTERNAL}
 _PROCESS = Path("/proc/self")
+_LONGEST_NAME = 255
 
 
 class EndlessError(BaseException):
@@ -70,7 +71,9 @@ class Trial:
 
     @property
     def may_fail_to_open(self) -> bool:
-        """Whether a mutation has put something else where a file should be."""
+        """Whether a mutation has put something else where a file should be, or no file can have such a name."""
+        if any(len(part) > _LONGEST_NAME for word in self.command for part in word.split("/")):
+            return True
         return any(one in what for what in self.mutations for one in ("becomes a ", "link ", "a directory "))
 
     def __str__(self) -> str:
