@@ -1,14 +1,14 @@
 """Blocks of remote objects: a bounded cache of them, and the requests that bring them.
 
 Objects are read in blocks of one size. A read takes from the cache what is there, waits for what is on its way, and
-asks for the rest: neighbouring blocks in one request, several requests at once. One `Blocks` serves a process, so that
-its bounds hold whatever reads.
+asks for the rest: neighbouring blocks in one request, a run, several requests at once. A run is held as it came, and
+goes as a whole. One `Blocks` serves a process, so that its bounds hold whatever reads.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,13 +42,13 @@ class _Run:
     source: Source
     first: int
     last: int
-    future: Future[Sequence[bytes]]
+    future: Future[memoryview]
 
 
 class _Settling:
     """What goes wrong inside is what whoever waits for `future` gets."""
 
-    def __init__(self, future: Future[Sequence[bytes]]) -> None:
+    def __init__(self, future: Future[memoryview]) -> None:
         self._future = future
 
     def __enter__(self) -> None:
@@ -67,7 +67,9 @@ class Blocks:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._cache = BytesCache[_Key](limits.cache_bytes)
+        self._cache = BytesCache[_Key, memoryview](limits.cache_bytes)  # runs, by their first blocks
+        self._held: dict[_Key, list[_Key]] = {}  # the blocks of each run in the cache
+        self._begin: dict[_Key, _Key] = {}  # the first block of the run that a block is held in
         self._coming: dict[_Key, _Run] = {}
         self._guard = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
@@ -86,13 +88,9 @@ class Blocks:
             self._pool().submit(self._bring, run)
         if mine:
             self._bring(mine[-1])
-        for run in runs:
-            for number, data in enumerate(run.future.result(), run.first):
-                here.setdefault(number, data)
-        for number in range(first, last + 1):
-            block, start = here[number], number * size
-            begin, end = max(position, start), min(position + view.nbytes, start + len(block))
-            view[begin - position : end - position] = memoryview(block)[begin - start : end - start]
+        for start, data in (*here, *((run.first * size, run.future.result()) for run in runs)):
+            begin, end = max(position, start), min(position + view.nbytes, start + data.nbytes)
+            view[begin - position : end - position] = data[begin - start : end - start]
 
     def read_ahead(self, source: Source, start: int, end: int) -> None:
         """Lets the blocks of bytes `start` to `end` come while something else is done."""
@@ -101,19 +99,25 @@ class Blocks:
             for run in self._taken(source, start // size, (min(end, source.size) - 1) // size)[2]:
                 self._pool().submit(self._bring, run)
 
-    def _taken(self, source: Source, first: int, last: int) -> tuple[dict[int, bytes], list[_Run], list[_Run]]:
-        """Of blocks `first` to `last` those that are here, the runs that bring others, and those of them to begin."""
-        most = max(1, self.limits.request_bytes // self.limits.block_bytes)
-        here: dict[int, bytes] = {}
+    def _taken(
+        self, source: Source, first: int, last: int
+    ) -> tuple[list[tuple[int, memoryview]], list[_Run], list[_Run]]:
+        """Of blocks `first` to `last` those that are here, by positions, the runs that bring others, and those of them
+        to begin.
+        """
+        size = self.limits.block_bytes
+        most = max(1, self.limits.run_bytes // size)
+        here: dict[int, memoryview] = {}
         runs: dict[int, _Run] = {}
         mine: list[_Run] = []
         missing: list[int] = []
         with self._guard:
             for number in range(first, last + 1):
                 key = (source.identity, number)
-                data, run = self._cache.get(key), self._coming.get(key)
-                if data is not None:
-                    here[number] = data
+                begin, run = self._begin.get(key), self._coming.get(key)
+                data = None if begin is None else self._cache.get(begin)
+                if begin is not None and data is not None:
+                    here[begin[1] * size] = data
                 elif run is not None:
                     runs[id(run)] = run
                 else:
@@ -127,18 +131,24 @@ class Blocks:
                 runs[id(run)] = run
                 self._coming.update({(source.identity, number): run for number in missing[:count]})
                 del missing[:count]
-        return here, list(runs.values()), mine
+        return list(here.items()), list(runs.values()), mine
 
     def _bring(self, run: _Run) -> None:
         size, source = self.limits.block_bytes, run.source
         start = run.first * size
         with _Settling(run.future), self._arriving(run):
-            with memoryview(source.fetch(start, min((run.last + 1) * size, source.size) - start)) as data:
-                found = [bytes(data[at : at + size]) for at in range(0, data.nbytes, size)]
+            data = memoryview(source.fetch(start, min((run.last + 1) * size, source.size) - start)).cast("B")
             with self._guard:
-                for number, block in enumerate(found, run.first):
-                    self._cache.put((source.identity, number), block)
-            run.future.set_result(found)
+                self._hold(run, data)
+            run.future.set_result(data)
+
+    def _hold(self, run: _Run, data: memoryview) -> None:
+        blocks = [(run.source.identity, number) for number in range(run.first, run.last + 1)]
+        self._held[blocks[0]] = blocks
+        self._begin.update(dict.fromkeys(blocks, blocks[0]))
+        for gone in self._cache.put(blocks[0], data):
+            for block in self._held.pop(gone):
+                del self._begin[block]
 
     @contextmanager
     def _arriving(self, run: _Run) -> Iterator[None]:

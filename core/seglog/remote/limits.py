@@ -35,6 +35,11 @@ class Limits:
         """How far one file is read ahead: not so far that what comes drives out what was not read yet."""
         return min(4 * self.request_bytes, self.cache_bytes // 4)
 
+    @property
+    def run_bytes(self) -> int:
+        """The most that one request brings: of a small cache a part, so that it holds what came."""
+        return min(self.request_bytes, self.cache_bytes // 4 or self.request_bytes)
+
     def client(self, allow_http: bool) -> dict[str, Any]:
         """As obstore's `client_options`."""
         seconds = timedelta(seconds=self.timeout_s)

@@ -1,24 +1,25 @@
-"""A bounded cache of bytes: blocks of remote objects, decoded chunks of tiered segments."""
+"""A bounded cache of bytes: parts of remote objects, decoded chunks of tiered segments."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sized
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
+Piece = TypeVar("Piece", bound=Sized)  # bytes, or a view of some
 
 
-class BytesCache(Generic[Key]):
+class BytesCache(Generic[Key, Piece]):
     """The pieces that were used last, `capacity` bytes of them at most; shared by threads."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity, self.held = capacity, 0
-        self._pieces: OrderedDict[Key, bytes] = OrderedDict()
+        self._pieces: OrderedDict[Key, Piece] = OrderedDict()
         self._guard = threading.Lock()
 
-    def get(self, key: Key) -> bytes | None:
+    def get(self, key: Key) -> Piece | None:
         """The piece, which is now the last one used; None where it is not held."""
         with self._guard:
             if key not in self._pieces:
@@ -26,13 +27,20 @@ class BytesCache(Generic[Key]):
             self._pieces.move_to_end(key)
             return self._pieces[key]
 
-    def put(self, key: Key, piece: bytes) -> None:
-        """Holds a piece in place of those that were not used for longest; one larger than the cache is not held."""
+    def put(self, key: Key, piece: Piece) -> list[Key]:
+        """Holds a piece in place of those that were not used for longest; one larger than the cache is not held.
+        Returns the keys of what is not held: it may be the piece itself.
+        """
+        gone: list[Key] = []
         with self._guard:
-            self.held -= len(self._pieces.pop(key, b""))
+            if key in self._pieces:
+                self.held -= len(self._pieces.pop(key))
             if len(piece) > self.capacity:
-                return
+                return [key]
             self._pieces[key] = piece
             self.held += len(piece)
             while self.held > self.capacity:
-                self.held -= len(self._pieces.popitem(last=False)[1])
+                other, dropped = self._pieces.popitem(last=False)
+                self.held -= len(dropped)
+                gone.append(other)
+        return gone

@@ -30,7 +30,7 @@ CACHE_BYTES = 64 << 20
 CHUNK_BYTES_LIMIT = 128 << 20  # a plugin's default is 4 MiB
 
 Opener = Callable[[], DataKey]
-ChunkCache = BytesCache[tuple[Path, int, int]]  # an object, its identity, the number of a chunk
+ChunkCache = BytesCache[tuple[Path, int, int], bytes]  # an object, its identity, the number of a chunk
 
 
 class Stored(Protocol):

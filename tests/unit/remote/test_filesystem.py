@@ -12,6 +12,7 @@ import pytest
 from seglog.clock import ManualClock
 from seglog.errors import ConfigError, RefusedError
 from seglog.locations import parse_location
+from seglog.remote.blocks import Blocks, Source
 from seglog.remote.filesystem import RemoteFileSystem
 from seglog.remote.limits import Limits
 from seglog.storage.filesystem import FileSystem
@@ -154,6 +155,23 @@ def test_a_walk_reads_ahead_and_the_cache_has_its_bound(server: ObjectServer) ->
     assert fs.cached_bytes <= LIMITS.cache_bytes
     assert fs.traffic.gets < 2 * len(DATA) / LIMITS.request_bytes + 8
     assert fs.traffic.bytes_read < 2 * len(DATA)
+
+
+def test_what_goes_from_the_cache_leaves_nothing_behind() -> None:
+    blocks, fetched = Blocks(LIMITS), list[tuple[int, int]]()
+
+    def fetch(start: int, size: int) -> bytes:
+        fetched.append((start, size))
+        return DATA[start : start + size]
+
+    source, buffer = Source(("s3://bkt/x", "1"), len(DATA), fetch), bytearray(150)
+    for position in [*range(0, len(DATA) - 150, 70), *range(len(DATA) - 150, 0, -130)]:
+        blocks.read_into(source, position, memoryview(buffer))
+        assert buffer == DATA[position : position + 150]
+        assert blocks.held <= LIMITS.cache_bytes
+    assert sum(size for _, size in fetched) < 3 * len(DATA)
+    assert len(blocks._begin) * LIMITS.block_bytes <= LIMITS.cache_bytes
+    assert sorted(blocks._begin) == sorted(block for run in blocks._held.values() for block in run)
 
 
 def test_without_a_cache_all_is_read_all_the_same(server: ObjectServer) -> None:

@@ -6,7 +6,7 @@ from seglog.storage.bytes_cache import BytesCache
 
 
 def test_what_was_used_last_stays() -> None:
-    cache = BytesCache[int](10)
+    cache = BytesCache[int, bytes](10)
     for number in range(4):
         cache.put(number, bytes(4))
         cache.get(0)
@@ -14,7 +14,7 @@ def test_what_was_used_last_stays() -> None:
 
 
 def test_a_cache_holds_no_more_than_its_bytes() -> None:
-    cache = BytesCache[int](10)
+    cache = BytesCache[int, bytes](10)
     for number in range(5):
         cache.put(number, bytes(4))
     assert [cache.get(number) is not None for number in range(5)] == [False, False, False, True, True]
