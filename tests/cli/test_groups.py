@@ -40,6 +40,18 @@ def test_the_most_advanced_of_several_replicas_counts(tmp_path: Path) -> None:
         assert (group["group"], row["offset"], row["log_end_offset"], row["lag"]) == ("g", 8, None, None)
 
 
+def test_what_was_committed_at_a_time_is_what_had_been_written_by_then(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "__consumer_offsets-0") as log:
+        for offset, stamp in ((3, 1_000_000), (9, 2_000_000)):
+            log.append([commit("g", offset, timestamp=stamp)])
+        log.append([commit("later", 1, timestamp=3_000_000)])
+    shown = {}
+    for at in ("999999", "1000000", "1999999", "1970-01-01T00:33:20Z", "3000000"):
+        rows = json_lines(run("groups", "--json", "--at", at, tmp_path))
+        shown[at] = {one["group"]: one["offset"] for one in rows if one["type"] == "group_offset"}
+    assert list(shown.values()) == [{}, {"g": 3}, {"g": 3}, {"g": 9}, {"g": 9, "later": 1}]
+
+
 def test_a_commit_in_the_wrong_partition_is_said(tmp_path: Path) -> None:
     groups = [name for name in "abcdefgh" if coordinator_partition(name, 50) == coordinator_partition("a", 50)]
     right = coordinator_partition("a", 50)

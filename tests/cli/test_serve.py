@@ -123,6 +123,15 @@ def test_a_partition_that_cannot_be_opened_ends_it_or_is_left_out(directory: Pat
         assert (said["type"], said["partitions"]) == ("serving", 1)
 
 
+def test_clients_are_given_the_address_that_is_advertised(directory: Path) -> None:
+    with served("--advertise", "logs.example:19092", directory) as (_, said):
+        assert said["advertised"] == "logs.example:19092" != said["listen"]
+        with RawClient(address_of(said)) as client:
+            (node,) = client.ask(protocol.METADATA, 12, {"topics": None}).brokers
+            (found,) = client.ask(protocol.FIND_COORDINATOR, 4, {"coordinator_keys": ("g",)}).coordinators
+        assert {(each.host, each.port, each.node_id) for each in (node, found)} == {("logs.example", 19092, 1)}
+
+
 CERTIFICATE = """openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost
  -addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}"""
 
