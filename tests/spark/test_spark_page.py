@@ -1,0 +1,43 @@
+"""The Python of core/SPARK.md runs as it stands there, but for its two directories."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from seglog.spark.library import verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+PAGE = Path(__file__).resolve().parents[2] / "core" / "SPARK.md"
+LOGS, LAKE = "/var/lib/kafka/data", "/lake"
+
+
+def blocks(text: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_every_block_of_the_page_runs(
+    spark: SparkSession, logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(logs / "payments-0", tmp_path / "logs" / "payments-0")
+    (tmp_path / "lake").mkdir()
+    names: dict[str, Any] = {}
+    found = blocks(PAGE.read_text())
+    assert len(found) == 6
+    for block in found:
+        exec(block.replace(LOGS, str(tmp_path / "logs")).replace(LAKE, str(tmp_path / "lake")), names)
+    said = capsys.readouterr().out
+    assert "Cleaned(" in said and "\n10\n" in said
+    assert names["spark"] is spark
+    assert spark.read.parquet(str(tmp_path / "lake" / "payments")).count() == names["payments"].count() > 0
+    assert spark.read.parquet(str(tmp_path / "lake" / "payments-by-date")).count() == names["payments"].count()
+    assert spark.read.format("seglog").load(str(tmp_path / "lake" / "logs")).count() == 10
+    assert verify(spark, str(tmp_path / "lake" / "logs"), level="crc").summary.records == 10
