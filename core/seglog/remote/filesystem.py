@@ -165,6 +165,11 @@ class RemoteFileSystem(ReadOnlyFileSystem):
         remote = _checked(path)
         self._root(remote).listings.expect(remote.key, ObjectStatus(remote.key, size, modified_ns, version))
 
+    def beginning(self, directory: Path, start: str) -> set[str]:
+        """The names of the directories in `directory` that begin with `start`, by a listing of those alone."""
+        remote = _checked(directory)
+        return self._root(remote)[1].beginning(remote.key, start)
+
     def _find(self, path: RemotePath) -> tuple[bool, Found]:
         return self._root(path).listings.find(path.key) if path.store else (False, None)
 

@@ -49,6 +49,21 @@ class Listings:
         found = {key: status for key, (_, status) in self._single.items() if status is not None}
         return {k.rpartition("/")[2]: each for k, each in found.items() if k.rpartition("/")[0] == directory} or None
 
+    def beginning(self, directory: str, start: str) -> set[str]:
+        """The names of the directories in `directory` that begin with `start` (or are it, where a slash ends it), with
+        all that is in them. Keys before and after those are not listed; of files nothing is said."""
+        below = f"{directory}/{start}" if directory else start
+        found: list[ObjectStatus] = []
+        with self._guard:
+            for page in self._store.pages(directory, below):
+                found += [each for each in page if each.key.startswith(below)]
+                if not page or not page[-1].key.startswith(below):
+                    break
+            known = self._by_directory(directory, found)
+            names = {name for name, each in known.pop(directory).items() if each is None}
+            self._note(known)
+            return names
+
     def find(self, key: str) -> tuple[bool, Found]:
         """Whether something is at `key`, and the object there (None for a directory)."""
         directory, _, name = key.rpartition("/")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from seglog.remote.settings import StoreSettings
 from seglog.remote.traffic import Traffic
-from seglog.remote_path import RemotePath
+from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, LocalFileSystem, OpenMode
 from seglog.storage.forwarding import PassingFileSystem
 
@@ -74,6 +74,12 @@ class RoutingFileSystem(PassingFileSystem):
         """Takes a remote object for what was known of it elsewhere (`RemoteFileSystem.expect`)."""
         if isinstance(path, RemotePath):
             self._opening().expect(path, size, modified_ns, version)
+
+    def beginning(self, directory: Path, start: str) -> set[str] | None:
+        """The names of the directories in an object store's `directory` that begin with `start`, by a listing of those
+        alone; None where a listing cannot be bounded so."""
+        is_store = isinstance(directory, RemotePath) and directory.scheme in OBJECT_STORES
+        return self._opening().beginning(directory, start) if is_store else None
 
     def open(self, path: Path, mode: OpenMode) -> File:
         return self._of(path).open(path, mode)

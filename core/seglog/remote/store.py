@@ -59,8 +59,8 @@ class ObjectStore(Protocol):
         """The object of that name; None when there is none."""
         ...
 
-    def pages(self, prefix: str) -> Iterator[Sequence[ObjectStatus]]:
-        """All objects below the directory `prefix`, however deep; a request for each thousand."""
+    def pages(self, prefix: str, after: str = "") -> Iterator[Sequence[ObjectStatus]]:
+        """All objects below the directory `prefix`, however deep, by key, from `after` on; a request a thousand."""
         ...
 
     def level(self, prefix: str) -> tuple[Sequence[ObjectStatus], Sequence[str]]:
@@ -123,12 +123,12 @@ class ObstoreStore:
         except (BaseError, OSError, ValueError) as error:
             raise os_error_of(error, self._path(key)) from None
 
-    def pages(self, prefix: str) -> Iterator[Sequence[ObjectStatus]]:
+    def pages(self, prefix: str, after: str = "") -> Iterator[Sequence[ObjectStatus]]:
         import obstore
         from obstore.exceptions import BaseError
 
         try:
-            found = iter(obstore.list(self._store, prefix or None, chunk_size=PAGE))
+            found = iter(obstore.list(self._store, prefix or None, offset=after or None, chunk_size=PAGE))
             while True:
                 self._traffic.count(listings=1)
                 page = next(found, None)

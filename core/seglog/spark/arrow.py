@@ -23,6 +23,7 @@ from seglog.spark.options import ReadOptions
 from seglog.spark.reading import CONTENTS, Batches, Damage, damage_at, handle, not_shown, walk_piece
 from seglog.spark.schema import Field, arrow_schema
 from seglog.spark.splits import Piece, Split
+from seglog.spark.where import ALL, Range
 from seglog.storage.filesystem import FileSystem
 
 BATCH_ROWS = 16_384
@@ -68,17 +69,19 @@ def records_of(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[R
         if isinstance(step, Damage):
             handle(step, options)
             continue
-        for part in decoded(step):
+        for part in decoded(step, options.where.timestamp):
             if isinstance(part, Damage):
                 handle(part, options)
             elif len(part):
                 yield part
 
 
-def decoded(step: Batches) -> Iterator[Records | Damage]:
-    """The shown records of good batches, cut to the wanted offsets, and the batches that do not decode."""
+def decoded(step: Batches, times: Range = ALL) -> Iterator[Records | Damage]:
+    """The shown records of good batches, cut to the wanted offsets and times, and the batches that do not decode."""
     piece = step.piece
     batches = step.batches[~not_shown(step.batches, piece.aborted)]
+    if times != ALL:
+        batches = batches[batches["max_timestamp"] >= times.first]
     for records in step.walked.records(batches):
         rows = records.rows
         for i in np.flatnonzero(records.status).tolist() if not records.rows_before else ():
@@ -89,6 +92,9 @@ def decoded(step: Batches) -> Iterator[Records | Damage]:
             offsets = rows["offset"]
             if offsets.min() < piece.first_offset or offsets.max() >= piece.behind_offset:
                 rows = rows[(offsets >= piece.first_offset) & (offsets < piece.behind_offset)]
+        if times != ALL and len(rows):
+            stamps = rows["timestamp"]  # a record without one fulfils no condition, as in SQL
+            rows = rows[(stamps >= max(times.first, 0)) & (stamps < times.behind)]
         yield Records(records.arena, rows, records.batches, records.status)
 
 

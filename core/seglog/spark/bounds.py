@@ -42,7 +42,7 @@ class OffsetRange:
 
 
 def check_batch_offsets(partitions: Sequence[PartitionLog], options: ReadOptions) -> None:
-    """ConfigError when offsets are not given for exactly the partitions there are."""
+    """ConfigError when offsets are given for partitions that are not there."""
     check_covered(partitions, options.starting, "startingOffsets")
     check_covered(partitions, options.ending, "endingOffsets")
 
@@ -53,12 +53,13 @@ def batch_range(log: PartitionLog, options: ReadOptions) -> OffsetRange:
     Raises ConfigError when it ends before it begins; OffsetOutOfRangeError for offsets that the log does not hold,
     unless `failOnDataLoss` is false.
     """
-    first = _resolved(log, options.starting, options, starts=True)
-    if options.starting.kind in ("offsets", "timestamp", "timestamps"):
+    starting, ending = (_of_partition(rule, log) for rule in (options.starting, options.ending))
+    first = _resolved(log, starting, options, starts=True)
+    if starting.kind != "earliest":
         first = within(log, first, "starting offset", options.fail_on_data_loss)
-    behind = first if options.starting.kind != "earliest" and first >= log.log_end_offset else UNBOUNDED
-    if options.ending.kind != "latest" and behind == UNBOUNDED:
-        behind = _resolved(log, options.ending, options, starts=False)
+    behind = first if starting.kind != "earliest" and first >= log.log_end_offset else UNBOUNDED
+    if ending.kind not in ("latest", "earliest") and behind == UNBOUNDED:
+        behind = _resolved(log, ending, options, starts=False)
         if behind != UNBOUNDED:
             behind = within(log, behind, "ending offset", options.fail_on_data_loss)
     if options.isolation == Isolation.READ_COMMITTED:
@@ -71,7 +72,13 @@ def batch_range(log: PartitionLog, options: ReadOptions) -> OffsetRange:
 
 def starting_offset(log: PartitionLog, options: ReadOptions) -> int:
     """The offset at which the rule begins in this partition; -2 and -1 are resolved."""
-    return _resolved(log, options.starting, options, starts=True)
+    return _resolved(log, _of_partition(options.starting, log), options, starts=True)
+
+
+def _of_partition(rule: OffsetRule, log: PartitionLog) -> OffsetRule:
+    """The rule for this partition: one that names others alone leaves it whole."""
+    is_other = rule.kind in ("offsets", "timestamps") and rule.of(log.topic_partition) is None
+    return OffsetRule("earliest") if is_other else rule
 
 
 def within(log: PartitionLog, offset: int, what: str, fail: bool) -> int:
@@ -91,12 +98,12 @@ def within(log: PartitionLog, offset: int, what: str, fail: bool) -> int:
 def _resolved(log: PartitionLog, rule: OffsetRule, options: ReadOptions, starts: bool) -> int:
     if rule.kind == "earliest":
         return log.log_start_offset
-    given = dict(rule.offsets).get(log.topic_partition, EARLIEST)
-    if rule.kind == "offsets" and given != LATEST:
+    given = rule.of(log.topic_partition)
+    if rule.kind == "offsets" and given is not None and given != LATEST:
         return log.log_start_offset if given == EARLIEST else given
     if rule.kind in ("timestamp", "timestamps"):
         # before the log's end is looked for: a log that grows meanwhile must not end before what was found
-        timestamp = rule.timestamp if rule.kind == "timestamp" else given
+        timestamp = rule.timestamp if given is None else given
         found = offset_for_timestamp(log, timestamp)
         if found is not None:
             return found
@@ -109,15 +116,13 @@ def _resolved(log: PartitionLog, rule: OffsetRule, options: ReadOptions, starts:
 
 
 def check_covered(partitions: Sequence[PartitionLog], rule: OffsetRule, option: str) -> None:
-    """ConfigError unless offsets by partition are given for exactly these partitions (or for all alike)."""
+    """ConfigError where offsets by partition are given for one that is none of these."""
     if rule.kind not in ("offsets", "timestamps"):
         return
-    given, there = {key for key, _ in rule.offsets}, {log.topic_partition for log in partitions}
-    if given != there:
+    unknown = {key for key, _ in rule.offsets} - {log.topic_partition for log in partitions}
+    if unknown:
         name = option if rule.kind == "offsets" else f"{option}ByTimestamp"
-        lines = [f"missing: {', '.join(map(str, sorted(there - given)))}"] if there - given else []
-        lines += [f"unknown: {', '.join(map(str, sorted(given - there)))}"] if given - there else []
-        raise ConfigError(f"{name} must name all partitions (-1: latest, -2: earliest); {'; '.join(lines)}")
+        raise ConfigError(f"{name} names partitions that are not there: {', '.join(map(str, sorted(unknown)))}")
 
 
 # --- timestamps ---------------------------------------------------------------------------------------------
@@ -131,10 +136,9 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> int | None:
     """
     for i in log.chosen:
         name = log.names[i]
-        closed = i != log.chosen[-1] and name.time_index is not None
-        times = None if name.time_index is None else TimeIndex(log.fs, name.time_index, name.base_offset)
-        if closed and times is not None and times.entries and times.last_entry[0] < timestamp:
+        if log.is_older(i, timestamp):
             continue
+        times = None if name.time_index is None else TimeIndex(log.fs, name.time_index, name.base_offset)
         start = name.base_offset if times is None else times.lookup(timestamp)[1]
         found = _first_at(log.fs, log.segment(i).files, start, timestamp, log.log_start_offset)
         if found is not None:

@@ -26,13 +26,14 @@ from seglog.format import filenames
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.layout import INT64_MAX
 from seglog.locations import parse_location
-from seglog.log.indexes import OffsetIndex
+from seglog.log.indexes import OffsetIndex, TimeIndex
 from seglog.log.producer_replay import rebuild_producer_state
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
 from seglog.model import TopicPartition
+from seglog.remote.routing import RoutingFileSystem
 from seglog.scan.listing import SegmentFiles, TargetKind, resolve_path
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.resync import OffsetRange
@@ -168,6 +169,15 @@ class PartitionLog:
         inside = (entries[:, 1] > 0) & (entries[:, 1] < segment.size)
         return entries[inside]
 
+    def is_older(self, index: int, timestamp: int) -> bool:
+        """Whether all records of a segment are older than `timestamp`, as its time index says; False where that is not
+        known: of the last segment, and of one without entries."""
+        name = self.names[index]
+        if index == len(self.names) - 1 or name.time_index is None:
+            return False
+        times = TimeIndex(self.fs, name.time_index, name.base_offset)
+        return bool(times.entries) and times.last_entry[0] < timestamp
+
     def listed_again(self) -> PartitionLog:
         """The same partition as it is now. NotALogError when it is gone."""
         return replace(self, names=list_segments(self.fs, self.directory), _seen={})
@@ -215,10 +225,12 @@ class Finder:
     def __init__(self, fs: FileSystem, options: ReadOptions) -> None:
         self._fs, self._options = fs, options
         self._kinds: dict[Path, TargetKind] = {}
+        self._chosen: dict[Path, set[str]] = {}  # of directories of object stores, what was listed of them
 
     def find(self, *, require: bool = True) -> list[PartitionLog]:
         """The partitions there are now. Errors are those of `find_partitions`; not `require`: some may be missing."""
         found: dict[TopicPartition, PartitionLog] = {}
+        seen: set[TopicPartition] = set()
         checkpoints: dict[Path, tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = {}
 
         def checkpoints_in(directory: Path) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
@@ -229,6 +241,9 @@ class Finder:
         for path, kind in self._targets():
             for key, directory in self._directories(path, kind):
                 if not self._options.chooses(key):
+                    continue
+                seen.add(key)
+                if not self._options.where.chooses(key):
                     continue
                 known = found.get(key)
                 if known is not None and links.resolve(known.directory) != links.resolve(directory):
@@ -243,7 +258,7 @@ class Finder:
                     raise NotALogError(path, "no segment's .log file")
                 found[key] = log
         if require:
-            self._check_missing(found.keys())
+            self._check_missing(seen)
         return [found[key] for key in sorted(found)]
 
     def _targets(self) -> Iterator[tuple[Path, TargetKind]]:
@@ -266,9 +281,27 @@ class Finder:
                 raise NotALogError(path)
 
     def _kind(self, path: Path) -> TargetKind:
+        self._chosen.pop(path, None)
+        if self._kinds.get(path, TargetKind.LOG_DIRECTORY) is TargetKind.LOG_DIRECTORY and self._lists_chosen(path):
+            self._kinds[path] = TargetKind.LOG_DIRECTORY
         if path not in self._kinds:
             self._kinds[path] = resolve_path(self._fs, path).kind
         return self._kinds[path]
+
+    def _lists_chosen(self, path: Path) -> bool:
+        """Lists of a directory of an object store the chosen partitions alone; False where that is not to be had."""
+        beginnings = self._options.beginnings()
+        if beginnings is None or not isinstance(self._fs, RoutingFileSystem):
+            return False
+        found: set[str] = set()
+        for start in beginnings:
+            names = self._fs.beginning(path, start)
+            if names is None:
+                return False
+            found |= names
+        if found:
+            self._chosen[path] = found
+        return bool(found)
 
     def _directories(self, path: Path, kind: TargetKind) -> Iterator[tuple[TopicPartition, Path]]:
         """The partitions of a target by their names."""
@@ -279,7 +312,7 @@ class Finder:
             # a copy under a name of its own still is a log: its name stands for the topic
             yield (TopicPartition(name, 0) if parsed is None else parsed.topic_partition), directory
             return
-        for name in _listed(self._fs, path):
+        for name in self._chosen[path] if path in self._chosen else _listed(self._fs, path):
             parsed = filenames.parse_partition_directory(name)
             if parsed is None or parsed.state is not filenames.PartitionState.LIVE:
                 continue

@@ -14,6 +14,7 @@ import difflib
 import json
 import logging
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -23,6 +24,7 @@ from seglog.model import Isolation, TopicPartition
 from seglog.remote.settings import KNOWN, NO_SETTINGS, StoreSettings
 from seglog.spark.offsets import EARLIEST, LATEST, parse_assign, parse_offsets
 from seglog.spark.schema import RECORDS, columns_of
+from seglog.spark.where import EVERYTHING, Where, parse_where
 from seglog.units import parse_integer, parse_size
 
 _logger = logging.getLogger(__name__)
@@ -38,6 +40,7 @@ OPTIONS = (
     "path",
     "paths",
     *_SELECTIONS,
+    "where",
     "startingTimestamp",
     "startingOffsetsByTimestamp",
     "startingOffsets",
@@ -86,16 +89,22 @@ _OF_SPARK = frozenset(
     }
 )
 
+_MANY = 16  # listings of a part; beyond, one of the whole costs less
 _ISOLATIONS = {level.label: level for level in Isolation}
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRule:
-    """Where reading begins or ends. `offsets` are offsets or timestamps by partition; `timestamp` is for all."""
+    """Where reading begins or ends. `offsets` are offsets or timestamps by partition, sorted; `timestamp` is all's."""
 
     kind: OptionKind
     offsets: tuple[tuple[TopicPartition, int], ...] = ()
     timestamp: int = -1
+
+    def of(self, key: TopicPartition) -> int | None:
+        """The offset or timestamp of this partition; None where it is not named."""
+        i = bisect_left(self.offsets, key, key=lambda each: each[0])
+        return self.offsets[i][1] if i < len(self.offsets) and self.offsets[i][0] == key else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +120,7 @@ class ReadOptions:
     subscribe_pattern: str | None = None
     starting: OffsetRule = OffsetRule("earliest")
     ending: OffsetRule = OffsetRule("latest")
-    missing_timestamp: Literal["error", "latest"] = "error"
+    missing_timestamp: Literal["error", "latest"] = "latest"
     fail_on_data_loss: bool = True
     include_headers: bool = False
     isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -123,6 +132,17 @@ class ReadOptions:
     verify_crc: bool = True
     on_corrupt: OnCorrupt = "fail"
     store: StoreSettings = NO_SETTINGS
+    where: Where = EVERYTHING
+
+    def beginnings(self) -> tuple[str, ...] | None:
+        """How the names of the partitions' directories begin that may be chosen; None where there are many ways."""
+        found: set[str] | None = None
+        if self.assign is not None:
+            found = {f"{one}/" for one in self.assign}
+            found = found if len(found) <= _MANY else {f"{one.topic}-" for one in self.assign}
+        elif self.subscribe is not None or self.where.topics is not None:
+            found = {f"{topic}-" for topic in self.subscribe or self.where.topics or ()}
+        return tuple(sorted(found)) if found is not None and len(found) <= _MANY else None
 
     def chooses(self, topic_partition: TopicPartition) -> bool:
         """Whether the options select this partition."""
@@ -152,7 +172,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool = False) -
         subscribe_pattern=pattern,
         starting=starting,
         ending=_no_ending(given) if streaming else _ending(given),
-        missing_timestamp=_value(given, "startingOffsetsByTimestampStrategy", _strategy, "error"),
+        missing_timestamp=_value(given, "startingOffsetsByTimestampStrategy", _strategy, "latest"),
         fail_on_data_loss=_value(given, "failOnDataLoss", _boolean, True),
         include_headers=_value(given, "includeHeaders", _boolean, False),
         isolation=_isolation(given),
@@ -164,7 +184,15 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool = False) -
         verify_crc=_value(given, "verifyCrc", _boolean, True),
         on_corrupt=_value(given, "onCorrupt", _on_corrupt, "fail"),
         store=StoreSettings.of(given),
+        where=_where(given, view),
     )
+
+
+def _where(given: Mapping[str, str], view: str) -> Where:
+    found = _value(given, "where", parse_where, EVERYTHING)
+    if found != EVERYTHING and view != RECORDS:
+        raise ConfigError(f"where: it is for records; filter the view {view} with the DataFrame's own where")
+    return found
 
 
 # --- names ------------------------------------------------------------------------------------------------

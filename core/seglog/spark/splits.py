@@ -147,12 +147,16 @@ def target_bytes(total: int, options: ReadOptions) -> int:
 
 def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> Iterator[Piece]:
     """One piece for each segment that may hold wanted offsets. FileNotFoundError when one is gone."""
+    condition = options.where
+    wanted = OffsetRange(max(wanted.first, condition.offset.first), min(wanted.behind, condition.offset.behind))
     aborted: tuple[AbortedTransaction, ...] = ()
     if options.isolation == Isolation.READ_COMMITTED:
         aborted = log.aborted_transactions
     for i in log.chosen:
         base, behind = log.names[i].base_offset, log.end_of(i)
-        if behind <= wanted.first or base >= wanted.behind or wanted.first == wanted.behind:
+        if behind <= wanted.first or base >= wanted.behind or wanted.first >= wanted.behind:
+            continue
+        if condition.timestamp.first > 0 and log.is_older(i, condition.timestamp.first):
             continue
         piece = _piece(log, i, wanted)
         if options.view != SEGMENTS:

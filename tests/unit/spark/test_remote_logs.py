@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from seglog.errors import IncompleteError, NotALogError
+from seglog.errors import ConfigError, IncompleteError, NotALogError
 from seglog.remote.settings import StoreSettings
 from seglog.spark.arrow import record_batches
 from seglog.spark.files import files_of, sent_along
@@ -81,6 +81,25 @@ def test_a_plan_is_one_listing_and_a_task_asks_for_bytes_alone(server: ObjectSer
     again = replace(chosen.store, values=(*chosen.store.values, ("SEGLOG_REMOTE_RETRIES", "4")))  # another process
     assert len(rows(files_of(again), splits, chosen)) == 240
     assert len(server.asked) == server.count("GET /bkt/kafka/") == pieces == 8
+
+
+@pytest.mark.parametrize(
+    "given", [{"subscribe": "topic7"}, {"assign": '{"topic7":[0,1]}'}, {"subscribe": "topic7,gone"}]
+)
+def test_a_plan_of_one_topic_lists_that_topic_alone(server: ObjectServer, given: dict[str, str]) -> None:
+    server.objects.clear()
+    data = batches(0, 1)
+    for topic in range(100):
+        for partition in range(100):  # a listing of all takes ten requests
+            server.objects[f"bkt/kafka/topic{topic}-{partition}/{0:020}.log"] = data
+    chosen = options(server, **given)
+    if "gone" in given.get("subscribe", ""):
+        with pytest.raises(ConfigError, match="gone: no such partition below s3://bkt/kafka"):
+            plan_splits(files_of(chosen.store), chosen)
+    else:
+        found = [piece for split in plan_splits(files_of(chosen.store), chosen) for piece in split.pieces]
+        assert {piece.topic for piece in found} == {"topic7"} and len(found) == (2 if "assign" in given else 100)
+    assert server.count("GET /bkt?") <= (20 if "gone" in given.get("subscribe", "") else 6), server.asked
 
 
 def test_a_plan_sees_what_came_since_the_last_one(server: ObjectServer) -> None:

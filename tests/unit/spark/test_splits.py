@@ -12,12 +12,13 @@ import pytest
 
 from seglog.errors import ConfigError, CorruptionError, NotALogError, OffsetOutOfRangeError
 from seglog.spark.arrow import records_of
-from seglog.spark.bounds import offset_for_timestamp
+from seglog.spark.bounds import batch_range, offset_for_timestamp
 from seglog.spark.discovery import find_partitions
 from seglog.spark.options import parse_read_options
 from seglog.spark.splits import Piece, pack, plan_splits, target_bytes
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support import fixtures
+from tests.support.naive import NaiveRecord, batch_v2
 
 FS = LocalFileSystem()
 
@@ -190,9 +191,22 @@ def test_an_end_before_the_start_is_refused(logs):
         bounded(logs, **given)
 
 
-def test_offsets_must_name_exactly_the_partitions(logs):
-    with pytest.raises(ConfigError, match="missing: clicks-0; unknown: other-1"):
+def test_offsets_of_a_partition_that_is_not_there_are_refused(logs):
+    with pytest.raises(ConfigError, match="startingOffsets names partitions that are not there: other-1"):
         bounded(logs, startingOffsets='{"other":{"1":5}}')
+
+
+@pytest.mark.parametrize("suffix", ["Offsets", "OffsetsByTimestamp"])
+def test_partitions_that_are_not_named_are_read_whole(tmp_path, suffix):
+    records = [NaiveRecord(i, 0, b"k", b"v") for i in range(10)]
+    for number in range(3):
+        (tmp_path / f"t-{number}").mkdir()
+        for base in (0, 10):
+            (tmp_path / f"t-{number}" / f"{base:020}.log").write_bytes(batch_v2(base, records, base_timestamp=base))
+    chosen = options(tmp_path, **{f"starting{suffix}": '{"t":{"1":10}}', f"ending{suffix}": '{"t":{"2":10}}'})
+    found = [batch_range(log, chosen) for log in find_partitions(FS, chosen)]
+    assert [(one.first, min(one.behind, 20)) for one in found] == [(0, 20), (10, 20), (0, 10)]
+    assert len(plan_splits(FS, chosen)) == 1
 
 
 def test_a_timestamp_finds_the_first_record_that_is_not_older(logs):
@@ -205,8 +219,7 @@ def test_a_timestamp_finds_the_first_record_that_is_not_older(logs):
     assert offset_for_timestamp(log, max(stamps) + 1) is None
 
 
-def test_a_timestamp_later_than_all_records_fails_or_begins_at_the_end(logs):
+def test_a_timestamp_later_than_all_records_begins_at_the_end_or_fails_where_that_is_asked(logs):
+    assert bounded(logs, startingTimestamp=2**60) == set()
     with pytest.raises(ConfigError, match="no offset matches the timestamp"):
-        bounded(logs, startingTimestamp=2**60)
-    given = {"startingTimestamp": 2**60, "startingOffsetsByTimestampStrategy": "latest"}
-    assert bounded(logs, **given) == set()
+        bounded(logs, startingTimestamp=2**60, startingOffsetsByTimestampStrategy="error")
