@@ -168,7 +168,7 @@ class RemoteFileSystem(ReadOnlyFileSystem):
     def beginning(self, directory: Path, start: str) -> set[str]:
         """The names of the directories in `directory` that begin with `start`, by a listing of those alone."""
         remote = _checked(directory)
-        return self._root(remote)[1].beginning(remote.key, start)
+        return self._root(remote).listings.beginning(remote.key, start)
 
     def _find(self, path: RemotePath) -> tuple[bool, Found]:
         return self._root(path).listings.find(path.key) if path.store else (False, None)

@@ -6,7 +6,10 @@ URL is met; a path of this machine costs one look at its type.
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,12 +30,15 @@ def machine_files() -> RoutingFileSystem:
 
 
 def files_with(settings: StoreSettings) -> RoutingFileSystem:
-    """The same with stores' settings of their own: what is remote is not that of `machine_files`."""
+    """The same with stores' settings of their own: what is remote is not that of `machine_files`. What was listed holds
+    until `forget_listings`, however long that is."""
 
     def remote() -> RemoteFileSystem:
         from seglog.remote.filesystem import RemoteFileSystem
+        from seglog.remote.limits import limits_of
 
-        return RemoteFileSystem(settings=settings)
+        limits = limits_of(settings.over(os.environ))
+        return RemoteFileSystem(settings=settings, limits=replace(limits, listing_s=math.inf))
 
     return RoutingFileSystem(LocalFileSystem(), cache(remote))
 

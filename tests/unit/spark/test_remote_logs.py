@@ -10,7 +10,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from seglog.clock import ManualClock
 from seglog.errors import ConfigError, IncompleteError, NotALogError
+from seglog.remote import filesystem
 from seglog.remote.settings import StoreSettings
 from seglog.spark.arrow import record_batches
 from seglog.spark.files import files_of, sent_along
@@ -100,6 +102,21 @@ def test_a_plan_of_one_topic_lists_that_topic_alone(server: ObjectServer, given:
         found = [piece for split in plan_splits(files_of(chosen.store), chosen) for piece in split.pieces]
         assert {piece.topic for piece in found} == {"topic7"} and len(found) == (2 if "assign" in given else 100)
     assert server.count("GET /bkt?") <= (20 if "gone" in given.get("subscribe", "") else 6), server.asked
+
+
+class HurryingClock(ManualClock):
+    """Between any two looks at it more than a minute goes by."""
+
+    def monotonic(self) -> float:
+        self.advance(61_000)
+        return super().monotonic()
+
+
+def test_a_plan_that_takes_long_lists_once(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystem, "SystemClock", lambda: HurryingClock(0))
+    chosen = options(server, SEGLOG_REMOTE_RETRIES="3")  # a file system of its own
+    assert len(plan_splits(files_of(chosen.store), chosen)) == 1
+    assert server.count("GET /bkt?") <= 2 and len(server.asked) <= 4
 
 
 def test_a_plan_sees_what_came_since_the_last_one(server: ObjectServer) -> None:
