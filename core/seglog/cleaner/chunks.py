@@ -98,7 +98,7 @@ def _most_bytes(file: File, start: int, options: CleanerOptions) -> int:
     )
     if not plain:
         return PACKED_CHUNK_BYTES
-    return CHUNK_BYTES if options.jobs == 1 else options.shared_chunk_bytes
+    return min(CHUNK_BYTES, options.most_chunk_bytes)
 
 
 def is_large(data: np.ndarray) -> bool:

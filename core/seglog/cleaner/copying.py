@@ -95,7 +95,7 @@ class RoundCopy(Generic[OutputT]):
         for _ in groups:
             trackers.append(GroupTracker(trackers[-1] if trackers else None))
         options = self._round.options
-        own_bytes = min(options.chunk_bytes, options.own_chunk_bytes)
+        own_bytes = min(options.chunk_bytes, options.most_chunk_bytes)
         plan = replace(self._round.plan, options=replace(options, jobs=1, chunk_bytes=own_bytes))
         alone = replace(self._round, plan=plan)
         copied, records = [], 0
