@@ -76,7 +76,7 @@ class Unsteady:
         with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
 
             def before(method: str, path: str) -> Fault | None:
-                if method != "BODY":
+                if method not in ("BODY", "LISTING"):
                     self.asked += 1
                     if self.asked == change_at:
                         self.change()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,12 +29,13 @@ SECRETS = {
 @dataclass(frozen=True)
 class Fault:
     """What an answer is like in place of the right one: a status with an error's code, or a body cut after `cut`
-    bytes; `hang` seconds before it."""
+    bytes; `hang` seconds before it; with `reset` the connection is lost in place of an answer."""
 
     status: int = 0
     code: str = ""
     cut: int = -1
     hang: float = 0.0
+    reset: bool = False
 
 
 @dataclass
@@ -166,6 +169,11 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
             served.asked.append(f"{self.command} {self.path}")
             served.headers.append(dict(self.headers))
             fault = served.fault(self.command, self.path)
+            if fault is not None and fault.reset:
+                self.close_connection = True
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.connection.close()
+                return True
             if fault is None or not (fault.status or fault.hang):
                 return False
             if fault.hang:
@@ -179,12 +187,14 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
 
         def _answer(self, status: int, text: str) -> None:
             data = text.encode()
+            fault = served.fault("LISTING", self.path) if status == 200 else None
             self.send_response(status)
             self.send_header("Content-Type", "application/xml")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(data)
+                self.wfile.write(data if fault is None else data[: fault.cut])
+                self.close_connection = fault is not None
 
     return Handler
 

@@ -7,9 +7,9 @@ object: one that has changed is an error, never a mixture of two versions. Reque
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from seglog.clock import Clock
 from seglog.errors import ConfigError, UnsupportedError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PAGE = 1000  # keys in a listing's answer; S3 gives no more
 _FIRST_PAUSE_S = 0.1
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,13 @@ class ObstoreStore:
         self.lists = root.scheme not in WEB_SERVERS
 
     def get(self, known: ObjectStatus, start: int, size: int) -> ReadableBuffer:
+        return self._repeated(lambda: self._get_once(known, start, size))
+
+    def _repeated(self, ask: Callable[[], _T]) -> _T:
+        """What `ask` gives, asked again while the answer is cut short."""
         for repetition in range(self._limits.retries + 1):
             try:
-                return self._get_once(known, start, size)
+                return ask()
             except ShortBodyError:
                 if repetition == self._limits.retries:
                     raise
@@ -124,6 +129,21 @@ class ObstoreStore:
             raise os_error_of(error, self._path(key)) from None
 
     def pages(self, prefix: str, after: str = "") -> Iterator[Sequence[ObjectStatus]]:
+        last = after  # a listing that is cut short goes on after the last key that came
+        repetition = 0
+        while True:
+            try:
+                for page in self._pages_after(prefix, last):
+                    yield page
+                    last = page[-1].key if page else last
+                return
+            except ShortBodyError:
+                if repetition == self._limits.retries or not (last == after or self.lists):  # web servers have no order
+                    raise
+            self._clock.sleep(_FIRST_PAUSE_S * 2**repetition)
+            repetition += 1
+
+    def _pages_after(self, prefix: str, after: str) -> Iterator[Sequence[ObjectStatus]]:
         import obstore
         from obstore.exceptions import BaseError
 
@@ -141,6 +161,9 @@ class ObstoreStore:
             raise os_error_of(error, self._path(prefix), is_listing=True) from None
 
     def level(self, prefix: str) -> tuple[Sequence[ObjectStatus], Sequence[str]]:
+        return self._repeated(lambda: self._level_once(prefix))
+
+    def _level_once(self, prefix: str) -> tuple[Sequence[ObjectStatus], Sequence[str]]:
         import obstore
         from obstore.exceptions import BaseError
 

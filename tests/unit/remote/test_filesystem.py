@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -310,3 +310,74 @@ def test_a_url_is_never_a_path_of_this_machine(server: ObjectServer, tmp_path: P
         LOG.stat()
     with pytest.raises(RefusedError):
         files(server).status(tmp_path)
+
+
+# Each place at which a store is asked, and which requests these are; of a range the one that follows.
+PLACES: dict[str, Callable[[str, str], bool]] = {
+    "listing": lambda method, path: method in ("GET", "LISTING") and "list-type" in path,
+    "head": lambda method, path: method == "HEAD",
+    "later range": lambda method, path: method in ("GET", "BODY") and "list-type" not in path,
+}
+FAULTS = {
+    "busy": (Fault(503, "SlowDown"), r"the store answered 503( SlowDown)?, also when asked again"),
+    "reset": (Fault(reset=True), r"could not be asked|the connection was lost|cut short"),
+    "short": (Fault(cut=5), r"cut short|could not be asked, or its answer could not be read"),
+    "slow": (Fault(hang=20.0), r"did not answer in time"),
+    "expired": (Fault(403, "ExpiredToken"), r"the store refuses to show it \(403"),
+}
+
+
+def test_a_long_listing_that_is_cut_short_goes_on_where_it_was(server: ObjectServer) -> None:
+    names = [f"{number:05}.log" for number in range(2500)]
+    server.objects.update({f"bkt/many/t-0/{name}": b"" for name in names})
+    answered: list[str] = []
+
+    def cut_the_second(method: str, path: str) -> Fault | None:
+        answered.append(path)
+        return Fault(cut=100) if method == "LISTING" and "continuation-token" in path and cuts.pop() else None
+
+    cuts = [False] * 9 + [True]
+    server.fault = cut_the_second
+    assert files(server).list(parse_location("s3://bkt/many/t-0")) == names
+    assert any("start-after" in path for path in answered)
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("place", PLACES)
+def test_what_goes_wrong_anywhere_ends_in_the_right_answer_or_in_a_clear_error(
+    server: ObjectServer, place: str, kind: str
+) -> None:
+    fault, message = FAULTS[kind]
+    if (place, kind) == ("head", "short"):
+        return  # a head has no body
+    is_cut = fault.cut >= 0
+
+    def is_meant(method: str, path: str) -> bool:
+        return PLACES[place](method, path) and (method in ("BODY", "LISTING")) == is_cut
+
+    def look(fs: RemoteFileSystem, wrong: Callable[[str, str], Fault | None]) -> object:
+        if place == "head":
+            path = parse_location(f"http://127.0.0.1:{server.port}/bkt/kafka/t-0/00.log")
+            server.fault = wrong
+            return fs.status(path) is not None
+        if place == "listing":
+            server.fault = wrong
+            return fs.list(LOG.parent.parent)
+        with fs.open(LOG, "r") as file:
+            first = file.read_at(0, 10)
+            server.fault = wrong
+            return first + file.read_at(5000, 20)
+
+    answers: dict[str, object] = {
+        "head": True, "listing": ["meta.properties", "t-0", "t-1"], "later range": DATA[:10] + DATA[5000:5020],
+    }  # fmt: skip
+    limits = replace(LIMITS, retries=1, timeout_s=0.5 if kind == "slow" else 5.0)
+    server.fault = lambda _method, _path: None
+    if kind != "expired":
+        once = iter([fault])
+        found = look(files(server, limits), lambda method, path: next(once, None) if is_meant(method, path) else None)
+        assert found == answers[place] and next(once, None) is None
+    server.fault = lambda _method, _path: None
+    with pytest.raises(OSError, match=message) as caught:
+        look(files(server, limits), lambda method, path: fault if is_meant(method, path) else None)
+    assert "bkt/kafka" in str(caught.value) and not any(s in str(caught.value) for s in SECRETS.values() if "/" in s)
