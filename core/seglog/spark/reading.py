@@ -302,10 +302,14 @@ def _was_removed(piece: Piece, segment: Segment) -> bool:
 
 
 def _was_cut(piece: Piece, segment: Segment) -> bool:
-    """Whether the planned file is still there and shorter than it was: cleaning makes a new file."""
+    """Whether the planned file is still there and shorter than it was.
+
+    Cleaning makes a new file, which may get the number of an old one's inode. It sets the file's time, in milliseconds;
+    what cuts a file leaves the system's time, in nanoseconds.
+    """
     size, modified_ns, inode = segment.identity
     same = segment.files.base_offset == piece.base_offset and inode == piece.inode
-    return same and size < piece.end and modified_ns > piece.modified_ns
+    return same and size < piece.end and modified_ns > piece.modified_ns and modified_ns % 1_000_000 != 0
 
 
 def _lost(piece: Piece, first: int, behind: int, why: str, options: ReadOptions) -> None:
