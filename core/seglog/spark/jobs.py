@@ -101,7 +101,7 @@ def verify(
         for path in directories:
             live = options.live or is_held(path)
             listing = list_log_directory(fs, path)
-            found = tuple(verify_log_directory(listing, around[path], _extents(fs, path, live), live=live))
+            found = tuple(verify_log_directory(fs, listing, around[path], _extents(fs, path, live), live=live))
             reports.append(VerifyReport(found, _counted(found)))
     findings = tuple(found for report in reports for found in report.findings)
     return VerifyReport(findings, _summed(report.summary for report in reports))

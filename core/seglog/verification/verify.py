@@ -237,7 +237,8 @@ class Verification:
                 path = directory.listing.path
                 directory.around = read_surroundings(self._fs, path)
                 directory.listing = list_log_directory(self._fs, path)
-            return list(verify_log_directory(directory.listing, directory.around, directory.extents, live=live))
+            found = verify_log_directory(self._fs, directory.listing, directory.around, directory.extents, live=live)
+            return list(found)
 
         live = self._options.live or is_held(directory.listing.path)
         if not live:

@@ -33,7 +33,7 @@ POM = """\
 """
 DEPENDENCY = (
     "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-    "<version>{version}</version>{exclusions}</dependency>"
+    "<version>{version}</version>{classifier}{exclusions}</dependency>"
 )
 WITHOUT_DEPENDENCIES = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 
@@ -70,8 +70,10 @@ def kafka_jars(version: str = KAFKA_VERSION, artifacts: tuple[str, ...] = ("kafk
     return maven_jars(f"kafka-{version}", [("org.apache.kafka", name, version) for name in artifacts])
 
 
-def maven_jars(name: str, artifacts: Sequence[tuple[str, str, str]], *, dependencies: bool = True) -> Path:
-    """Directory with the jars of artifacts (group, artifact, version), and of what they depend on.
+def maven_jars(
+    name: str, artifacts: Sequence[tuple[str, str, str]], *, dependencies: bool = True, classifier: str = ""
+) -> Path:
+    """Directory with the jars of artifacts (group, artifact, version), of `classifier`, and of what they depend on.
 
     Kept under `name` in the cache directory; fetched through Maven when not there yet.
     """
@@ -85,8 +87,9 @@ def maven_jars(name: str, artifacts: Sequence[tuple[str, str, str]], *, dependen
             raise JavaMissing(f"Maven (mvn) is not on PATH, and the jars of {name} have not been fetched yet")
         directory.mkdir(parents=True, exist_ok=True)
         exclusions = "" if dependencies else WITHOUT_DEPENDENCIES
+        kind = f"<classifier>{classifier}</classifier>" if classifier else ""
         wanted = "".join(
-            DEPENDENCY.format(group=group, artifact=artifact, version=version, exclusions=exclusions)
+            DEPENDENCY.format(group=group, artifact=artifact, version=version, classifier=kind, exclusions=exclusions)
             for group, artifact, version in artifacts
         )
         (directory / "pom.xml").write_text(POM.format(dependencies=wanted))

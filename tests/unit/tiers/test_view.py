@@ -210,6 +210,18 @@ def test_partitions_that_are_only_local_are_not_shown_in_place_of_a_tier(tmp_pat
     assert fs.list(path) == ["payments-0", "recovery-point-offset-checkpoint"]
 
 
+def test_partitions_that_are_only_local_are_not_missed_when_a_tier_is_verified(tmp_path: Path, genuine: Path) -> None:
+    write_aiven(tmp_path / "tier", "payments", 0, tier_segments(genuine))
+    shutil.copytree(KAFKA / "4.3.0" / "clean" / "clicks-0", genuine.parent / "clicks-0")
+    checkpoint = genuine.parent / "replication-offset-checkpoint"
+    checkpoint.write_text("0\n2\nclicks 0 5\ngone 0 7\n")
+    fs, (path,) = see_tiers(FS, [tmp_path / "tier"], TierOptions(local=genuine.parent))
+    found = list(Verification(fs, [resolve_path(fs, path)], VerifyOptions(Level.SEMANTIC, jobs=1), SystemClock()))
+    assert [(one.code, one.partition) for one in found if one.severity.value != "info"] == [
+        ("PARTITION_MISSING", "gone-0")
+    ]
+
+
 def test_a_directory_that_goes_while_it_is_asked_for_a_tier_is_no_log(genuine: Path) -> None:
     with pytest.raises(NotALogError, match=f"{NAME}: no such directory any more"):
         see_tiers(DeletingFileSystem(FS), [genuine])
