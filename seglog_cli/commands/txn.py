@@ -47,8 +47,9 @@ def run(
     """Shows the transactions in a log: where they began and ended, how long they took, which are open or hang.
 
     list shows all, in the order in which they ended, open ones last; open those that have no end; stat counts and
-    adds up; abort-cmd prints the kafka-transactions.sh command that ends each hanging one. A transaction hangs when
-    the __transaction_state partitions beside the log say that nobody works on it, or, where they say nothing, when it
+    adds up; abort-cmd prints the kafka-transactions.sh command that ends each hanging one, with a warning where the
+    producer was told that it had been committed and only the marker is missing. A transaction hangs when the
+    __transaction_state partitions beside the log say that nobody works on it, or, where they say nothing, when it
     is older than --max-timeout. While it is open, readers of committed data and the cleaner wait for it. One that only
     a producer snapshot knows, and of which the log has no record, hangs as well: deleting that snapshot
     ends it. For open and abort-cmd the exit code is 1 when a transaction hangs.

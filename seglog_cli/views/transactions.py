@@ -73,6 +73,12 @@ def show_abort(console: Console, one: Transaction, listing: PartitionListing, bo
     command = abort_command(one, listing, bootstrap_server)
     if one.source == "snapshot":
         command = f"mv {listing.directory / one.file} SOMEWHERE-ELSE  # while the broker is stopped"
+    elif one.is_decided:
+        console.warning(
+            f"the transaction at offset {one.first_offset} was acknowledged as committed ({one.coordinator}), and only"
+            f" its marker is missing: aborting it hides {one.records} records from read_committed consumers for ever;"
+            " copy them first (seglog read), or bring the partition over with seglog transplant, which commits it"
+        )
     if console.as_json:
         console.json({"type": "command", "first_offset": one.first_offset, "command": command})
     else:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import seglog
 from tests.support.command_line import clean_logs, json_lines, run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import files_of
@@ -130,6 +131,21 @@ def test_an_open_transaction_hangs_where_no_coordinator_knows_it(tmp_path: Path)
     command = "kafka-transactions.sh --bootstrap-server b:1 abort --topic payments --partition 0 --start-offset"
     assert done.stdout == "".join(f"{command} {row['first_offset']}\n" for row in opened) != ""
     assert done.exit_code == 1
+
+
+def test_a_commit_whose_marker_was_left_out_is_not_aborted_without_a_warning(tmp_path: Path) -> None:
+    logs = fixture_copy("4.3.0/killed", tmp_path)
+    for path in logs.glob("__transaction_state-*"):
+        with seglog.open_log(path, writable=True) as log:
+            known = [(one.value, one.key, one.timestamp) for one in log.records() if one.value is not None]
+            for value, key, timestamp in known:
+                for state in (2, 4):  # PrepareCommit, CompleteCommit: the byte after version, id, epoch and timeout
+                    log.append([seglog.Record(value[:16] + bytes([state]) + value[17:], key, timestamp + 1)])
+    opened = json_lines(run("txn", "--json", logs / "payments-0", "open"))
+    assert opened and all(row["hanging"] and row["coordinator"].endswith(" to commit it") for row in opened)
+    done = run("txn", logs / "payments-0", "abort-cmd")
+    assert done.exit_code == 1 and done.stdout.count("abort --topic payments") == len(opened)
+    assert done.stderr.count("was acknowledged as committed") == len(opened)
 
 
 # --- export and convert -----------------------------------------------------------------------------------

@@ -57,8 +57,9 @@ class Transaction:
     `first_offset` is that of its first record here, `last_offset` its marker's (None while open); timestamps are
     those of its first batch and of its marker, or of its last batch while open. `bytes` counts whole batches.
     `source` is "log", or "snapshot" where only the newest producer snapshot knows it. `hanging` is None where
-    nothing tells, and for ended ones; `coordinator` is what the coordinator's log says of its producer, and
-    `previous_end` the timestamp of the marker that this producer had here before, -1 for none.
+    nothing tells, and for ended ones; `coordinator` is what the coordinator's log says of its producer. `is_decided`
+    says that it had decided to commit: the producer was told so, and only the marker is missing. `previous_end` is the
+    timestamp of the marker that this producer had here before, -1 for none.
     """
 
     producer_id: int
@@ -77,6 +78,7 @@ class Transaction:
     source: str = "log"
     hanging: bool | None = None
     coordinator: str = ""
+    is_decided: bool = False
     previous_end: int = -1
 
     @property
@@ -273,7 +275,7 @@ def _judged(
         )
         committed = not under_way and known.had_committed(one, place)
         said = known.describe() + (", which had decided to commit it" if committed else "")
-        return replace(one, hanging=not under_way, coordinator=said)
+        return replace(one, hanging=not under_way, coordinator=said, is_decided=committed)
     age_ms = now_ms - one.last_timestamp
     return replace(one, hanging=True if one.source == "snapshot" or age_ms > max_timeout_ms else None)
 
