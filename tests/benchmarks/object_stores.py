@@ -35,7 +35,7 @@ from seglog.remote.filesystem import RemoteFileSystem
 from seglog.scan.listing import list_log_directory, list_partition
 from tests.benchmarks.keyed_logs import RECORD_BYTES, append_keyed, open_directory
 from tests.support.object_server import object_server
-from tests.support.s3_server import BUCKET, make_bucket, put_directory, s3_server
+from tests.support.s3_server import BUCKET, make_bucket, put_directory, s3_server, store_of
 
 TOPIC_PARTITION = seglog.TopicPartition("orders", 0)
 SEGMENT_BYTES = 128 << 20
@@ -110,20 +110,6 @@ def moto_server(directory: Path, partitions: int) -> Iterator[dict[str, str]]:
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(lambda key: obstore.put(store, key, b""), keys_of_partitions(partitions)))
         yield environment
-
-
-def store_of(environment: dict[str, str]) -> Any:
-    """obstore's own client of the server."""
-    from obstore.store import S3Store
-
-    return S3Store(
-        BUCKET,
-        client_options={"allow_http": True},
-        endpoint=environment["AWS_ENDPOINT_URL"],
-        access_key_id=environment["AWS_ACCESS_KEY_ID"],
-        secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
-        region=environment["AWS_REGION"],
-    )
 
 
 def read_as_streams(store: Any, logs: list[tuple[str, int]]) -> None:

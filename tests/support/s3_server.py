@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.support.object_server import SECRETS
 
@@ -44,19 +45,25 @@ def _wait(process: subprocess.Popen[bytes], port: int) -> None:
             time.sleep(0.1)
 
 
-def put_directory(environment: dict[str, str], directory: Path) -> str:
-    """Puts a directory's files into the bucket, under its name, and gives them the objects' times; returns the URL."""
-    import obstore
+def store_of(environment: dict[str, str]) -> Any:
+    """obstore's own client of the bucket."""
     from obstore.store import S3Store
 
-    store = S3Store(
+    return S3Store(
         BUCKET,
         client_options={"allow_http": True},
         endpoint=environment["AWS_ENDPOINT_URL"],
-        access_key_id=SECRETS["AWS_ACCESS_KEY_ID"],
-        secret_access_key=SECRETS["AWS_SECRET_ACCESS_KEY"],
-        region=SECRETS["AWS_REGION"],
+        access_key_id=environment["AWS_ACCESS_KEY_ID"],
+        secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+        region=environment["AWS_REGION"],
     )
+
+
+def put_directory(environment: dict[str, str], directory: Path) -> str:
+    """Puts a directory's files into the bucket, under its name, and gives them the objects' times; returns the URL."""
+    import obstore
+
+    store = store_of(environment)
     for path in sorted(directory.rglob("*")):
         if path.is_file():
             key = f"{directory.name}/{path.relative_to(directory)}"
