@@ -172,7 +172,8 @@ class LargeBatch:
             own = int(self._row[0]["last_offset"])
             if own != 0 and own < last:
                 return _Survey(OFFSET_INVALID)
-            survey.base_offset = own - last if own else 0  # an old librdkafka left the wrapper's offset at 0
+            if own != 0:  # an old librdkafka left it at 0
+                survey.base_offset = int((self._row["last_offset"] - last)[0])  # wraps, as Kafka's
         return survey
 
     # --- decoding ---------------------------------------------------------------------------------------------

@@ -166,6 +166,14 @@ def test_a_wrapper_that_cannot_be_read_to_its_end_gives_no_message_with_a_wrong_
         assert found == ([], {0: status_of.COMPRESSED_INSIDE})
 
 
+def test_offsets_of_a_wrapper_wrap_alike_in_parts_and_whole(small_windows: None) -> None:
+    run = b"".join(message(offset, 1, b"k", b"v", timestamp=5) for offset in (3, 4, 5, 6, -(1 << 63)))
+    array, batches = scanned(message(103, 1, None, compress(1, run, magic=1), attributes=1))
+    whole = summary(decode_records(array, batches, 0))
+    assert [record[1] for record in whole[0]][-1] == 103
+    assert summary(decode_records(array, batches, 0, arena_bytes=1)) == whole
+
+
 Cut = Callable[[np.ndarray, int, int, int], tuple[int, int, int]]
 
 
