@@ -6,6 +6,9 @@
    crash would. Before a command runs nothing has begun, and after it the outcome stands: then one ends at once, too.
 3. What the standard streams do not take is thrown away at the end, as the interpreter would complain (exit code 120).
 
+4. numpy's library for linear algebra, which nothing here needs, starts no threads: while they wait for their first work
+   they keep a processor busy, longer than a small log takes.
+
 Only light modules are imported here: until `main` has begun, a signal ends the process without a word (`__main__`).
 """
 
@@ -100,6 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     signals = Signals(given)
     signals.arm()
     gc.set_threshold(_YOUNG_OBJECTS)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     open_streams()
     code = _guarded(given, signals)
     signals.outcome = code

@@ -54,18 +54,22 @@ class Tiers(OptionGroup):
 
     def seen(self, session: Session, paths: Sequence[Path]) -> tuple[Session, list[Path]]:
         """The session and the paths to go on with; the same ones where no path lies in tiered storage."""
+        from seglog.tiers.recognition import recognise
+
+        recognised = recognise(session.fs, paths)
+        if not any(found.places for found in recognised):
+            self._refuse_without_tier()
+            return session, list(paths)
+        # not before: most paths are no tier, and all that reads one would be imported with each command
         from seglog.tiers.segments import GRAVE
-        from seglog.tiers.view import see_tiers
+        from seglog.tiers.view import show_tiers
 
         def remark(found: Remark) -> None:
             session.console.warning(str(found))
             if found.problem in GRAVE:
                 self.grave.append(found)
 
-        fs, shown = see_tiers(session.fs, paths, self.options(session), remark)
-        if fs is session.fs:
-            self._refuse_without_tier()
-            return session, list(paths)
+        fs, shown = show_tiers(session.fs, recognised, self.options(session), remark)
         looking = replace(session)
         looking.__dict__["fs"] = fs
         return looking, shown

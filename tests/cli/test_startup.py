@@ -40,6 +40,32 @@ def test_a_log_is_looked_at_without_heavy_imports(tmp_path: Path) -> None:
     assert found == "[]\n"
 
 
+READING_TIERS = ("view", "partition", "segments", "contents", "lineage", "metadata")
+READING_URLS = ("filesystem", "store", "blocks", "listings", "credentials", "failures")
+
+
+@pytest.mark.parametrize("command", ["verify", "dump", "read"])
+def test_a_local_log_is_looked_at_without_what_reads_tiers_and_urls(tmp_path: Path, command: str) -> None:
+    names = (
+        *(f"seglog.tiers.{name}" for name in READING_TIERS),
+        *(f"seglog.remote.{name}" for name in READING_URLS),
+        "seglog.format.tier_keys",
+        "seglog.format.tier_manifest",
+    )
+    _, found = imported(names, command, partition(tmp_path, BATCH))
+    assert found == "[]\n"
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists a process's threads there")
+def test_a_command_runs_without_threads_that_nothing_here_needs(tmp_path: Path) -> None:
+    shown = "print(len(os.listdir('/proc/self/task')), file=sys.stderr)"
+    script = f"import atexit, os, sys; atexit.register(lambda: {shown}); from seglog_cli.process import main; main()"
+    command = [sys.executable, "-c", script, "dump", "--records", str(partition(tmp_path, BATCH))]
+    variables = {name: value for name, value in environment().items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, cwd=ROOT, check=True)
+    assert done.stderr == "1\n"
+
+
 def test_help_imports_neither_the_engine_nor_what_one_command_needs() -> None:
     shown, found = imported((*HEAVY, "numpy", "asyncio", "seglog.scan"), "--help")
     assert "dump-log" in shown

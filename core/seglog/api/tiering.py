@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from seglog.api.surroundings import Location, Surroundings, paths_of, warn, workspace_of
 from seglog.arguments import described
-from seglog.format.tier_keys import PrivateKey
 from seglog.locations import parse_location
 from seglog.operations.workspace import Workspace
 from seglog.storage.filesystem import FileSystem
-from seglog.tiers.metadata import RemoteLogs, read_remote_logs
-from seglog.tiers.partition import TierOptions
-from seglog.tiers.segments import Keys, Remark
-from seglog.tiers.view import see_tiers
+from seglog.tiers.recognition import recognise
+
+if TYPE_CHECKING:
+    from seglog.format.tier_keys import PrivateKey
+    from seglog.tiers.metadata import RemoteLogs
+    from seglog.tiers.partition import TierOptions
+    from seglog.tiers.segments import Remark
 
 _KEY_BYTES_LIMIT = 1 << 20
 
@@ -43,15 +45,23 @@ def looked_at(given: LookingSurroundings, locations: Iterable[Location]) -> tupl
     """
     plain = {name: value for name, value in given.items() if name not in _TIER_OPTIONS}
     work, paths = workspace_of(cast(Surroundings, plain)), paths_of(locations)
-    fs, shown = see_tiers(work.fs, paths, _options(work.fs, given), _tell)
-    if fs is work.fs:
-        for name in _TIER_OPTIONS:
-            if given.get(name) is not None:
-                raise ValueError(f"{name} is for a path in tiered storage, and none of these is")
+    named = [name for name in _TIER_OPTIONS if given.get(name) is not None]
+    options = _options(work.fs, given) if named else None
+    recognised = recognise(work.fs, paths)
+    if not any(found.places for found in recognised):
+        for name in named:
+            raise ValueError(f"{name} is for a path in tiered storage, and none of these is")
+        return work, paths
+    from seglog.tiers.view import show_tiers  # with all that reads a tier
+
+    fs, shown = show_tiers(work.fs, recognised, options, _tell)
     return replace(work, fs=fs), shown
 
 
 def _options(fs: FileSystem, given: LookingSurroundings) -> TierOptions:
+    from seglog.tiers.partition import TierOptions
+    from seglog.tiers.segments import Keys
+
     local, keys = given.get("local"), given.get("tier_keys") or {}
     if not isinstance(keys, Mapping):
         raise TypeError(f"tier_keys maps ids of key pairs to files, and is not {described(keys)}")
@@ -63,12 +73,16 @@ def _options(fs: FileSystem, given: LookingSurroundings) -> TierOptions:
 
 
 def _key(fs: FileSystem, path: Path) -> PrivateKey:
+    from seglog.format.tier_keys import PrivateKey
+
     return PrivateKey.parse(fs.read_bytes(path, _KEY_BYTES_LIMIT), path)
 
 
 def _metadata(fs: FileSystem, locations: Sequence[Location]) -> RemoteLogs:
     if isinstance(locations, str | bytes):
         raise TypeError("remote_metadata is several paths: give a list")
+    from seglog.tiers.metadata import read_remote_logs
+
     found = read_remote_logs(fs, paths_of(locations))
     warn(*found.problems)
     if found.unreadable > len(found.problems):

@@ -14,14 +14,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seglog.remote.settings import StoreSettings
-from seglog.remote.traffic import Traffic
 from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, LocalFileSystem, OpenMode
 from seglog.storage.forwarding import PassingFileSystem
 
 if TYPE_CHECKING:
     from seglog.remote.filesystem import RemoteFileSystem
+    from seglog.remote.settings import StoreSettings
+    from seglog.remote.traffic import Traffic
 
 
 def machine_files() -> RoutingFileSystem:
@@ -58,7 +58,11 @@ _shared: RemoteFileSystem | None = None
 
 def traffic() -> Traffic:
     """What this process has asked of object stores."""
-    return Traffic() if _shared is None else _shared.traffic
+    if _shared is not None:
+        return _shared.traffic
+    from seglog.remote.traffic import Traffic
+
+    return Traffic()
 
 
 class RoutingFileSystem(PassingFileSystem):

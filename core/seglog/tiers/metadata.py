@@ -21,7 +21,8 @@ from seglog.scan.listing import TargetKind, list_log_directory, resolve_path
 from seglog.scan.log_walk import Gap, Piece, walk_view
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
-from seglog.tiers.segments import Place, Problem, Remark, TierSegment
+from seglog.tiers.recognition import Place
+from seglog.tiers.segments import Problem, Remark, TierSegment
 
 REMOTE_TOPIC = "__remote_log_metadata"
 

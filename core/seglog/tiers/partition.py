@@ -19,7 +19,8 @@ from seglog.storage.filesystem import FileSystem
 from seglog.tiers.contents import CACHE_BYTES, ChunkCache, PartOfObject, Stored
 from seglog.tiers.lineage import Chosen, Local, choose, is_ascending, lineage_of
 from seglog.tiers.metadata import RemoteLogs, checked_against
-from seglog.tiers.segments import Inventory, Keys, Place, Problem, Remark, TierSegment, cut_position
+from seglog.tiers.recognition import Place
+from seglog.tiers.segments import Inventory, Keys, Problem, Remark, TierSegment, cut_position
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from seglog.format.tier_keys import DataKey, PrivateKey
 from seglog.format.tier_manifest import MANIFEST_BYTES_LIMIT, Section, SegmentManifest, parse_manifest
 from seglog.format.tier_names import WATERMARK, ObjectKind, ObjectName, parse_object_name, parse_watermark
 from seglog.layout import OFFSET_INDEX_ENTRY
-from seglog.model import TopicPartition
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.tiers.contents import (
@@ -39,6 +38,7 @@ from seglog.tiers.contents import (
     Stored,
     WholeObject,
 )
+from seglog.tiers.recognition import Layout, Place
 
 EPOCHS_BYTES_LIMIT = 64 << 20
 _AT_ONCE = 8  # segments that are looked at together
@@ -51,14 +51,6 @@ _RAW_KINDS = {
     ObjectKind.PRODUCER_SNAPSHOT: FileKind.PRODUCER_SNAPSHOT,
 }
 _NEEDED = frozenset(_RAW_KINDS) - {ObjectKind.TRANSACTION_INDEX} | {ObjectKind.LEADER_EPOCHS}
-
-
-class Layout(Enum):
-    """Whose objects they are."""
-
-    AIVEN = "Aiven"
-    LOCAL = "LocalTieredStorage"
-    PINTEREST = "Pinterest"
 
 
 class Problem(Enum):
@@ -152,16 +144,6 @@ class Keys:
             return known
 
         return open_key
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A partition in tiered storage, by the names of directories."""
-
-    directory: Path
-    layout: Layout
-    topic_partition: TopicPartition
-    topic_id: str | None = None
 
 
 _Objects = tuple[tuple[int, str], dict[ObjectKind, WholeObject]]  # base offset and segment id, and what is there

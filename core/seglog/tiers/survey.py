@@ -14,8 +14,8 @@ from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.lineage import Chosen
 from seglog.tiers.partition import TieredPartition, TierOptions, load_partition
-from seglog.tiers.segments import GRAVE, Place, Problem, Remark, TierSegment
-from seglog.tiers.view import places_in
+from seglog.tiers.recognition import Place, places_in
+from seglog.tiers.segments import GRAVE, Problem, Remark, TierSegment
 
 # What `seglog tiers` finds; the rest is what leaders that follow each other, and deletions, leave behind.
 FOUND = GRAVE | {Problem.INCOMPLETE_UPLOAD, Problem.ORPHAN_OBJECT}

@@ -2,6 +2,8 @@
 
     fs, paths = see_tiers(fs, paths, options, on_remark)
 
+Who has asked already what the paths mean (`recognition.recognise`) goes on with `show_tiers`.
+
 A path that holds a layout of tiered storage becomes one that any reader takes for a partition directory or a log
 directory; every other path stays as it is, and so does the file system where no path is one.
 
@@ -22,28 +24,18 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from seglog.errors import RefusedError
 from seglog.format import filenames
-from seglog.format.tier_names import (
-    LOCAL_TIERED_STORAGE,
-    WATERMARK,
-    ObjectKind,
-    parse_local_tiered_directory,
-    parse_object_name,
-    parse_partition_number,
-    parse_tiered_topic,
-)
-from seglog.model import TopicPartition
-from seglog.scan.listing import listed
 from seglog.storage import links
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
 from seglog.storage.forwarding import PassingFileSystem
 from seglog.tiers.partition import TieredPartition, TierOptions, load_partition
-from seglog.tiers.segments import Layout, Place, Remark
+from seglog.tiers.recognition import Place, Recognised, recognise
+from seglog.tiers.segments import Remark
 
 OnRemark = Callable[[Remark], None]
 
@@ -56,36 +48,39 @@ def see_tiers(
     RefusedError where two topics of one name would have one path: name the directory of one of them; also where the
     local part of a tier is named beside it. Raises OSError.
     """
+    return show_tiers(fs, recognise(fs, paths), options, on_remark)
+
+
+def show_tiers(
+    fs: FileSystem,
+    recognised: Sequence[Recognised],
+    options: TierOptions | None = None,
+    on_remark: OnRemark | None = None,
+) -> tuple[FileSystem, list[Path]]:
+    """As `see_tiers`, of paths of which it is known what they mean."""
     options = options or TierOptions()
     mounts: dict[Path, Place] = {}
     seen: list[Path] = []
     plain: list[Path] = []
     roots: set[Path] = set()
-    for path in paths:
-        places, root, name = _recognised(fs, path)
-        if not places:
-            seen.append(path)
-            plain.append(path)
+    for found in recognised:
+        if not found.places:
+            seen.append(found.path)
+            plain.append(found.path)
             continue
-        top = options.local if options.local is not None else root
-        top = links.resolve(top)
-        for place in places:
+        top = links.resolve(options.local if options.local is not None else found.shown_in)
+        for place in found.places:
             _mount(mounts, top / str(place.topic_partition), place)
-        one = top / str(places[0].topic_partition)
-        seen.append(top if name is None else one / name if name else one)
-        if name is None:
+        one = top / str(found.places[0].topic_partition)
+        seen.append(top if found.file is None else one / found.file if found.file else one)
+        if found.file is None:
             roots.add(top)
     if not mounts:
-        return fs, list(paths)
+        return fs, seen
     local = None if options.local is None else links.resolve(options.local)
     if local is not None:
         _refuse_twice(plain, mounts)
     return TierFileSystem(fs, mounts, roots, replace(options, local=local), on_remark), seen
-
-
-def places_in(fs: FileSystem, path: Path) -> list[Place]:
-    """The partitions in tiered storage that a path holds or lies in; [] where it is no tier. Raises OSError."""
-    return _recognised(fs, path)[0]
 
 
 def _refuse_twice(plain: Sequence[Path], mounts: Mapping[Path, Place]) -> None:
@@ -104,93 +99,6 @@ def _mount(mounts: dict[Path, Place], path: Path, place: Place) -> None:
             " different ids: name the directory of the one that is meant"
         )
     mounts[path] = place
-
-
-def _recognised(fs: FileSystem, path: Path) -> tuple[list[Place], Path, str | None]:
-    """The places that a path means, the directory in which they are shown, and the file that is meant: "" for a
-    partition, None for all of the places.
-    """
-    status = fs.status(path)
-    if status is None:
-        return [], path, ""
-    if not status.is_directory:
-        return _recognised_file(fs, path)
-    path = links.resolve(path)
-    names = listed(fs.list, path)
-    place = _place_of(path, names)
-    if place is not None:
-        return [place], _shown_in(place), ""
-    if filenames.META_PROPERTIES in names or filenames.RECOVERY_POINT_CHECKPOINT in names:
-        return [], path, None  # a broker's log directory
-    if LOCAL_TIERED_STORAGE in names:
-        path /= LOCAL_TIERED_STORAGE
-        names = listed(fs.list, path)
-    return _places_below(fs, path, names), path, None
-
-
-def _recognised_file(fs: FileSystem, path: Path) -> tuple[list[Place], Path, str | None]:
-    name = parse_object_name(path.name)
-    kinds = {kind.value: kind for kind in filenames.FileKind}
-    if name is None or name.kind.value not in kinds or name.kind is ObjectKind.PRODUCER_SNAPSHOT:
-        return [], path, ""
-    directory = links.resolve(path.parent)
-    place = _place_of(directory, listed(fs.list, directory))
-    file = filenames.segment_file_name(name.base_offset, kinds[name.kind.value])
-    return ([], path, "") if place is None else ([place], _shown_in(place), file)
-
-
-def _shown_in(place: Place) -> Path:
-    return place.directory.parent.parent if place.layout is Layout.AIVEN else place.directory.parent
-
-
-def _place_of(directory: Path, names: Sequence[str]) -> Place | None:
-    """The partition whose directory this is: what is in it decides, and then its name."""
-    found = filenames.parse_topic_partition(directory.name)
-    if WATERMARK in names and found is not None:
-        return Place(directory, Layout.PINTEREST, found)
-    objects = [name for name in map(parse_object_name, names) if name is not None]
-    if not objects:
-        return None
-    topic, number = parse_tiered_topic(directory.parent.name), parse_partition_number(directory.name)
-    if number is not None and topic is not None:
-        return Place(directory, Layout.AIVEN, TopicPartition(topic.topic, number), topic.topic_id)
-    named = parse_local_tiered_directory(directory.name)
-    if named is None or any(name.kind.is_aivens for name in objects):
-        return None
-    return Place(directory, Layout.LOCAL, *named)
-
-
-def _places_below(fs: FileSystem, path: Path, names: Sequence[str]) -> list[Place]:
-    """The partitions of a tier's root, or of Aiven's directory of a topic."""
-    if parse_tiered_topic(path.name) is not None:
-        found = _known(_place_of(path / name, _names(fs, path / name)) for name in names if name.isdigit())
-        if found:
-            return found
-    places: list[Place] = []
-    for name in names:
-        below = path / name
-        if parse_tiered_topic(name) is None and parse_local_tiered_directory(name) is None:
-            continue
-        inside = _names(fs, below)
-        one = _place_of(below, inside)
-        if one is not None:
-            places.append(one)
-        else:
-            numbers = [each for each in inside if parse_partition_number(each) is not None]
-            places += _known(_place_of(below / each, _names(fs, below / each)) for each in numbers)
-    return places
-
-
-def _known(found: Iterable[Place | None]) -> list[Place]:
-    return [one for one in found if one is not None]
-
-
-def _names(fs: FileSystem, path: Path) -> list[str]:
-    status = fs.status(path)
-    try:
-        return fs.list(path) if status is not None and status.is_directory else []
-    except FileNotFoundError:  # it has gone between the two looks
-        return []
 
 
 def _unheard(remark: Remark) -> None:

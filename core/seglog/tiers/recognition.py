@@ -1,0 +1,152 @@
+"""Which path lies in tiered storage, by the names of directories and of what is in them.
+
+All that commands and the library need for a path that is no tier: what reads one (`view`) is imported where there is
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from seglog.format import filenames
+from seglog.format.tier_names import (
+    LOCAL_TIERED_STORAGE,
+    WATERMARK,
+    ObjectKind,
+    parse_local_tiered_directory,
+    parse_object_name,
+    parse_partition_number,
+    parse_tiered_topic,
+)
+from seglog.model import TopicPartition
+from seglog.scan.listing import listed
+from seglog.storage import links
+from seglog.storage.filesystem import FileSystem
+
+
+class Layout(Enum):
+    """Whose objects they are."""
+
+    AIVEN = "Aiven"
+    LOCAL = "LocalTieredStorage"
+    PINTEREST = "Pinterest"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A partition in tiered storage, by the names of directories."""
+
+    directory: Path
+    layout: Layout
+    topic_partition: TopicPartition
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """What a path means: the partitions in tiered storage (none: it is no tier), the directory in which they are shown,
+    and the file that is meant: "" for a partition, None for all of them.
+    """
+
+    path: Path
+    places: list[Place]
+    shown_in: Path
+    file: str | None
+
+
+def recognise(fs: FileSystem, paths: Iterable[Path]) -> list[Recognised]:
+    """What each of the paths means. Raises OSError."""
+    return [Recognised(path, *_recognised(fs, path)) for path in paths]
+
+
+def places_in(fs: FileSystem, path: Path) -> list[Place]:
+    """The partitions in tiered storage that a path holds or lies in; [] where it is no tier. Raises OSError."""
+    return _recognised(fs, path)[0]
+
+
+def _recognised(fs: FileSystem, path: Path) -> tuple[list[Place], Path, str | None]:
+    """`places`, `shown_in` and `file` of `Recognised`."""
+    status = fs.status(path)
+    if status is None:
+        return [], path, ""
+    if not status.is_directory:
+        return _recognised_file(fs, path)
+    path = links.resolve(path)
+    names = listed(fs.list, path)
+    place = _place_of(path, names)
+    if place is not None:
+        return [place], _shown_in(place), ""
+    if filenames.META_PROPERTIES in names or filenames.RECOVERY_POINT_CHECKPOINT in names:
+        return [], path, None  # a broker's log directory
+    if LOCAL_TIERED_STORAGE in names:
+        path /= LOCAL_TIERED_STORAGE
+        names = listed(fs.list, path)
+    return _places_below(fs, path, names), path, None
+
+
+def _recognised_file(fs: FileSystem, path: Path) -> tuple[list[Place], Path, str | None]:
+    name = parse_object_name(path.name)
+    kinds = {kind.value: kind for kind in filenames.FileKind}
+    if name is None or name.kind.value not in kinds or name.kind is ObjectKind.PRODUCER_SNAPSHOT:
+        return [], path, ""
+    directory = links.resolve(path.parent)
+    place = _place_of(directory, listed(fs.list, directory))
+    file = filenames.segment_file_name(name.base_offset, kinds[name.kind.value])
+    return ([], path, "") if place is None else ([place], _shown_in(place), file)
+
+
+def _shown_in(place: Place) -> Path:
+    return place.directory.parent.parent if place.layout is Layout.AIVEN else place.directory.parent
+
+
+def _place_of(directory: Path, names: Sequence[str]) -> Place | None:
+    """The partition whose directory this is: what is in it decides, and then its name."""
+    found = filenames.parse_topic_partition(directory.name)
+    if WATERMARK in names and found is not None:
+        return Place(directory, Layout.PINTEREST, found)
+    objects = [name for name in map(parse_object_name, names) if name is not None]
+    if not objects:
+        return None
+    topic, number = parse_tiered_topic(directory.parent.name), parse_partition_number(directory.name)
+    if number is not None and topic is not None:
+        return Place(directory, Layout.AIVEN, TopicPartition(topic.topic, number), topic.topic_id)
+    named = parse_local_tiered_directory(directory.name)
+    if named is None or any(name.kind.is_aivens for name in objects):
+        return None
+    return Place(directory, Layout.LOCAL, *named)
+
+
+def _places_below(fs: FileSystem, path: Path, names: Sequence[str]) -> list[Place]:
+    """The partitions of a tier's root, or of Aiven's directory of a topic."""
+    if parse_tiered_topic(path.name) is not None:
+        found = _known(_place_of(path / name, _names(fs, path / name)) for name in names if name.isdigit())
+        if found:
+            return found
+    places: list[Place] = []
+    for name in names:
+        below = path / name
+        if parse_tiered_topic(name) is None and parse_local_tiered_directory(name) is None:
+            continue
+        inside = _names(fs, below)
+        one = _place_of(below, inside)
+        if one is not None:
+            places.append(one)
+        else:
+            numbers = [each for each in inside if parse_partition_number(each) is not None]
+            places += _known(_place_of(below / each, _names(fs, below / each)) for each in numbers)
+    return places
+
+
+def _known(found: Iterable[Place | None]) -> list[Place]:
+    return [one for one in found if one is not None]
+
+
+def _names(fs: FileSystem, path: Path) -> list[str]:
+    status = fs.status(path)
+    try:
+        return fs.list(path) if status is not None and status.is_directory else []
+    except FileNotFoundError:  # it has gone between the two looks
+        return []
