@@ -335,7 +335,7 @@ class LocalFileSystem:
         return status
 
     def rename(self, source: Path, target: Path) -> None:
-        with links.entry_of(source) as old, links.entry_of(target) as new:
+        with links.entries_of(source, target) as (old, new):
             require_replaceable(new, target)
             os.replace(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor)
 
@@ -401,7 +401,7 @@ class LocalFileSystem:
             return read_whole(file, limit)
 
     def link(self, source: Path, target: Path) -> None:
-        with links.entry_of(source) as old, links.entry_of(target) as new:
+        with links.entries_of(source, target) as (old, new):
             os.link(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor, follow_symlinks=False)
 
 

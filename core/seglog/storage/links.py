@@ -114,9 +114,29 @@ def entry_of(path: Path, *, follow: bool = False) -> Iterator[Entry]:
 
     With `follow` a link there is followed; the name that comes of it was no link when it was looked at.
     """
-    with _Walk(path) as walk, _naming(path):
-        name = walk.to_the_end(follow)
-        yield Entry(walk.descriptor, name)
+    with _naming(path):
+        directory = None if path.name in ("", "..") else _open_without_links(path.parent, _STEP)
+        if directory is not None:
+            try:
+                if not follow or not _is_link(path.name, directory):
+                    yield Entry(directory, path.name)
+                    return
+            finally:
+                os.close(directory)
+        with _Walk(path) as walk:
+            name = walk.to_the_end(follow)
+            yield Entry(walk.descriptor, name)
+
+
+@contextlib.contextmanager
+def entries_of(first: Path, second: Path) -> Iterator[tuple[Entry, Entry]]:
+    """`entry_of` each of them; two names in one directory are looked up once."""
+    with entry_of(first) as one:
+        if first.parent == second.parent and first.name not in ("", "..") and second.name not in ("", ".."):
+            yield one, Entry(one.descriptor, second.name)
+            return
+        with entry_of(second) as other:
+            yield one, other
 
 
 def resolve(path: Path) -> Path:
@@ -234,6 +254,13 @@ class _Walk:
         if found.st_uid not in (0, os.geteuid()) or found.st_nlink > 1:
             raise UntrustedLinkError(self.reached / name, described_user(found.st_uid), Path(target))
         return Path(target)
+
+
+def _is_link(name: str, directory: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def _read_link(name: str, directory: int) -> tuple[os.stat_result, str | None]:
