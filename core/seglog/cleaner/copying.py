@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic
 
@@ -98,17 +98,22 @@ class RoundCopy(Generic[OutputT]):
         own_bytes = min(options.chunk_bytes, options.most_chunk_bytes)
         plan = replace(self._round.plan, options=replace(options, jobs=1, chunk_bytes=own_bytes))
         alone = replace(self._round, plan=plan)
-        copied, records = [], 0
+        copied: list[tuple[GroupOutput[OutputT], list[SegmentSummary]]] = []
+        records = 0
+
+        def take(group: _CopiedGroup[OutputT]) -> None:
+            nonlocal records
+            self._stats.add(group.stats)
+            copied.append((group.output, group.summaries))
+            records += group.dirty_records
+            if len(copied) > _UNFLUSHED:
+                copied[-1 - _UNFLUSHED][0].wait()
+
         # a thread of its own for fsync: the others have better things to do than to wait for the disk
         with ThreadPoolExecutor(1, thread_name_prefix="seglog-flush") as flusher:
             work = partial(self._copy_one, alone, flusher)
             items = zip(groups, trackers, strict=True)
-            for output, summaries, count, stats in in_order(self._pool, work, items, self._round.options.chunks_ahead):
-                self._stats.add(stats)
-                copied.append((output, summaries))
-                records += count
-                if len(copied) > _UNFLUSHED:
-                    copied[-1 - _UNFLUSHED][0].wait()
+            in_order(self._pool, options.jobs, work, items, options.chunks_ahead, take)
         check_complete(self._round, self._indexing, records)
         return copied
 
@@ -118,8 +123,7 @@ class RoundCopy(Generic[OutputT]):
         flusher: Executor,
         item: tuple[tuple[LogSegment, ...], GroupTracker],
         account: Account,
-    ) -> tuple[GroupOutput[OutputT], list[SegmentSummary], int, CleanerStats]:
-        """(output, account of its segments, dirty records met, statistics) of one group."""
+    ) -> _CopiedGroup[OutputT]:
         group, tracker = item
         with tracker:
             stats = CleanerStats(round_.clock)
@@ -130,7 +134,17 @@ class RoundCopy(Generic[OutputT]):
             copy_group(round_, group, filter_, output, stats, None, account)
             with stats.phase("fsync"):
                 summaries = output.finish(group[-1].modified_ms, flusher)
-            return output, summaries, int(filter_.ordinals[0]) - first[0], stats
+            return _CopiedGroup(output, summaries, int(filter_.ordinals[0]) - first[0], stats)
+
+
+@dataclass(frozen=True, slots=True)
+class _CopiedGroup(Generic[OutputT]):
+    """A group's output, the account of its segments, how many dirty records were met, and what was counted."""
+
+    output: GroupOutput[OutputT]
+    summaries: list[SegmentSummary]
+    dirty_records: int
+    stats: CleanerStats
 
 
 class GroupTracker(TransactionTracker):
@@ -194,12 +208,15 @@ def copy_group(
     account: Account | None = None,
 ) -> None:
     """Filters a group into its output. Without a pool what is large counts in `account`."""
-    tasks, ahead = filter_.tasks(group, account), round_.options.chunks_ahead
-    for filtered in in_order(pool, filter_.filter_chunk, tasks, ahead, held=held_by, account=account):
+
+    def write(filtered: FilteredChunk) -> None:
         _write(filtered, output, stats)
         if account is not None:
             account.give(filtered.held_bytes)
-        del filtered
+
+    options = round_.options
+    tasks, work = filter_.tasks(group, account), filter_.filter_chunk
+    in_order(pool, options.jobs, work, tasks, options.chunks_ahead, write, held=held_by, account=account)
 
 
 def _write(filtered: FilteredChunk, output: GroupOutput[OutputT], stats: CleanerStats) -> None:
@@ -249,10 +266,14 @@ def _remaining_transactional(round_: CleaningRound, indexing: OffsetIndexing, po
     scout = CleanerStats(round_.clock)
     filter_ = RecordFilter(round_, indexing, scout, recompress=False)
     remaining: set[int] = set()
+
+    def note(filtered: FilteredChunk) -> None:
+        for batches, _ in filtered.pieces:
+            kind = batches["attributes"] & (layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK)
+            remaining.update(batches["base_offset"][kind == layout.TRANSACTIONAL_MASK].tolist())
+
+    options = round_.options
     for group in round_.groups:
-        tasks, ahead = filter_.tasks(group), round_.options.chunks_ahead
-        for filtered in in_order(pool, filter_.filter_chunk, tasks, ahead, held=held_by):
-            for batches, _ in filtered.pieces:
-                kind = batches["attributes"] & (layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK)
-                remaining.update(batches["base_offset"][kind == layout.TRANSACTIONAL_MASK].tolist())
+        tasks, work = filter_.tasks(group), filter_.filter_chunk
+        in_order(pool, options.jobs, work, tasks, options.chunks_ahead, note, held=held_by)
     return remaining

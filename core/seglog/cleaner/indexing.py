@@ -123,6 +123,7 @@ class _Passes:
         )
         self._segments = round_.dirty_segments
         self._first_pass = True
+        self._unsettled: tuple[int, int, int] | None = None  # where the next pass begins
         self._aborted: np.ndarray = np.zeros(0, dtype=np.int64)
 
     def run(self, number: int, position: int, ordinal: int) -> tuple[int, int, int] | None:
@@ -130,18 +131,11 @@ class _Passes:
         if not self._first_pass:
             self._indexing.passes += 1
             self._map.begin_pass(ordinal)
-        unsettled: tuple[int, int, int] | None = None
+        self._unsettled = None
         chunks = self._first_chunks() if self._first_pass else self._later_chunks(number, position)
-        ahead = self._round.options.chunks_ahead
-        for opened in in_order(self._pool, self._open, chunks, ahead, held=_held_by):
-            before = (opened.segment_number, opened.chunk.position, self._map.next_ordinal)
-            if self._first_pass:
-                _note_start(self._indexing.dirty_starts, self._segments[opened.segment_number], before[2])
-            with self._stats.phase("map"):
-                self._put(opened)
-            if unsettled is None and self._map.is_full:
-                unsettled = before
-            del opened
+        options = self._round.options
+        in_order(self._pool, options.jobs, self._open, chunks, options.chunks_ahead, self._take, held=_held_by)
+        unsettled = self._unsettled
         self._indexing.entries += self._map.entries
         self._indexing.most_entries = max(self._indexing.most_entries, self._map.entries)
         if unsettled is not None or not self._first_pass:
@@ -205,6 +199,15 @@ class _Passes:
             return _Opened(number, chunk, _first_tables(tables), tables)
 
     # --- what to do with it ----------------------------------------------------------------------------------
+
+    def _take(self, opened: _Opened) -> None:
+        before = (opened.segment_number, opened.chunk.position, self._map.next_ordinal)
+        if self._first_pass:
+            _note_start(self._indexing.dirty_starts, self._segments[opened.segment_number], before[2])
+        with self._stats.phase("map"):
+            self._put(opened)
+        if self._unsettled is None and self._map.is_full:
+            self._unsettled = before
 
     def _put(self, opened: _Opened) -> None:
         before = self._map.next_ordinal
