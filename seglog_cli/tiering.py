@@ -57,7 +57,7 @@ class Tiers(OptionGroup):
         from seglog.tiers.recognition import recognise
 
         recognised = recognise(session.fs, paths)
-        if not any(found.places for found in recognised):
+        if not any(found.is_tier for found in recognised):
             self._refuse_without_tier()
             return session, list(paths)
         # not before: most paths are no tier, and all that reads one would be imported with each command

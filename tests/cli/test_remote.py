@@ -12,13 +12,17 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.errors import ConfigError, UnsupportedError
+from seglog.clock import FixedClock, SystemClock
+from seglog.errors import ConfigError, RefusedError, UnsupportedError
+from seglog.locations import parse_location
 from seglog.remote import routing
 from seglog.remote.filesystem import RemoteFileSystem
+from seglog.remote.routing import machine_files
+from seglog.tiers.publishing import commit, partition_of, put_object, require_new
 from tests.support.command_line import Ended, ended, keep_partitions
 from tests.support.consumers import librdkafka_rows
 from tests.support.fixtures import KAFKA, fixture_copy
-from tests.support.log_files import files_of
+from tests.support.log_files import FS, files_of
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.object_server import object_server
 from tests.support.s3_server import make_bucket, put_directory, s3_server
@@ -45,7 +49,12 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
         segments = tier_segments(KAFKA / "4.3.0" / "clean" / "customers-uncleaned-0")
         write_aiven(base / "tier", "customers-uncleaned", 0, segments, SEALED)
         write_local_tiered(base / "copies", "customers-uncleaned", 0, [segments[0], *segments[2:]])
-        for name in ("tier", "copies"):
+        committed = [
+            partition_of(FS, machine_files(), base / "committed", KAFKA / "4.3.0" / "clean" / name)
+            for name in ("customers-0", "payments-0")
+        ]
+        commit(machine_files(), base / "committed", None, committed, FixedClock(1_700_000_000_000))
+        for name in ("tier", "copies", "committed"):
             put_directory(environment, base / name)
         (base / "key.pem").write_bytes(private_pem())
         yield base, url.rpartition("/")[0]
@@ -97,6 +106,14 @@ READING = [
     "verify --json --tier-key KEY ROOT/tier",
     "dump --records --json --tier-key KEY ROOT/tier",
     "diff --json --tier-key KEY ROOT/tier ROOT/copies",
+    "ls --json ROOT/committed",
+    "verify --json ROOT/committed",
+    "dump --records --json ROOT/committed/payments",
+    "read --json --offset 10 --limit 5 ROOT/committed/payments-0",
+    "dump --json ROOT/committed/customers-0/00000000000000000000.index",
+    "clean --dry-run --json --policy compact ROOT/committed/customers-0",
+    "tiers --json ROOT/committed",
+    "verify --json ROOT/committed/none-0",
     "verify --json ROOT/4.3.0-clean/none-0",
     "ls --json ROOT/none/at-all",
 ]
@@ -115,6 +132,32 @@ def _said(end: Ended, root: str) -> tuple[int, str, str]:
     # how long it took is not the same
     output = re.sub(r'"[a-z_]+_seconds":([0-9.e-]+|{[^}]*})', "", end.stdout.decode())
     return end.code, output.replace(root, "ROOT"), end.stderr.decode().replace(root, "ROOT")
+
+
+def test_what_is_committed_in_a_store_is_fetched_as_it_was(places: tuple[Path, str], tmp_path: Path) -> None:
+    source, prefix, store = (
+        places[0] / "4.3.0-clean" / "customers-0",
+        parse_location(f"{places[1]}/new"),
+        machine_files(),
+    )
+    (tmp_path / "large").write_bytes(os.urandom(1 << 20) * 17)  # in parts
+    with FS.open(tmp_path / "large", "r") as file:
+        stored = put_object(store, prefix / "large", file)
+    assert store.read_bytes(prefix / "large") == (tmp_path / "large").read_bytes()
+    assert stored.size == 17 << 20
+    store.discard(prefix / "large")
+    require_new(store, prefix)
+    commit(store, prefix, None, [partition_of(FS, store, prefix, source)], SystemClock())
+    end = ended("fetch", f"{prefix}/customers-0", "-o", tmp_path / "restored" / "customers-0")
+    assert end.code == 0, end.stderr
+    fetched = files_of(tmp_path / "restored" / "customers-0")
+    assert {name: data for name, data in files_of(source).items() if name in fetched} == fetched
+    assert [name for name in fetched if name.endswith(".log")] == [path.name for path in sorted(source.glob("*.log"))]
+    with pytest.raises(RefusedError, match="another writer has committed meanwhile"):
+        commit(store, prefix, None, [partition_of(FS, store, prefix, source)], SystemClock())
+    orphaned = ended("tiers", prefix)
+    assert orphaned.code == 1
+    assert b"is named by no manifest" in orphaned.stderr + orphaned.stdout
 
 
 @pytest.mark.parametrize("command", ["convert --codec lz4", "salvage"])

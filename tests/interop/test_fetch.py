@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from seglog.clock import SystemClock
 from seglog.format.tier_keys import PrivateKey
 from seglog.operations.fetch import fetch
+from seglog.remote.routing import machine_files
 from seglog.tiers.partition import TierOptions
+from seglog.tiers.publishing import commit, partition_of
 from seglog.tiers.segments import Keys
 from seglog.tiers.view import see_tiers
 from tests.support.command_line import environment
@@ -52,6 +55,23 @@ def test_kafka_loads_a_fetched_partition_with_its_producers_and_records(tmp_path
     loaded = kafka.load(target)
     assert "error" not in loaded
     assert (loaded["logEndOffset"], loaded["truncatedBytes"]) == (segments[-1].end + 1, 0)
+
+
+def test_kafka_loads_what_is_fetched_out_of_committed_logs(tmp_path: Path, kafka: KafkaHarness) -> None:
+    kafka.generate(
+        tmp_path / "genuine", segment_bytes=8192, batch_records=7, records=600, transactional=True, producers=4
+    )
+    (genuine,) = (path for path in (tmp_path / "genuine").iterdir() if path.is_dir())
+    store, prefix, target = machine_files(), tmp_path / "prefix", tmp_path / "restored" / genuine.name
+    commit(store, prefix, None, [partition_of(FS, store, prefix, genuine)], SystemClock())
+    fs, (seen,) = see_tiers(FS, [prefix / genuine.name])
+    fetch(fs, seen, FS, target)
+    for path in sorted(genuine.glob("*.log")):
+        assert kafka.digest(target / path.name) == kafka.digest(path)
+    loaded, before = kafka.load(target), kafka.load(genuine)
+    assert "error" not in loaded
+    assert loaded["truncatedBytes"] == 0
+    assert loaded["logEndOffset"] == before["logEndOffset"]
 
 
 @dataclass

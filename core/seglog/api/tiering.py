@@ -48,7 +48,7 @@ def looked_at(given: LookingSurroundings, locations: Iterable[Location]) -> tupl
     named = [name for name in _TIER_OPTIONS if given.get(name) is not None]
     options = _options(work.fs, given) if named else None
     recognised = recognise(work.fs, paths)
-    if not any(found.places for found in recognised):
+    if not any(found.is_tier for found in recognised):
         for name in named:
             raise ValueError(f"{name} is for a path in tiered storage, and none of these is")
         return work, paths

@@ -9,22 +9,17 @@ The manifest says how large each is as stored. Fields that are not known are ign
 
 from __future__ import annotations
 
-import base64
-import binascii
 import itertools
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from seglog.errors import CorruptTierError
 from seglog.format.checkpoint import EpochEntry
 from seglog.format.compression import DecompressionError, decompress_into
 from seglog.format.filenames import topic_name_problem
-from seglog.format.uuids import parse_uuid
+from seglog.format.manifest_fields import JsonFields, json_fields
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import Compression, TopicPartition
 
@@ -114,13 +109,7 @@ class SegmentManifest:
 
 def parse_manifest(data: bytes, path: Path | str) -> SegmentManifest:
     """The manifest; `path` is for messages alone. Raises `CorruptTierError`."""
-    try:
-        document = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise CorruptTierError(path, f"the manifest is no JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise CorruptTierError(path, "the manifest is no JSON object")
-    root = _Fields(document, path)
+    root = json_fields(data, path)
     version = root.text("version")
     if version != "1":
         raise root.wrong("version", f"{version[:40]!r} is not 1")
@@ -139,82 +128,18 @@ def parse_manifest(data: bytes, path: Path | str) -> SegmentManifest:
     )
 
 
-class _Fields:
-    """A JSON object of the manifest, and where it stands."""
-
-    def __init__(self, values: Mapping[str, object], path: Path | str, place: str = "") -> None:
-        self._values, self._path, self._place = values, path, place
-
-    def wrong(self, name: str, reason: str) -> CorruptTierError:
-        """The error about a field."""
-        return CorruptTierError(self._path, f"the manifest's field {self._place}{name}: {reason}")
-
-    def is_null(self, name: str) -> bool:
-        """Whether the field is null, or not there."""
-        return self._values.get(name) is None
-
-    def fields(self, name: str) -> _Fields:
-        value = self._values.get(name)
-        if not isinstance(value, dict):
-            raise self._not(name, "an object")
-        return _Fields(value, self._path, f"{self._place}{name}.")
-
-    def names(self) -> list[str]:
-        return list(self._values)
-
-    def text(self, name: str) -> str:
-        value = self._values.get(name)
-        if not isinstance(value, str):
-            raise self._not(name, "a text")
-        return value
-
-    def boolean(self, name: str) -> bool:
-        value = self._values.get(name)
-        if not isinstance(value, bool):
-            raise self._not(name, "true or false")
-        return value
-
-    def integer(self, name: str, least: int = 0, most: int = INT64_MAX) -> int:
-        value = self._values.get(name)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self._not(name, "an integer")
-        if not least <= value <= most:
-            raise self.wrong(name, f"{str(value)[:40]} is not between {least} and {most}")
-        return value
-
-    def decoded(self, name: str, text: str | None = None) -> bytes:
-        try:
-            return base64.b64decode(self.text(name) if text is None else text, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise self.wrong(name, f"it is not base64 ({error})") from error
-
-    def uuid(self, name: str) -> str:
-        text = self.text(name)
-        try:
-            parse_uuid(text)
-        except ValueError as error:
-            raise self.wrong(name, str(error)) from error
-        return text[:22]
-
-    def _not(self, name: str, what: str) -> CorruptTierError:
-        if name not in self._values:
-            return self.wrong(name, "it is missing")
-        shown = json.dumps(self._values[name])
-        return self.wrong(name, f"{shown[:40]} is not {what}")
-
-
-def _section(fields: _Fields) -> Section:
+def _section(fields: JsonFields) -> Section:
     return Section(fields.integer("position", most=INT32_MAX), fields.integer("size", most=INT32_MAX))
 
 
-def _encryption(fields: _Fields) -> Encryption:
+def _encryption(fields: JsonFields) -> Encryption:
     key_id, colon, text = fields.text("dataKey").partition(":")
     if not colon or not key_id:
         raise fields.wrong("dataKey", "it is not <key id>:<base64>")
     return Encryption(key_id, fields.decoded("dataKey", text), fields.decoded("aad"))
 
 
-def _segment(fields: _Fields) -> RemoteSegment:
+def _segment(fields: JsonFields) -> RemoteSegment:
     segment_id = fields.fields("remoteLogSegmentId")
     partition_id = segment_id.fields("topicIdPartition")
     partition = partition_id.fields("topicPartition")
@@ -239,7 +164,7 @@ def _segment(fields: _Fields) -> RemoteSegment:
     )
 
 
-def _leader_epochs(fields: _Fields) -> tuple[EpochEntry, ...]:
+def _leader_epochs(fields: JsonFields) -> tuple[EpochEntry, ...]:
     epochs = fields.fields("segmentLeaderEpochs")
     found = []
     for name in epochs.names():
@@ -257,7 +182,7 @@ def _leader_epochs(fields: _Fields) -> tuple[EpochEntry, ...]:
 # --- chunks -----------------------------------------------------------------------------------------------
 
 
-def _chunk_index(fields: _Fields) -> ChunkIndex:
+def _chunk_index(fields: JsonFields) -> ChunkIndex:
     kind = fields.text("type")
     chunk = fields.integer("originalChunkSize", least=1, most=INT32_MAX)
     size = fields.integer("originalFileSize", most=INT32_MAX)

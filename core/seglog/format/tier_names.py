@@ -21,12 +21,14 @@ from seglog.model import TopicPartition
 
 LOCAL_TIERED_STORAGE = "kafka-tiered-storage"
 WATERMARK = "offset.wm"
+COMMITTED = "_seglog"  # of logs that a manifest of ours commits; Hadoop and Spark pass over names that begin so
 
 _ID = "[A-Za-z0-9_-]{22}"
 _DIRECTORY = re.compile(rf"(.+)-({_ID})")
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
 # What stands in the directory of a partition, a topic or a whole tier, and not in one of a broker's.
 OF_A_TIER = re.compile(rf"^[0-9]{{{OFFSET_DIGITS}}}-{_ID}\.|-{_ID}$|^{re.escape(WATERMARK)}$|^{LOCAL_TIERED_STORAGE}$")
+_PLACE = re.compile(rf"seglog-{_ID}")
 _WATERMARK = re.compile(rb"([0-9]{20})\s*")
 
 
@@ -109,6 +111,11 @@ def parse_tiered_topic(name: str) -> TieredDirectory | None:
 def parse_partition_number(name: str) -> int | None:
     """The partition of Aiven's directory of one; None for every other name."""
     return int(name) if _PARTITION.fullmatch(name) and int(name) <= INT32_MAX else None
+
+
+def is_place_name(name: str) -> bool:
+    """Whether a directory's name is that of one attempt's objects (`format.log_manifest`)."""
+    return _PLACE.fullmatch(name) is not None
 
 
 def parse_watermark(data: bytes) -> int | None:

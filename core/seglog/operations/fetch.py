@@ -25,6 +25,7 @@ from pathlib import Path
 
 from seglog.errors import CorruptRecordError, LockedError, NotALogError, RefusedError
 from seglog.format import filenames
+from seglog.format.checksum import crc32c
 from seglog.format.filenames import FileKind
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.runs.beside import access_for, is_log_directory, lock_open_file, require_free
@@ -37,6 +38,8 @@ from seglog.storage.lock import DirectoryLock
 from seglog.storage.ownership import PRIVATE, Access, require_trust
 from seglog.storage.pieces import pieces
 from seglog.storage.trees import remove_tree
+from seglog.tiers.contents import WholeObject
+from seglog.tiers.view import TierFileSystem
 
 _PREFIX, _SUFFIX = filenames.FETCH_PREFIX, filenames.UNFINISHED_SUFFIX
 _PLAN = "plan.json"
@@ -49,7 +52,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file to bring: its name, and what identifies the source's. After a log comes a segment at `next_offset`."""
+    """A file to bring: its name, and what identifies the source's. After a log comes a segment at `next_offset`.
+
+    `crc32c` is what a manifest says of its bytes: then it is held against that, and gaps in offsets are what a cleaner
+    has left.
+    """
 
     name: str
     size: int
@@ -58,11 +65,12 @@ class PlannedFile:
     device: int
     base_offset: int | None = None
     next_offset: int | None = None
+    crc32c: int | None = None
 
     @classmethod
-    def of(cls, name: str, status: FileStatus) -> PlannedFile:
+    def of(cls, name: str, status: FileStatus, crc32c: int | None = None) -> PlannedFile:
         """A file as it is now."""
-        return cls(name, status.size, status.modified_ns, status.inode, status.device)
+        return cls(name, status.size, status.modified_ns, status.inode, status.device, crc32c=crc32c)
 
     def is_same(self, status: FileStatus | None) -> bool:
         """Whether the source still has this very file."""
@@ -127,11 +135,17 @@ def _plan(fs: FileSystem, source: Path) -> list[PlannedFile]:
     following = dict(zip(bases, [*bases[1:], None], strict=True))
     planned = []
     for path in _files_of(listing):
-        one, parsed = PlannedFile.of(path.name, statuses[path.name]), filenames.parse_file_name(path.name)
+        one = PlannedFile.of(path.name, statuses[path.name], _checksum_of(fs, path))
+        parsed = filenames.parse_file_name(path.name)
         if parsed is not None and parsed.kind is FileKind.LOG:
             one = replace(one, base_offset=parsed.offset, next_offset=following[parsed.offset])
         planned.append(one)
     return planned
+
+
+def _checksum_of(fs: FileSystem, path: Path) -> int | None:
+    stored = fs.stored(path) if isinstance(fs, TierFileSystem) else None
+    return stored.crc32c if isinstance(stored, WholeObject) else None
 
 
 def _files_of(listing: PartitionListing) -> Iterator[Path]:
@@ -256,10 +270,14 @@ class _Fetch:
             with self._source_fs.open(path, "r") as source, self._fs.open(copy, "create") as file:
                 if access is not None:
                     file.give(access)
-                position = self._copied(source, file, bytes_before + done.bytes)
+                position, checksum = self._copied(source, file, bytes_before + done.bytes, planned.crc32c is not None)
                 if position != planned.size:
                     raise RefusedError(
                         f"{path} has {position} bytes instead of {planned.size}: it was changed meanwhile"
+                    )
+                if planned.crc32c not in (None, checksum):
+                    raise CorruptRecordError(
+                        path, f"its CRC-32C is {checksum:08x}, and {planned.crc32c:08x} in the manifest: it was changed"
                     )
                 file.sync()
         except FileNotFoundError as error:
@@ -274,13 +292,15 @@ class _Fetch:
         self._fs.sync_directory(self._place)
         done.files, done.bytes = done.files + 1, done.bytes + planned.size
 
-    def _copied(self, source: File, file: File, before: int) -> int:
-        position = 0
+    def _copied(self, source: File, file: File, before: int, is_summed: bool) -> tuple[int, int]:
+        """How many bytes came, and their CRC-32C where that is wanted, else 0."""
+        position = checksum = 0
         for piece in pieces(source, 0, source.size()):
             file.write_at(position, piece)
             position += len(piece)
+            checksum = crc32c(piece, checksum) if is_summed else 0
             self._tell(before + position)
-        return position
+        return position, checksum
 
     def _check(self, copy: Path, path: Path, planned: PlannedFile) -> None:
         """Every batch has its checksum, and no offset is missing up to the next segment."""
@@ -297,16 +317,16 @@ class _Fetch:
                     raise CorruptRecordError(path, "the checksum is wrong", int(row["position"]), first, last)
                 if first < following:
                     raise CorruptRecordError(path, "offsets do not ascend", int(row["position"]), first, last)
-                self._require_no_gap(path, following, first)
+                self._require_no_gap(planned, path, following, first)
                 following = last + 1
         if planned.next_offset is not None:
             if following > planned.next_offset:
                 reason = f"it goes on after offset {planned.next_offset}, where the next segment begins"
                 raise CorruptRecordError(path, reason, None, planned.next_offset, following - 1)
-            self._require_no_gap(path, following, planned.next_offset)
+            self._require_no_gap(planned, path, following, planned.next_offset)
 
-    def _require_no_gap(self, path: Path, following: int, found: int) -> None:
-        if found <= following:
+    def _require_no_gap(self, planned: PlannedFile, path: Path, following: int, found: int) -> None:
+        if found <= following or planned.crc32c is not None:
             return
         sentence = f"{path}: offsets {following} to {found - 1} are missing"
         if not self._options.allow_gaps:

@@ -30,7 +30,7 @@ class ShortBodyError(OSError):
         super().__init__(errno.EIO, f"the store's answer was cut short, also when asked again: {reason}", str(path))
 
 
-def os_error_of(error: Exception, path: RemotePath, *, is_listing: bool = False) -> OSError:
+def os_error_of(error: Exception, path: RemotePath, *, is_listing: bool = False, is_change: bool = False) -> OSError:
     """What an error of obstore's is, in the terms of the operating system."""
     text, kind = str(error), type(error).__name__
     status, code = _STATUS.search(text), _CODE.search(text)
@@ -53,7 +53,9 @@ def os_error_of(error: Exception, path: RemotePath, *, is_listing: bool = False)
             errno.EACCES, f"no credentials for the store were found in the environment{profiles}", str(path)
         )
     if number in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError"):
-        return PermissionError(errno.EACCES, f"the store refuses to show it ({answer or kind})", str(path))
+        return PermissionError(
+            errno.EACCES, f"the store refuses to {'change' if is_change else 'show'} it ({answer or kind})", str(path)
+        )
     return _on_the_way(text, answer, path)
 
 

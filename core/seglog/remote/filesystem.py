@@ -1,15 +1,16 @@
-"""Object stores and web servers as a `FileSystem` that is only read.
+"""Object stores and web servers as a `FileSystem` that is only read, and new objects in a store.
 
 A directory is what keys have in common before a slash; it is there while something is in it. An object's size, time and
 ETag come with the listing of its directory, and opening it asks nothing more. What is read is that version, or the
-read ends with a ChangedObjectError. Nothing is written, locked or made: whatever would do so gets EROFS.
+read ends with a ChangedObjectError. As a file system it is only read: whatever would write, lock or make gets EROFS.
+New objects are made by `put` and `create`, which `routing` passes on.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -24,7 +25,7 @@ from seglog.remote.listings import Found, Listings
 from seglog.remote.settings import StoreSettings
 from seglog.remote.store import ObjectStatus, ObjectStore, ObstoreStore, open_store, root_of
 from seglog.remote.traffic import Traffic
-from seglog.remote_path import RemotePath
+from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, OpenMode, read_whole
 from seglog.storage.read_only import ReadOnlyFile, ReadOnlyFileSystem, refuse_to_write
 
@@ -170,6 +171,28 @@ class RemoteFileSystem(ReadOnlyFileSystem):
         remote = _checked(directory)
         return self._root(remote).listings.beginning(remote.key, start)
 
+    def put(self, path: Path, pieces: Iterable[bytes], size: int) -> None:
+        """Makes an object, whole or not at all. Its name must be one that nothing else has."""
+        remote = _writable(path)
+        root = self._root(remote)
+        root.store.put(remote.key, pieces, size)
+        root.listings.forget(remote.key)
+
+    def create(self, path: Path, data: bytes) -> bool:
+        """Makes an object where there is none; False where there is one. What was listed is not known any more."""
+        remote = _writable(path)
+        root = self._root(remote)
+        made = root.store.create(remote.key, data)
+        root.listings.forget_all()
+        return made
+
+    def discard(self, path: Path) -> None:
+        """Removes an object, if it is there."""
+        remote = _writable(path)
+        root = self._root(remote)
+        root.store.delete(remote.key)
+        root.listings.forget(remote.key)
+
     def _find(self, path: RemotePath) -> tuple[bool, Found]:
         return self._root(path).listings.find(path.key) if path.store else (False, None)
 
@@ -203,6 +226,13 @@ def _checked(path: Path) -> RemotePath:
     if not isinstance(path, RemotePath):
         raise RefusedError(f"{path} is a path of this machine, and was taken for a URL")
     return path
+
+
+def _writable(path: Path) -> RemotePath:
+    remote = _checked(path)
+    if remote.scheme not in OBJECT_STORES or not remote.key:
+        refuse_to_write(path)
+    return remote
 
 
 def _status_of(key: str, device: int, found: Found) -> FileStatus:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -66,8 +68,8 @@ def traffic() -> Traffic:
 
 
 class RoutingFileSystem(PassingFileSystem):
-    """`local`, and for a RemotePath what `remote` gives. Only reading knows URLs: changes go to `local`, which has no
-    such path.
+    """`local`, and for a RemotePath what `remote` gives. As a file system it knows URLs for reading alone: changes go
+    to `local`, which has no such path. `put`, `create` and `discard` know both.
     """
 
     def __init__(self, local: FileSystem, remote: Callable[[], RemoteFileSystem]) -> None:
@@ -90,6 +92,45 @@ class RoutingFileSystem(PassingFileSystem):
         alone; None where a listing cannot be bounded so."""
         is_store = isinstance(directory, RemotePath) and directory.scheme in OBJECT_STORES
         return self._opening().beginning(directory, start) if is_store else None
+
+    def put(self, path: Path, pieces: Iterable[bytes], size: int) -> None:
+        """Makes an object, or a file in the place of one, whole and durable on return. Its name must be new."""
+        if isinstance(path, RemotePath):
+            self._opening().put(path, pieces, size)
+            return
+        self._below.make_directory(path.parent, parents=True)
+        with self._below.open(path, "create_new") as file:
+            position = 0
+            for piece in pieces:
+                file.write_at(position, piece)
+                position += len(piece)
+            file.sync()
+        self._below.sync_directory(path.parent)
+
+    def create(self, path: Path, data: bytes) -> bool:
+        """The same with all of `data`, where nothing has that name; False where something has it. Of several that
+        create one name at once, one gets True, and nobody sees a part.
+        """
+        if isinstance(path, RemotePath):
+            return self._opening().create(path, data)
+        unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+        self.put(unfinished, [data], len(data))
+        try:
+            self._below.link(unfinished, path)
+        except FileExistsError:
+            return False
+        finally:
+            self._below.remove(unfinished)
+        self._below.sync_directory(path.parent)
+        return True
+
+    def discard(self, path: Path) -> None:
+        """Removes an object or a file, if it is there."""
+        if isinstance(path, RemotePath):
+            self._opening().discard(path)
+            return
+        with suppress(FileNotFoundError):
+            self._below.remove(path)
 
     def open(self, path: Path, mode: OpenMode) -> File:
         return self._of(path).open(path, mode)

@@ -1,4 +1,4 @@
-"""What is asked of an object store: listings, heads and ranges of objects, through the library obstore.
+"""What is asked of an object store: listings, heads, ranges, and new objects, through the library obstore.
 
 `ObjectStore` is the interface; `ObstoreStore` asks a real one. obstore repeats requests that fail on the way or with
 5xx; what it does not cover is repeated here: a body that ends early. Every answer is held against what was known of the
@@ -7,7 +7,7 @@ object: one that has changed is an error, never a mixture of two versions. Reque
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PAGE = 1000  # keys in a listing's answer; S3 gives no more
 _FIRST_PAUSE_S = 0.1
+_PART = 16 << 20  # of an object that is sent in parts: 10,000 of them are 160 GB
 _T = TypeVar("_T")
 
 
@@ -66,6 +67,18 @@ class ObjectStore(Protocol):
 
     def level(self, prefix: str) -> tuple[Sequence[ObjectStatus], Sequence[str]]:
         """The objects in the directory `prefix` itself, and the keys of the directories in it."""
+        ...
+
+    def put(self, key: str, pieces: Iterable[bytes], size: int) -> None:
+        """Makes an object of `size` bytes, which come in pieces; nothing of it is seen before it is whole."""
+        ...
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Makes an object where there is none; False where there is one, also one that this call has made."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Removes an object, if it is there."""
         ...
 
 
@@ -175,6 +188,50 @@ class ObstoreStore:
         objects, directories = found["objects"], found["common_prefixes"]
         self._traffic.count(listings=1 + (len(objects) + len(directories)) // PAGE)
         return [_status_of(each) for each in objects], directories
+
+    def put(self, key: str, pieces: Iterable[bytes], size: int) -> None:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        is_small = size <= _PART
+        self._traffic.count(puts=1 if is_small else 2 - -size // _PART)
+        try:
+            whole: Any = b"".join(pieces) if is_small else pieces
+            obstore.put(
+                self._store,
+                key,
+                whole,
+                use_multipart=not is_small,
+                chunk_size=_PART,
+                max_concurrency=self._limits.requests_at_once,
+            )
+        except (BaseError, ValueError) as error:
+            raise os_error_of(error, self._path(key), is_change=True) from None
+
+    def create(self, key: str, data: bytes) -> bool:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, BaseError
+
+        self._traffic.count(puts=1)
+        try:
+            obstore.put(self._store, key, data, mode="create", use_multipart=False)
+        except AlreadyExistsError:
+            return False
+        except (BaseError, OSError, ValueError) as error:
+            raise os_error_of(error, self._path(key), is_change=True) from None
+        return True
+
+    def delete(self, key: str) -> None:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        self._traffic.count(puts=1)
+        try:
+            obstore.delete(self._store, key)
+        except FileNotFoundError:
+            return
+        except (BaseError, OSError, ValueError) as error:
+            raise os_error_of(error, self._path(key), is_change=True) from None
 
     def _path(self, key: str) -> RemotePath:
         return self._root / key if key else self._root

@@ -12,7 +12,7 @@ class Prices:
     from the same region, where bytes cost nothing; to the internet a gigabyte costs 0.09.
     """
 
-    listings: float = 0.005  # a thousand
+    listings: float = 0.005  # a thousand; puts cost the same
     reads: float = 0.0004  # a thousand; heads cost the same
     gigabyte: float = 0.0  # 10^9 bytes
 
@@ -24,23 +24,25 @@ class Traffic:
     listings: int = 0
     heads: int = 0
     gets: int = 0
+    puts: int = 0
     bytes_read: int = 0
     _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def requests(self) -> int:
         """All of them."""
-        return self.listings + self.heads + self.gets
+        return self.listings + self.heads + self.gets + self.puts
 
     def cost(self, prices: Prices) -> float:
         """What it costs by a price list."""
-        asked = self.listings * prices.listings + (self.heads + self.gets) * prices.reads
+        asked = (self.listings + self.puts) * prices.listings + (self.heads + self.gets) * prices.reads
         return asked / 1000 + self.bytes_read / 1e9 * prices.gigabyte
 
-    def count(self, listings: int = 0, heads: int = 0, gets: int = 0, bytes_read: int = 0) -> None:
+    def count(self, listings: int = 0, heads: int = 0, gets: int = 0, bytes_read: int = 0, puts: int = 0) -> None:
         """Adds to the figures; asked by any thread."""
         with self._guard:
             self.listings += listings
             self.heads += heads
             self.gets += gets
             self.bytes_read += bytes_read
+            self.puts += puts

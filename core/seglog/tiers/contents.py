@@ -22,6 +22,7 @@ from seglog.model import Compression
 from seglog.storage.bytes_cache import BytesCache
 from seglog.storage.filesystem import File, FileStatus, FileSystem, OpenMode
 from seglog.storage.forwarding import PassingFile, PassingFileSystem
+from seglog.storage.read_only import ReadOnlyFile
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -46,11 +47,12 @@ class Stored(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WholeObject:
-    """An object that is the file, byte for byte."""
+    """An object that is the file, byte for byte. `crc32c` is what its writer has said of the bytes; None: nothing."""
 
     fs: FileSystem
     path: Path
     status: FileStatus
+    crc32c: int | None = None
 
     def open(self, path: Path) -> File:
         file = PassingFile(self.fs.open(self.path, "r"))
@@ -68,6 +70,17 @@ class PartOfObject:
 
     def open(self, path: Path) -> File:
         return _Window(self.whole.open(path), self.start, self.status, path)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeFile:
+    """A file that is stored nowhere as such: `data` is what it holds, `status` that of what says so, with its size."""
+
+    data: bytes
+    status: FileStatus
+
+    def open(self, path: Path) -> File:
+        return _Made(path, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +161,28 @@ class OneFile(PassingFileSystem):
 
     def open(self, path: Path, mode: OpenMode) -> File:
         return self._stored.open(path) if path == self._path and mode == "r" else super().open(path, mode)
+
+
+class _Made(ReadOnlyFile):
+    """A file out of memory."""
+
+    def __init__(self, path: Path, made: MadeFile) -> None:
+        self.path, self._made = path, made
+
+    def size(self) -> int:
+        return len(self._made.data)
+
+    def status(self) -> FileStatus:
+        return self._made.status
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return self._made.data[position : position + max(0, size)]
+
+    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        data = self.read_at(position, view.nbytes)
+        view.cast("B")[: len(data)] = data
+        return len(data)
 
 
 class _ReadFile(PassingFile):

@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from seglog.errors import CorruptCheckpointError
+from seglog.errors import CorruptCheckpointError, RefusedError
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, segment_file_name
+from seglog.format.log_manifest import ManifestPartition
 from seglog.scan.listing import list_partition
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.contents import CACHE_BYTES, ChunkCache, PartOfObject, Stored
 from seglog.tiers.lineage import Chosen, Local, choose, is_ascending, lineage_of
+from seglog.tiers.manifests import files_of_partition
 from seglog.tiers.metadata import RemoteLogs, checked_against
 from seglog.tiers.recognition import Place
 from seglog.tiers.segments import Inventory, Keys, Problem, Remark, TierSegment, cut_position
@@ -50,7 +52,12 @@ class TieredPartition:
 
 
 def load_partition(fs: FileSystem, place: Place, options: TierOptions) -> TieredPartition:
-    """Looks at a partition: its objects, manifests, and the names of the local part. Raises OSError."""
+    """Looks at a partition: its objects, manifests, and the names of the local part. Raises OSError.
+
+    RefusedError where a local part or metadata of a broker is given for logs that a manifest has committed.
+    """
+    if place.described is not None:
+        return _committed(fs, place, place.described, options)
     found = Inventory(fs, place, options.keys, options.cache)
     remarks, segments = list(found.remarks), list(found.segments)
     if options.metadata is not None:
@@ -61,6 +68,17 @@ def load_partition(fs: FileSystem, place: Place, options: TierOptions) -> Tiered
     choice = choose(str(place.topic_partition), segments, local, lineage)
     remarks += choice.remarks
     return TieredPartition(place, segments, choice.chosen, local, _files(fs, choice.chosen), remarks)
+
+
+def _committed(fs: FileSystem, place: Place, described: ManifestPartition, options: TierOptions) -> TieredPartition:
+    if options.local is not None or options.metadata is not None:
+        raise RefusedError(
+            f"{place.directory}: a manifest says all there is of this log; --local and --remote-metadata are for a"
+            " broker's tiered storage"
+        )
+    found = files_of_partition(fs, place.directory, described)
+    chosen = tuple(Chosen(one, one.end_offset) for one in found.segments)
+    return TieredPartition(place, found.segments, chosen, None, found.files, found.remarks)
 
 
 def _local_part(fs: FileSystem, directory: Path, remarks: list[Remark]) -> Local | None:

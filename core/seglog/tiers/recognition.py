@@ -10,21 +10,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seglog.format import filenames
 from seglog.format.tier_names import (
+    COMMITTED,
     LOCAL_TIERED_STORAGE,
     WATERMARK,
     ObjectKind,
+    is_place_name,
     parse_local_tiered_directory,
     parse_object_name,
     parse_partition_number,
     parse_tiered_topic,
 )
 from seglog.model import TopicPartition
+from seglog.remote_path import WEB_SERVERS, RemotePath
 from seglog.scan.listing import listed
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+
+if TYPE_CHECKING:
+    from seglog.format.log_manifest import ManifestPartition
 
 
 class Layout(Enum):
@@ -33,49 +40,92 @@ class Layout(Enum):
     AIVEN = "Aiven"
     LOCAL = "LocalTieredStorage"
     PINTEREST = "Pinterest"
+    MANIFEST = "seglog"  # committed by a manifest of ours: `tiers.manifests`
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A partition in tiered storage, by the names of directories."""
+    """A partition in tiered storage, by the names of directories; `described` as a manifest of ours has it."""
 
     directory: Path
     layout: Layout
     topic_partition: TopicPartition
     topic_id: str | None = None
+    described: ManifestPartition | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
     """What a path means: the partitions in tiered storage (none: it is no tier), the directory in which they are shown,
-    and the file that is meant: "" for a partition, None for all of them.
+    and the file that is meant: "" for a partition, None for all of them. Of logs that a manifest has committed below
+    `prefix`, that manifest says which places there are.
     """
 
     path: Path
     places: list[Place]
     shown_in: Path
     file: str | None
+    prefix: Path | None = None
+
+    @property
+    def is_tier(self) -> bool:
+        """Whether the path means anything in tiered storage."""
+        return bool(self.places) or self.prefix is not None
 
 
 def recognise(fs: FileSystem, paths: Iterable[Path]) -> list[Recognised]:
     """What each of the paths means. Raises OSError."""
-    return [Recognised(path, *_recognised(fs, path)) for path in paths]
+    return [_recognised(fs, path) for path in paths]
+
+
+def committed_prefix(fs: FileSystem, path: Path) -> Path | None:
+    """Below which prefix a manifest of ours commits the logs that a path means or lies in; None where none does."""
+    return _recognised(fs, path).prefix
 
 
 def places_in(fs: FileSystem, path: Path) -> list[Place]:
-    """The partitions in tiered storage that a path holds or lies in; [] where it is no tier. Raises OSError."""
-    return _recognised(fs, path)[0]
+    """The partitions in tiered storage that a path holds or lies in; [] where it is no tier, or where a manifest of
+    ours says what is there. Raises OSError.
+    """
+    return _recognised(fs, path).places
 
 
-def _recognised(fs: FileSystem, path: Path) -> tuple[list[Place], Path, str | None]:
-    """`places`, `shown_in` and `file` of `Recognised`."""
+def _recognised(fs: FileSystem, path: Path) -> Recognised:
     status = fs.status(path)
     if status is None:
-        return [], path, ""
+        prefix = _prefix_of_missing(fs, path)
+        return Recognised(path if prefix is None else links.resolve(path), [], path, "", prefix)
     if not status.is_directory:
-        return _recognised_file(fs, path)
-    path = links.resolve(path)
-    names = listed(fs.list, path)
+        return Recognised(path, *_recognised_file(fs, path))
+    place_of = links.resolve(path)
+    names = listed(fs.list, place_of)
+    prefix = _prefix_around(fs, place_of, names)
+    if prefix is not None:
+        return Recognised(place_of, [], prefix, None, prefix)
+    return Recognised(path, *_recognised_directory(fs, place_of, names))
+
+
+def _prefix_of_missing(fs: FileSystem, path: Path) -> Path | None:
+    """Of the name of a topic below a prefix, or of a file that a partition is shown to have; nothing is asked that its
+    reader would not ask."""
+    if isinstance(path, RemotePath) and path.scheme in WEB_SERVERS:
+        return None  # which may list nothing
+    above = fs.status(path.parent)
+    if above is None or not above.is_directory:
+        return None
+    directory = links.resolve(path.parent)
+    return _prefix_around(fs, directory, listed(fs.list, directory))
+
+
+def _prefix_around(fs: FileSystem, directory: Path, names: Sequence[str]) -> Path | None:
+    if COMMITTED in names:
+        return directory
+    is_partition = any(map(is_place_name, names))
+    return directory.parent if is_partition and COMMITTED in listed(fs.list, directory.parent) else None
+
+
+def _recognised_directory(fs: FileSystem, path: Path, names: Sequence[str]) -> tuple[list[Place], Path, str | None]:
+    """`places`, `shown_in` and `file` of `Recognised`."""
     place = _place_of(path, names)
     if place is not None:
         return [place], _shown_in(place), ""

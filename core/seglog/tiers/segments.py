@@ -66,6 +66,7 @@ class Problem(Enum):
     OVERLAP = "overlap"
     GAP = "gap"
     LOCAL_BEHIND = "local log behind"
+    LOG_START = "log start within a segment"
 
 
 # What takes records away, or makes an answer uncertain; the others are what tiered storage leaves behind by itself.

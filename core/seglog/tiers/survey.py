@@ -13,6 +13,7 @@ from seglog.remote_path import why_absent
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.lineage import Chosen
+from seglog.tiers.manifests import CommittedLogs, committed_logs, orphans
 from seglog.tiers.partition import TieredPartition, TierOptions, load_partition
 from seglog.tiers.recognition import Place, places_in
 from seglog.tiers.segments import GRAVE, Problem, Remark, TierSegment
@@ -100,14 +101,27 @@ def survey(fs: FileSystem, paths: Sequence[Path], options: TierOptions) -> Itera
         options = TierOptions(links.resolve(options.local), options.keys, options.metadata, options.cache)
     seen = set()
     for path in paths:
+        logs = committed_logs(fs, path)
+        if logs is not None:
+            yield from _committed(fs, logs, links.resolve(path), options)
+            continue
         places = places_in(fs, path)
         if not places:
-            usual = "nothing of tiered storage is there (Aiven's, LocalTieredStorage or Pinterest's)"
+            usual = "nothing of tiered storage is there (Aiven's, LocalTieredStorage, Pinterest's or seglog's own)"
             raise NotALogError(path, usual if fs.status(path) is not None else why_absent(path, usual))
         for place in sorted(places, key=lambda one: (one.topic_partition, one.topic_id or "")):
             seen.add((place.topic_id, place.topic_partition.partition))
             yield _surveyed(load_partition(fs, place, options))
     yield from _without_objects(options, seen)
+
+
+def _committed(fs: FileSystem, logs: CommittedLogs, path: Path, options: TierOptions) -> Iterator[Surveyed | Remark]:
+    """What a manifest names of a path, and what lies there that it does not name."""
+    of_path = {path.name} if path != logs.prefix else None
+    for place in sorted(logs.places(), key=lambda one: one.topic_partition):
+        if of_path is None or of_path & {str(place.topic_partition), place.topic_partition.topic}:
+            yield _surveyed(load_partition(fs, place, options))
+    yield from orphans(fs, logs, of_path)
 
 
 def _surveyed(found: TieredPartition) -> Surveyed:

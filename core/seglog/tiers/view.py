@@ -13,6 +13,7 @@ directory; every other path stays as it is, and so does the file system where no
 | a directory of such ones, or one that holds `kafka-tiered-storage` | a log directory |
 | a directory with `offset.wm` (Pinterest) | itself, without what is not uploaded yet |
 | an object of a segment | the file that it is in the partition directory |
+| a prefix with `_seglog` (a manifest of ours), or what lies below it | itself, with what the manifest has committed |
 | any of these, with a local log directory | the partition in that log directory, joined with the tier |
 
 Partitions that are only local are not shown. The others are looked at when they are first read; then `on_remark` hears
@@ -30,9 +31,12 @@ from pathlib import Path
 
 from seglog.errors import RefusedError
 from seglog.format import filenames
+from seglog.format.tier_names import COMMITTED
 from seglog.storage import links
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
 from seglog.storage.forwarding import PassingFileSystem
+from seglog.tiers.contents import Stored
+from seglog.tiers.manifests import required
 from seglog.tiers.partition import TieredPartition, TierOptions, load_partition
 from seglog.tiers.recognition import Place, Recognised, recognise
 from seglog.tiers.segments import Remark
@@ -60,10 +64,19 @@ def show_tiers(
     """As `see_tiers`, of paths of which it is known what they mean."""
     options = options or TierOptions()
     mounts: dict[Path, Place] = {}
+    made: dict[Path, Stored] = {}
     seen: list[Path] = []
     plain: list[Path] = []
     roots: set[Path] = set()
     for found in recognised:
+        if found.prefix is not None:
+            logs = required(fs, found.prefix)
+            for place in logs.places():
+                _mount(mounts, place.directory, place)
+            made |= logs.checkpoints()
+            roots.add(logs.prefix)
+            seen.append(found.path)
+            continue
         if not found.places:
             seen.append(found.path)
             plain.append(found.path)
@@ -80,7 +93,7 @@ def show_tiers(
     local = None if options.local is None else links.resolve(options.local)
     if local is not None:
         _refuse_twice(plain, mounts)
-    return TierFileSystem(fs, mounts, roots, replace(options, local=local), on_remark), seen
+    return TierFileSystem(fs, mounts, roots, replace(options, local=local), on_remark, made), seen
 
 
 def _refuse_twice(plain: Sequence[Path], mounts: Mapping[Path, Place]) -> None:
@@ -101,6 +114,10 @@ def _mount(mounts: dict[Path, Place], path: Path, place: Place) -> None:
     mounts[path] = place
 
 
+def _is_hidden(name: str) -> bool:
+    return name == COMMITTED or filenames.parse_partition_directory(name) is not None
+
+
 def _unheard(remark: Remark) -> None:
     """Where nobody wants to hear of them."""
 
@@ -109,7 +126,7 @@ class TierFileSystem(PassingFileSystem):
     """`below`, in which partitions of tiered storage are directories; for reading alone.
 
     `mounts` are the partitions by the path at which they are shown; a path among `roots` shows no others, and of a
-    local log directory its checkpoints.
+    local log directory its checkpoints. `made` are files that no object is.
     """
 
     def __init__(
@@ -119,9 +136,11 @@ class TierFileSystem(PassingFileSystem):
         roots: set[Path],
         options: TierOptions,
         on_remark: OnRemark | None = None,
+        made: Mapping[Path, Stored] | None = None,
     ) -> None:
         super().__init__(below)
         self._mounts, self._roots, self._options, self._on_remark = mounts, roots, options, on_remark or _unheard
+        self._made = made or {}
         self._loaded: dict[Path, TieredPartition] = {}
         self._guard = threading.Lock()
 
@@ -135,20 +154,32 @@ class TierFileSystem(PassingFileSystem):
                     self._on_remark(remark)
             return self._loaded[path]
 
+    def stored(self, path: Path) -> Stored | None:
+        """What the tier has of a file that is shown; None where the file is another one, or there is none."""
+        if path in self._made:
+            return self._made[path]
+        if path.parent not in self._mounts or self._local_status(path) is not None:
+            return None
+        return self.partition(path.parent).files.get(path.name)
+
     def open(self, path: Path, mode: OpenMode) -> File:
-        if path.parent not in self._mounts:
+        if path.parent not in self._mounts and path not in self._made:
             return self._below.open(path, mode)
         if mode != "r":
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
-        stored = self.partition(path.parent).files.get(path.name)
-        if stored is None or self._local_status(path) is not None:
-            return self._below.open(path, mode)
-        return stored.open(path)
+        stored = self.stored(path)
+        return self._below.open(path, mode) if stored is None else stored.open(path)
 
     def status(self, path: Path, follow: bool = True) -> FileStatus | None:
         if path in self._mounts:
             status = self._below.status(path, follow)
-            return status if status is not None else self._below.status(self._mounts[path].directory)
+            place = self._mounts[path]
+            if status is None:
+                status = self._below.status(place.directory)
+            # a manifest's partition is there also when nothing is left of it
+            return status if status is not None or place.described is None else self._below.status(path.parent)
+        if path in self._made:
+            return self._made[path].status
         if path.parent in self._mounts:
             stored = self.partition(path.parent).files.get(path.name)
             return self._local_status(path) or (None if stored is None else stored.status)
@@ -167,7 +198,8 @@ class TierFileSystem(PassingFileSystem):
             return sorted(shown.items())
         found = {} if directory in self._roots and not self._has_local else dict(self._below.entries(directory))
         if directory in self._roots:
-            found = {name: one for name, one in found.items() if filenames.parse_partition_directory(name) is None}
+            found = {name: one for name, one in found.items() if not _is_hidden(name)}
+        found |= {path.name: stored.status for path, stored in self._made.items() if path.parent == directory}
         for path in self._mounts:
             if path.parent == directory:
                 status = self.status(path)

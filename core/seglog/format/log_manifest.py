@@ -1,0 +1,248 @@
+"""The manifest of logs in an object store: what lies under a prefix, committed by one object that is written last.
+
+    <prefix>/_seglog/manifest-<number>.json                     what counts is the one with the highest number
+    <prefix>/<topic>-<partition>/seglog-<id>/<base>.log | …     the objects, under Kafka's own names
+    <prefix>/_seglog/staged/…                                   what a sink's tasks have written, on its way
+
+An object that the manifest does not name is not part of a log. `<id>` is new for each attempt to write, so that an
+attempt overwrites nothing of another one. The manifest names directories and sizes, never paths: no entry can lead out
+of its prefix. Fields that are not known are passed over; one that is missing or wrong is a `CorruptTierError`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from seglog.format.checkpoint import EpochEntry
+from seglog.format.filenames import FileKind, segment_file_name, topic_name_problem
+from seglog.format.manifest_fields import JsonFields, json_fields
+from seglog.format.tier_names import is_place_name
+from seglog.format.uuids import format_uuid
+from seglog.layout import INT32_MAX, INT64_MAX
+from seglog.model import TopicPartition
+
+STAGED = "staged"
+LOG_MANIFEST_BYTES_LIMIT = 256 << 20
+_VERSION = 1
+_NAME = re.compile(r"manifest-([0-9]{20})\.json")
+_CHECKSUM = re.compile(r"[0-9a-f]{8}")
+_FIELDS = {
+    FileKind.LOG: "log",
+    FileKind.OFFSET_INDEX: "index",
+    FileKind.TIME_INDEX: "timeindex",
+    FileKind.TRANSACTION_INDEX: "txnindex",
+    FileKind.PRODUCER_SNAPSHOT: "snapshot",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """Bytes of an object, and their CRC-32C."""
+
+    size: int
+    crc32c: int
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestSegment:
+    """A segment: its offsets up to `end_offset` (inclusive; below `base_offset` where it is empty), the directory of
+    its objects, and those. The producer snapshot is that of the offset after its end.
+    """
+
+    base_offset: int
+    end_offset: int
+    place: str
+    objects: Mapping[FileKind, StoredObject]
+
+    def name_of(self, kind: FileKind) -> str:
+        """The name that a file of the segment has in its place, and in a partition directory."""
+        offset = self.end_offset + 1 if kind is FileKind.PRODUCER_SNAPSHOT else self.base_offset
+        return segment_file_name(offset, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPartition:
+    """A partition: offsets from `log_start_offset` on, leader epochs, and segments without a gap between them.
+
+    `cleaned_offset` is the cleaner's checkpoint; None where nothing of the log was cleaned.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: str | None
+    log_start_offset: int
+    cleaned_offset: int | None
+    epochs: tuple[EpochEntry, ...]
+    segments: tuple[ManifestSegment, ...]
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that comes next."""
+        return self.segments[-1].end_offset + 1
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEntry:
+    """The last batch that a stream has written, and a digest of what its checkpoint says of it ("": not known)."""
+
+    batch: int
+    entry: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogManifest:
+    """What lies under a prefix after commit `number`. `commit` is the id of the run that has written it; `streams` are
+    by the id of their query, the one that wrote last at the end.
+    """
+
+    number: int
+    commit: str
+    written_ms: int
+    partitions: tuple[ManifestPartition, ...]
+    streams: Mapping[str, StreamEntry] = field(default_factory=dict)
+
+    def partition(self, wanted: TopicPartition) -> ManifestPartition | None:
+        """The partition of that name; None where there is none."""
+        return next((each for each in self.partitions if each.topic_partition == wanted), None)
+
+
+def manifest_name(number: int) -> str:
+    """The name of the manifest with that number."""
+    return f"manifest-{number:020d}.json"
+
+
+def latest_number(names: Iterable[str]) -> int | None:
+    """The highest number of the manifests among some names; None where none is one."""
+    numbers = (int(match[1]) for name in names if (match := _NAME.fullmatch(name)) is not None)
+    return max((number for number in numbers if number <= INT64_MAX), default=None)
+
+
+def place_name(identity: UUID) -> str:
+    """The name of a directory for the objects of one attempt."""
+    return f"seglog-{format_uuid(identity)}"
+
+
+def format_log_manifest(manifest: LogManifest) -> bytes:
+    """The manifest's bytes."""
+    document = {
+        "version": _VERSION,
+        "number": manifest.number,
+        "commit": manifest.commit,
+        "writtenMs": manifest.written_ms,
+        "streams": {name: {"batch": one.batch, "entry": one.entry} for name, one in manifest.streams.items()},
+        "partitions": [_partition_fields(one) for one in manifest.partitions],
+    }
+    return (json.dumps(document, separators=(",", ":")) + "\n").encode()
+
+
+def _partition_fields(partition: ManifestPartition) -> dict[str, Any]:
+    return {
+        "topic": partition.topic_partition.topic,
+        "partition": partition.topic_partition.partition,
+        "topicId": partition.topic_id,
+        "logStartOffset": partition.log_start_offset,
+        "cleanedOffset": partition.cleaned_offset,
+        "leaderEpochs": [{"epoch": one.epoch, "startOffset": one.start_offset} for one in partition.epochs],
+        "segments": [_segment_fields(one) for one in partition.segments],
+    }
+
+
+def _segment_fields(segment: ManifestSegment) -> dict[str, Any]:
+    objects = {
+        _FIELDS[kind]: {"size": one.size, "crc32c": f"{one.crc32c:08x}"} for kind, one in segment.objects.items()
+    }
+    return {
+        "baseOffset": segment.base_offset,
+        "endOffset": segment.end_offset,
+        "place": segment.place,
+        "objects": objects,
+    }
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+def parse_log_manifest(data: bytes, path: Path | str) -> LogManifest:
+    """The manifest; `path` is for messages alone. Raises `CorruptTierError`."""
+    root = json_fields(data, path)
+    version = root.integer("version")
+    if version != _VERSION:
+        raise root.wrong("version", f"{version} is not {_VERSION}: a newer seglog has written it")
+    partitions = tuple(_partition(each) for each in root.items("partitions"))
+    if not partitions:
+        raise root.wrong("partitions", "there is none")
+    named = [one.topic_partition for one in partitions]
+    twice = next((one for one in named if named.count(one) > 1), None) if len(set(named)) < len(named) else None
+    if twice is not None:
+        raise root.wrong("partitions", f"{twice} is there twice")
+    streams = root.fields("streams")
+    return LogManifest(
+        root.integer("number", least=1),
+        root.text("commit"),
+        root.integer("writtenMs"),
+        partitions,
+        {name: _stream(streams.fields(name)) for name in streams.names()},
+    )
+
+
+def _stream(fields: JsonFields) -> StreamEntry:
+    return StreamEntry(fields.integer("batch"), fields.text("entry"))
+
+
+def _partition(fields: JsonFields) -> ManifestPartition:
+    topic = fields.text("topic")
+    problem = topic_name_problem(topic)
+    if problem is not None:
+        raise fields.wrong("topic", problem)
+    segments = tuple(_segment(each) for each in fields.items("segments"))
+    if not segments:
+        raise fields.wrong("segments", "there is none")
+    for one, following in itertools.pairwise(segments):
+        if following.base_offset != one.end_offset + 1 or one.end_offset < one.base_offset:
+            reason = f"the one at offset {one.base_offset} ends at {one.end_offset}, and the next one begins at "
+            raise fields.wrong("segments", f"{reason}{following.base_offset}")
+    end = segments[-1].end_offset + 1
+    return ManifestPartition(
+        TopicPartition(topic, fields.integer("partition", most=INT32_MAX)),
+        None if fields.is_null("topicId") else fields.uuid("topicId"),
+        fields.integer("logStartOffset", least=segments[0].base_offset, most=end),
+        None if fields.is_null("cleanedOffset") else fields.integer("cleanedOffset", most=end),
+        _epochs(fields),
+        segments,
+    )
+
+
+def _epochs(fields: JsonFields) -> tuple[EpochEntry, ...]:
+    found = tuple(
+        EpochEntry(each.integer("epoch", most=INT32_MAX), each.integer("startOffset"))
+        for each in fields.items("leaderEpochs")
+    )
+    for one, following in itertools.pairwise(found):
+        if one.epoch >= following.epoch or one.start_offset >= following.start_offset:
+            raise fields.wrong("leaderEpochs", f"epoch {following.epoch} does not ascend, or its offset")
+    return found
+
+
+def _segment(fields: JsonFields) -> ManifestSegment:
+    base = fields.integer("baseOffset", most=INT64_MAX - 1)
+    place = fields.text("place")
+    if not is_place_name(place):
+        raise fields.wrong("place", f"{place[:60]!r} is no directory of seglog's (seglog-<id>)")
+    objects = fields.fields("objects")
+    found = {kind: _object(objects.fields(name)) for kind, name in _FIELDS.items() if not objects.is_null(name)}
+    if FileKind.LOG not in found:
+        raise objects.wrong("log", "it is missing")
+    return ManifestSegment(base, fields.integer("endOffset", least=base - 1, most=INT64_MAX - 1), place, found)
+
+
+def _object(fields: JsonFields) -> StoredObject:
+    checksum = fields.text("crc32c")
+    if _CHECKSUM.fullmatch(checksum) is None:
+        raise fields.wrong("crc32c", f"{checksum[:20]!r} is not 8 hexadecimal digits")
+    return StoredObject(fields.integer("size", most=INT32_MAX), int(checksum, 16))

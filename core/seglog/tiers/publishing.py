@@ -1,0 +1,228 @@
+"""New objects below a prefix, and the manifest that makes logs of them: what `tiers.manifests` reads.
+
+1. Every attempt puts its objects into a place of its own, so that nothing is ever overwritten.
+2. The manifest that names them is created last, under the next number, where no object has that name. Of two writers
+   that began with the same manifest one gets it, and the other one an error; a writer that dies before leaves nothing
+   but objects that nobody sees.
+
+Neither a rename nor a lock is needed, but a store that creates an object only where there is none. One that would
+overwrite it is found out before anything is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from seglog.clock import Clock
+from seglog.errors import RefusedError, UnsupportedError
+from seglog.format.checkpoint import EpochEntry, parse_leader_epochs, parse_partition_metadata
+from seglog.format.checksum import crc32c
+from seglog.format.filenames import PARTITION_METADATA, FileKind, parse_topic_partition
+from seglog.format.log_manifest import (
+    LogManifest,
+    ManifestPartition,
+    ManifestSegment,
+    StoredObject,
+    StreamEntry,
+    format_log_manifest,
+    latest_number,
+    manifest_name,
+    place_name,
+)
+from seglog.format.tier_names import COMMITTED, is_place_name
+from seglog.format.uuids import format_uuid
+from seglog.model import TopicPartition
+from seglog.remote_path import RemotePath
+from seglog.scan.listing import list_partition
+from seglog.storage.filesystem import File, FileSystem
+from seglog.storage.pieces import pieces
+from seglog.tiers.contents import WholeObject
+from seglog.tiers.manifests import CommittedLogs, read_committed
+from seglog.tiers.segments import last_offset
+
+_KEPT_MANIFESTS = 10
+_KEPT_MS = 24 * 60 * 60 * 1000  # a writer that began with an older one has long given up
+
+_logger = logging.getLogger(__name__)
+
+
+class ObjectFiles(FileSystem, Protocol):
+    """Files, and places where objects are made (`remote.routing.RoutingFileSystem`)."""
+
+    def put(self, path: Path, pieces: Iterable[bytes], size: int) -> None: ...
+
+    def create(self, path: Path, data: bytes) -> bool: ...
+
+    def discard(self, path: Path) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentToPut:
+    """A segment's files, and its last offset (below `base_offset` where it is empty)."""
+
+    base_offset: int
+    end_offset: int
+    files: Mapping[FileKind, Path]
+
+
+def new_place(prefix: Path, key: TopicPartition) -> Path:
+    """A directory for the objects of one attempt, which nobody else has."""
+    return prefix / str(key) / place_name(uuid.uuid4())
+
+
+def put_segment(fs: FileSystem, store: ObjectFiles, place: Path, segment: SegmentToPut) -> ManifestSegment:
+    """Copies a segment's files, which `fs` has, into a place. RefusedError for one that changes meanwhile; OSError."""
+    found: dict[FileKind, StoredObject] = {}
+    described = ManifestSegment(segment.base_offset, segment.end_offset, place.name, found)
+    for kind, path in segment.files.items():
+        with fs.open(path, "r") as file:
+            found[kind] = put_object(store, place / described.name_of(kind), file)
+    return described
+
+
+def put_object(store: ObjectFiles, path: Path, file: File) -> StoredObject:
+    """Copies an open file to `path`, which is new. RefusedError for one that ends before its size; OSError."""
+    size, checksum, came = file.size(), 0, 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal checksum, came
+        for piece in pieces(file, 0, size):
+            checksum, came = crc32c(piece, checksum), came + len(piece)
+            yield piece
+
+    store.put(path, counted(), size)
+    if came != size:
+        raise RefusedError(f"{file.path} ends after {came} bytes of {size}: it was changed while it was copied")
+    return StoredObject(size, checksum)
+
+
+def segments_to_put(fs: FileSystem, directory: Path) -> list[SegmentToPut]:
+    """The segments of a partition directory, with their files and the snapshot after each."""
+    listing = list_partition(fs, directory)
+    snapshots = {one.offset: one.path for one in listing.snapshots}
+    found = list[SegmentToPut]()
+    for i, segment in enumerate(listing.segments):
+        if i + 1 < len(listing.segments):
+            end = listing.segments[i + 1].base_offset - 1
+        else:
+            end = _end_of(fs, segment.log, segment.base_offset)
+        files = {
+            FileKind.LOG: segment.log,
+            FileKind.OFFSET_INDEX: segment.offset_index,
+            FileKind.TIME_INDEX: segment.time_index,
+            FileKind.TRANSACTION_INDEX: segment.transaction_index,
+            FileKind.PRODUCER_SNAPSHOT: snapshots.get(end + 1),
+        }
+        there = {kind: path for kind, path in files.items() if path is not None}
+        found.append(SegmentToPut(segment.base_offset, end, there))
+    return found
+
+
+def _end_of(fs: FileSystem, log: Path, base: int) -> int:
+    status = fs.status(log)
+    found = None if status is None else last_offset(fs, WholeObject(fs, log, status), None, log)
+    return base - 1 if found is None else found
+
+
+def epochs_in(fs: FileSystem, directory: Path) -> tuple[EpochEntry, ...]:
+    """The leader epochs of a partition directory. OSError, CorruptCheckpointError."""
+    path = list_partition(fs, directory).leader_epoch_checkpoint
+    return () if path is None else parse_leader_epochs(fs.read_bytes(path), path)
+
+
+def topic_id_in(fs: FileSystem, directory: Path) -> str | None:
+    """The topic id of a partition directory; None where it names none. OSError, CorruptCheckpointError."""
+    path = directory / PARTITION_METADATA
+    if fs.status(path) is None:
+        return None
+    return format_uuid(parse_partition_metadata(fs.read_bytes(path), path).topic_id)
+
+
+# --- the manifest -----------------------------------------------------------------------------------------
+
+
+def require_new(fs: FileSystem, prefix: Path) -> None:
+    """RefusedError where something lies below a prefix that is to be new; what attempts have left is nothing."""
+    if fs.status(prefix) is None:
+        return
+    if read_committed(fs, prefix) is not None:
+        raise RefusedError(f"{prefix}: logs were committed there: name a prefix that is new")
+    for name in fs.list(prefix):
+        if name == COMMITTED:
+            continue
+        inside = fs.list(prefix / name) if parse_topic_partition(name) is not None else [name]
+        stranger = next((each for each in inside if not is_place_name(each)), None)
+        if stranger is not None:
+            raise RefusedError(f"{prefix}: something else lies there ({stranger}): name a prefix that is new")
+
+
+def commit(
+    store: ObjectFiles,
+    prefix: Path,
+    before: CommittedLogs | None,
+    partitions: Iterable[ManifestPartition],
+    clock: Clock,
+    streams: Mapping[str, StreamEntry] | None = None,
+) -> LogManifest:
+    """Makes these partitions what lies below a prefix, in place of what `before` says.
+
+    RefusedError where somebody else has committed since, UnsupportedError for a store that overwrites; OSError. Then
+    nothing was committed, or, where the connection was lost at the very end, all of it: the next look tells.
+    """
+    _require_creation(store, prefix)
+    number = 1 if before is None else before.manifest.number + 1
+    manifest = LogManifest(number, uuid.uuid4().hex, clock.now_ms(), tuple(partitions), dict(streams or {}))
+    path, data = prefix / COMMITTED / manifest_name(number), format_log_manifest(manifest)
+    # a request whose answer was lost is sent again, and then meets its own object
+    if not store.create(path, data) and store.read_bytes(path, len(data) + (1 << 28)) != data:
+        raise RefusedError(
+            f"{path}: another writer has committed meanwhile, and nothing of this one was; run it again when it is the"
+            " only one that writes there"
+        )
+    _remove_old(store, prefix, number, clock)
+    return manifest
+
+
+def _require_creation(store: ObjectFiles, prefix: Path) -> None:
+    """UnsupportedError for a store that overwrites what is to be created: there two writers would not see each other"""
+    if not isinstance(prefix, RemotePath):
+        return
+    path = prefix / COMMITTED / f"probe-{uuid.uuid4().hex}"
+    try:
+        if store.create(path, b"1") and store.create(path, b"2"):
+            raise UnsupportedError(
+                f"{prefix}: this store overwrites objects that are to be created where there is none (If-None-Match),"
+                " so that of two writers one could be lost; nothing was committed"
+            )
+    finally:
+        store.discard(path)
+
+
+def _remove_old(store: ObjectFiles, prefix: Path, number: int, clock: Clock) -> None:
+    """Manifests that nobody can be at work with any more; what remains is removed by a later commit."""
+    directory, limit_ms = prefix / COMMITTED, clock.now_ms() - _KEPT_MS
+    try:
+        for name, status in store.entries(directory):
+            found = latest_number([name])
+            if found is not None and found <= number - _KEPT_MANIFESTS and status.modified_ms < limit_ms:
+                store.discard(directory / name)
+    except OSError as error:
+        _logger.warning("%s: old manifests were not removed: %s", directory, error)
+
+
+def partition_of(
+    fs: FileSystem, store: ObjectFiles, prefix: Path, directory: Path, log_start_offset: int | None = None
+) -> ManifestPartition:
+    """Copies a partition directory whole, and says what a manifest is to say of it. Errors as of `put_segment`."""
+    key = parse_topic_partition(directory.name)
+    if key is None:
+        raise RefusedError(f"{directory}: only a directory named TOPIC-NUMBER (orders-0) is a partition")
+    place = new_place(prefix, key)
+    segments = tuple(put_segment(fs, store, place, one) for one in segments_to_put(fs, directory))
+    start = segments[0].base_offset if log_start_offset is None else log_start_offset
+    return ManifestPartition(key, topic_id_in(fs, directory), start, None, epochs_in(fs, directory), segments)
