@@ -143,6 +143,7 @@ def test_options_reach_the_round(tmp_path: Path) -> None:
         (["--policy", "delete", "t-0"], 2, "is not one of compact"),
         (["--policy", "compact", "--strategy", "newest", "t-0"], 2, "unknown compaction strategy"),
         (["--policy", "compact", "--dedupe-buffer-size", "24", "t-0"], 2, "at least 2 are needed"),
+        (["--policy", "compact", "--roll", "--dedupe-buffer-size", "8191P", "t-0"], 2, "lower log.cleaner.dedupe"),
         (["--policy", "compact", "missing-0"], 10, "no such file or directory"),
         (["--policy", "compact", "t-0/00000000000000000000.log"], 10, "not a file"),
     ],

@@ -15,6 +15,7 @@ import numpy as np
 from seglog import layout
 from seglog.cleaner.key_tables import KeyTable
 from seglog.cleaner.options import CleanerOptions
+from seglog.errors import ConfigError
 from seglog.kernels import offset_map as kernels
 from seglog.kernels.hashing import SEED_WORDS
 
@@ -27,6 +28,17 @@ _HIGHEST_LOAD = 0.95
 _NO_BITS = np.zeros(1, dtype=np.uint8)
 
 
+def _store(size: int) -> np.ndarray:
+    """Room for the bytes of keys; its pages take memory when they are written. ConfigError where it cannot be had."""
+    try:
+        return np.empty(size, dtype=np.uint8)
+    except (MemoryError, ValueError) as error:
+        raise ConfigError(
+            f"{size} bytes for the keys of a cleaning round are more than this machine gives: lower"
+            " log.cleaner.dedupe.buffer.size (--dedupe-buffer-size), which costs passes over the log and no result"
+        ) from error
+
+
 class OffsetMap:
     """One round's map over at most `most_records` records; `key_tables.KeyReader` fills the tables that it takes."""
 
@@ -36,7 +48,7 @@ class OffsetMap:
         store_limit = options.dedupe_buffer_bytes * 5 // 8 + KEY_STORE_BYTES
         self.seeds = np.frombuffer(os.urandom(8 * SEED_WORDS), dtype=np.int64)
         self.hash_mask = options.hash_mask
-        self.store = np.empty(store_limit, dtype=np.uint8)  # pages that are not written take no memory
+        self.store = _store(store_limit)
         self.survivors = np.zeros(1 << 13, dtype=np.uint8)
         self.next_ordinal = 0
         self.without_key = 0
