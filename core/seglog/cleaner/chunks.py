@@ -55,7 +55,7 @@ class Part:
 def read_chunks(
     segment: LogSegment, start: int, options: CleanerOptions, account: Account | None = None
 ) -> Iterator[Chunk]:
-    """The chunks of a segment from byte `start`, valid for `options.chunks_ahead` steps and the one after.
+    """The chunks of a segment from byte `start`, valid for `options.chunks_ahead` steps.
 
     A large one counts in `account` until the next step. CorruptRecordError where they
     break off, UnsupportedError for a batch too large to be held.
@@ -72,7 +72,7 @@ def read_chunks(
             held_bytes=WHOLE_LIMIT,
             file=file,
             account=account,
-            buffers=1 if options.jobs == 1 else options.chunks_ahead + 2,
+            buffers=1 if options.jobs == 1 else options.chunks_ahead + 1,
         )
         for chunk in scan:
             if not chunk.complete:
@@ -99,6 +99,11 @@ def _most_bytes(file: File, start: int, options: CleanerOptions) -> int:
     if not plain:
         return PACKED_CHUNK_BYTES
     return min(CHUNK_BYTES, options.most_chunk_bytes)
+
+
+def attributes_met(batches: np.ndarray) -> int:
+    """All bits of the attributes of some batches together: what none of them has need not be looked for one by one."""
+    return int(np.bitwise_or.reduce(batches["attributes"]))
 
 
 def is_large(data: np.ndarray) -> bool:
@@ -142,8 +147,7 @@ def open_parts(
     """
     batches = chunk.batches
     legacy = batches["magic"] < 2
-    packed = batches["attributes"] & layout.CODEC_MASK != 0
-    if not legacy.any() and not packed.any():
+    if not attributes_met(batches) & layout.CODEC_MASK and not legacy.any():
         starts = batches["position"] - chunk.position + layout.RECORD_BATCH_OVERHEAD
         ends = starts + (batches["size"] - layout.RECORD_BATCH_OVERHEAD)
         yield Part(0, len(batches), chunk.data, starts, ends)

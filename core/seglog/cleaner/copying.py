@@ -211,6 +211,7 @@ def copy_group(
 
     def write(filtered: FilteredChunk) -> None:
         _write(filtered, output, stats)
+        filter_.give_back(filtered)
         if account is not None:
             account.give(filtered.held_bytes)
 

@@ -18,7 +18,15 @@ from itertools import chain
 import numpy as np
 
 from seglog import layout
-from seglog.cleaner.chunks import Part, check_chunk, invalid_records, is_large, open_parts, read_chunks
+from seglog.cleaner.chunks import (
+    Part,
+    attributes_met,
+    check_chunk,
+    invalid_records,
+    is_large,
+    open_parts,
+    read_chunks,
+)
 from seglog.cleaner.key_tables import KeyReader, KeyTable
 from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.opened_payloads import OpenedPayloads
@@ -164,7 +172,7 @@ class _Passes:
         )
         for number, segment in enumerate(self._segments):
             for chunk in read_chunks(segment, self._start_of(segment), round_.options):
-                if self._indexing.opened is None and (chunk.batches["attributes"] & layout.CODEC_MASK).any():
+                if self._indexing.opened is None and attributes_met(chunk.batches) & layout.CODEC_MASK:
                     self._indexing.opened = OpenedPayloads(self._spare_bytes())
                 yield number, chunk, self._aborted_batches(chunk, tracker)
 
@@ -277,6 +285,8 @@ def filter_settings(round_: CleaningRound, indexing: OffsetIndexing, compressed:
 def track_batches(chunk: Chunk, tracker: TransactionTracker) -> Iterator[tuple[int, bool]]:
     """(batch, whether it may go) for every transactional or control batch of the chunk, in order."""
     batches = chunk.batches
+    if not attributes_met(batches) & (layout.CONTROL_MASK | layout.TRANSACTIONAL_MASK):
+        return
     attributes = batches["attributes"]
     modern = batches["magic"] >= 2
     control = modern & (attributes & layout.CONTROL_MASK != 0)

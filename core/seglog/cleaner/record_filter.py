@@ -8,15 +8,26 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from seglog import layout
-from seglog.cleaner.chunks import Part, check_chunk, invalid_records, is_large, open_parts, read_chunks
+from seglog.cleaner.chunks import (
+    Part,
+    attributes_met,
+    check_chunk,
+    invalid_records,
+    is_large,
+    open_parts,
+    read_chunks,
+)
 from seglog.cleaner.indexing import OffsetIndexing, filter_settings, track_batches
 from seglog.cleaner.legacy_filter import filter_legacy
+from seglog.cleaner.options import CHUNK_BYTES
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker
@@ -43,6 +54,7 @@ from seglog.memory_budget import Account, unlimited
 from seglog.scan.segment_scan import Chunk
 
 _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
+_NOT_PLAIN = layout.CONTROL_MASK | layout.TRANSACTIONAL_MASK | layout.DELETE_HORIZON_MASK
 _SLACK_BYTES = 64 << 10
 _NO_BITS = np.zeros(1, dtype=np.uint8)
 
@@ -57,6 +69,7 @@ class FilteredChunk:
     pieces: list[Piece] = field(default_factory=list)
     counters: np.ndarray = field(default_factory=lambda: np.zeros(filtering.COUNTER_SLOTS, dtype=np.int64))
     held_bytes: int = 0  # in the account that it was made with
+    memory: list[np.ndarray] = field(default_factory=list)  # in which the pieces lie
     aborted: list[AbortedTransaction] = field(default_factory=list)
 
 
@@ -91,6 +104,7 @@ class RecordFilter:
         self._round, self._indexing, self._stats, self._recompress = round_, indexing, stats, recompress
         self._tracker = tracker or TransactionTracker()
         self._unmapped = np.array(sorted(indexing.aborted), dtype=np.int64)
+        self._spare: deque[np.ndarray] = deque()
         self.ordinals = np.zeros(2, dtype=np.int64)
 
     # --- in log order --------------------------------------------------------------------------------------
@@ -125,25 +139,32 @@ class RecordFilter:
     def _flags(self, chunk: Chunk, modified_ms: int) -> np.ndarray:
         """Flags (uint8) of each batch: the table of specification §12.6."""
         batches, round_ = chunk.batches, self._round
-        attributes = batches["attributes"]
-        modern = batches["magic"] >= 2
-        control = modern & (attributes & layout.CONTROL_MASK != 0)
-        may_go = np.zeros(len(batches), dtype=bool)
-        for i, discard in track_batches(chunk, self._tracker):
-            may_go[i] = discard
-        past = self._past_horizon(batches, modern, modified_ms)
         dirty = batches["last_offset"] >= round_.plan.first_mapped_offset
-        flags = np.where(may_go & (~control | past), DISCARD, 0).astype(np.uint8)
-        flags[may_go & control] |= STAMP_MARKER
-        flags[past] |= EXPIRED
-        flags[dirty] |= DIRTY
-        if len(self._unmapped):
-            flags[dirty & modern & ~control & np.isin(batches["base_offset"], self._unmapped)] |= KEEP_ALL
+        flags = dirty.astype(np.uint8)
+        flags *= DIRTY
+        is_plain = not attributes_met(batches) & _NOT_PLAIN and not (batches["magic"] < 2).any()
+        if not is_plain or round_.options.expire or len(self._unmapped):
+            self._flag_special(chunk, modified_ms, dirty, flags)
         last = round_.plan.last_records
         filtering.flag_last_batches(batches, last.producer_ids, last.offsets, last.epochs, flags)
         flags[batches["last_offset"] + 1 == round_.plan.first_uncleanable_offset] |= RETAIN_EMPTY
         flags[(flags & (DISCARD | RETAIN_EMPTY)) == DISCARD] |= DELETE
         return flags
+
+    def _flag_special(self, chunk: Chunk, modified_ms: int, dirty: np.ndarray, flags: np.ndarray) -> None:
+        """Adds what transactions, markers, tombstones' horizons and messages of magic 0 and 1 decide."""
+        batches = chunk.batches
+        modern = batches["magic"] >= 2
+        control = modern & (batches["attributes"] & layout.CONTROL_MASK != 0)
+        may_go = np.zeros(len(batches), dtype=bool)
+        for i, discard in track_batches(chunk, self._tracker):
+            may_go[i] = discard
+        past = self._past_horizon(batches, modern, modified_ms)
+        flags[may_go & (~control | past)] |= DISCARD
+        flags[may_go & control] |= STAMP_MARKER
+        flags[past] |= EXPIRED
+        if len(self._unmapped):
+            flags[dirty & modern & ~control & np.isin(batches["base_offset"], self._unmapped)] |= KEEP_ALL
 
     def _past_horizon(self, batches: np.ndarray, modern: np.ndarray, modified_ms: int) -> np.ndarray:
         """Which batches' tombstones and markers are past their delete horizon (KIP-534; legacy: by segment)."""
@@ -217,7 +238,7 @@ class RecordFilter:
         kept = np.empty(kept_bytes, dtype=np.uint8)
         while first < len(batches):
             left = len(batches) - first
-            out, targets = np.empty(room, dtype=np.uint8), np.empty(left, dtype=layout.BATCH)
+            out, targets = self._memory(room), np.empty(left, dtype=layout.BATCH)
             sources, actions = np.empty(left, dtype=np.int64), np.empty(left, dtype=np.int8)
             with self._stats.phase("filter"):
                 done, used, rows, status = filtering.filter_batches(
@@ -245,14 +266,40 @@ class RecordFilter:
                     filtered.pieces.append(
                         self._packed(chunk, batches, targets[:rows], sources[:rows], actions[:rows], out)
                     )
+                self._keep(out)
             elif rows:
                 filtered.pieces.append((targets[:rows], out[:used]))
+                filtered.memory.append(out)
+            else:
+                self._keep(out)
             room = room if done > first else 2 * room
             first = done
         if compressed:
             account.give(taken)  # packed, it is small
         else:
             filtered.held_bytes += taken
+
+    # --- memory --------------------------------------------------------------------------------------------
+
+    def give_back(self, filtered: FilteredChunk) -> None:
+        """Takes the memory of a chunk whose pieces were written; it is filled again, as fresh memory costs as much as
+        filling it.
+        """
+        filtered.pieces.clear()
+        while filtered.memory:
+            self._keep(filtered.memory.pop())
+
+    def _keep(self, memory: np.ndarray) -> None:
+        if len(memory) <= CHUNK_BYTES + _SLACK_BYTES and len(self._spare) < self._round.options.chunks_ahead:
+            self._spare.append(memory)
+
+    def _memory(self, size: int) -> np.ndarray:
+        """At least `size` bytes."""
+        with suppress(IndexError):  # none to spare
+            memory = self._spare.pop()
+            if len(memory) >= size:
+                return memory
+        return np.empty(size, dtype=np.uint8)
 
     def _packed(
         self,

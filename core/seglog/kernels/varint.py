@@ -39,6 +39,10 @@ def read_varint(data: Bytes, p: int, end: int) -> tuple[int, int]:
         byte = load_byte(data, p)
         if byte < 128:
             return (byte >> 1) ^ -(byte & 1), p + 1
+        if p + 1 < end:  # two bytes, as sizes of 64 to 8191 have: without the loop
+            second = load_byte(data, p + 1)
+            if second < 128:
+                return (second << 6 | (byte & 0x7F) >> 1) ^ -(byte & 1), p + 2
     raw, p = read_unsigned_varint(data, p, end)
     return (raw >> 1) ^ -(raw & 1), p
 

@@ -5,9 +5,10 @@ Kafka: LocalLog.replaceSegments, and the first three passes of LogLoader.load (s
 
 Replacing:
 
-1. The new segments are complete and fsynced as `.cleaned`; their names are made durable. 2. From the highest
-base to the lowest, each is renamed to `.swap`. Until the last rename a `.cleaned` file with a lower
-   or equal base is there, so a crash throws all of them away.
+1. The new segments are complete and fsynced as `.cleaned`; where there are several, their names are made durable.
+2. From the highest base to the lowest, each is renamed to `.swap`. Until the last rename a `.cleaned` file with a lower
+   or equal base is there, so a crash throws all of them away. (A single one has nothing to wait for: its `.log` comes
+   first, and is the whole replacement; an index whose name is lost is built again.)
 3. The old segments are renamed to `.deleted`.
 4. From the lowest base to the highest, the new ones get their final names.
 5. Snapshots at bases that no segment has any more are renamed to `.deleted`.
@@ -91,7 +92,8 @@ def replace_segments(
     """
     fs, directory = new[0].fs, new[0].directory
     ascending = sorted(new, key=lambda segment: segment.base_offset)
-    fs.sync_directory(directory)
+    if len(ascending) > 1:
+        fs.sync_directory(directory)
     for segment in reversed(ascending):
         segment.rename_to(FileState.SWAP)
         fs.sync_directory(directory)
