@@ -222,6 +222,8 @@ def _worker(mode: str, calls: Path) -> Iterator[Callable[[str], int]]:
     with subprocess.Popen(
         command, env=_environment(mode), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
+        # cores need not be equally fast: with one of their own, each mode would have another machine
+        os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
         stdin, stdout = process.stdin, process.stdout
         assert stdin is not None and stdout is not None
 
