@@ -22,7 +22,7 @@ from itertools import pairwise
 import numpy as np
 
 from seglog.errors import CorruptCheckpointError, RefusedError
-from seglog.evidence.findings import Severity
+from seglog.evidence.findings import Finding, Severity
 from seglog.evidence.surroundings import Surroundings
 from seglog.format import filenames
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
@@ -96,14 +96,14 @@ class ExtentObserver:
         """Before a segment's batches."""
         self._segment, self._next_offset, self._end = segment, segment.base_offset, 0
 
-    def take(self, piece: Piece) -> Iterator[object]:
+    def take(self, piece: Piece) -> Iterator[Finding]:
         """Notes the good batches of `piece`."""
         good = piece.batches[piece.valid]
         if len(good):
             self._note(good)
         return iter(())
 
-    def finish(self) -> Iterator[object]:
+    def finish(self) -> Iterator[Finding]:
         """After a segment's batches."""
         if self._segment is not None:
             cut_short = self._end < self._segment.size

@@ -1,8 +1,9 @@
 """Verifying the batches and records of one `.log`: quickly while all is well, in detail where it is not.
 
 `clean_range` walks a range under a thread and gives up at the first thing that is not right; `SegmentVerifier`
-then goes through the segment again, in order, and says what. A healthy log is thereby read once, by all
-processors, and a damaged one of any size in bounded memory.
+then goes through the segment again from that range on, in order, and says what. A healthy log is thereby read once,
+by all processors, and a damaged one of any size in bounded memory. What looks at batches as they go by (`Observer`)
+gets them from either, in log order.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -31,7 +33,10 @@ from seglog.storage.filesystem import FileSystem
 
 # half of a processor's second-level cache: what was read is checksummed before it leaves
 _CHUNK_BYTES = 1 << 19
-_CHUNK_ROWS = 1024
+_LEAST_ENTRY = layout.LOG_OVERHEAD + layout.MESSAGE_V0_OVERHEAD
+# what a range keeps of its batches for observers before it ends early: 5 MiB of headers, and bytes
+_KEPT_ROWS = 1 << 16
+_KEPT_BYTES = 4 << 20
 _DAMAGE = {"CRC_MISMATCH", "UNREADABLE_BYTES", "ZERO_BYTES", "TORN_TAIL", "RECORDS_INVALID"}
 
 
@@ -66,12 +71,24 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """A range without any finding. Offsets and epochs are -1 where it has none; they must ascend across ranges."""
+    """A range up to `end` without any finding. Offsets are -1 where it has none; they must ascend across ranges.
+
+    Leader epochs are those of the first and the last batch of magic 2: None and -1 where there is none. `pieces` are
+    its batches where they were to be kept: the bytes of control batches are with them, those of others are not.
+    """
 
     totals: Totals
     first_offset: int
     last_offset: int
+    first_epoch: int | None
     leader_epoch: int
+    end: int
+    pieces: tuple[Piece, ...] = ()
+
+    def follows(self, last_offset: int, leader_epoch: int) -> bool:
+        """Whether it may come after what ends with these."""
+        descends = self.first_epoch is not None and self.first_epoch < leader_epoch
+        return not descends and not 0 <= self.first_offset <= last_offset
 
 
 class Observer(Protocol):
@@ -98,67 +115,128 @@ def clean_range(
     offsets: OffsetRange,
     level: Level,
     account: Account | None = None,
+    *,
+    keep: bool = False,
 ) -> RangeResult | None:
     """What bytes `start` (an entry's beginning) to `end` of `path` hold, or None when anything is not right.
 
-    What is held counts in `account`, which is closed at the end.
+    With `keep` the batches are kept, and the result may end before `end`, so that they are never many. What is held
+    counts in `account`, which is closed at the end.
     """
     with account or unlimited() as own:
         if HARDWARE:
-            result = _clean_entries(fs, path, start, end, offsets, level)
+            result = _clean_entries(fs, path, start, end, offsets, level, keep=keep)
             if result is not None:
                 return result
-        return _clean_pieces(fs, path, start, end, offsets, level, own)
+        return _clean_pieces(fs, path, start, end, offsets, level, own, keep=keep)
+
+
+class _Range:
+    """What a range without a finding has shown so far."""
+
+    def __init__(self, fs: FileSystem, path: Path, start: int, *, keep: bool) -> None:
+        self.state, self.end = new_state(), start
+        self._start, self._keep = start, keep
+        self._first_epoch: int | None = None
+        self._source = partial(fs.open, path, "r")
+        self._pieces: list[Piece] = []
+        self._tables: list[np.ndarray] = []  # batches of whose bytes none are needed
+        self._rows = self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough batches are kept."""
+        return self._rows >= _KEPT_ROWS or self._bytes >= _KEPT_BYTES
+
+    def add(self, batches: np.ndarray, data: np.ndarray, end: int, *, complete: bool = True) -> None:
+        """Takes in batches that end at `end` of the file; `data` are their bytes. Both may change afterwards."""
+        self.end = end
+        if self._first_epoch is None:
+            epochs = batches["leader_epoch"][batches["magic"] == 2]
+            self._first_epoch = int(epochs[0]) if len(epochs) else None
+        if not self._keep or not len(batches):
+            return
+        self._rows += len(batches)
+        if not (batches["attributes"] & layout.CONTROL_MASK).any():
+            self._tables.append(batches.copy())
+            return
+        self._flush()
+        self._bytes += len(data)
+        self._put(batches.copy(), data.copy(), complete=complete)
+
+    def result(self, totals: Totals) -> RangeResult:
+        """The range, with everything that was taken in."""
+        self._flush()
+        totals.bytes = self.end - self._start
+        totals.batches = int(self.state[validate.STATE_BATCHES])
+        first, last = int(self.state[validate.STATE_FIRST_OFFSET]), int(self.state[validate.STATE_LAST_OFFSET])
+        epochs = self._first_epoch, int(self.state[validate.STATE_LEADER_EPOCH])
+        return RangeResult(totals, first, last, *epochs, self.end, tuple(self._pieces))
+
+    def _flush(self) -> None:
+        if self._tables:
+            self._put(np.concatenate(self._tables), np.empty(0, dtype=np.uint8), complete=False)
+            self._tables = []
+
+    def _put(self, batches: np.ndarray, data: np.ndarray, *, complete: bool) -> None:
+        position, valid = int(batches["position"][0]), np.ones(len(batches), dtype=bool)
+        self._pieces.append(Piece(position, data, batches, valid, self._source, complete))
 
 
 def _clean_entries(
-    fs: FileSystem, path: Path, start: int, end: int, offsets: OffsetRange, level: Level
+    fs: FileSystem, path: Path, start: int, end: int, offsets: OffsetRange, level: Level, *, keep: bool
 ) -> RangeResult | None:
     """The same, one kernel call a chunk; None also for entries larger than a chunk, and, where records are
     wanted, for such as are compressed or not of magic 2.
     """
-    state = new_state()
-    rows = np.empty(_CHUNK_ROWS, dtype=layout.BATCH)
+    found = _Range(fs, path, start, keep=keep)
     buffer = np.empty(min(_CHUNK_BYTES, end - start), dtype=np.uint8)
+    rows = np.empty(len(buffer) // _LEAST_ENTRY + 1, dtype=layout.BATCH)
     limits = level >= Level.CRC, level >= Level.RECORD, offsets.least, offsets.most
-    position = start
+    counted = 0
     with fs.open(path, "r") as file:
-        while position < end:
+        while found.end < end and not found.is_full:
+            position = found.end
             filled = file.read_into(position, byte_view(buffer[: min(len(buffer), end - position)]))
-            consumed, right = walk_clean(buffer, filled, position, *limits, rows, state)
+            consumed, right = walk_clean(buffer, filled, position, *limits, rows, found.state)
             if not right or consumed == 0:
                 return None
-            position += consumed
-    return _range_result(state, Totals(bytes=end - start, records=int(state[validate.STATE_RECORDS])))
+            before, counted = counted, int(found.state[validate.STATE_BATCHES])
+            found.add(rows[: counted - before], buffer[:consumed], position + consumed)
+    return found.result(Totals(records=int(found.state[validate.STATE_RECORDS])))
 
 
 def _clean_pieces(
-    fs: FileSystem, path: Path, start: int, end: int, offsets: OffsetRange, level: Level, account: Account
+    fs: FileSystem,
+    path: Path,
+    start: int,
+    end: int,
+    offsets: OffsetRange,
+    level: Level,
+    account: Account,
+    *,
+    keep: bool,
 ) -> RangeResult | None:
-    state = new_state()
-    totals = Totals()
+    found, totals = _Range(fs, path, start, keep=keep), Totals()
     walk = LogWalk(fs, path, start, end, offsets=offsets, chunk_bytes=_CHUNK_BYTES, check=level >= Level.CRC)
     for step in walk:
         if isinstance(step, Gap) or not step.valid.all():
             return None
         bits = np.empty(len(step.batches), dtype=np.int64)
-        if judge_batches(step.batches, step.valid, offsets.least, offsets.most, state, bits):
+        if judge_batches(step.batches, step.valid, offsets.least, offsets.most, found.state, bits):
             return None
         if level >= Level.RECORD:
             records = _clean_records(step, account)
             if records < 0:
                 return None
             totals.records += records
-        totals.bytes += int(step.batches["size"].astype(np.int64).sum()) if not step.complete else len(step.data)
+        behind = int(step.batches["position"][-1]) + int(step.batches["size"][-1])
+        found.add(step.batches, step.data, behind, complete=step.complete)
+        if found.is_full:
+            break
     if level < Level.RECORD:
-        totals.records = int(state[validate.STATE_RECORDS])
-    return _range_result(state, totals)
-
-
-def _range_result(state: np.ndarray, totals: Totals) -> RangeResult:
-    totals.batches = int(state[validate.STATE_BATCHES])
-    first, last = int(state[validate.STATE_FIRST_OFFSET]), int(state[validate.STATE_LAST_OFFSET])
-    return RangeResult(totals, first, last, int(state[validate.STATE_LEADER_EPOCH]))
+        totals.records = int(found.state[validate.STATE_RECORDS])
+    return found.result(totals)
 
 
 def _clean_records(piece: Piece, account: Account) -> int:
@@ -174,7 +252,8 @@ def _clean_records(piece: Piece, account: Account) -> int:
 class SegmentVerifier:
     """Goes through one `.log` in order and tells everything; `totals` grow, `last_offset` is that of the log so far.
 
-    A `growing` one may end within a batch: a broker may be writing it.
+    A `growing` one may end within a batch: a broker may be writing it. What lies before `start`, an entry's beginning,
+    is right.
     """
 
     def __init__(
@@ -188,9 +267,10 @@ class SegmentVerifier:
         last_offset: int = -1,
         leader_epoch: int = -1,
         growing: bool = False,
+        start: int = 0,
     ) -> None:
         self.fs, self.path, self.base_offset, self.offsets = fs, path, base_offset, offsets
-        self.level, self.growing = level, growing
+        self.level, self.growing, self.start = level, growing, start
         self.totals = Totals()
         self._state = new_state(last_offset, leader_epoch)
         self._place = place_of(path)
@@ -207,10 +287,10 @@ class SegmentVerifier:
 
     def findings(self, observers: Sequence[Observer] = ()) -> Iterator[Finding]:
         """Everything that is wrong, in the order of the file; good batches go past the observers."""
-        walk = LogWalk(
-            self.fs, self.path, offsets=self.offsets, chunk_bytes=_CHUNK_BYTES, check=self.level >= Level.CRC
-        )
-        for step in with_damage(walk, self.path, self.base_offset, growing=self.growing):
+        check = self.level >= Level.CRC
+        walk = LogWalk(self.fs, self.path, self.start, offsets=self.offsets, chunk_bytes=_CHUNK_BYTES, check=check)
+        least = self.last_offset + 1 if self.start else self.base_offset
+        for step in with_damage(walk, self.path, least, growing=self.growing):
             if isinstance(step, Finding):
                 self._count_damage(step)
                 yield step

@@ -22,6 +22,32 @@ from seglog.storage.links import name_of
 
 _MOST_INDEX_BYTES = 256 << 20
 _MOST_FINDINGS = 20  # an index with more wrong entries is simply wrong
+_ENTRIES_AT_ONCE = 4096
+
+
+def _running_maximum(entries: np.ndarray | None, column: str) -> np.ndarray:
+    """The largest value of a column up to each entry. Below it lie those out of order, of which `_ascending` tells."""
+    if entries is None or not len(entries):
+        return np.empty(0, dtype=np.int64)
+    return np.maximum.accumulate(entries[column].astype(np.int64))
+
+
+def _is_in_good_batch(piece: Piece, position: int) -> bool:
+    """Whether the batch that begins at or before a position of the file is right: an entry may not lead into it."""
+    at = int(np.searchsorted(piece.batches["position"], position, side="right")) - 1
+    return at >= 0 and bool(piece.valid[at])
+
+
+class _Columns:
+    """What entries of an offset index are held against, of good batches after offsets up to `last_offset`."""
+
+    def __init__(self, good: np.ndarray, last_offset: int) -> None:
+        self.positions = np.ascontiguousarray(good["position"])
+        self.ends = self.positions + good["size"]
+        self.bases = np.ascontiguousarray(good["base_offset"])
+        before = np.maximum.accumulate(np.concatenate(([last_offset], good["last_offset"][:-1])))
+        # brokers before 0.10 wrote the first offset of the append, which a wrapper does not tell
+        self.below = np.where(good["magic"] >= 2, np.maximum(before, self.bases - 1), before)
 
 
 class IndexObserver:
@@ -37,6 +63,8 @@ class IndexObserver:
         self._said = 0
         self._offsets = self._load(segment.offset_index, 8)
         self._times = self._load(segment.time_index, 12)
+        self._positions = _running_maximum(self._offsets, "position")
+        self._reached = _running_maximum(self._times, "offset")
         self._next_entry = 0
         self._next_time = 0
         self._last_offset = segment.base_offset - 1
@@ -134,51 +162,55 @@ class IndexObserver:
     # --- against the log
 
     def _offset_entries(self, piece: Piece, good: np.ndarray) -> Iterator[Finding]:
+        """Entries that lead into these batches. One in a gap before them, or out of order, is passed over."""
         if self._offsets is None:
             return
-        positions = self._offsets["position"]
-        end = int(good["position"][-1]) + int(good["size"][-1])
-        behind = int(np.searchsorted(positions, end))
-        covered = piece.batches["position"]
-        for i in range(self._next_entry, behind):
-            position, offset = int(positions[i]), int(self._offsets["offset"][i])
-            if position < piece.position:
-                continue  # in a gap
-            at = int(np.searchsorted(good["position"], position))
-            if at == len(good) or good["position"][at] != position:
-                k = int(np.searchsorted(covered, position, side="right")) - 1
-                if k >= 0 and piece.valid[k]:
-                    yield from self._wrong_offset(i, f"entry {i} leads to position {position}, where no batch begins")
+        batches = _Columns(good, self._last_offset)
+        behind = int(np.searchsorted(self._positions, batches.ends[-1]))
+        entries = slice(self._next_entry, max(self._next_entry, behind))
+        self._next_entry = entries.stop
+        positions = self._positions[entries]
+        at = np.minimum(np.searchsorted(batches.positions, positions), len(good) - 1)
+        right = (batches.positions[at] == positions) & (self._offsets["offset"][entries] > batches.below[at])
+        judged = (positions >= piece.position) & (positions == self._offsets["position"][entries])
+        for i in np.flatnonzero(judged & ~right).tolist():
+            offset, position = (int(value) for value in self._offsets[entries.start + i].tolist())
+            if batches.positions[at[i]] == position:
+                begins = int(batches.bases[at[i]])
+                message = f"says offset {offset} at position {position}, where {begins} begins"
+            elif not _is_in_good_batch(piece, position):
                 continue
-            before = int(good["last_offset"][at - 1]) if at else self._last_offset
-            # brokers before 0.10 wrote the first offset of the append, which a wrapper does not tell
-            if offset <= before or (good["magic"][at] >= 2 and offset < good["base_offset"][at]):
-                begins = int(good["base_offset"][at])
-                message = f"entry {i} says offset {offset} at position {position}, where {begins} begins"
-                yield from self._wrong_offset(i, message)
-        self._next_entry = max(self._next_entry, behind)
+            else:
+                message = f"leads to position {position}, where no batch begins"
+            yield from self._wrong_offset(entries.start + i, f"entry {entries.start + i} {message}")
 
     def _time_entries(self, good: np.ndarray) -> Iterator[Finding]:
-        """Entries up to the last offset of these batches. One inside the last batch waits for the next piece."""
+        """Entries up to the last offset of these batches. One inside the last batch waits for the next piece; one
+        out of order is passed over.
+        """
         if self._times is None:
             return
-        lasts = good["last_offset"]
+        lasts = np.maximum.accumulate(np.maximum(good["last_offset"], self._last_offset))
         maxima = np.maximum.accumulate(np.maximum(good["max_timestamp"], self._max_timestamp))
+        below = np.concatenate(([self._max_timestamp], maxima))  # the largest before each batch
         while self._next_time < len(self._times):
-            i = self._next_time
-            timestamp, offset = (int(value) for value in self._times[i].tolist())
-            at = int(np.searchsorted(lasts, offset))  # the batch that holds the offset, or follows it
-            if at == len(lasts):
+            first = self._next_time
+            offsets = self._reached[first : first + _ENTRIES_AT_ONCE]
+            count = int(np.searchsorted(offsets, lasts[-1], side="right"))
+            entries, offsets = self._times[first : first + count], offsets[:count]
+            at = np.searchsorted(lasts, offsets)  # the batch that holds the offset, or follows it
+            whole = at + (lasts[at] == offsets)
+            early, late = below[whole] > entries["timestamp"], maxima[at] < entries["timestamp"]
+            for i in np.flatnonzero((early | late) & (offsets == entries["offset"])).tolist():
+                timestamp, offset = (int(value) for value in entries[i].tolist())
+                message = f"entry {first + i} has timestamp {timestamp}, no record up to offset {offset} is as young"
+                if early[i]:
+                    said = f"entry {first + i} says {timestamp} up to offset {offset}"
+                    message = f"{said}, where a batch has {int(below[whole[i]])}"
+                yield from self._wrong_time(first + i, message)
+            self._next_time += count
+            if count < _ENTRIES_AT_ONCE:
                 return
-            whole = at + 1 if lasts[at] == offset else at
-            below = int(maxima[whole - 1]) if whole else self._max_timestamp
-            if below > timestamp:
-                message = f"entry {i} says {timestamp} up to offset {offset}, where a batch has {below}"
-                yield from self._wrong_time(i, message)
-            elif int(maxima[at]) < timestamp:
-                message = f"entry {i} has timestamp {timestamp}, no record up to offset {offset} is as young"
-                yield from self._wrong_time(i, message)
-            self._next_time += 1
 
     def _missing(self) -> Iterator[Finding]:
         if self.segment.size == 0:

@@ -1,7 +1,8 @@
 """One look at one partition (or one file): everything `verify` finds in it, through a view that holds still.
 
-Below level *index* all segments are cut into ranges, which threads verify; a segment in which anything is not right is
-gone through once more, in order, and tells what. From *index* on a single pass does all.
+All segments are cut into ranges, which threads verify, a few ahead of what is looked at. From level *index* on the
+headers of a range's batches then go past whatever compares them with other files, in log order. A segment in which
+anything is not right is gone through once more from that range on, in order, and tells what.
 """
 
 from __future__ import annotations
@@ -10,19 +11,21 @@ import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 
 from seglog import layout
 from seglog.evidence.findings import Finding, finding
 from seglog.evidence.losses import ExtentObserver, losses_of
 from seglog.evidence.surroundings import Surroundings
 from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT
-from seglog.memory_budget import MemoryBudget, bytes_in_flight
+from seglog.memory_budget import Account, MemoryBudget, bytes_in_flight
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.scan.resync import OffsetRange, next_entry
 from seglog.scan.view import PartitionView, SingleFile
 from seglog.storage.links import name_of
-from seglog.verification.batches import Level, RangeResult, SegmentVerifier, Totals, clean_range
+from seglog.verification.batches import Level, Observer, RangeResult, SegmentVerifier, Totals, clean_range
 from seglog.verification.files import verify_07, verify_names
 from seglog.verification.indexes import IndexObserver
 from seglog.verification.semantics import SemanticObserver
@@ -89,12 +92,11 @@ class PartitionLook:
             self.options.advance(self.listing.size, 0)
         elif self.options.sample is not None:
             yield from self._samples(self.options.sample)
-        elif deep:
-            yield from self._in_one_pass()
         else:
-            yield from self._in_ranges()
+            yield from self._in_ranges(deep)
 
-    def _works(self) -> Iterator[_Work]:
+    def works(self) -> Iterator[_Work]:
+        """The segments to verify, in order."""
         segments = self.listing.segments
         for i, segment in enumerate(segments):
             if self.options.file is not None and segment.log.name != self.options.file:
@@ -106,39 +108,69 @@ class PartitionLook:
                 most = min(most, segments[i + 1].base_offset - 1)
             yield _Work(segment, OffsetRange(segment.base_offset, most), i + 1 == len(segments))
 
-    # --- in one pass --------------------------------------------------------------------------------------
+    # --- in ranges, under threads -------------------------------------------------------------------------
 
-    def _in_one_pass(self) -> Iterator[Finding]:
-        fs, whole = self.view.fs, self.whole
+    def _in_ranges(self, deep: bool) -> Iterator[Finding]:
+        """Segment after segment, its ranges ahead; with `deep` against all other files."""
         extent = ExtentObserver()
         semantic = None
-        if self.options.level >= Level.SEMANTIC and whole:
-            semantic = SemanticObserver(fs, self.listing, self._log_start(), live=self.view.live)
-        for work in self._works():
-            if self.options.is_late():
-                return
-            closed = not work.is_last
-            observers = [IndexObserver(fs, work.segment, closed=closed, live=self.view.live)]
-            extent.begin(work.segment)
-            if semantic is not None:
-                yield from semantic.begin(work.segment)
-            yield from self._detailed(work, [*observers, extent, *([] if semantic is None else [semantic])])
+        if self.options.level >= Level.SEMANTIC and self.whole:
+            semantic = SemanticObserver(self.view.fs, self.listing, self._log_start(), live=self.view.live)
+        pool = ThreadPoolExecutor(max(1, self.options.jobs), "seglog-verify")
+        with pool, closing(_Ahead(self, pool)) as ahead:
+            for work in self.works():
+                if self.options.is_late():
+                    return
+                observers: list[Observer] = []
+                if deep:
+                    index = IndexObserver(self.view.fs, work.segment, not work.is_last, live=self.view.live)
+                    extent.begin(work.segment)
+                    observers += [index, extent]
+                if semantic is not None:
+                    yield from semantic.begin(work.segment)
+                    observers.append(semantic)
+                yield from self._segment(work, ahead, observers)
         if semantic is not None and self.listing.segments:
             yield from semantic.finish_partition(self.end_offset or 0)
-        if whole and self.around is not None:
-            for loss in losses_of(fs, self.listing, extent.extent, self.around):
-                where = {"first_offset": loss.first_offset, "last_offset": loss.last_offset}
-                name = name_of(self.listing.directory)
-                lost = 0 if loss.last_offset is None or loss.first_offset is None else loss.last_offset + 1
-                yield finding(
-                    loss.code,
-                    name,
-                    loss.file,
-                    loss.message,
-                    severity=loss.severity,
-                    offsets_lost=max(0, lost - (loss.first_offset or 0)),
-                    **where,
-                )
+        if deep and self.whole:
+            yield from self._losses(extent)
+
+    def _segment(self, work: _Work, ahead: _Ahead, observers: Sequence[Observer]) -> Iterator[Finding]:
+        """Range after range, and in detail from the first one in which anything is not right."""
+        reached = 0
+        for end, result in ahead.results(work):
+            while True:
+                if result is None or not result.follows(self.last_offset, self.leader_epoch):
+                    ahead.give_up(work)
+                    yield from self._detailed(work, observers, reached)
+                    return
+                self.totals.add(result.totals)
+                reached, self.last_offset = result.end, max(self.last_offset, result.last_offset)
+                self.leader_epoch = max(self.leader_epoch, result.leader_epoch)
+                for piece in result.pieces:
+                    for observer in observers:
+                        yield from observer.take(piece)
+                if reached >= end:
+                    break
+                result = ahead.clean(work, reached, end)
+        for observer in observers:
+            yield from observer.finish()
+        self._passed(work)
+
+    def _passed(self, work: _Work) -> None:
+        self.end_offset = max(self.last_offset + 1, work.segment.base_offset)
+        self.options.advance(work.segment.size, 1)
+
+    def _losses(self, extent: ExtentObserver) -> Iterator[Finding]:
+        """What is gone, by all that mentions it."""
+        if self.around is None:
+            return
+        name = name_of(self.listing.directory)
+        for loss in losses_of(self.view.fs, self.listing, extent.extent, self.around):
+            where = {"first_offset": loss.first_offset, "last_offset": loss.last_offset}
+            lost = 0 if loss.last_offset is None or loss.first_offset is None else loss.last_offset + 1
+            lost = max(0, lost - (loss.first_offset or 0))
+            yield finding(loss.code, name, loss.file, loss.message, severity=loss.severity, offsets_lost=lost, **where)
 
     def _log_start(self) -> int | None:
         key = self.listing.topic_partition
@@ -146,7 +178,7 @@ class PartitionLook:
             return None
         return self.around.offset(LOG_START_OFFSET_CHECKPOINT, key)
 
-    def _detailed(self, work: _Work, observers: Sequence[object] = ()) -> Iterator[Finding]:
+    def _detailed(self, work: _Work, observers: Sequence[Observer] = (), start: int = 0) -> Iterator[Finding]:
         verifier = SegmentVerifier(
             self.view.fs,
             work.segment.log,
@@ -156,55 +188,25 @@ class PartitionLook:
             last_offset=self.last_offset,
             leader_epoch=self.leader_epoch,
             growing=self.view.is_written(work.segment),
+            start=start,
         )
-        yield from verifier.findings(observers)  # type: ignore[arg-type]
+        yield from verifier.findings(observers)
         self.totals.add(verifier.totals)
         self.last_offset, self.leader_epoch = verifier.last_offset, verifier.leader_epoch
-        self.end_offset = max(self.last_offset + 1, work.segment.base_offset)
-        self.options.advance(work.segment.size, 1)
+        self._passed(work)
 
-    # --- in ranges, under threads -------------------------------------------------------------------------
-
-    def _in_ranges(self) -> Iterator[Finding]:
-        """Ranges of all segments, a few segments ahead; results in order."""
-        waiting: deque[tuple[_Work, list[Future[RangeResult | None]]]] = deque()
-        works, budget = self._works(), MemoryBudget(bytes_in_flight(self.options.jobs))
-        with ThreadPoolExecutor(max(1, self.options.jobs), "seglog-verify") as pool:
-            while True:
-                while sum(len(futures) for _, futures in waiting) < 2 * self.options.jobs:
-                    work = next(works, None)
-                    if work is None:
-                        break
-                    waiting.append((work, self._submitted(pool, work, budget)))
-                if not waiting:
-                    return
-                work, futures = waiting.popleft()
-                yield from self._finished(work, futures)
-                if self.options.is_late():
-                    for _, left in waiting:
-                        for future in left:
-                            future.cancel()
-                    return
-
-    def _submitted(
-        self, pool: ThreadPoolExecutor, work: _Work, budget: MemoryBudget
-    ) -> list[Future[RangeResult | None]]:
-        starts = [0]
-        size, jobs = work.segment.size, self.options.jobs
+    def ranges(self, work: _Work) -> Iterator[tuple[int, int]]:
+        """The ranges of a segment, each from one entry's beginning to another's, found as they are asked for."""
+        size, jobs, start = work.segment.size, self.options.jobs, 0
+        pieces = 1
         if size > 2 * _RANGE_BYTES or (jobs > 1 and size > _RANGE_BYTES // 2):
             pieces = max(jobs, size // _RANGE_BYTES)
-            starts = self._boundaries(work, [i * size // pieces for i in range(pieces)])
-        ends = [*starts[1:], size]
-        place, level = (self.view.fs, work.segment.log), self.options.level
-        return [
-            pool.submit(clean_range, *place, start, end, work.offsets, level, budget.account())
-            for start, end in zip(starts, ends, strict=True)
-        ]
-
-    def _boundaries(self, work: _Work, positions: Sequence[int]) -> list[int]:
-        """Where entries begin at or after `positions`, ascending and without repetition."""
-        found = (self._boundary(work, position) for position in positions if position)
-        return sorted({0, *(position for position in found if position is not None)})
+        for i in range(1, pieces):
+            end = self._boundary(work, i * size // pieces)
+            if end is not None and end > start:
+                yield start, end
+                start = end
+        yield start, size
 
     def _boundary(self, work: _Work, position: int) -> int | None:
         """Where the first good entry at or after `position` begins; None when none does nearby."""
@@ -214,26 +216,12 @@ class PartitionLook:
             found = next_entry(file, position, near, work.offsets) if position < near else near
         return found if found < near else None
 
-    def _finished(self, work: _Work, futures: Sequence[Future[RangeResult | None]]) -> Iterator[Finding]:
-        results = [future.result() for future in futures]
-        totals = Totals()
-        last_offset, epoch = self.last_offset, self.leader_epoch
-        for result in results:
-            if result is None or (0 <= result.first_offset <= last_offset) or 0 <= result.leader_epoch < epoch:
-                yield from self._detailed(work)
-                return
-            totals.add(result.totals)
-            last_offset, epoch = max(last_offset, result.last_offset), max(epoch, result.leader_epoch)
-        self.totals.add(totals)
-        self.last_offset, self.leader_epoch = last_offset, epoch
-        self.options.advance(work.segment.size, 1)
-
     # --- samples ------------------------------------------------------------------------------------------
 
     def _samples(self, share: float) -> Iterator[Finding]:
         """Ranges of each segment, each taken with the wanted probability; damage in them is told in detail."""
         level = min(self.options.level, Level.RECORD)
-        for work in self._works():
+        for work in self.works():
             for start in range(0, work.segment.size, _SAMPLE_BYTES):
                 if self.options.is_late():
                     return
@@ -265,3 +253,62 @@ class _Work:
     segment: SegmentFiles
     offsets: OffsetRange
     is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A range that a thread verifies, or will."""
+
+    work: _Work
+    end: int
+    account: Account
+    future: Future[RangeResult | None]
+
+    def cancel(self) -> None:
+        """It is not wanted any more. One that has begun ends by itself, and closes its account."""
+        if self.future.cancel():
+            self.account.close()
+
+
+class _Ahead:
+    """The ranges of a look's segments, a few ahead of whoever takes their results."""
+
+    def __init__(self, look: PartitionLook, pool: ThreadPoolExecutor) -> None:
+        self._look, self._pool = look, pool
+        self._budget = MemoryBudget(bytes_in_flight(look.options.jobs))
+        self._ranges = ((work, start, end) for work in look.works() for start, end in self._wanted(work))
+        self._asked: deque[_Asked] = deque()
+        self._given_up: _Work | None = None
+
+    def results(self, work: _Work) -> Iterator[tuple[int, RangeResult | None]]:
+        """(end, what it holds) of each range of a segment, in order; the segments are asked for in theirs."""
+        self._ask()
+        while self._asked and self._asked[0].work == work:
+            asked = self._asked.popleft()
+            yield asked.end, asked.future.result()
+            self._ask()
+
+    def clean(self, work: _Work, start: int, end: int, account: Account | None = None) -> RangeResult | None:
+        """What a range holds, or None when anything is not right."""
+        options, keep = self._look.options, self._look.options.level >= Level.INDEX
+        place = self._look.view.fs, work.segment.log
+        return clean_range(*place, start, end, work.offsets, options.level, account, keep=keep)
+
+    def give_up(self, work: _Work) -> None:
+        """No more ranges of that segment are wanted."""
+        self._given_up = work
+        while self._asked and self._asked[0].work == work:
+            self._asked.popleft().cancel()
+
+    def close(self) -> None:
+        """Nothing more is wanted."""
+        for asked in self._asked:
+            asked.cancel()
+
+    def _wanted(self, work: _Work) -> Iterator[tuple[int, int]]:
+        return takewhile(lambda _: self._given_up != work, self._look.ranges(work))
+
+    def _ask(self) -> None:
+        for work, start, end in islice(self._ranges, max(0, 2 * self._look.options.jobs - len(self._asked))):
+            account = self._budget.account()
+            self._asked.append(_Asked(work, end, account, self._pool.submit(self.clean, work, start, end, account)))

@@ -120,23 +120,25 @@ class SemanticObserver:
                 batches = batches[behind]
 
     def _outside_transactions(self, batches: np.ndarray) -> Iterator[Finding]:
-        """Non-transactional batches of producers that have a transaction open before this run of batches."""
-        flags = batches["attributes"] & (layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK)
-        plain = batches[(batches["producer_id"] >= 0) & (flags == 0)]
-        if len(plain) == 0 or self._current is None:
+        """Non-transactional batches of producers that have a transaction open by then."""
+        if self._current is None:
             return
-        for row in plain:
-            producer = self._producers.producers.get(int(row["producer_id"]))
-            if producer is None or not producer.in_transaction:
-                continue
-            settled = batches[(batches["producer_id"] == row["producer_id"]) & (batches["position"] < row["position"])]
-            if (settled["attributes"] & layout.CONTROL_MASK).any():
-                continue
-            message = (
-                f"producer {int(row['producer_id'])} wrote outside the transaction it began at offset"
-                f" {producer.transaction_first_offset}"
-            )
-            yield batch_finding("TRANSACTION_STATE_INVALID", (self._partition, self._current.log.name), message, row)
+        begun = {producer: first for first, producer in self._producers.open_transactions.items()}
+        flags = batches["attributes"] & (layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK)
+        transactional = (flags == layout.TRANSACTIONAL_MASK) & (batches["producer_id"] >= 0)
+        concerned = [*begun, *set(batches["producer_id"][transactional].tolist())]
+        plain = (flags == 0) & np.isin(batches["producer_id"], concerned)
+        for row in batches[np.isin(batches["producer_id"], batches["producer_id"][plain])]:
+            producer, flag = int(row["producer_id"]), int(row["attributes"])
+            if flag & layout.CONTROL_MASK:
+                begun.pop(producer, None)
+            elif flag & layout.TRANSACTIONAL_MASK:
+                begun.setdefault(producer, int(row["base_offset"]))
+            elif producer in begun:
+                message = f"producer {producer} wrote outside the transaction it began at offset {begun[producer]}"
+                yield batch_finding(
+                    "TRANSACTION_STATE_INVALID", (self._partition, self._current.log.name), message, row
+                )
 
     def _completed(self, transaction: CompletedTransaction, last_stable_offset: int) -> None:
         if transaction.aborted:

@@ -1,19 +1,32 @@
-"""Ranges of a log that one kernel call a chunk finds right are right by the rules of decoded records, and no others."""
+"""Ranges of a log that one kernel call a chunk finds right are right by the rules of decoded records, and no others;
+what is looked at range by range is found as in one pass."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from seglog import layout
+from seglog.clock import ManualClock
+from seglog.evidence.findings import Finding
 from seglog.format.decoder import scan_batches
 from seglog.memory_budget import unlimited
+from seglog.scan.listing import resolve_paths
 from seglog.scan.resync import OffsetRange
 from seglog.storage.filesystem import LocalFileSystem
+from seglog.verification import batches, partition
 from seglog.verification.batches import Level, RangeResult, _clean_entries, _clean_pieces
+from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
+from tests.support import logs_on_disk as logs
 from tests.support.hostile_logs import hostile_log
+from tests.support.mutated_directories import mutate
+from tests.support.naive import batch_v2
+from tests.support.varied_directory import base_directory, copy_tree
 
 FS = LocalFileSystem()
 OFFSETS = OffsetRange(0, layout.INT64_MAX)
@@ -30,8 +43,8 @@ def plain_batches(numbers: range) -> Iterator[bytes]:
 
 def both(path: Path, level: Level) -> tuple[RangeResult | None, RangeResult | None]:
     size = path.stat().st_size
-    by_kernel = _clean_entries(FS, path, 0, size, OFFSETS, level)
-    return by_kernel, _clean_pieces(FS, path, 0, size, OFFSETS, level, unlimited())
+    by_kernel = _clean_entries(FS, path, 0, size, OFFSETS, level, keep=False)
+    return by_kernel, _clean_pieces(FS, path, 0, size, OFFSETS, level, unlimited(), keep=False)
 
 
 def test_the_kernel_and_the_decoder_find_the_same_batches_right(tmp_path: Path) -> None:
@@ -53,3 +66,55 @@ def test_what_the_kernel_finds_right_of_whole_hostile_logs_is_right(tmp_path: Pa
         path.write_bytes(hostile_log(number))
         by_kernel, by_decoder = both(path, Level.RECORD)
         assert by_kernel is None or by_kernel == by_decoder
+
+
+def found_in(directory: Path) -> tuple[list[Finding], VerifySummary]:
+    """What is wrong, without the words: they name what an entry of a disordered index was held against first."""
+    verification = Verification(FS, resolve_paths(FS, [directory]), VerifyOptions(jobs=3), ManualClock(0))
+    found = sorted((replace(each, message="") for each in verification), key=str)
+    if verification.summary.complete:
+        return found, verification.summary
+    return found, VerifySummary(complete=False)  # what was seen before a file could not be read is counted by ranges
+
+
+def test_ranges_of_any_size_lead_to_the_findings_of_one_pass_in_detail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base_directory(tmp_path / "base")
+    mutated, kinds = 0, set[str]()
+    for seed in range(24):
+        directory, chance = tmp_path / str(seed), random.Random(seed)
+        copy_tree(tmp_path / "base", directory)
+        if seed:
+            mutate(directory, chance)
+        with monkeypatch.context() as patched:
+            patched.setattr(partition, "clean_range", lambda *_, **__: None)
+            expected = found_in(directory)
+        with monkeypatch.context() as patched:
+            patched.setattr(partition, "_RANGE_BYTES", chance.choice((64, 300, 2000)))
+            patched.setattr(batches, "_KEPT_ROWS", chance.choice((1, 3, 100)))
+            patched.setattr(batches, "_CHUNK_BYTES", chance.choice((250, 1000, 1 << 19)))
+            assert found_in(directory) == expected, seed
+        mutated += bool(expected[0])
+        kinds |= {found.code for found in expected[0]}
+    assert mutated > 12 and len(kinds) > 10, kinds
+
+
+def test_an_epoch_that_falls_from_one_range_to_the_next_is_found_at_every_level(tmp_path: Path) -> None:
+    epochs = (4, 4), (3, 5)  # of two batches of two segments; the highest does not fall
+    for number, pair in enumerate(epochs):
+        segment = [batch_v2(6 * number + 3 * i, logs.records(3), leader_epoch=epoch) for i, epoch in enumerate(pair)]
+        logs.write_log(tmp_path, segment, base_offset=6 * number)
+    for level in (Level.HEADER, Level.CRC, Level.RECORD, Level.INDEX):
+        verification = Verification(FS, resolve_paths(FS, [tmp_path / "t-0"]), VerifyOptions(level), ManualClock(0))
+        assert [each.first_offset for each in verification if each.code == "LEADER_EPOCH_DECREASING"] == [6], level
+
+
+def test_a_batch_outside_its_producers_transaction_is_found_however_close_it_is(tmp_path: Path) -> None:
+    begun, outside = (
+        batch_v2(2 * i, logs.records(2), attributes=0x10 * (1 - i), producer=(7, 0, 2 * i)) for i in (0, 1)
+    )
+    other = batch_v2(4, logs.records(2), producer=(8, 0, 0))
+    directory = logs.write_log(tmp_path, [begun, outside, other]).parent
+    wrong = [found for found in found_in(directory)[0] if found.code == "TRANSACTION_STATE_INVALID"]
+    assert [found.first_offset for found in wrong] == [2]
