@@ -7,8 +7,9 @@ of 16 KiB) and kept in the work directory for the next run. In-process work is t
 warm-up on both sides, with the files in the page cache; whole commands are timed as processes. Nothing here is a
 test: machines differ, so only the ratios of one run mean anything.
 
-Beside each of seglog's times stands its floor, measured in the same run with one thread (`floors`): moving the
-bytes and the codecs alone, without looking at a record.
+Beside each of seglog's times stands its floor, measured in the same run (`floors`): moving the bytes and the codecs
+alone, without looking at a record; of several threads, that of one divided by their number; of whole processes, what
+Python's start takes, with numpy where it is needed.
 """
 
 from __future__ import annotations
@@ -159,7 +160,8 @@ class Comparison:
             shutil.rmtree(target)
             return seconds
 
-        yield Measured("append columns", theirs, best(once, self.runs), self.records / 1e6, "M records", 1.2)
+        floor = floors.writing(directory, self.work / "floor")
+        yield Measured("append columns", theirs, best(once, self.runs), self.records / 1e6, "M records", 1.2, "", floor)
 
     def clean(self) -> Iterator[Measured]:
         """One round over a log with five records a key, durable; one thread, then all cores."""
@@ -204,7 +206,8 @@ class Comparison:
         theirs = best(lambda: process([*tool, "--files", names, "--print-data-log"]), 3)
         ours = min(process([*command(), "dump", "--records", str(directory)]) for _ in range(4))
         note = "whole process; the target is for 600 MB and more"
-        yield Measured("dump --records", theirs, ours, self.size(directory) / 1e6, "MB", 8.0, note)
+        floor = floors.reading(directory) + floors.starting("import numpy")
+        yield Measured("dump --records", theirs, ours, self.size(directory) / 1e6, "MB", 8.0, note, floor)
 
     def start(self) -> Iterator[Measured]:
         """How soon a command is there; the other side is the JVM's start with kafka-dump-log's help."""
@@ -212,12 +215,12 @@ class Comparison:
         small = self.log("none", 800)
         files = ["--files", str(min(small.glob("*.log")))]
         ours = min(process([*command(), "--help"]) for _ in range(6))
-        yield Measured(
-            "seglog --help", best(lambda: process([*tool, "--help"]), 3), ours, 1, "runs", None, "target 0.15 s"
-        )
+        theirs, floor = best(lambda: process([*tool, "--help"]), 3), floors.starting("pass")
+        yield Measured("seglog --help", theirs, ours, 1, "runs", None, "target 0.15 s", floor)
         ours = min(process([*command(), "dump", "--records", str(small)]) for _ in range(6))
         theirs = best(lambda: process([*tool, *files, "--print-data-log"]), 3)
-        yield Measured("dump of 100 KB", theirs, ours, 1, "runs", None, "target 0.35 s")
+        floor = floors.starting("import numpy")
+        yield Measured("dump of 100 KB", theirs, ours, 1, "runs", None, "target 0.35 s", floor)
 
 
 def command() -> list[str]:

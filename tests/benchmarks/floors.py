@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,12 +21,13 @@ from seglog.storage.filesystem import LocalFileSystem
 _FS = LocalFileSystem()
 _BATCH_BYTES = 1 << 14
 _ARENA_BYTES = 4 << 20
+_PIECE_BYTES = 1 << 20
 _FAILED = 10
 
 
 def reading(directory: Path) -> float:
     """The log once from the page cache into memory."""
-    buffer = np.empty(1 << 20, dtype=np.uint8)
+    buffer = np.empty(_PIECE_BYTES, dtype=np.uint8)
 
     def once() -> None:
         for path in directory.glob("*.log"):
@@ -33,6 +36,25 @@ def reading(directory: Path) -> float:
                     pass
 
     return _least(once)
+
+
+def writing(directory: Path, target: Path) -> float:
+    """The log's bytes once from memory into the page cache, as a new file `target`."""
+    data = [path.read_bytes() for path in directory.glob("*.log")]
+
+    def once() -> None:
+        with target.open("wb", buffering=0) as file:
+            for whole in data:
+                for position in range(0, len(whole), _PIECE_BYTES):
+                    file.write(memoryview(whole)[position : position + _PIECE_BYTES])
+        target.unlink()
+
+    return _least(once)
+
+
+def starting(code: str) -> float:
+    """A Python process that runs `code` and nothing else."""
+    return _least(lambda: subprocess.run([sys.executable, "-c", code], check=True))
 
 
 def opening(directory: Path) -> float:
