@@ -112,21 +112,22 @@ class Session:
         `settings` are configuration values that options of the command give, as in `Sources`. What opening a writable
         one cuts off is kept in a run for `command`, as `undo` wants it.
         """
-        from seglog.log.directory import open_partition
         from seglog.operations.workspace import Sources
         from seglog_cli.views.recovery import tell_recovery
 
         config_of = self.config_of(self.resolved(partition).parent, Sources(settings or {}))
-        if writable:
-            from seglog.operations.keeping import Keeper
+        if not writable:
+            from seglog.log.opening import opened_for_reading
 
-            keeper = Keeper(self.fs, self.clock, config_of, command, settled=self.settled)
-            owner, log, report = keeper.open(partition, create=create)
-        else:
-            owner, log = open_partition(
-                partition, fs=self.fs, clock=self.clock, config_of=config_of, writable=False, create=create
-            )
-            report = log.recovery
+            with opened_for_reading(partition, fs=self.fs, clock=self.clock, config_of=config_of) as log:
+                if log.settled or self.console.verbose:
+                    tell_recovery(self, log.recovery)
+                yield log
+            return
+        from seglog.operations.keeping import Keeper
+
+        keeper = Keeper(self.fs, self.clock, config_of, command, settled=self.settled)
+        owner, log, report = keeper.open(partition, create=create)
         with owner:
             tell_recovery(self, report)
             yield log

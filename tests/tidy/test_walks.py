@@ -16,7 +16,7 @@ import pytest
 
 import seglog
 
-WALKS = {"read": 43, "clean": 70}
+WALKS = {"read": 34, "clean": 70}
 
 
 def passed(walk: Callable[[], object]) -> set[str]:

@@ -54,30 +54,38 @@ def open_log(
     1
     >>> directory.cleanup()
     """
-    from seglog.log.directory import open_partition
     from seglog.remote.routing import machine_files
 
     path = parse_location(path)
     fs: FileSystem = machine_files()
+    is_tiered = any(given is not None for given in (local, tier_keys, remote_metadata))
+    settings = config if isinstance(config, LogConfig) else LogConfig.from_mapping(config or {})
     if writable or create:
         require_local(path)
-        if any(given is not None for given in (local, tier_keys, remote_metadata)):
+        if is_tiered:
             raise ValueError("local, tier_keys and remote_metadata are for reading alone")
-    elif any(given is not None for given in (local, tier_keys, remote_metadata)) or _may_be_tier(fs, path):
+        with _opened_for_writing(path, fs, clock or SystemClock(), settings, create) as log:
+            yield log
+        return
+    if is_tiered or _may_be_tier(fs, path):
         from seglog.api.tiering import looked_at
 
         work, (path,) = looked_at(
             {"fs": fs, "local": local, "tier_keys": tier_keys, "remote_metadata": remote_metadata}, [path]
         )
         fs = work.fs
-    settings = config if isinstance(config, LogConfig) else LogConfig.from_mapping(config or {})
+    from seglog.log.opening import opened_for_reading
+
+    with opened_for_reading(path, fs=fs, clock=clock or SystemClock(), config_of=lambda _topic: settings) as log:
+        yield log
+
+
+@contextlib.contextmanager
+def _opened_for_writing(path: Path, fs: FileSystem, clock: Clock, settings: LogConfig, create: bool) -> Iterator[Log]:
+    from seglog.log.directory import open_partition
+
     owner, log = open_partition(
-        path,
-        fs=fs,
-        clock=clock or SystemClock(),
-        config_of=lambda _topic: settings,
-        writable=writable or create,
-        create=create,
+        path, fs=fs, clock=clock, config_of=lambda _topic: settings, writable=True, create=create
     )
     try:
         yield log

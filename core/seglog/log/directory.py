@@ -36,6 +36,7 @@ from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint
 from seglog.log.loader import LoadOptions, Progress, RecoveryReport, plan_recovery
 from seglog.log.log import Log
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
+from seglog.log.read_loader import Place
 from seglog.log.shutdown import shutdown_evidence
 from seglog.log.swap import BeforeLoss
 from seglog.log.unfinished_append import is_unfinished, settle_if_possible
@@ -242,22 +243,32 @@ class LogDirectory:
         topic_partition = filenames.topic_partition_of(directory)
         if self.writable and topic_partition.topic == filenames.CLUSTER_METADATA_TOPIC:
             raise RefusedError(f"{directory}: the controller's own log is not written by seglog")
-        options = self.load_options(directory, progress, recover_from)
-        log = Log.open(
-            directory,
-            self._config_of(topic_partition.topic),
-            fs=self._log_fs,
-            clock=self.clock,
-            writable=self.writable,
-            clean_shutdown=options.clean_shutdown,
-            recovery_point=options.recovery_point,
-            log_start_offset=options.log_start_offset,
-            producer_expiration_ms=self._expiration_ms,
-            progress=progress,
-            before_loss=self._before_loss,
-        )
+        config, options_of = self._config_of(topic_partition.topic), partial(self.load_options, directory, progress)
+        if self.writable:
+            options = options_of(recover_from)
+            log = Log.open(
+                directory,
+                config,
+                fs=self._log_fs,
+                clock=self.clock,
+                writable=True,
+                clean_shutdown=options.clean_shutdown,
+                recovery_point=options.recovery_point,
+                log_start_offset=options.log_start_offset,
+                producer_expiration_ms=self._expiration_ms,
+                progress=progress,
+                before_loss=self._before_loss,
+            )
+        else:
+            place = Place(self._log_fs, directory, self.clock, self._log_start_of(directory), options_of)
+            log = Log.open_for_reading(place, config)
         self._logs[directory], self._end_at_open[directory] = log, log.log_end_offset
         return log
+
+    def _log_start_of(self, directory: Path) -> int:
+        """The log start in the checkpoint, which speaks of live partitions, and of any in no broker's directory."""
+        named = self.is_known(directory) or not self.is_broker_directory
+        return self.log_start_offsets.get(filenames.topic_partition_of(directory), 0) if named else 0
 
     def _before_change(self, path: Path) -> None:
         """Step 3 of opening."""
@@ -278,12 +289,10 @@ class LogDirectory:
             clean, recovery_point = evidence.clean, evidence.recovery_point
         if recover_from is not None:
             clean, recovery_point = False, recover_from
-        named = self.is_known(directory) or not self.is_broker_directory
-        start = self.log_start_offsets.get(topic_partition, 0) if named else 0
         return LoadOptions(
             clean_shutdown=clean,
             recovery_point=recovery_point,
-            log_start_offset=start,
+            log_start_offset=self._log_start_of(directory),
             writable=self.writable,
             index_interval_bytes=self._config_of(topic_partition.topic).index_interval_bytes,
             producer_expiration_ms=self._expiration_ms,

@@ -13,9 +13,9 @@ A segment whose offsets overflow is split, and the step starts again.
 Where a broker would refuse to start after a clean stop (zeros behind the last batch), or write behind a torn
 tail, the log ends before those bytes and the first append cuts them off.
 
-Reading without owning (`writable=False`) works on an overlay that keeps every change in memory: steps 1, 4
-and 5 show what a broker would see, nothing is recovered, and nothing on disk is touched. `plan_recovery` runs
-the very recovery on such an overlay.
+With `writable=False` it works on an overlay that keeps every change in memory: steps 1, 4 and 5 show what a broker
+would see, nothing is recovered, and nothing on disk is touched. `read_loader` asks for that where names and sizes do
+not tell what a reader is to see. `plan_recovery` runs the very recovery on such an overlay.
 """
 
 from __future__ import annotations

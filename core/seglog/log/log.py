@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -39,6 +39,7 @@ from seglog.log.lookup import TimestampOffset, find_offset
 from seglog.log.policies import FlushPolicy
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
+from seglog.log.read_loader import Place, ReadableLog, load_for_reading
 from seglog.log.read_order import Disorder
 from seglog.log.reader import FetchResult, LogView
 from seglog.log.reading import LogReader
@@ -64,20 +65,17 @@ class Log:
         self,
         directory: Path,
         config: LogConfig,
-        loaded: LoadedLog,
+        loaded: LoadedLog | ReadableLog,
         *,
         clock: Clock,
-        writable: bool,
         high_watermark: int | None = None,
     ) -> None:
         self.directory, self.config = directory, config
         self.topic_partition = topic_partition_of(directory)
-        self.fs, self.clock, self.writable = loaded.fs, clock, writable
+        self.fs, self.clock, self.writable = loaded.fs, clock, isinstance(loaded, LoadedLog)
         self.segments: LogSegments = loaded.segments
-        self.producers: ProducerStateManager = loaded.producers
-        self.leader_epochs: LeaderEpochCache = loaded.leader_epochs
-        self.recovery: RecoveryReport = loaded.report
-        self._recovery_point = loaded.recovery_point
+        self._loaded = loaded
+        self._recovery_point: int | None = loaded.recovery_point if self.writable else None  # None: not asked for yet
         self._lock = threading.RLock()
         self._reader = LogReader(self)
         self.directory_changed = True  # opening may have renamed or created files
@@ -119,10 +117,17 @@ class Log:
             progress=progress,
             before_loss=before_loss,
         )
+        if not writable:
+            place = Place(fs, directory, clock, log_start_offset, lambda: options)
+            return cls.open_for_reading(place, config, high_watermark)
         loaded = load_log(fs, directory, clock, options)
-        if writable:
-            loaded.leader_epochs.create_file()
-        return cls(directory, config, loaded, clock=clock, writable=writable, high_watermark=high_watermark)
+        loaded.leader_epochs.create_file()
+        return cls(directory, config, loaded, clock=clock, high_watermark=high_watermark)
+
+    @classmethod
+    def open_for_reading(cls, place: Place, config: LogConfig, high_watermark: int | None = None) -> Log:
+        """Opens a partition for reading, as `open` does: what only writers need is worked out when it is asked for."""
+        return cls(place.directory, config, load_for_reading(place), clock=place.clock, high_watermark=high_watermark)
 
     def __repr__(self) -> str:
         how = "closed" if self._closed else "for writing" if self.writable else "for reading"
@@ -158,7 +163,29 @@ class Log:
     @property
     def recovery_point(self) -> int:
         """First offset that is not known to be on stable storage."""
-        return self._recovery_point
+        return self._loaded.recovery_point if self._recovery_point is None else self._recovery_point
+
+    @cached_property
+    def producers(self) -> ProducerStateManager:
+        """The producers at the log end."""
+        return self._loaded.producers
+
+    @cached_property
+    def leader_epochs(self) -> LeaderEpochCache:
+        """Which leader epoch began at which offset."""
+        return self._loaded.leader_epochs
+
+    @property
+    def recovery(self) -> RecoveryReport:
+        """What opening the log did; of one that is open for reading, what a starting broker would settle first."""
+        return self._loaded.report
+
+    @property
+    def settled(self) -> bool:
+        """Whether a log that is open for reading shows other segments than its directory: a swap is finished, or a log
+        below its start is gone, as a starting broker would have it.
+        """
+        return isinstance(self._loaded, ReadableLog) and self._loaded.settled
 
     @property
     def leader_epoch(self) -> int:
@@ -269,13 +296,13 @@ class Log:
 
     def flush_if_due(self, now_ms: int) -> bool:
         """Flushes when `flush.messages` or `flush.ms` ask for it; whether everything is flushed now."""
-        if self._flush_policy.due(self.log_end_offset - self._recovery_point, now_ms):
+        if self._flush_policy.due(self.log_end_offset - self.recovery_point, now_ms):
             self.flush_below(self.log_end_offset)
-        return self._recovery_point >= self.log_end_offset
+        return self.recovery_point >= self.log_end_offset
 
     def flush_below(self, offset: int) -> None:
-        if offset > self._recovery_point:
-            for segment in self.segments.between(min(self._recovery_point, offset), offset):
+        if offset > self.recovery_point:
+            for segment in self.segments.between(min(self.recovery_point, offset), offset):
                 segment.flush()
             if self.directory_changed:
                 self.fs.sync_directory(self.directory)
@@ -339,7 +366,7 @@ class Log:
         )
 
     def _truncated(self, done: truncation.Truncation) -> None:
-        self._recovery_point = min(self._recovery_point, done.offset)
+        self._recovery_point = min(self.recovery_point, done.offset)
         self._appender.writer.forget_segment()
         self._last_batch_epoch = None
         self.directory_changed = True
@@ -393,7 +420,7 @@ class Log:
         if offset > self.log_start_offset:
             self.leader_epochs.truncate_from_start(offset)
             self.producers.on_log_start_offset(offset)
-            self._recovery_point = max(self._recovery_point, offset)  # what no reader sees need not be recovered
+            self._recovery_point = max(self.recovery_point, offset)  # what no reader sees need not be recovered
         self.publish(offset, self.log_end_offset, self.high_watermark)
 
     def _republish(self) -> None:
@@ -471,12 +498,17 @@ class Log:
     def publish(self, start: int, end: int, high_watermark: int) -> None:
         """Makes a change visible to readers, as the last step of it."""
         watermark = max(start, min(high_watermark, end))
-        self.producers.on_high_watermark(watermark)
-        unstable = self.producers.first_unstable_offset
-        stable = watermark if unstable is None else max(start, min(unstable, watermark))
+        stable = partial(self._stable_offset, start, watermark)
+        if self.writable:
+            stable = partial(int, stable())  # the producers go on, and the view stays
         segments = self.segments.snapshot()
         size, trailing = (segments[-1].size, segments[-1].trailing_bytes) if segments else (0, 0)
         self._view = LogView(segments, start, end, watermark, stable, size, trailing)
+
+    def _stable_offset(self, start: int, watermark: int) -> int:
+        self.producers.on_high_watermark(watermark)
+        unstable = self.producers.first_unstable_offset
+        return watermark if unstable is None else max(start, min(unstable, watermark))
 
     def fail(self, error: Exception) -> None:
         """Notes that memory and disk may differ: no more changes, until the log is opened again."""

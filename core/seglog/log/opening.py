@@ -1,4 +1,4 @@
-"""Opening a log to change it only where that loses nothing.
+"""Opening one log: to read it as it is now, or to change it only where that loses nothing.
 
 A log that was not closed properly is recovered when it is opened for writing, and recovery cuts it at the first damage
 (Kafka: LogLoader.recoverLog). Cleaning and retention must not do that on the side: they ask first what opening would
@@ -7,15 +7,58 @@ cut, and refuse.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from seglog.clock import Clock
 from seglog.errors import CorruptRecordError, IncompleteError, SeglogError
-from seglog.format.filenames import segment_file_name
-from seglog.log.directory import LogDirectory
+from seglog.format.filenames import (
+    LOG_START_OFFSET_CHECKPOINT,
+    parse_topic_partition,
+    segment_file_name,
+    topic_partition_of,
+)
+from seglog.log.checkpoints import OffsetCheckpoint
+from seglog.log.directory import ConfigOf, LogDirectory
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.log import Log
-from seglog.scan.listing import list_partition
+from seglog.log.read_loader import Place
+from seglog.log.viewed_directory import ViewingFileSystem
+from seglog.scan.listing import list_partition, require_directory, require_partition
+from seglog.storage import links
+from seglog.storage.filesystem import FileSystem
+
+
+@contextmanager
+def opened_for_reading(directory: Path, *, fs: FileSystem, clock: Clock, config_of: ConfigOf) -> Iterator[Log]:
+    """The log in `directory` as it is now, whatever a broker does meanwhile. Of the log directory around it only the
+    checkpoint of log starts is read, unless somebody asks how the log was closed.
+
+    NotALogError when it is missing, or is no partition: by name or by what is in it.
+    """
+    directory = links.resolve(directory)
+    require_directory(fs, directory)
+    require_partition(fs, directory)
+    topic_partition, views = topic_partition_of(directory), ViewingFileSystem(fs, directory.parent)
+
+    def options_of() -> LoadOptions:
+        with LogDirectory.open(directory.parent, fs=views, clock=clock, config_of=config_of) as around:
+            return around.load_options(directory)
+
+    starts = OffsetCheckpoint(fs, directory.parent / LOG_START_OFFSET_CHECKPOINT, tolerant=True).offsets
+    start = starts.get(topic_partition, 0)
+    if start and parse_topic_partition(directory.name) is None:
+        start = options_of().log_start_offset  # a broker's entry speaks of the live partition, not of this one
+    log = None
+    try:
+        log = Log.open_for_reading(Place(views, directory, clock, start, options_of), config_of(topic_partition.topic))
+        yield log
+    finally:
+        if log is not None:
+            log.close()
+        views.close()
 
 
 def open_undamaged(directory: LogDirectory, partition: Path) -> Log:

@@ -17,7 +17,7 @@ segment list.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -43,19 +43,26 @@ _LOOK_BYTES = 32 << 10
 _ABORT = int(ControlType.ABORT)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogView:
     """One consistent state of a log: what its offsets were, and which segments held them, `active_size` bytes in
     the last. After those the file held `trailing_bytes` that are no whole batch.
+
+    `find_last_stable_offset` is called once, when a reader of committed records asks: it may read producers.
     """
 
     segments: tuple[LogSegment, ...]
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
-    last_stable_offset: int
+    find_last_stable_offset: Callable[[], int]
     active_size: int
     trailing_bytes: int = 0
+
+    @cached_property
+    def last_stable_offset(self) -> int:
+        """First offset of the earliest open transaction, at most the high watermark."""
+        return self.find_last_stable_offset()
 
     def floor(self, offset: int) -> int:
         """Index of the last segment whose base offset is at most `offset`, or -1."""
@@ -88,9 +95,9 @@ class LogView:
         return self.last_stable_offset if committed else self.high_watermark
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FetchResult:
-    """`size` bytes at `position` of a segment's file, for a reader who asked for `offset`.
+    """`size` bytes at `position` of a segment's file, for a reader who asked `view` for `offset`.
 
     The span may begin with records below `offset` and end inside a batch. `first_batch_incomplete`: not even
     the first batch fits. `aborted_transactions` is empty unless the read was read_committed. `file` stays
@@ -98,18 +105,39 @@ class FetchResult:
     nothing.
     """
 
+    view: LogView
     offset: int
     file: File | None
     segment_base_offset: int
     position: int
     size: int
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-    last_stable_offset: int
     isolation: Isolation | None
     first_batch_incomplete: bool = False
     aborted_transactions: tuple[AbortedTransaction, ...] = ()
+
+    def __repr__(self) -> str:
+        where = f"{self.size} bytes at {self.position} of segment {self.segment_base_offset}"
+        return f"<FetchResult from offset {self.offset}: {where if self.size else 'nothing'}>"
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset that could be read then."""
+        return self.view.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset that the next record was to get."""
+        return self.view.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset that was not replicated."""
+        return self.view.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of the earliest transaction that was open, at most the high watermark."""
+        return self.view.last_stable_offset
 
     @cached_property
     def data(self) -> np.ndarray:
@@ -416,15 +444,12 @@ def _result(
     aborted: tuple[AbortedTransaction, ...] = (),
 ) -> FetchResult:
     return FetchResult(
+        view=view,
         offset=offset,
         file=file,
         segment_base_offset=view.segments[index].base_offset,
         position=position,
         size=size,
-        log_start_offset=view.log_start_offset,
-        log_end_offset=view.log_end_offset,
-        high_watermark=view.high_watermark,
-        last_stable_offset=view.last_stable_offset,
         isolation=isolation,
         first_batch_incomplete=incomplete,
         aborted_transactions=aborted,

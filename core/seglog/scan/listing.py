@@ -163,7 +163,7 @@ class Target:
 
 def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
     """Names what is in a partition directory. NotALogError when there is no such directory."""
-    _require_directory(fs, directory)
+    require_directory(fs, directory)
     found: dict[FileKind, dict[int, NamedFile]] = {}
     leftovers: list[Path] = []
     strangers: list[Path] = []
@@ -187,7 +187,7 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
 
 def require_readable_names(fs: FileSystem, directory: Path) -> None:
     """What `list_partition` raises for a directory, without making its listing."""
-    _require_directory(fs, directory)
+    require_directory(fs, directory)
     for name, status in listed(fs.entries, directory):
         if status.is_link:
             _require_followed(fs, directory / name, filenames.parse_file_name(name))
@@ -201,7 +201,7 @@ def _require_followed(fs: FileSystem, link: Path, parsed: FileName | None) -> No
 
 def list_log_directory(fs: FileSystem, path: Path) -> LogDirectoryListing:
     """Names what is in a log directory. NotALogError when there is no such directory."""
-    _require_directory(fs, path)
+    require_directory(fs, path)
     partitions: list[PartitionDirectory] = []
     strangers: list[Path] = []
     misnamed: list[Path] = []
@@ -315,7 +315,7 @@ def require_room_for_partition(fs: FileSystem, path: Path) -> None:
     name = filenames.parse_topic_partition(path.name)
     if name is None:
         raise RefusedError(f"{path}: only a directory named TOPIC-NUMBER (orders-0) can be made a partition")
-    _require_directory(fs, path.parent)
+    require_directory(fs, path.parent)
     try:
         inside = resolve_path(fs, path.parent).kind
     except NotALogError:
@@ -356,7 +356,8 @@ def _has_partition(fs: FileSystem, path: Path, names: Iterable[str]) -> bool:
     return False
 
 
-def _require_directory(fs: FileSystem, path: Path) -> None:
+def require_directory(fs: FileSystem, path: Path) -> None:
+    """NotALogError unless `path` is a directory."""
     status = fs.status(path)
     if status is None:
         raise NotALogError(path, why_absent(path, "no such directory"))

@@ -119,13 +119,16 @@ class Catalog:
         """The partitions whose logs were not closed properly, without those of a broker that runs."""
         held = {owner.path: holder_of(owner.path) is not None for owner in self._owners}
         for partition in list(self):
-            if not partition.log.recovery.clean_shutdown and not held[partition.directory.parent]:
+            owner = self._owner_of(partition)
+            if not held[owner.path] and not owner.load_options(partition.directory).clean_shutdown:
                 yield partition
 
     def plan_recovery(self, partition: ServedPartition, progress: Progress | None = None) -> RecoveryReport:
         """What a broker that starts on a partition would do to its log; changes nothing."""
-        owner = next(owner for owner in self._owners if owner.path == partition.directory.parent)
-        return owner.plan_recovery_in(partition.directory, progress)
+        return self._owner_of(partition).plan_recovery_in(partition.directory, progress)
+
+    def _owner_of(self, partition: ServedPartition) -> LogDirectory:
+        return next(owner for owner in self._owners if owner.path == partition.directory.parent)
 
     def close(self) -> None:
         """Gives all files back."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Self
 
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
 from seglog.storage.forwarding import PassingFile, PassingFileSystem
-from seglog.storage.overlay import Contents, OverlayFile
+from seglog.storage.read_only import ReadOnlyFile
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -255,15 +255,22 @@ class _FrozenFile(PassingFile):
             self._below.close()
 
 
-class _WholeFile(OverlayFile):
+class _WholeFile(ReadOnlyFile):
     """A small file whose bytes were read: `data`, then zeros up to `size`."""
 
     def __init__(self, path: Path, entry: _Entry) -> None:
-        super().__init__(path, Contents(entry.status))
+        self.path, self._status = path, entry.status
         self._data, self._size = entry.data or b"", entry.status.size
 
     def size(self) -> int:
         return self._size
+
+    def status(self) -> FileStatus:
+        return self._status
+
+    def read_at(self, position: int, size: int) -> bytes:
+        buffer = bytearray(max(0, min(size, self._size - position)))
+        return bytes(buffer[: self.read_into(position, buffer)])
 
     def read_into(self, position: int, buffer: WriteableBuffer) -> int:
         view = memoryview(buffer).cast("B")

@@ -12,13 +12,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
+from seglog.storage.read_only import VirtualFile
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from _typeshed import ReadableBuffer, WriteableBuffer
 
     from seglog.storage.ownership import Access
@@ -49,8 +48,8 @@ class Derived:
     size: int
 
 
-class OverlayFile:
-    """A changed file of an overlay. Reading a changed file is as reading any other."""
+class OverlayFile(VirtualFile):
+    """A changed file of an overlay: nothing is ever stored. Reading a changed file is as reading any other."""
 
     def __init__(self, path: Path, contents: Contents) -> None:
         self.path, self._contents = path, contents
@@ -108,29 +107,6 @@ class OverlayFile:
         owner = status.owner if access.owner < 0 else access.owner
         group = status.group if access.group < 0 else access.group
         self._contents.status = replace(status, owner=owner, group=group, mode=access.mode & 0o666)
-
-    def sync(self) -> None:
-        """Nothing is ever stored."""
-
-    def advise_dropped(self, position: int, size: int) -> None:
-        """Nothing to drop."""
-
-    def start_writing(self, position: int, size: int) -> None:
-        """Nothing is ever stored."""
-
-    def fileno(self) -> int:
-        raise OSError(errno.EBADF, "A changed file of an overlay has no descriptor", str(self.path))
-
-    def close(self) -> None:
-        """The overlay keeps the contents."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class OverlayFileSystem:

@@ -1,4 +1,4 @@
-"""Bases for files and file systems that are only read: what would write, make or lock gets EROFS, and says why."""
+"""Bases for files that no disk holds, and for files and file systems that are only read: a change gets EROFS."""
 
 from __future__ import annotations
 
@@ -21,28 +21,21 @@ def refuse_to_write(path: Path) -> NoReturn:
     raise OSError(errno.EROFS, _REASON, str(path))
 
 
-class ReadOnlyFile:
-    """What a `File` has beside its size and its bytes, of one that is only read."""
+class VirtualFile:
+    """What a `File` has beside its bytes, of one that the operating system knows nothing of: nothing to store, to drop
+    from a page cache, or to close.
+    """
 
     path: Path
 
-    def write_at(self, position: int, data: ReadableBuffer) -> None:
-        refuse_to_write(self.path)
-
-    def truncate(self, size: int) -> None:
-        refuse_to_write(self.path)
-
-    def give(self, access: Access) -> None:
-        refuse_to_write(self.path)
-
     def sync(self) -> None:
-        """What is only read is as stable as it will be."""
+        """It is as stable as it will be."""
 
     def advise_dropped(self, position: int, size: int) -> None:
         """No page cache holds it."""
 
     def start_writing(self, position: int, size: int) -> None:
-        """Nothing is written."""
+        """Nothing is written to a disk."""
 
     def fileno(self) -> int:
         """OSError: there is none."""
@@ -58,6 +51,19 @@ class ReadOnlyFile:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+class ReadOnlyFile(VirtualFile):
+    """What a `File` has beside its size and its bytes, of one that is only read."""
+
+    def write_at(self, position: int, data: ReadableBuffer) -> None:
+        refuse_to_write(self.path)
+
+    def truncate(self, size: int) -> None:
+        refuse_to_write(self.path)
+
+    def give(self, access: Access) -> None:
+        refuse_to_write(self.path)
 
 
 class ReadOnlyFileSystem:
