@@ -12,6 +12,7 @@ import pytest
 
 from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
+from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Isolation, Record
@@ -23,7 +24,7 @@ CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=50)
 
 def opened(fs: CrashFileSystem, *, clean: bool) -> Log:
     clock = ManualClock(1_700_000_000_000)
-    return Log.open(DIRECTORY, CONFIG, fs=fs, clock=clock, writable=True, clean_shutdown=clean)
+    return Log.open(DIRECTORY, CONFIG, fs=fs, clock=clock, options=LoadOptions(clean_shutdown=clean))
 
 
 def new_disk() -> CrashFileSystem:

@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 
 from seglog import layout
-from seglog.clock import ManualClock
-from seglog.configuration.keys import LogConfig
 from seglog.errors import OffsetOutOfRangeError
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log.log import Log
@@ -23,6 +21,7 @@ from seglog.log.validator import AppendOrigin
 from seglog.model import Compression, Header, Isolation, Record, TimestampType
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.kafka import KafkaHarness
+from tests.support.open_logs import opened_log
 
 pytestmark = pytest.mark.kafka
 
@@ -51,15 +50,7 @@ def generated(kafka: KafkaHarness, root: Path, name: str) -> Path:
 
 
 def opened(directory: Path, *, writable: bool = False, **config: Any) -> Log:
-    directory.mkdir(parents=True, exist_ok=True)
-    return Log.open(
-        directory,
-        LogConfig(**config),
-        fs=FS,
-        clock=ManualClock(START_MS),
-        writable=writable,
-        clean_shutdown=True,
-    )
+    return opened_log(directory, fs=FS, writable=writable, **config)
 
 
 def content(directory: Path) -> dict[str, bytes]:

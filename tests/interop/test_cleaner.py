@@ -13,6 +13,7 @@ from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.options import CleanerOptions
 from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
+from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.kafka import KafkaHarness
@@ -76,8 +77,7 @@ def require_same_rounds(kafka: KafkaHarness, tmp_path: Path, name: str, seed: in
         LogConfig(cleanup_policy=frozenset({"compact"}), **config),
         fs=LocalFileSystem(),
         clock=FixedClock(now_ms),
-        writable=True,
-        clean_shutdown=True,
+        options=LoadOptions(clean_shutdown=True),
     )
     compared = 0
     for number, expected in enumerate(theirs["passes"]):

@@ -11,6 +11,7 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
+from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.log.retention import apply_retention, plan_retention, remove_deleted
 from seglog.storage.filesystem import LocalFileSystem
@@ -55,7 +56,7 @@ def retained(directory: Path, chosen: dict[str, Any]) -> tuple[list[int], int]:
         cleanup_policy=frozenset(chosen["cleanup_policy"].split(",")),
     )
     clock = FixedClock(chosen["now_ms"])
-    log = Log.open(directory, config, fs=LocalFileSystem(), clock=clock, writable=True, clean_shutdown=True)
+    log = Log.open(directory, config, fs=LocalFileSystem(), clock=clock, options=LoadOptions(clean_shutdown=True))
     log.increment_log_start_offset(chosen.get("increment_log_start_offset", 0))
     plan = plan_retention(log, clock.now_ms(), chosen.get("high_watermark"))
     remove_deleted(log.fs, apply_retention(log, plan))

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
+from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.model import Compression, Record
 from seglog.storage.filesystem import LocalFileSystem
@@ -37,16 +38,10 @@ class LogMachine(RuleBasedStateMachine):
         self.log = self.opened(clean=True)
 
     def opened(self, *, clean: bool, recovery_point: int = 0) -> Log:
-        return Log.open(
-            self.directory,
-            self.config,
-            fs=LocalFileSystem(),
-            clock=ManualClock(START_MS),
-            writable=True,
-            clean_shutdown=clean,
-            recovery_point=recovery_point,
-            log_start_offset=self.model.log_start_offset,
-        )
+        start = self.model.log_start_offset
+        options = LoadOptions(clean_shutdown=clean, recovery_point=recovery_point, log_start_offset=start)
+        clock = ManualClock(START_MS)
+        return Log.open(self.directory, self.config, fs=LocalFileSystem(), clock=clock, options=options)
 
     def teardown(self) -> None:
         if hasattr(self, "root"):

@@ -36,7 +36,9 @@ from seglog.format.columns import Records
 from seglog.inspect.diff_view import ViewOptions, diff_view
 from seglog.inspect.statistics import log_statistics
 from seglog.kafka_dump_log.dump_log import DumpLogOptions, dump_log
+from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
+from seglog.log.read_loader import Place
 from seglog.model import Compression, Record
 from seglog.operations.convert import ConvertOptions, convert
 from seglog.scan.listing import Target, TargetKind, list_partition
@@ -235,14 +237,11 @@ def _opened(given: Input, *, empty: bool = False, name: str = "", writable: bool
     directory = given.partition.with_name(name or "empty-0") if empty or name else given.partition
     if empty or name:
         fs.make_directory(directory)
-    return Log.open(
-        directory,
-        LogConfig(**{"cleanup_policy": frozenset({"compact"}), **config}),  # type: ignore[arg-type]
-        fs=fs,
-        clock=ManualClock(_NOW_MS),
-        writable=writable,
-        clean_shutdown=False,
-    )
+    settings = LogConfig(**{"cleanup_policy": frozenset({"compact"}), **config})  # type: ignore[arg-type]
+    options, clock = LoadOptions(clean_shutdown=False, writable=writable), ManualClock(_NOW_MS)
+    if writable:
+        return Log.open(directory, settings, fs=fs, clock=clock, options=options)
+    return Log.open_for_reading(Place(fs, directory, clock, 0, lambda: options), settings)
 
 
 # --- small buffers --------------------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ from typing import Any
 
 from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
+from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
+from seglog.log.read_loader import Place
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 
 START_MS = 1_700_000_000_000
@@ -26,13 +28,8 @@ def opened_log(
 ) -> Log:
     """The log in `directory`, which is made when it is missing; `config` are fields of LogConfig."""
     directory.mkdir(parents=True, exist_ok=True)
-    return Log.open(
-        directory,
-        LogConfig(**config),
-        fs=LocalFileSystem() if fs is None else fs,
-        clock=ManualClock(START_MS) if clock is None else clock,
-        writable=writable,
-        clean_shutdown=clean,
-        recovery_point=recovery_point,
-        high_watermark=high_watermark,
-    )
+    options = LoadOptions(clean_shutdown=clean, recovery_point=recovery_point, writable=writable)
+    fs, clock = fs or LocalFileSystem(), clock or ManualClock(START_MS)
+    if writable:
+        return Log.open(directory, LogConfig(**config), fs=fs, clock=clock, options=options)
+    return Log.open_for_reading(Place(fs, directory, clock, 0, lambda: options), LogConfig(**config), high_watermark)

@@ -22,6 +22,7 @@ from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.format.columns import STATUS_REASONS
 from seglog.format.producer_snapshot import decode_snapshot
+from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.log.validator import AppendOrigin
 from seglog.storage.filesystem import LocalFileSystem
@@ -107,10 +108,9 @@ class TwinLogs:
                 self._config,
                 fs=LocalFileSystem(),
                 clock=self._clock,
-                writable=True,
-                clean_shutdown=clean,
-                recovery_point=recovery_point,
-                log_start_offset=self._log_start,
+                options=LoadOptions(
+                    clean_shutdown=clean, recovery_point=recovery_point, log_start_offset=self._log_start
+                ),
             )
         except errors.SeglogError as error:
             if "error" in theirs:

@@ -195,3 +195,23 @@ def test_a_log_directory_opens_with_its_path_alone(tmp_path: Path) -> None:
         assert repr(directory) == f"<LogDirectory {tmp_path}: 1 partitions, for reading>"
         (key,) = directory.topic_partitions
         assert [record.value for record in directory.log(key).records()] == [b"v"]
+
+
+def test_what_the_library_returns_fits_two_lines_of_a_screen(tmp_path: Path) -> None:
+    """At a prompt a value is shown by its repr: what it is of, and its figures, not all that it holds."""
+    path = tmp_path / "orders-0"
+    with seglog.open_log(path, create=True, config={"cleanup.policy": "compact", "segment.bytes": 5000}) as log:
+        for _ in range(3):
+            log.append([seglog.Record(b"value", key=b"k%d" % (i % 5), timestamp=1000) for i in range(20)])
+            log.roll()
+        shown: list[object] = [log, log.view, log.segments, log.config, log.recovery]
+    with seglog.open_log(path) as log:
+        shown += [log, log.read(30, 1000), log.recovery, next(log.columns())]
+    assert repr(seglog.LogConfig(segment_bytes=5000)) == "LogConfig(segment_bytes=5000)"
+    shown += [seglog.verify(path), seglog.doctor(tmp_path), *seglog.partitions(tmp_path), *seglog.stats(path)]
+    shown += [*seglog.plan_clean(path, policy="compact"), *seglog.plan_retain(path, policy="delete")]
+    shown += [*seglog.plan_recover(path), *seglog.plan_repair(path), *seglog.repair(path)]
+    shown += [seglog.plan_truncate(path, to_offset=45), seglog.truncate(path, to_offset=45), seglog.explain(path)]
+    wide = [text for each in shown if len(text := repr(each).replace(str(tmp_path), "/logs")) > 160]
+    assert wide == []
+    assert all(type(each).__name__ in repr(each) for each in shown)

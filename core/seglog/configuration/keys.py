@@ -75,6 +75,11 @@ class LogConfig:
             except ValueError as error:
                 raise ConfigError(f"{field}: {error}") from error
 
+    def __repr__(self) -> str:
+        """The values that are not Kafka's defaults."""
+        own = (f"{each.name}={value!r}" for each in fields(self) if (value := getattr(self, each.name)) != each.default)
+        return f"LogConfig({', '.join(own)})"
+
     @property
     def compact(self) -> bool:
         """Whether the log is compacted (alone or with deletion)."""

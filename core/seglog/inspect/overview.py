@@ -68,6 +68,11 @@ class PartitionOverview:
     leftovers: tuple[str, ...]
     strangers: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        offsets = f"offsets {self.start_offset} to {self.end_offset}"
+        what = f"{self.state}, {len(self.segments)} segments, {self.size} bytes, {offsets}"
+        return f"<PartitionOverview {self.partition}: {what}>"
+
 
 @dataclass(frozen=True, slots=True)
 class Unlisted:

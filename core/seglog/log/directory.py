@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -245,20 +246,8 @@ class LogDirectory:
             raise RefusedError(f"{directory}: the controller's own log is not written by seglog")
         config, options_of = self._config_of(topic_partition.topic), partial(self.load_options, directory, progress)
         if self.writable:
-            options = options_of(recover_from)
-            log = Log.open(
-                directory,
-                config,
-                fs=self._log_fs,
-                clock=self.clock,
-                writable=True,
-                clean_shutdown=options.clean_shutdown,
-                recovery_point=options.recovery_point,
-                log_start_offset=options.log_start_offset,
-                producer_expiration_ms=self._expiration_ms,
-                progress=progress,
-                before_loss=self._before_loss,
-            )
+            options = replace(options_of(recover_from), before_loss=self._before_loss)
+            log = Log.open(directory, config, fs=self._log_fs, clock=self.clock, options=options)
         else:
             place = Place(self._log_fs, directory, self.clock, self._log_start_of(directory), options_of)
             log = Log.open_for_reading(place, config)
@@ -309,16 +298,7 @@ class LogDirectory:
         self, directory: Path, progress: Progress | None = None, recover_from: int | None = None
     ) -> RecoveryReport:
         """The same for a sub-directory of any name."""
-        options = self.load_options(directory, progress, recover_from)
-        plan = LoadOptions(
-            clean_shutdown=options.clean_shutdown,
-            recovery_point=options.recovery_point,
-            log_start_offset=options.log_start_offset,
-            writable=True,
-            index_interval_bytes=options.index_interval_bytes,
-            producer_expiration_ms=options.producer_expiration_ms,
-            progress=progress,
-        )
+        plan = replace(self.load_options(directory, progress, recover_from), writable=True)
         return plan_recovery(self.fs, directory, self.clock, plan)
 
     def load_all(self, progress: Progress | None = None) -> list[Log]:

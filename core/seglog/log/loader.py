@@ -118,6 +118,11 @@ class RecoveryReport:
     recovery_point: int = 0
     run: Path | None = None
 
+    def __repr__(self) -> str:
+        did = f"{len(self.recovered)} segments recovered, {self.truncated_bytes} bytes lost"
+        offsets = f"offsets {self.log_start_offset} to {self.log_end_offset}"
+        return f"<RecoveryReport {self.directory}: {did}, {offsets}>"
+
     @property
     def truncated_bytes(self) -> int:
         """Bytes lost: cut tails, deleted segments, and logs that were replaced by less."""

@@ -12,7 +12,6 @@ follower.
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -34,10 +33,10 @@ from seglog.format.filenames import topic_partition_of
 from seglog.log import swap, truncation
 from seglog.log.append import Appender, AppendInfo
 from seglog.log.leader_epochs import LeaderEpochCache
-from seglog.log.loader import LoadedLog, LoadOptions, Progress, RecoveryReport, load_log
+from seglog.log.loader import LoadedLog, LoadOptions, RecoveryReport, load_log
 from seglog.log.lookup import TimestampOffset, find_offset
 from seglog.log.policies import FlushPolicy
-from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
+from seglog.log.producer_state import ProducerStateManager
 from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
 from seglog.log.read_loader import Place, ReadableLog, load_for_reading
 from seglog.log.read_order import Disorder
@@ -45,13 +44,10 @@ from seglog.log.reader import FetchResult, LogView
 from seglog.log.reading import LogReader
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, last_leader_epoch
-from seglog.log.swap import BeforeLoss
 from seglog.log.unreadable import Unreadable
 from seglog.log.validator import AppendOrigin
 from seglog.model import Compression, Isolation, Record, member
 from seglog.storage.filesystem import FileSystem
-
-_logger = logging.getLogger(__name__)
 
 
 class Log:
@@ -66,7 +62,6 @@ class Log:
         directory: Path,
         config: LogConfig,
         loaded: LoadedLog | ReadableLog,
-        *,
         clock: Clock,
         high_watermark: int | None = None,
     ) -> None:
@@ -86,48 +81,22 @@ class Log:
         self.publish(start, end, end if high_watermark is None else max(start, min(high_watermark, end)))
 
     @classmethod
-    def open(
-        cls,
-        directory: Path,
-        config: LogConfig,
-        *,
-        fs: FileSystem,
-        clock: Clock,
-        writable: bool,
-        clean_shutdown: bool,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-        high_watermark: int | None = None,
-        producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
-        progress: Progress | None = None,
-        before_loss: BeforeLoss | None = None,
-    ) -> Log:
-        """Opens the partition in `directory`; without `clean_shutdown` a writable one is recovered first.
+    def open(cls, directory: Path, config: LogConfig, *, fs: FileSystem, clock: Clock, options: LoadOptions) -> Log:
+        """Opens the partition in `directory` for writing, as `options` say: without `clean_shutdown` it is recovered.
 
-        The offsets are those of the log directory's checkpoints; a `high_watermark` of None is the log end. Opening for
-        reading changes nothing on disk. `before_loss` as in `LoadOptions`. Raises NotALogError, CorruptionError.
+        Raises NotALogError, CorruptionError.
         """
-        options = LoadOptions(
-            clean_shutdown=clean_shutdown,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            writable=writable,
-            index_interval_bytes=config.index_interval_bytes,
-            producer_expiration_ms=producer_expiration_ms,
-            progress=progress,
-            before_loss=before_loss,
-        )
-        if not writable:
-            place = Place(fs, directory, clock, log_start_offset, lambda: options)
-            return cls.open_for_reading(place, config, high_watermark)
-        loaded = load_log(fs, directory, clock, options)
+        loaded = load_log(fs, directory, clock, replace(options, index_interval_bytes=config.index_interval_bytes))
         loaded.leader_epochs.create_file()
-        return cls(directory, config, loaded, clock=clock, high_watermark=high_watermark)
+        return cls(directory, config, loaded, clock)
 
     @classmethod
     def open_for_reading(cls, place: Place, config: LogConfig, high_watermark: int | None = None) -> Log:
-        """Opens a partition for reading, as `open` does: what only writers need is worked out when it is asked for."""
-        return cls(place.directory, config, load_for_reading(place), clock=place.clock, high_watermark=high_watermark)
+        """Opens a partition for reading, which changes nothing on disk; a `high_watermark` of None is the log end.
+
+        What only writers need is worked out when it is asked for. Raises NotALogError.
+        """
+        return cls(place.directory, config, load_for_reading(place), place.clock, high_watermark)
 
     def __repr__(self) -> str:
         how = "closed" if self._closed else "for writing" if self.writable else "for reading"
@@ -182,9 +151,7 @@ class Log:
 
     @property
     def settled(self) -> bool:
-        """Whether a log that is open for reading shows other segments than its directory: a swap is finished, or a log
-        below its start is gone, as a starting broker would have it.
-        """
+        """Whether a log open for reading shows what a starting broker would make of the files, not the files."""
         return isinstance(self._loaded, ReadableLog) and self._loaded.settled
 
     @property
@@ -389,16 +356,10 @@ class Log:
         with self._changing():
             if not segments:
                 return []
-            oldest = self.segments.snapshot()[: len(segments)]
-            if [found.base_offset for found in oldest] != [wanted.base_offset for wanted in segments]:
-                raise RefusedError(f"{self.directory}: only the oldest segments can be deleted")
+            swap.require_oldest(self.segments, segments)
             if len(segments) == len(self.segments):
                 self._appender.writer.roll_to(self.log_end_offset)
-            for segment in segments:
-                _logger.info("%s: deleted, %s", segment.path, reason)
-                self.segments.remove(segment.base_offset)
-            pending = swap.retire_segments(segments, "oldest")
-            pending += swap.retire_snapshots(self.fs, self.producers, [s.base_offset for s in segments])
+            pending = swap.retire_oldest(self.segments, segments, self.producers, reason)
             self._move_log_start(max(self.log_start_offset, self.segments.first.base_offset))
             if not remove:
                 return pending

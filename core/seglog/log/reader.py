@@ -59,6 +59,9 @@ class LogView:
     active_size: int
     trailing_bytes: int = 0
 
+    def __repr__(self) -> str:
+        return f"<LogView: offsets {self.log_start_offset} to {self.log_end_offset}, {len(self.segments)} segments>"
+
     @cached_property
     def last_stable_offset(self) -> int:
         """First offset of the earliest open transaction, at most the high watermark."""

@@ -19,6 +19,9 @@ class LogSegments:
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self._segments = tuple(sorted(segments, key=_base_offset))
 
+    def __repr__(self) -> str:
+        return f"<LogSegments: {len(self)}, {self.size} bytes>"
+
     def __iter__(self) -> Iterator[LogSegment]:
         return iter(self._segments)
 

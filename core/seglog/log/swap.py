@@ -26,6 +26,7 @@ last one's.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ from typing import Literal
 import numpy as np
 
 from seglog import layout
+from seglog.errors import RefusedError
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, FileState, parse_file_name
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
@@ -43,6 +45,8 @@ from seglog.storage.atomic import TEMPORARY_SUFFIX
 from seglog.storage.filesystem import FileSystem
 
 BeforeLoss = Callable[[Path, str], None]
+
+_logger = logging.getLogger(__name__)
 
 _HALF_WRITTEN = f"{LEADER_EPOCH_CHECKPOINT}{TEMPORARY_SUFFIX}"
 _IDENTITY = ["base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence", "leader_epoch", "magic"]
@@ -122,6 +126,26 @@ def retire_segments(old: Sequence[LogSegment], first: Literal["newest", "oldest"
     if old and first is None:
         old[0].fs.sync_directory(old[0].directory)
     return deleted
+
+
+def require_oldest(segments: LogSegments, wanted: Sequence[LogSegment]) -> None:
+    """RefusedError unless `wanted` are the oldest of `segments`."""
+    oldest = segments.snapshot()[: len(wanted)]
+    if [found.base_offset for found in oldest] != [segment.base_offset for segment in wanted]:
+        raise RefusedError(f"{wanted[0].directory}: only the oldest segments can be deleted")
+
+
+def retire_oldest(
+    segments: LogSegments, old: Sequence[LogSegment], producers: ProducerStateManager, reason: str
+) -> list[Path]:
+    """Takes the oldest segments off the list and renames them and their snapshots to `.deleted`; returns the new names.
+
+    `reason` goes to the log of events.
+    """
+    for segment in old:
+        _logger.info("%s: deleted, %s", segment.path, reason)
+        segments.remove(segment.base_offset)
+    return retire_segments(old, "oldest") + retire_snapshots(old[0].fs, producers, [s.base_offset for s in old])
 
 
 def retire_snapshots(fs: FileSystem, producers: ProducerStateManager, offsets: Sequence[int]) -> list[Path]:

@@ -60,6 +60,12 @@ class Cleaned:
     result: CleaningResult
     active_bytes: int = 0
 
+    def __repr__(self) -> str:
+        did, result = "planned" if self.result.dry_run else "done", self.result
+        before = sum(size for _, size in result.segments_before)
+        range_ = f"offsets {result.first_dirty_offset} to {result.end_offset}"
+        return f"<Cleaned {result.topic_partition}: {did}, {range_}, {before} bytes become {result.bytes_written}>"
+
     @property
     def changes(self) -> bool:
         """Whether the round changes segments or the checkpoint."""

@@ -89,6 +89,11 @@ class Explanation:
     transactions: tuple[OpenTransaction, ...]
     advice: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        taken = "would be cleaned" if self.eligible else "would not be cleaned"
+        offsets = f"offsets {self.log_start_offset} to {self.log_end_offset}"
+        return f"<Explanation {self.partition}: {offsets}, {len(self.segments)} segments; {taken}>"
+
 
 class Trial(Protocol):
     """A dry run of `seglog clean` on the partition, with these options, and with `chosen` configuration."""

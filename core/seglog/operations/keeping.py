@@ -136,3 +136,8 @@ class Truncated:
     cut: Cut
     recovery: RecoveryReport
     run: RunRecord | None = None
+
+    def __repr__(self) -> str:
+        cut, run = self.cut, "" if self.run is None else f"; run {self.run.name}"
+        where = f"{cut.topic_partition}: the log ends at offset {cut.end_offset}, before at {cut.end_before}"
+        return f"<Truncated {where}; {cut.bytes} bytes{run}>"

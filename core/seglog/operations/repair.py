@@ -44,6 +44,9 @@ class PlannedRepair:
     before: Examination
     plan: RepairPlan
 
+    def __repr__(self) -> str:
+        return f"<PlannedRepair {_place_of(self.plan)}: {_count_of(self.before)}; {len(self.plan.unrepaired)} stay>"
+
 
 @dataclass(frozen=True)
 class Repaired:
@@ -53,10 +56,22 @@ class Repaired:
     outcome: RepairOutcome
     after: Examination
 
+    def __repr__(self) -> str:
+        run = "" if self.outcome.run is None else f"; run {self.outcome.run.name}"
+        return f"<Repaired {_place_of(self.outcome.plan)}: {_count_of(self.before)}, then {_count_of(self.after)}{run}>"
+
     @property
     def complete(self) -> bool:
         """Whether nothing is wrong any more."""
         return self.outcome.complete and not self.after.damaged
+
+
+def _place_of(plan: RepairPlan) -> str:
+    return f"{plan.log_directory}, {len(plan.partitions)} partitions"
+
+
+def _count_of(found: Examination) -> str:
+    return f"{found.summary.errors} errors and {found.summary.warnings} warnings"
 
 
 class RepairWatch:

@@ -88,6 +88,11 @@ class Retained:
     left_deleted: int = 0
     contradictions: tuple[Contradiction, ...] = ()
 
+    def __repr__(self) -> str:
+        plan = self.plan
+        goes = f"{len(plan.removed)} of {len(plan.segments)} segments go, {plan.removed_bytes} bytes"
+        return f"<Retained {plan.topic_partition}: {goes}; the log starts at offset {plan.new_log_start_offset}>"
+
 
 @dataclass(frozen=True, slots=True)
 class Freed:

@@ -78,6 +78,10 @@ class Doctor:
         self._deep, self._progress = deep, progress
         self.summary = DoctorSummary()
 
+    def __repr__(self) -> str:
+        found = f"{self.summary.blockers} blockers, {self.summary.dangers} dangers"
+        return f"<Doctor of {len(self._paths)} log directories, so far: {found}>"
+
     def __iter__(self) -> Iterator[Diagnosis]:
         for row in self._rows():
             name = {Gravity.BLOCKER: "blockers", Gravity.DANGER: "dangers", Gravity.NOTE: "notes"}[row.gravity]

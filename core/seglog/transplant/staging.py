@@ -27,6 +27,7 @@ from seglog.format import checksum, filenames
 from seglog.format.checkpoint import EpochEntry, format_leader_epochs
 from seglog.format.filenames import FileKind, parse_file_name, segment_file_name
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
+from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
 from seglog.runs.journal import NEW, Change, group_of
@@ -172,15 +173,8 @@ def _read(fs: FileSystem, path: Path) -> Iterator[bytes]:
 
 def _recover(fs: FileSystem, clock: Clock, plan: PartitionPlan, config: LogConfig, place: Path) -> None:
     """Step 2. RefusedError when the new log is not what was planned: the defect is ours, and nothing is changed."""
-    log = Log.open(
-        place,
-        config,
-        fs=fs,
-        clock=clock,
-        writable=True,
-        clean_shutdown=False,
-        log_start_offset=plan.source.log_start,
-    )
+    options = LoadOptions(clean_shutdown=False, log_start_offset=plan.source.log_start)
+    log = Log.open(place, config, fs=fs, clock=clock, options=options)
     found = log.log_start_offset, log.log_end_offset, len(log.producers.open_transactions), log.recovery.truncated_bytes
     wanted = plan.source.log_start, plan.log_end, 0, 0
     log.close()

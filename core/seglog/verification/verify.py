@@ -157,6 +157,10 @@ class Verification:
         self._sample = options.sample if sampled else None
         self.summary = VerifySummary(complete=not sampled)
 
+    def __repr__(self) -> str:
+        found = f"{self.summary.errors} errors, {self.summary.warnings} warnings"
+        return f"<Verification of {len(self._targets)} targets, so far: {self.summary.batches} batches, {found}>"
+
     def __iter__(self) -> Iterator[Finding]:
         directories: dict[Path, _Directory] = {}
         jobs: list[_Job] = []
