@@ -99,7 +99,7 @@ def verify(
     master: Master = None,
     conf: Settings = None,
 ) -> int:
-    """Verifies logs as `seglog verify` does, a task a partition.
+    """Verifies logs as `seglog verify` does, many partitions at a time.
 
     Findings, levels and exit codes are those of `seglog verify`.
 
@@ -139,7 +139,7 @@ def stats(
     master: Master = None,
     conf: Settings = None,
 ) -> int:
-    """Shows what logs hold, as `seglog stats` does, a task a partition.
+    """Shows what logs hold, as `seglog stats` does, many partitions at a time.
 
     --sizing also shows how dirty each log is, the dedupe buffer that its keys need, and whether a cleaner keeps up.
 
@@ -342,7 +342,7 @@ def diff(
     master: Master = None,
     conf: Settings = None,
 ) -> int:
-    """Compares replicas as `seglog diff` does, a task a partition.
+    """Compares replicas as `seglog diff` does, many partitions at a time.
 
     Examples:
       seglog spark diff /mnt/broker1/data /mnt/broker2/data

@@ -1,7 +1,7 @@
 """Jobs over many logs: verify, statistics, export, the latest values, replicas compared.
 
-Each is the one-machine function, spread: a task a partition (of an export, a split), the same result objects. What
-needs more than one partition at once, such as a log directory's checkpoints, the driver does.
+Each is the one-machine function, spread: a task a partition, or for several small ones (of an export, for a split), the
+same result objects. What needs more than one partition at once, such as a log directory's checkpoints, the driver does.
 """
 
 from __future__ import annotations
@@ -89,14 +89,15 @@ def verify(
     *,
     store: StoreSettings = NO_SETTINGS,
 ) -> VerifyReport:
-    """`verification.verify` of every partition, a task each; checkpoints of log directories on the driver."""
+    """`verification.verify` of every partition, in tasks; checkpoints of log directories on the driver."""
     store = sent_along(store, [target.path for target in targets])
     fs = files_of(store)
     directories = [target.path for target in targets if target.kind is TargetKind.LOG_DIRECTORY]
     around = {path: read_surroundings(fs, path) for path in directories}  # before the logs
     work = [one for target in targets for one in _verifiable(fs, target)]
     alone = replace(options, jobs=1)
-    reports: list[VerifyReport] = run_tasks(spark, work, partial(_verified, alone, store), watch)
+    sizes = [_size(fs, target.path) for target in work]
+    reports: list[VerifyReport] = run_tasks(spark, work, partial(_verified, alone, store), watch, sizes=sizes)
     if options.level >= Level.INDEX:
         for path in directories:
             live = options.live or is_held(path)
@@ -112,6 +113,14 @@ def _verifiable(fs: FileSystem, target: Target) -> list[Target]:
         return [target]
     live = list_log_directory(fs, target.path).partitions
     return [Target(one.path, TargetKind.PARTITION) for one in live if one.state is not PartitionState.DELETED]
+
+
+def _size(fs: FileSystem, path: Path) -> int:
+    """Bytes of what lies in a directory; of one that cannot be read its task tells."""
+    try:
+        return sum(status.size for _, status in fs.entries(path))
+    except OSError:
+        return 0
 
 
 def _verified(options: VerifyOptions, store: StoreSettings, target: Target) -> VerifyReport:
@@ -172,13 +181,14 @@ def statistics(
     watch: Watch | None = None,
     store: StoreSettings = NO_SETTINGS,
 ) -> list[PartitionStatistics]:
-    """`inspect.statistics` of every partition, a task each, in their order; with `sizing_of` also `inspect.sizing`.
+    """`inspect.statistics` of every partition, in tasks, in their order; with `sizing_of` also `inspect.sizing`.
 
     The listings are of Kafka 0.8 and later. `sizing_of` is called on the driver.
     """
     work = [(one.directory, None if sizing_of is None else sizing_of(one)) for one in listings]
     store = sent_along(store, [one.directory for one in listings])
-    return run_tasks(spark, work, partial(_statistics_of, frequent_keys, store), watch)
+    sizes = [one.size for one in listings]
+    return run_tasks(spark, work, partial(_statistics_of, frequent_keys, store), watch, sizes=sizes)
 
 
 def _statistics_of(
@@ -214,13 +224,16 @@ def diff(
     watch: Watch | None = None,
     store: StoreSettings = NO_SETTINGS,
 ) -> list[PartitionDiff]:
-    """`inspect.diff` of copies of a partition, or of each partition of log directories; a task a partition.
+    """`inspect.diff` of copies of a partition, or of each partition of log directories, in tasks.
 
     Without a `selection`, all batches are compared, or the view of committed records.
     """
     wanted = selection or (COMMITTED if level == "view" else EVERYTHING)
     store = sent_along(store, copies)
-    return run_tasks(spark, _matched(files_of(store), copies), partial(_differences, level, wanted, store), watch)
+    fs = files_of(store)
+    work = _matched(fs, copies)
+    sizes = [sum(_size(fs, path) for path in paths) for _, paths in work]
+    return run_tasks(spark, work, partial(_differences, level, wanted, store), watch, sizes=sizes)
 
 
 def _matched(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[str, tuple[Path, ...]]]:

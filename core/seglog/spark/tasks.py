@@ -14,6 +14,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +30,9 @@ Result = TypeVar("Result")
 Watch = Callable[[int, int], None]  # tasks done, tasks in all
 
 _POLL_SECONDS = 0.2
+_TASKS_A_CORE = 8  # so that cores that are done early find work
+_OPENING_BYTES = 1 << 20  # what opening a partition costs, as bytes read meanwhile
+_LEAST_TASK_BYTES, _MOST_TASK_BYTES = 32 << 20, 1 << 30
 _QUERY_ID = "sql.streaming.queryId"  # Spark: StreamExecution.QUERY_ID_KEY
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 _OURS = re.compile(r"seglog\.errors\.(\w+): (.*)")
@@ -37,23 +41,56 @@ _ERROR = re.compile(r"(?!org\.|java\.|scala\.|py4j\.)[\w.]*(Error|Exception|Exit
 
 
 def run_tasks(
-    spark: SparkSession, items: Sequence[Item], body: Callable[[Item], Any], watch: Watch | None = None
+    spark: SparkSession,
+    items: Sequence[Item],
+    body: Callable[[Item], Any],
+    watch: Watch | None = None,
+    *,
+    sizes: Sequence[int] | None = None,
 ) -> list[Any]:
-    """`body(item)` for each item, a task each; the results in the items' order.
+    """`body(item)` for each item; the results in the items' order. An item has a task of its own, but that by `sizes`
+    (bytes of each) small neighbours share one.
 
-    Raises the first SeglogError of a task. `body` and items are pickled. `watch` hears how many tasks are done.
+    Raises the first SeglogError of an item. `body` and items are pickled, what the items of a task have in common once.
+    `watch` hears how many tasks are done.
     """
-    results = try_tasks(spark, items, body, watch)
+    shares = [range(i, i + 1) for i in range(len(items))] if sizes is None else shared(sizes, cores_of(spark))
+    work = [[items[i] for i in share] for share in shares]
+    found = try_tasks(spark, work, partial(_each, body), watch)
+    for outcome in found:
+        if isinstance(outcome, TaskOutcome):
+            outcome.raise_failure()
+    results = [result for one in found for result in one]
     for result in results:
         if isinstance(result, TaskOutcome):
             result.raise_failure()
     return results
 
 
+def shared(sizes: Sequence[int], cores: int) -> list[range]:
+    """Neighbours that share a task: until it has its part of all there is, so that each core gets several tasks."""
+    total = sum(sizes) + len(sizes) * _OPENING_BYTES
+    most = min(max(total // (_TASKS_A_CORE * max(1, cores)), _LEAST_TASK_BYTES), _MOST_TASK_BYTES)
+    shares, begin, held = [], 0, 0
+    for i, size in enumerate(sizes):
+        weight = size + _OPENING_BYTES
+        if i > begin and held + weight > most:
+            shares.append(range(begin, i))
+            begin, held = i, 0
+        held += weight
+    return [*shares, range(begin, len(sizes))] if sizes else []
+
+
+def _each(body: Callable[[Item], Any], items: Sequence[Item]) -> list[Any]:
+    return [_attempted(body, item) for item in items]
+
+
 def try_tasks(
     spark: SparkSession, items: Sequence[Item], body: Callable[[Item], Any], watch: Watch | None = None
 ) -> list[Any]:
-    """The same; the SeglogError of a task is its result, as a `TaskOutcome` with a failure."""
+    """`body(item)` for each item, a task each; the SeglogError of a task is its result, as a `TaskOutcome` with a
+    failure.
+    """
     if not items:
         return []
 

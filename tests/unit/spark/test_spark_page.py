@@ -1,4 +1,4 @@
-"""The table of options in core/SPARK.md is that of the code."""
+"""The table of options in core/SPARK.md is that of the code, and so are the values that it calls usual."""
 
 from __future__ import annotations
 
@@ -8,16 +8,62 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import ConfigError
-from seglog.spark.options import OPTIONS, STORE_OPTIONS, parse_read_options
-from seglog.spark.write_options import NAMES
+from seglog.spark.options import OPTIONS, STORE_OPTIONS, ReadOptions, parse_read_options
+from seglog.spark.splits import LEAST_SPLIT_BYTES, MOST_SPLIT_BYTES, target_bytes
+from seglog.spark.write_options import NAMES, WriteOptions, parse_write_options
 
 PAGE = (Path(__file__).resolve().parents[3] / "core" / "SPARK.md").read_text()
 ROW = re.compile(r"^\| `(\w+)` \| ([STW ]+) \| (.*?) \| .* \|$", re.MULTILINE)
 
 
-def listed(side: str) -> list[str]:
+USUAL = re.compile(r"(?:`(\w+)` )?\(([^()]*)\)")  # what a cell says in parentheses, and the value just before it
+CODE = re.compile(r"`([^`]*)`")
+
+
+def rows(side: str) -> list[tuple[str, str]]:
+    """(name, its values) of the options of the source (S), the stream (T) or the sink (W)."""
     section = PAGE[PAGE.index("## Options") : PAGE.index("## Which route prunes")]
-    return [name for name, sides, _ in ROW.findall(section) if side in sides.split()]
+    return [(name, values) for name, sides, values in ROW.findall(section) if side in sides.split()]
+
+
+def listed(side: str) -> list[str]:
+    return [name for name, _ in rows(side)]
+
+
+def usual_values(side: str) -> dict[str, str]:
+    """What the table says an option is where it is not given; `x (S), y (T)` gives each side its own."""
+    found: dict[str, str] = {}
+    for name, values in rows(side):
+        bare = CODE.sub(
+            lambda code: "" if "(" in code[1] else code[0], values
+        )  # examples have parentheses of their own
+        for value, said in USUAL.findall(bare):
+            if said not in ("S", "T"):
+                found[name] = said.partition(";")[0]
+            elif said == side:
+                found[name] = value
+    return found
+
+
+def parsed(side: str, given: dict[str, str]) -> ReadOptions | WriteOptions:
+    options = {"path": "/logs", **given}
+    return parse_write_options(options) if side == "W" else parse_read_options(options, streaming=side == "T")
+
+
+@pytest.mark.parametrize("side", ["S", "T", "W"])
+def test_a_usual_value_is_what_an_option_is_where_it_is_not_given(side: str) -> None:
+    usual = {name: value for name, value in usual_values(side).items() if name not in ("columns", "maxPartitionBytes")}
+    assert len(usual) >= (5 if side == "W" else 7), usual
+    for name, value in usual.items():
+        assert parsed(side, {name: value}) == parsed(side, {}), name
+
+
+def test_without_columns_all_are_read_and_without_a_size_a_split_is_a_sixth_of_all() -> None:
+    options, usual = parse_read_options({"path": "/logs"}), usual_values("S")
+    assert options.columns is None and usual["columns"] == "all"
+    sizes = [target_bytes(total << 20, options) >> 20 for total in (1, 6 * 100, 1 << 20)]
+    assert sizes == [LEAST_SPLIT_BYTES >> 20, 100, MOST_SPLIT_BYTES >> 20]
+    assert usual["maxPartitionBytes"] == f"a sixth of all, {sizes[0]} to {sizes[2]} MiB"
 
 
 def test_the_sinks_options_are_those_of_the_table() -> None:

@@ -15,7 +15,9 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 from seglog.errors import CorruptRecordError, IncompleteError, SeglogError, UnsupportedError
-from seglog.spark.tasks import local_directory, remote_errors, run_tasks
+from seglog.locations import parse_location
+from seglog.scan.listing import Target, TargetKind
+from seglog.spark.tasks import local_directory, remote_errors, run_tasks, shared
 
 REPORT = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure:
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -77,7 +79,8 @@ class NoSpark:
 
     def __init__(self) -> None:
         self.sent: dict[int, int] = {}  # bytes, by task
-        self.sparkSession = self
+        self.sparkSession = self.sparkContext = self
+        self.defaultParallelism = 4
 
     def createDataFrame(self, table: pa.Table) -> NoSpark:
         self._rows = table
@@ -113,3 +116,42 @@ def test_a_task_is_sent_its_own_item_and_no_other(monkeypatch: pytest.MonkeyPatc
 
 def _length_and_first(item: bytes) -> tuple[int, int]:
     return len(item), item[0]
+
+
+def test_small_neighbours_share_a_task_and_a_large_one_has_its_own() -> None:
+    mebibyte = 1 << 20
+    assert shared([], 4) == []
+    assert shared([900 * mebibyte, 5, 7, 800 * mebibyte], 1) == [range(1), range(1, 3), range(3, 4)]
+    for cores, least, most in ((2, 16, 20), (4, 32, 40), (400, 300, 330)):
+        shares = shared([0] * 10_000, cores)
+        assert [i for share in shares for i in share] == list(range(10_000))
+        assert least <= len(shares) <= most, (cores, len(shares))
+    assert len(shared([10 << 30] * 20, 4)) == 20
+
+
+def test_what_the_items_of_a_task_have_in_common_travels_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.sql.functions.col", str)
+    directory = parse_location("s3://a-bucket/clusters/production/backups/kafka-logs")
+    targets = [Target(directory / f"payments-{number}", TargetKind.PARTITION) for number in range(2000)]
+    spark = NoSpark()
+    names = run_tasks(spark, targets, _name, sizes=[3000] * len(targets))  # type: ignore[arg-type]
+    assert names == [target.path.name for target in targets]
+    assert len(spark.sent) < 70
+    alone = len(pickle.dumps(targets[0]))
+    assert sum(spark.sent.values()) < 75 * len(targets) < 0.4 * alone * len(targets), alone
+
+
+def test_an_error_of_an_item_that_shares_a_task_is_raised_as_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.sql.functions.col", str)
+    with pytest.raises(IncompleteError, match="seven of all"):
+        run_tasks(NoSpark(), range(20), _all_but_seven, sizes=[0] * 20)  # type: ignore[arg-type]
+
+
+def _name(target: Target) -> str:
+    return target.path.name
+
+
+def _all_but_seven(number: int) -> int:
+    if number == 7:
+        raise IncompleteError("seven of all")
+    return number
