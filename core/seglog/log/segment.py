@@ -438,6 +438,8 @@ class LogSegment:
 
     def flush(self) -> None:
         """Returns when log and indexes are on stable storage (the directory entry is the caller's)."""
+        self.offset_index.start_flush()  # one commit of the file system's journal then holds what would take it three
+        self.time_index.start_flush()
         self._writable().sync()
         self.offset_index.flush()
         self.time_index.flush()

@@ -14,6 +14,8 @@ from seglog.log.producer_state import ProducerStateManager
 from seglog.log.recovered_segment import OffsetNotAscendingError
 from seglog.log.segment import LogSegment
 from seglog.model import Compression
+from seglog.storage.filesystem import File, OpenMode
+from seglog.storage.forwarding import PassingFile, PassingFileSystem
 from tests.support.log_files import (
     FS,
     batch,
@@ -36,6 +38,41 @@ def recovered(path: Path, interval: int = 0) -> LogSegment:
     segment = LogSegment(FS, path, 0, index_interval_bytes=interval)
     segment.recover(ProducerStateManager(FS, path), LeaderEpochCache(FS, path))
     return segment
+
+
+class SyncedFile(PassingFile):
+    """Notes in `calls` when the disk is asked to begin with a file, and when it is waited for."""
+
+    def __init__(self, below: File, calls: list[tuple[str, str]]) -> None:
+        super().__init__(below)
+        self._calls = calls
+
+    def start_writing(self, position: int, size: int) -> None:
+        self._calls.append(("begin", self.path.suffix))
+        super().start_writing(position, size)
+
+    def sync(self) -> None:
+        self._calls.append(("wait", self.path.suffix))
+        super().sync()
+
+
+class SyncedFileSystem(PassingFileSystem):
+    def __init__(self) -> None:
+        super().__init__(FS)
+        self.calls: list[tuple[str, str]] = []
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        return SyncedFile(super().open(path, mode), self.calls)
+
+
+def test_the_disk_begins_with_the_indexes_before_the_log_is_waited_for(tmp_path: Path) -> None:
+    fs = SyncedFileSystem()
+    segment = LogSegment.create(fs, tmp_path, 0, index_interval_bytes=0)
+    for data in BATCHES:
+        segment.append(rows_of(data)[1], data)
+    segment.flush()
+    assert set(fs.calls[:2]) == {("begin", ".index"), ("begin", ".timeindex")}
+    assert fs.calls[2:] == [("wait", ".log"), ("wait", ".index"), ("wait", ".timeindex")]
 
 
 def test_the_first_batch_gets_no_entry_and_every_other_one_does_with_interval_0(tmp_path: Path) -> None:
