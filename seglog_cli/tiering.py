@@ -29,7 +29,9 @@ class Tiers(OptionGroup):
 
     local: Annotated[
         Path | None,
-        typer.Option("--local", metavar="LOGDIR", help="Of a PATH in tiered storage: where its local part lies."),
+        typer.Option(
+            "--local", metavar="LOGDIR", help="The log directory with the local part of a PATH in tiered storage."
+        ),
     ] = None
     tier_key: Annotated[
         list[str] | None,

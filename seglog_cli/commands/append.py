@@ -26,7 +26,7 @@ def run(
         ),
     ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", metavar="TEXT", help="Of lines: ends the key.")
+        str | None, typer.Option("--key-separator", metavar="TEXT", help="Separates key from value in each line.")
     ] = None,
     codec: Annotated[
         str | None,

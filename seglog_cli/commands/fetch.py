@@ -26,7 +26,7 @@ def run(
         list[Path],
         typer.Argument(
             metavar="SOURCE",
-            help="Partitions in tiered storage, partition directories, or all in one.",
+            help="Partitions or topics in tiered storage, a whole tier, partition directories, or log directories.",
             show_default=False,
         ),
     ],
@@ -38,13 +38,14 @@ def run(
 ) -> int:
     """Brings partitions out of tiered storage into a log directory from which a broker starts.
 
-    Every file that a broker keeps comes: logs, indexes, producer snapshots, leader epochs. Each batch is checked while
-    it comes: checksums, and offsets without a gap; damage is an error, and so are missing offsets without
-    --allow-gaps. partition.metadata is not made: a broker that has the topic writes its id.
+    It brings every file that a broker keeps: logs, indexes, producer snapshots and leader epochs. It checks each batch
+    on the way: the checksum, and that no offset is missing. Damage is an error, and so are missing offsets without
+    --allow-gaps. It makes no partition.metadata: a broker that has the topic writes its id there.
 
-    A file gets its name when it is complete and on the disk, and the partition when all of its files are. A fetch that
-    was killed goes on where it was when it is run again; what the source has changed meanwhile comes anew. DIR must not
-    be there, or be empty. With --local, the local part comes too, and counts where both have an offset.
+    A file gets its name when it is complete and on the disk. A partition gets its name when all of its files have
+    theirs. If a fetch is killed, run it again: it continues where it was, and fetches again what the source has changed
+    meanwhile. DIR must be missing or empty. With --local, the local part comes too, and is preferred where both have an
+    offset.
 
     Examples:
       seglog fetch /mnt/tier/orders-AAECAwQFBgcICQoLDA0ODw/0 -o /var/lib/kafka/data/orders-0

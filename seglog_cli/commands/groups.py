@@ -35,13 +35,13 @@ def run(
 ) -> int:
     """Shows committed offsets, lag and members of consumer groups, out of __consumer_offsets on disk.
 
-    PATH is a log directory, several of them, or single partitions of __consumer_offsets and __share_group_state. Of
-    several replicas of a partition the most advanced counts. Offsets that a transaction committed count when its
-    marker is COMMIT. Lag is against the end of the longest log of a partition that is there, also with --at.
-    For share groups the start offset is shown. A group's state is what a broker that loads it takes it for.
+    PATH is a log directory, several of them, or single partitions of __consumer_offsets and __share_group_state. When a
+    partition has several replicas, the most advanced one counts. Offsets that a transaction committed count if its
+    marker is COMMIT. Lag is counted to the end of the longest log of a partition that is there, also with --at. A share
+    group shows its start offset. A group's state is what a broker that loads the group would take it for.
 
-    --csv is what `kafka-consumer-groups --reset-offsets --from-file` takes: topic,partition,offset for one group,
-    group,topic,partition,offset for several. Share groups are left out of it.
+    --csv writes what `kafka-consumer-groups --reset-offsets --from-file` takes: topic,partition,offset for one group,
+    and group,topic,partition,offset for several. It leaves out share groups.
 
     Damage is passed over and reported; the exit code is then 3.
 

@@ -30,7 +30,7 @@ def run(
         typer.Option(
             "--sort",
             metavar="name|size|segments|start|end|newest",
-            help="The order: names from a, numbers and times from the largest (default: as they lie).",
+            help="What to sort by: names from a on, numbers and times from the largest on (default: as they lie).",
         ),
     ] = None,
 ) -> int:

@@ -25,13 +25,13 @@ def run(
     """Shows the cluster that a KRaft controller's metadata log describes, without a broker.
 
     PATH is a controller's log directory, its __cluster_metadata-0, or one snapshot (*.checkpoint). The output has
-    features, controllers, brokers, topics with partitions, replicas, ISR and configuration, quotas, ACLs, and the names
-    of SCRAM users and delegation tokens. Secrets are never shown: neither credentials nor values of sensitive keys.
-    Records near the end may not be committed yet; only a majority of the voters knows.
+    features, controllers, brokers, topics with their partitions, replicas, ISR and configuration, quotas, ACLs, and the
+    names of SCRAM users and delegation tokens. It never shows a secret: neither credentials nor values of sensitive
+    keys. Records near the end may not be committed yet; only a majority of the voters knows.
 
-    --diff compares two voters at the smaller end offset of both; the exit code is then 1 when they differ.
+    --diff compares two voters up to the smaller of their end offsets. The exit code is 1 when they differ.
 
-    Damage ends the replay: the last record before it is named, and the exit code is 3.
+    Damage ends the replay. The output names the last record before it, and the exit code is 3.
 
     Examples:
       seglog metadata /var/lib/kafka/data

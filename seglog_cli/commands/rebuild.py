@@ -39,7 +39,7 @@ def run(
     ] = None,
     node: Annotated[
         list[str] | None,
-        typer.Option("--node", metavar="LOGDIR=ID", help="Whose directory it is, where meta.properties is lost."),
+        typer.Option("--node", metavar="LOGDIR=ID", help="The node id of a directory whose meta.properties is lost."),
     ] = None,
     cluster_id: Annotated[
         str | None, typer.Option("--cluster-id", metavar="ID", help="The cluster's id, where no directory says it.")
@@ -53,21 +53,21 @@ def run(
     allow_missing: Annotated[bool, flag("--allow-missing", "Partitions that no directory has begin empty.")] = False,
     dry_run: DryRun = False,
 ) -> int:
-    """Makes anew what the controllers knew, so that the brokers start on their directories as they are.
+    """Makes a lost cluster's metadata again, so that the brokers start on their directories as they are.
 
-    It reads topic ids, partitions, leader epochs and producer ids from the brokers' log directories, and whatever can
-    still be read of the metadata: logs and snapshots of controllers, also damaged ones, up to the last record before
-    the damage. DIR then holds bootstrap.checkpoint, with which a controller's empty metadata log begins: topics
+    It reads topic ids, partitions, leader epochs and producer ids from the brokers' log directories. It also reads what
+    is left of the metadata: logs and snapshots of controllers, and of damaged ones all records before the damage. Then
+    it writes DIR/bootstrap.checkpoint, with which a controller's empty metadata log begins. That file holds the topics
     under their old ids, partitions with their replicas, configuration, features, quotas, ACLs and users as far as they
-    were known, producer ids above all that were used. Under DIR/node-ID lie meta.properties and partition.metadata for
+    are known, and a producer id above all that were used. DIR/node-ID holds meta.properties and partition.metadata for
     the directories that lack them. The log directories stay as they are.
 
-    The leader of each partition is the replica with the newest leader epoch, and of these the longest log. Where the
+    The leader of each partition is the replica with the newest leader epoch, and of these the longest log. If the
     metadata does not tell a topic's configuration, retention.ms=-1 keeps its records. The output says what was not
     known, and what to do next.
 
-    It is refused where it would lose data: directories of several clusters, a partition twice on a broker, a topic
-    with several ids, a partition that no directory has (see --allow-missing), a broker that runs.
+    The command refuses where it would lose data: directories of several clusters, a partition twice on one broker, a
+    topic with several ids, a partition that no directory has (see --allow-missing), or a broker that runs.
 
     The exit code is 3 when part of the metadata could not be read.
 

@@ -28,7 +28,8 @@ def run(
     tiers: Tiers,
     to: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="The cluster's bootstrap servers.")],
     state: Annotated[
-        Path, typer.Option("--state", metavar="FILE", help="Where progress is kept; the same file again goes on.")
+        Path,
+        typer.Option("--state", metavar="FILE", help="The file that keeps the progress; name it again to continue."),
     ],
     map_file: Annotated[
         Path | None, typer.Option("--map", metavar="FILE", help="Write which offset each record has now (CSV).")
@@ -53,15 +54,15 @@ def run(
 ) -> int:
     """Produces the records of partitions again, into another cluster that runs.
 
-    Partition, key, value, headers and timestamp stay; offsets change. Where offsets must be equal, transplant the
-    directories instead. Only committed records are sent: not those of aborted transactions, and none after the first
-    transaction that has no end. Internal topics are left out. The topics must be there already, with as many
-    partitions: records stay in their partition.
+    Partition, key, value, headers and timestamp stay; offsets change. If offsets must stay, transplant the directories
+    instead. Only committed records are sent: none of an aborted transaction, and none after the start of the first
+    transaction that has no end. Internal topics are left out. The topics must exist with as many partitions, because
+    records stay in their partition.
 
     Each record arrives once, however often the replay ends or is killed: run the same command with the same --state
-    again. Meanwhile nobody may compact, trim or delete what was replayed.
+    again. Until then nobody may compact, trim or delete what was replayed.
 
-    --groups reads __consumer_offsets of the log directories, translates each committed offset by the map, and sets it
+    --groups reads __consumer_offsets in the log directories, translates each committed offset by the map, and sets it
     in the cluster. The groups must have no members there.
 
     This needs the extra kafka (pip install 'seglog[kafka]').

@@ -33,14 +33,14 @@ def run(
 ) -> int:
     """Makes partitions of directories that a broker set aside, and of what repairs took out of logs.
 
-    A deleted topic's directory ends with -delete, one that a broker did not know with -stray, a copy that was not
-    finished with -future. All of a log directory that were set aside are taken when the log directory is named. A run's
-    folder in a quarantine has the old files of partitions, or the ends that were cut off: name the log's directory too,
-    and both are put together. (`seglog quarantine restore` copies a run's files as they are.)
+    A broker renames the directory of a deleted topic to -delete, and of a topic that it does not know to -stray. A copy
+    that was not finished ends with -future. Name a log directory to take all that were set aside in it. A run's folder
+    in a quarantine holds the old files of partitions, or the ends that a repair cut off. Name the log's own directory
+    too, and both are joined. (`seglog quarantine restore` copies a run's files as they are.)
 
-    Parts of one partition are joined by their offsets. What they have in common is taken once, if its bytes are equal;
-    parts that contradict each other are refused, with files and offsets. Only good batches are taken. Indexes,
-    snapshots and leader epochs are made anew. The sources stay as they are.
+    Parts of one partition are joined by their offsets. Where two parts hold the same offsets, one copy is taken if
+    their bytes are equal. If they contradict each other, the command refuses and names files and offsets. Only good
+    batches are taken. Indexes, snapshots and leader epochs are made anew. The sources stay as they are.
 
     `seglog transplant DIR/TOPIC-N --into LOGDIR` brings the partition into a cluster.
 

@@ -61,19 +61,20 @@ def run(
 ) -> int:
     """Serves the partitions in directories to Kafka clients, for reading only.
 
-    Consumers list topics, seek by offset and by time, read with both isolations and all codecs, as from a broker.
-    Requests that write get an authorization error. Nothing in the directories is created, locked or changed, so they
-    may belong to a running broker. Clients see what was there at the start.
-    Replicas of a partition may lie in several directories: the one with the highest leader epoch, and of those the
-    longest, is served. Old messages (magic 0 and 1) are sent as they are, which clients understand.
+    Consumers list topics, seek by offset and by time, and read with both isolations and all codecs, as from a broker.
+    Requests that write get an authorization error. The command creates, locks and changes nothing in the directories,
+    so they may belong to a running broker. Clients see what was there at the start. When replicas of a partition lie in
+    several directories, the one with the highest leader epoch is served, and of those the longest. Old messages (magic
+    0 and 1) are sent as they are; clients understand them.
 
-    Groups (the classic protocol) begin at the offsets that the directories' own __consumer_offsets hold. What they
-    commit is kept in memory, or with --offsets in a file that the next run begins with.
+    Groups (the classic protocol) begin at the offsets in the directories' own __consumer_offsets. What they commit is
+    kept in memory, or with --offsets in a file with which the next run begins.
 
-    Each batch's checksum is compared before it is sent. A fetch that meets damage gets CORRUPT_MESSAGE, or with
-    --on-corrupt skip the next good batch; each damaged place is reported once. With skip, partitions that cannot be
-    opened are left out. Of a log that was not closed properly a line says what a broker that starts on it would cut.
-    There is no authentication: whoever reaches the address reads everything. SIGTERM and SIGINT end it in order.
+    The command compares each batch's checksum before it sends the batch. A fetch that meets damage gets
+    CORRUPT_MESSAGE, or with --on-corrupt skip the next good batch. Each damaged place is reported once. With skip, a
+    partition that cannot be opened is left out. If a log was not closed properly, a line says what a broker that starts
+    on it would cut. There is no authentication: whoever reaches the address reads everything. SIGTERM and SIGINT end
+    the command in order.
 
     Examples:
       seglog serve /var/lib/kafka/data

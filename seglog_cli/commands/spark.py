@@ -187,11 +187,16 @@ def clean(
     plan: Annotated[
         str,
         typer.Option(
-            "--plan", metavar="auto|directory|shuffle", help="A task a partition, or one partition over all tasks."
+            "--plan",
+            metavar="auto|directory|shuffle",
+            help="Give each partition a task, or spread one partition over all tasks.",
         ),
     ] = "auto",
     reducers: Annotated[
-        int, typer.Option("--reducers", min=0, metavar="N", help="Tasks that share the keys (0: by the bytes).")
+        int,
+        typer.Option(
+            "--reducers", min=0, metavar="N", help="How many tasks share the keys (0: as many as the size needs)."
+        ),
     ] = 0,
     master: Master = None,
     conf: Settings = None,

@@ -18,24 +18,25 @@ def run(
     tiers: Tiers,
     segments: Annotated[bool, flag("--long -l", "Segments too; JSON lines show them anyway.")] = False,
 ) -> int:
-    """Shows which segments lie in tiered storage, what is missing there, and what a restore would need.
+    """Shows which segments lie in tiered storage, which are missing, and what a restore would need.
 
-    PATH is a directory of a tier: one partition, a topic, or all of it, in the layout of Aiven's plugin, of Kafka's own
-    LocalTieredStorage, of Pinterest's uploader, or of the logs that seglog's Spark jobs commit to a bucket. BYTES are
-    those of the logs that a restore brings; MISSING counts the offsets between segments that are nowhere. With --local,
-    the partitions of that log directory count from their first segment on.
+    PATH is a directory of a tier: one partition, a topic, or the whole tier. seglog knows the layouts of Aiven's
+    plugin, of Kafka's own LocalTieredStorage, of Pinterest's uploader, and of the logs that seglog's Spark jobs commit
+    to a bucket. BYTES are the bytes of log that a restore brings. MISSING counts the offsets between segments that are
+    nowhere. With --local, the partitions of that log directory count from their first segment on.
 
-    A segment without its manifest, or without some of its files, was not uploaded completely and does not count. With
-    --remote-metadata, the records of __remote_log_metadata decide: an object that no record is about is an orphan, and
-    a record of which no object is there is a missing segment. Where leaders of several epochs have uploaded the same
-    offsets, those that the log's leader epochs do not name are left out, and overlaps are cut; both are reported.
+    A segment that lacks its manifest, or some of its files, was not uploaded completely and does not count. With
+    --remote-metadata, the records of __remote_log_metadata decide: an object without a record is an orphan, and a
+    record without an object is a missing segment. Leaders of several epochs may have uploaded the same offsets.
+    Segments of epochs that the log's leader epochs do not name are left out, and overlaps are cut; the output reports
+    both.
 
-    Of committed logs, objects that no manifest names are orphans, too: a job that is at work or has died has put them
-    there. Nobody reads them, and nobody removes them: do so when no job writes there.
+    In a committed log, an object that no manifest names is an orphan, too: a job that runs, or one that died, has put
+    it there. No reader reads it and nothing removes it. Remove it yourself when no job writes there.
 
-    The exit code is 1 when something is missing, damaged, incomplete or an orphan. Every reading command (ls, dump,
-    read, verify, stats, txn, explain, export, diff, groups, serve, replay, doctor; convert and salvage as their source)
-    takes such a PATH itself, and so does the library.
+    The exit code is 1 when something is missing, damaged, incomplete or an orphan. Every reading command takes such a
+    PATH itself (ls, dump, read, verify, stats, txn, explain, export, diff, groups, serve, replay and doctor; convert
+    and salvage as their source). So does the library.
 
     Examples:
       seglog tiers /mnt/tier

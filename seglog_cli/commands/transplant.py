@@ -65,19 +65,20 @@ def run(
 ) -> int:
     """Puts partitions of a dead cluster into a stopped broker of another one; offsets stay as they are.
 
-    First make the topics in the new cluster, with the same number of partitions and one replica, on that broker, and
-    stop it in order. Records keep their offset, timestamp, key, value and headers. The new cluster's topic ids stay.
-    Leader epochs become 0. Producer ids leave the batches, those of transactions move to where no cluster hands any
-    out, so that no write of a new producer is taken for an old one's. A transaction that is still open is ended by
-    a marker: COMMIT where its coordinator had committed it, else ABORT. Indexes are rebuilt. The source may come
-    from a killed broker, and stays as it is.
+    First make the topics in the new cluster, on that broker, with the same number of partitions and one replica. Then
+    stop the broker in order. Records keep their offset, timestamp, key, value and headers. The topics keep the ids that
+    the new cluster gave them. Leader epochs become 0. Plain batches lose their producer id, and transactions get ids
+    that no cluster hands out: otherwise the broker could take a new producer's write for an old one's. A marker ends
+    each transaction that is still open: COMMIT where its coordinator had committed it, else ABORT. Indexes are rebuilt.
+    The source may come from a killed broker, and stays as it is.
 
-    __consumer_offsets goes along, so that groups resume, where the new cluster has it with as many partitions.
-    __transaction_state and topics that know others by their ids stay behind; the output says so.
+    __consumer_offsets is taken along where the new cluster has it with as many partitions, so that groups resume.
+    __transaction_state stays behind, and so do topics that know other topics by id; the output says so.
 
-    It is refused, and nothing is changed, where data would be lost: the broker runs or was not stopped in order, a
-    partition holds other data, their number differs, the topic is not known there, the source is damaged, there is
-    no room. Run again, it finds what is there already. Until the broker has written, `seglog undo` takes it back.
+    The command refuses, and changes nothing, where data would be lost: the broker runs or was not stopped in order, a
+    partition holds other data, the numbers of partitions differ, the broker does not know the topic, the source is
+    damaged, or there is no room. You may run it again: it recognises what is already there. Until the broker has
+    written, `seglog undo` takes it back.
 
     Examples:
       seglog transplant --dry-run /mnt/old/kafka --into /var/lib/kafka/data
