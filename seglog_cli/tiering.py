@@ -108,12 +108,11 @@ class Tiers(OptionGroup):
 
 
 def _key(session: Session, text: str) -> tuple[str, PrivateKey]:
-    from seglog.format.tier_keys import PrivateKey
+    from seglog.tiers.segments import read_private_key
 
     key_id, _, name = text.rpartition("=")
     path = Path(name)
     try:
-        data = session.fs.read_bytes(path, 1 << 20)
+        return key_id, read_private_key(session.fs, path)
     except OSError as error:
         raise UsageError(f"--tier-key {text}: {path} cannot be read: {error.strerror or error}") from error
-    return key_id, PrivateKey.parse(data, path)

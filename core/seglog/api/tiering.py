@@ -15,12 +15,9 @@ from seglog.storage.filesystem import FileSystem
 from seglog.tiers.recognition import recognise
 
 if TYPE_CHECKING:
-    from seglog.format.tier_keys import PrivateKey
     from seglog.tiers.metadata import RemoteLogs
     from seglog.tiers.partition import TierOptions
     from seglog.tiers.segments import Remark
-
-_KEY_BYTES_LIMIT = 1 << 20
 
 
 class LookingSurroundings(Surroundings, total=False):
@@ -60,22 +57,16 @@ def looked_at(given: LookingSurroundings, locations: Iterable[Location]) -> tupl
 
 def _options(fs: FileSystem, given: LookingSurroundings) -> TierOptions:
     from seglog.tiers.partition import TierOptions
-    from seglog.tiers.segments import Keys
+    from seglog.tiers.segments import Keys, read_private_key
 
     local, keys = given.get("local"), given.get("tier_keys") or {}
     if not isinstance(keys, Mapping):
         raise TypeError(f"tier_keys maps ids of key pairs to files, and is not {described(keys)}")
-    pairs = {key_id: _key(fs, parse_location(file)) for key_id, file in keys.items()}
+    pairs = {key_id: read_private_key(fs, parse_location(file)) for key_id, file in keys.items()}
     found = given.get("remote_metadata")
     return TierOptions(
         None if local is None else parse_location(local), Keys(pairs), None if found is None else _metadata(fs, found)
     )
-
-
-def _key(fs: FileSystem, path: Path) -> PrivateKey:
-    from seglog.format.tier_keys import PrivateKey
-
-    return PrivateKey.parse(fs.read_bytes(path, _KEY_BYTES_LIMIT), path)
 
 
 def _metadata(fs: FileSystem, locations: Sequence[Location]) -> RemoteLogs:

@@ -41,6 +41,7 @@ from seglog.tiers.contents import (
 from seglog.tiers.recognition import Layout, Place
 
 EPOCHS_BYTES_LIMIT = 64 << 20
+_KEY_BYTES_LIMIT = 1 << 20
 _AT_ONCE = 8  # segments that are looked at together
 _T = TypeVar("_T")
 _RAW_KINDS = {
@@ -116,6 +117,11 @@ class TierSegment:
             return ()
         with self.checkpoint.open(self.path) as file:
             return parse_leader_epochs(file.read_at(0, min(file.size(), EPOCHS_BYTES_LIMIT)), self.path)
+
+
+def read_private_key(fs: FileSystem, path: Path) -> PrivateKey:
+    """The private key in a PEM file. ConfigError for one that is none, OSError."""
+    return PrivateKey.parse(fs.read_bytes(path, _KEY_BYTES_LIMIT), path)
 
 
 @dataclass(slots=True)
