@@ -67,12 +67,13 @@ def opening(directory: Path) -> float:
 
 
 def cleaning(directory: Path, kept: float) -> float:
-    """Two reads of the log and one write of the share that is `kept`; payloads opened twice, that share packed once."""
+    """Two reads of the log and one write of the share that is `kept`; payloads opened once, that share packed once."""
     size = sum(path.stat().st_size for path in directory.glob("*.log"))
     data = np.zeros(max(1, int(size * kept)), dtype=np.uint8)
     written = np.empty_like(data)
     return (
-        2 * (reading(directory) + opening(directory))
+        2 * reading(directory)
+        + opening(directory)
         + _least(lambda: np.copyto(written, data))
         + _packing(directory, kept)
     )
