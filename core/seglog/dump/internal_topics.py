@@ -1,4 +1,4 @@
-"""Records of Kafka's internal topics with what they say in the place of their bytes, as kafka-dump-log decodes them.
+"""Records of Kafka's internal topics as text in the place of their bytes, decoded as kafka-dump-log decodes them.
 
 Kafka: OffsetsMessageParser and its siblings in DumpLogSegments. A decoder gives the texts of a key and a value: JSON,
 except for values of `__remote_log_metadata`, which kafka-dump-log prints as Java does. For a record that it cannot take

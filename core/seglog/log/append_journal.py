@@ -1,4 +1,4 @@
-"""What an append to several partitions says of itself, so that a crash can be settled (see `staged_append`).
+"""The journal of an append to several partitions, by which a crash is settled (see `staged_append`).
 
 Two small files in the log directory, replaced atomically; a broker ignores both. They are believed only if this user
 wrote them, and they name no path: staged files lie in a directory beside the log directory.

@@ -1,17 +1,18 @@
-"""One log directory: its lock, checkpoints, clean-shutdown marker and partitions (Kafka: LogManager, for one
-`log.dirs`).
+"""One log directory: its lock, checkpoints, clean-shutdown marker and partitions (Kafka: LogManager).
 
 Opening a partition for writing:
 
-1. The directory's `.lock` is held (taken by `open`). 2. The log is loaded with its checkpointed offsets, recovered if
-there was no clean-shutdown marker. 3. Before the first change to any file of a log the marker goes, durably: a crash
-from there on is an unclean stop (Kafka: before the first log is opened). Who only looked leaves every file as it was.
+1. The directory's `.lock` is held (taken by `open`).
+2. The log is loaded with its checkpointed offsets, and recovered if there was no clean-shutdown marker.
+3. Before the first change to any file of a log the marker goes, durably: a crash from there on is an unclean stop
+   (Kafka: before the first log is opened). Read-only use changes no file.
 
 Closing:
 
-1. Every open log is flushed, gets its snapshot and trimmed indexes. 2. The entries in the checkpoints of those that
-were changed or recovered are written; those of other partitions stay. 3. The marker comes back if it was taken away,
-or if every live partition of the directory was opened (and so recovered).
+1. Every open log is flushed, and gets its snapshot and trimmed indexes.
+2. The checkpoints get the entries of logs that were changed or recovered; those of other partitions stay.
+3. The marker comes back if it was taken away, or if every live partition of the directory was opened, and so
+   recovered.
 
 A directory without any checkpoint, marker or `meta.properties` is no broker's: partitions in it are judged
 one by one (`shutdown`), and nothing but `.lock` is written beside them, unless a log start above the first

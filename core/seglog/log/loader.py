@@ -231,8 +231,7 @@ class _Loader:
         self._fs.sync_directory(self._directory)
         return producers
 
-    # --- segments
-    # ---------------------------------------------------------------------------------------------
+    # --- segments -------------------------------------------------------------------------------------------
 
     def _load_segments(self) -> None:
         self._segments.close()
@@ -298,8 +297,7 @@ class _Loader:
                 self._report.events.append(f"{error}; split into segments at {bases}")
                 self._remove_all(deleted)
 
-    # --- recovery
-    # ---------------------------------------------------------------------------------------------
+    # --- recovery -------------------------------------------------------------------------------------------
 
     def _recover_segments(self) -> None:
         """Step 3."""
@@ -396,8 +394,7 @@ class _Loader:
         self._fs.sync_directory(self._directory)
         self._segments.add(segment)
 
-    # --- helpers
-    # ----------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------
 
     def _producers(self) -> ProducerStateManager:
         return ProducerStateManager(

@@ -1,11 +1,9 @@
 """Bringing the producer state of a log up to an offset (Kafka: UnifiedLog.rebuildProducerState).
 
-1. After a clean stop without any snapshot the state is taken as empty, with empty snapshots at the last two
-segments'
-   bases and at the end: a log written before snapshots existed.
-2. Otherwise the newest usable snapshot is loaded, what follows it is replayed from the segments, and
-snapshots are taken
-   at the bases of the last two segments on the way, and at the end.
+1. After a clean stop without any snapshot the state is taken as empty, with empty snapshots at the bases of the last
+   two segments and at the end: the log was written before snapshots existed.
+2. Otherwise the newest usable snapshot is loaded, and what follows it is replayed from the segments. Snapshots are
+   taken on the way at the bases of the last two segments, and at the end.
 """
 
 from __future__ import annotations

@@ -138,8 +138,7 @@ class ProducerStateManager:
         self.snapshots: set[int] = set()
         self.load_snapshot_names()
 
-    # --- what the log asks
-    # ------------------------------------------------------------------------------------
+    # --- what the log asks ----------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
@@ -191,8 +190,7 @@ class ProducerStateManager:
         for producer_id in old:
             del self.producers[producer_id]
 
-    # --- batches
-    # ------------------------------------------------------------------------------------------------
+    # --- batches --------------------------------------------------------------------------------------------
 
     def replay(
         self,
@@ -291,8 +289,7 @@ class ProducerStateManager:
         self._ongoing.pop(first, None)
         self._unreplicated[first] = offset
 
-    # --- snapshots
-    # ------------------------------------------------------------------------------------------------
+    # --- snapshots ------------------------------------------------------------------------------------------
 
     def load_snapshot_names(self) -> None:
         """Looks again which snapshots the directory has."""

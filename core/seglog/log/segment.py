@@ -1,14 +1,15 @@
 """One segment: a `.log` file and its three indexes (Kafka: LogSegment).
 
-`size` is where the last whole batch ends and the next one goes. Behind it a file may hold trailing bytes (a
-torn tail that a clean start does not look for): they stay as they are until the first append cuts them off,
-because a batch written behind them could never be read (specification §15, gap 22).
+`size` is where the last whole batch ends and the next one goes. After it a file may hold trailing bytes (a torn tail
+that a clean start does not look for): they stay as they are until the first append cuts them off, because a batch
+that is written after them could never be read (specification §15, gap 22).
 
 Recovery of a segment (specification §5.4):
 
-1. Empty the three indexes. 2. Walk the batches; the first one whose framing or checksum is wrong ends the
-walk. 3. Give each batch to the index rule, the leader epochs and the producers; aborted transactions go to
-their index. 4. Cut the file behind the last good batch, and close the indexes as a roll would.
+1. Empty the three indexes.
+2. Walk the batches; the first one whose framing or checksum is wrong ends the walk.
+3. Give each batch to the index rule, the leader epochs and the producers; aborted transactions go to their index.
+4. Cut the file after the last good batch, and close the indexes as a roll would.
 
 A broker fails to start when a rebuilt index outgrows `segment.index.bytes`; here it grows, and the next
 append rolls.

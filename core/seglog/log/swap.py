@@ -1,5 +1,4 @@
-"""Replacing segments by others so that a crash at any point leaves the old ones or the new ones, never a
-mixture.
+"""Replacing segments by others so that a crash at any point leaves the old ones or the new ones, never a mixture.
 
 Kafka: LocalLog.replaceSegments, and the first three passes of LogLoader.load (specification §12.7, §10.2).
 
@@ -15,13 +14,12 @@ Replacing:
 
 Finishing after a crash (`settle_leftovers`):
 
-1. Delete `.deleted` files, and half-written `.tmp` files (which Kafka leaves until it writes over them); delete the
-`.swap` files at or above the lowest `.cleaned`; delete all `.cleaned`.
-2. What is still `.swap` is a completed replacement: delete the live files in the offsets that its contents
-cover. 3. Give the `.swap` files their final names.
+1. Delete `.deleted` files, and half-written `.tmp` files (which Kafka leaves until it writes over them). Delete the
+   `.swap` files at or above the lowest `.cleaned`, then all `.cleaned`.
+2. What is still `.swap` is a completed replacement: delete the live files in the offsets that its contents cover.
+3. Give the `.swap` files their final names.
 
-The directory is fsynced behind each of these steps: one step's renames must not reach the disk before the
-last one's.
+The directory is fsynced after each of these steps: no rename may reach the disk before those of the step before it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Cutting a log back to an offset (Kafka: UnifiedLog.truncateTo, LocalLog.truncateTo,
-truncateFullyAndStartAt).
+"""Cutting a log back to an offset (Kafka: UnifiedLog.truncateTo, LocalLog.truncateTo, truncateFullyAndStartAt).
 
-1. Segments that begin behind the offset go, the last one first: a crash in between leaves a shorter log,
-never a hole. 2. The segment that holds the offset is cut before the batch that contains it: the whole batch
-goes. 3. The leader epochs are cut, producers go back to the newest snapshot at or below the offset and are
-replayed.
+1. Segments that begin after the offset go, the last one first: a crash in between leaves a shorter log, never a hole.
+2. The segment that holds the offset is cut before the batch that contains it: the whole batch goes.
+3. The leader epochs are cut. Producers go back to the newest snapshot at or below the offset, and are replayed.
 
 The log end offset then is the offset asked for, although the last batch may end before it; the next load
 falls back to that end. Lowering recovery point, high watermark and cleaner checkpoint is the caller's.

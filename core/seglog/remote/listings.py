@@ -1,4 +1,4 @@
-"""What is in the directories of an object store, as far as it was asked; nothing is asked twice while that is fresh.
+"""What the directories of an object store hold, as far as the store was asked; a fresh answer is used again.
 
 A listing of keys without regard to slashes costs a request for each thousand and shows all directories below at once;
 one with regard to them shows one directory, whatever lies below. A log directory is flat and wide, a bucket may be

@@ -1,4 +1,4 @@
-"""What is made beside its place and moved there when it is whole: new partition directories, exported files.
+"""Making partition directories and files beside their place, and moving them there when they are whole.
 
 Nothing half made ever has its final name, whatever fails, and running again works:
 

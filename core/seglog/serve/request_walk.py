@@ -1,4 +1,4 @@
-"""Whether a request is as long as its arrays say: asked before it is decoded.
+"""Checking, before a request is decoded, that it is as long as its arrays say.
 
 kio makes room for an array before it reads it. A length of four thousand million in a request of forty bytes ends the
 process there, and no exception says so. So every array is counted against the bytes that are left first, by the same

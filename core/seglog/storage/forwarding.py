@@ -1,4 +1,4 @@
-"""A file system that passes everything on to another one: what those that look on or step in are made from."""
+"""A file system that passes everything on to another one: the base of those that observe or change calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file system in which what is made belongs to whom its directory belongs to.
+"""A file system that gives what it makes to the owner of the directory.
 
 For log directories: a broker's user must be able to open what root made among its files (`.lock`, segments,
 checkpoints), or the broker does not start. A file that replaces one keeps what that one had (`storage.atomic`).

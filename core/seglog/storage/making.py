@@ -1,4 +1,4 @@
-"""Making files and directories where others may write too: exclusively, and given to whom they are to belong.
+"""Making files and directories where others may write, too: exclusively, and with the right owner.
 
 Nothing is made through a name that is taken: what is to be replaced is removed first, and never emptied, so that
 neither what a link leads to nor another name of the file is touched. Owner and mode are set on what was made, by its

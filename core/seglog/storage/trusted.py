@@ -1,4 +1,4 @@
-"""Reading what is obeyed: a file is judged when it is open.
+"""Reading files that seglog obeys: whether one can be trusted is judged when it is open.
 
 Who owns the directory can put another file in its place between a look at the name and the reading.
 """
