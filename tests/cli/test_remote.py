@@ -15,7 +15,7 @@ import seglog
 from seglog.clock import FixedClock, SystemClock
 from seglog.errors import ConfigError, RefusedError, UnsupportedError
 from seglog.locations import parse_location
-from seglog.remote import routing
+from seglog.remote import routing, traffic
 from seglog.remote.filesystem import RemoteFileSystem
 from seglog.remote.routing import machine_files
 from seglog.tiers.publishing import commit, partition_of, put_object, require_new
@@ -65,8 +65,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process of its own, as far as URLs go: what was listed for another test is not known."""
+    """A process of its own, as far as URLs go: what was listed, or asked, for another test is not known."""
     monkeypatch.setattr(routing, "_shared", None)
+    monkeypatch.setattr(traffic, "OF_PROCESS", traffic.Traffic())
 
 
 READING = [

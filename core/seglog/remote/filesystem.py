@@ -89,7 +89,7 @@ class RemoteFileSystem(ReadOnlyFileSystem):
     """Whatever a RemotePath leads to. A store is opened when something of it is first asked for.
 
     `settings` count before the environment's. `open_root` makes the ObjectStore of a bucket or host; without it,
-    obstore's with these settings.
+    obstore's with these settings. What is asked counts in `traffic`; without one, in its own.
     """
 
     def __init__(
@@ -100,11 +100,12 @@ class RemoteFileSystem(ReadOnlyFileSystem):
         limits: Limits | None = None,
         open_root: Callable[[RemotePath], ObjectStore] | None = None,
         settings: StoreSettings | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         self._environment, self._clock = environment, clock or SystemClock()
         self._settings = settings or StoreSettings()
         self.limits = limits or limits_of(self._settings.over(environment))
-        self.traffic = Traffic()
+        self.traffic = traffic or Traffic()
         self._blocks = Blocks(self.limits)
         self._open_root = open_root or self._obstore
         self._roots: dict[tuple[str, ...], _Root] = {}

@@ -38,9 +38,10 @@ def files_with(settings: StoreSettings) -> RoutingFileSystem:
     def remote() -> RemoteFileSystem:
         from seglog.remote.filesystem import RemoteFileSystem
         from seglog.remote.limits import limits_of
+        from seglog.remote.traffic import OF_PROCESS
 
         limits = limits_of(settings.over(os.environ))
-        return RemoteFileSystem(settings=settings, limits=replace(limits, listing_s=math.inf))
+        return RemoteFileSystem(settings=settings, limits=replace(limits, listing_s=math.inf), traffic=OF_PROCESS)
 
     return RoutingFileSystem(LocalFileSystem(), cache(remote))
 
@@ -50,8 +51,9 @@ def shared_remote_files() -> RemoteFileSystem:
     global _shared
     if _shared is None:
         from seglog.remote.filesystem import RemoteFileSystem
+        from seglog.remote.traffic import OF_PROCESS
 
-        _shared = RemoteFileSystem()
+        _shared = RemoteFileSystem(traffic=OF_PROCESS)
     return _shared
 
 
@@ -59,12 +61,10 @@ _shared: RemoteFileSystem | None = None
 
 
 def traffic() -> Traffic:
-    """What this process has asked of object stores."""
-    if _shared is not None:
-        return _shared.traffic
-    from seglog.remote.traffic import Traffic
+    """What this process, and the tasks of the jobs that it runs, have asked of object stores."""
+    from seglog.remote.traffic import OF_PROCESS
 
-    return Traffic()
+    return OF_PROCESS
 
 
 class RoutingFileSystem(PassingFileSystem):

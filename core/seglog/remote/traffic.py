@@ -38,6 +38,12 @@ class Traffic:
         asked = (self.listings + self.puts) * prices.listings + (self.heads + self.gets) * prices.reads
         return asked / 1000 + self.bytes_read / 1e9 * prices.gigabyte
 
+    @property
+    def figures(self) -> tuple[int, int, int, int]:
+        """Listings, heads, gets and bytes so far, as `count` takes them."""
+        with self._guard:
+            return self.listings, self.heads, self.gets, self.bytes_read
+
     def count(self, listings: int = 0, heads: int = 0, gets: int = 0, bytes_read: int = 0, puts: int = 0) -> None:
         """Adds to the figures; asked by any thread."""
         with self._guard:
@@ -46,3 +52,7 @@ class Traffic:
             self.gets += gets
             self.bytes_read += bytes_read
             self.puts += puts
+
+
+# What this process has asked, and, of a Spark job that it runs, what the tasks have.
+OF_PROCESS = Traffic()

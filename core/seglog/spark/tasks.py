@@ -1,5 +1,8 @@
 """Running plain functions in Spark's tasks: values there, values back, and what went wrong as seglog's own errors.
 
+With its value a task sends what it has asked of object stores, which counts on the driver as its own. What an attempt
+asked that failed is not counted.
+
 Values travel as pickled binaries in Arrow batches (`mapInArrow`), which works over Spark Connect as well. A SeglogError
 in a task is handed back as a value, because trying again would end the same; any other error makes Spark try again.
 """
@@ -19,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seglog.errors import IncompleteError, SeglogError, UnsupportedError
+from seglog.remote.routing import traffic
 from seglog.spark.cleaning_spec import TaskOutcome, failed, packed, revived
 
 if TYPE_CHECKING:
@@ -97,12 +101,17 @@ def try_tasks(
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
         for number, item in blobs_of(batches):
-            yield rows([(number, packed(_attempted(body, pickle.loads(item))))])
+            before = traffic().figures
+            result = _attempted(body, pickle.loads(item))
+            asked = tuple(now - then for now, then in zip(traffic().figures, before, strict=True))
+            yield rows([(number, packed((result, asked)))])
 
     found = collected(distributed(spark, [packed(item) for item in items]).mapInArrow(work, ROW), watch)
     if len(found) != len(items):
         raise IncompleteError(f"{len(items) - len(found)} of {len(items)} tasks brought no result")
-    return [found[number] for number in range(len(items))]
+    for _, asked in found.values():
+        traffic().count(*asked)
+    return [found[number][0] for number in range(len(items))]
 
 
 def _attempted(body: Callable[[Item], Any], item: Item) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from pyspark.errors import PySparkException
 
 from seglog.errors import CorruptRecordError, IncompleteError, SeglogError, UnsupportedError
 from seglog.locations import parse_location
+from seglog.remote.traffic import OF_PROCESS
 from seglog.scan.listing import Target, TargetKind
 from seglog.spark.tasks import local_directory, remote_errors, run_tasks, shared
 
@@ -138,13 +140,37 @@ def test_what_the_items_of_a_task_have_in_common_travels_once(monkeypatch: pytes
     assert names == [target.path.name for target in targets]
     assert len(spark.sent) < 70
     alone = len(pickle.dumps(targets[0]))
-    assert sum(spark.sent.values()) < 75 * len(targets) < 0.4 * alone * len(targets), alone
+    assert sum(spark.sent.values()) < 90 * len(targets) < 0.5 * alone * len(targets), alone
 
 
 def test_an_error_of_an_item_that_shares_a_task_is_raised_as_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.sql.functions.col", str)
     with pytest.raises(IncompleteError, match="seven of all"):
         run_tasks(NoSpark(), range(20), _all_but_seven, sizes=[0] * 20)  # type: ignore[arg-type]
+
+
+class OtherProcesses(NoSpark):
+    """The same, where what tasks count stays in processes of their own."""
+
+    def mapInArrow(self, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _: str) -> NoSpark:
+        before = replace(OF_PROCESS)
+        super().mapInArrow(function, _)
+        vars(OF_PROCESS).update(vars(before))
+        return self
+
+
+def test_what_tasks_ask_of_object_stores_counts_where_the_job_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.sql.functions.col", str)
+    before = OF_PROCESS.figures
+    for sizes in (None, [0, 0]):
+        assert run_tasks(OtherProcesses(), [3, 4], _asking, sizes=sizes) == [3, 4]  # type: ignore[arg-type]
+    asked = [now - then for now, then in zip(OF_PROCESS.figures, before, strict=True)]
+    assert asked == [4, 0, 14, 1400]
+
+
+def _asking(gets: int) -> int:
+    OF_PROCESS.count(listings=1, gets=gets, bytes_read=100 * gets)
+    return gets
 
 
 def _name(target: Target) -> str:
