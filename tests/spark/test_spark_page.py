@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from seglog.operations.fetch import fetch
 from seglog.spark.library import verify
+from seglog.storage.filesystem import LocalFileSystem
+from seglog.tiers.view import see_tiers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +27,17 @@ def blocks(text: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def logs_in(partition: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in partition.glob("*.log")}
+
+
+def fetch_committed(prefix: Path, target: Path) -> dict[str, bytes]:
+    """The logs of the partition that `fetch` makes of a committed one."""
+    fs, (seen,) = see_tiers(LocalFileSystem(), [prefix / target.name])
+    fetch(fs, seen, LocalFileSystem(), target)
+    return logs_in(target)
+
+
 def test_every_block_of_the_page_runs(
     spark: SparkSession, logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -31,7 +45,7 @@ def test_every_block_of_the_page_runs(
     (tmp_path / "lake").mkdir()
     names: dict[str, Any] = {}
     found = blocks(PAGE.read_text())
-    assert len(found) == 6
+    assert len(found) == 7
     for block in found:
         exec(block.replace(LOGS, str(tmp_path / "logs")).replace(LAKE, str(tmp_path / "lake")), names)
     said = capsys.readouterr().out
@@ -40,4 +54,6 @@ def test_every_block_of_the_page_runs(
     assert spark.read.parquet(str(tmp_path / "lake" / "payments")).count() == names["payments"].count() > 0
     assert spark.read.parquet(str(tmp_path / "lake" / "payments-by-date")).count() == names["payments"].count()
     assert spark.read.format("seglog").load(str(tmp_path / "lake" / "logs")).count() == 10
+    fetched = fetch_committed(tmp_path / "lake" / "cleaned", tmp_path / "restored" / "squares-0")
+    assert fetched == logs_in(tmp_path / "lake" / "logs" / "squares-0")
     assert verify(spark, str(tmp_path / "lake" / "logs"), level="crc").summary.records == 10

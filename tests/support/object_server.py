@@ -1,7 +1,7 @@
 """A small object store on loopback, out of a dict: what a store answers, what it was asked, and what can go wrong.
 
-It speaks the few requests of Amazon's S3 that reading needs. Google's XML API is the same in these, and Azure's listing
-(`comp=list`) has a form of its own.
+It speaks the few requests of Amazon's S3 that reading needs, and puts small objects. Google's XML API is the same in
+these, and Azure's listing (`comp=list`) has a form of its own.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class ObjectServer:
     fault: Callable[[str, str], Fault | None] = lambda _method, _path: None
     page: int = 1000
     released: threading.Event = field(default_factory=threading.Event)
+    guard: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -131,6 +132,28 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(body if fault is None else body[: fault.cut])
                 self.close_connection = fault is not None
             return None
+
+        def do_PUT(self) -> None:
+            data = self.rfile.read(int(self.headers["Content-Length"]))
+            key = unquote(urlsplit(self.path).path).lstrip("/")
+            if self._faulty():
+                return None
+            with served.guard:
+                if self.headers.get("If-None-Match") == "*" and key in served.objects:
+                    return self._error(412, "PreconditionFailed")
+                served.objects[key] = data
+            self.send_response(200)
+            self.send_header("ETag", tag_of(data))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return None
+
+        def do_DELETE(self) -> None:
+            if self._faulty():
+                return
+            served.objects.pop(unquote(urlsplit(self.path).path).lstrip("/"), None)
+            self.send_response(204)
+            self.end_headers()
 
         def _listing(self, bucket: str, query: dict[str, str]) -> None:
             if self._faulty():

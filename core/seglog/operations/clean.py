@@ -260,7 +260,7 @@ class _Run:
     def clean_named(self, path: Path) -> Cleaned | CleaningFailure:
         try:
             if self.dry_run:
-                log = _open_overlaid(self.directory, path)
+                log = open_overlaid(self.directory, path)
                 plan = plan_round(log, self.options, self.clock, first_dirty(self.directory, log))
                 return self._outcome(log, foresee_round(log, plan, self.clock, self.begin).result)
             planned = plan_named(
@@ -338,14 +338,14 @@ def plan_named(
     """
     overlay = OverlayFileSystem(directory.fs)
     with open_for_cleaning(overlay, directory.path, topics, clock, take_lock=False) as preview:
-        log = _open_overlaid(preview, path)
+        log = open_overlaid(preview, path)
         plan = plan_round(log, options, clock, first_dirty(preview, log))
         if plan.groups:
             return NamedRound(plan, check_space(log, plan))
         return cleaned_of(preview, log, apply_plan(log, plan, clock), options)
 
 
-def _open_overlaid(directory: LogDirectory, path: Path) -> Log:
+def open_overlaid(directory: LogDirectory, path: Path) -> Log:
     """The log, opened with all that opening it for writing does. CorruptRecordError when that cuts off anything."""
     log = directory.log_in(path)
     if log.recovery is not None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from seglog.cleaner.cleaner import roll_as_planned
 from seglog.cleaner.manager import CleanerManager, LogToClean
@@ -46,6 +46,7 @@ from seglog.operations.clean import (
 from seglog.operations.retain import TopicConfigs
 from seglog.scan.listing import Target
 from seglog.spark.cleaning_blobs import object_blob, opened
+from seglog.spark.cleaning_delivery import SegmentCopy
 from seglog.spark.cleaning_merge import ENTRY_BYTES, MEMORY_BYTES, MergeSpace
 from seglog.spark.cleaning_spec import RoundSpec, TaskOutcome, packed
 from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
@@ -61,6 +62,7 @@ from seglog.spark.tasks import (
     in_batches,
     local_directory,
     rows,
+    run_tasks,
     settle,
     try_tasks,
 )
@@ -242,7 +244,7 @@ def _prepared(due: _Due, clock: Clock, options: CleanerOptions) -> _Work:
 
 
 def _whole(spec: RoundSpec) -> TaskOutcome:
-    return rewrite_round(LocalFileSystem(), spec, attempt_id())
+    return rewrite_round(LocalFileSystem(), spec, attempt_id(), local_directory())
 
 
 def _finished(work: _Work, outcomes: list[TaskOutcome], clock: Clock, options: CleanerOptions) -> Outcome:
@@ -261,6 +263,32 @@ def _failed(due: _Due, error: SeglogError) -> CleaningFailure:
     if due.manager is not None:
         due.manager.failed(due.log.topic_partition, error)
     return CleaningFailure(due.log.directory, error)
+
+
+# --- into new objects -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTasks:
+    """The tasks of `cleaning_objects` on Spark: small rounds side by side, a giant one over all tasks."""
+
+    spark: SparkSession
+    placement: Placement
+    watch: Watch | None = None
+
+    def rewrite(self, specs: Sequence[RoundSpec]) -> list[list[TaskOutcome]]:
+        cores, all_bytes = cores_of(self.spark), sum(spec.plan.source_bytes for spec in specs)
+        giants = {i for i, spec in enumerate(specs) if self.placement.is_giant(spec, all_bytes, cores)}
+        others = sorted(set(range(len(specs))) - giants, key=lambda i: -specs[i].plan.source_bytes)
+        outcomes = try_tasks(self.spark, [specs[i] for i in others], _whole, self.watch)
+        found: dict[int, list[TaskOutcome]] = {i: [outcome] for i, outcome in zip(others, outcomes, strict=True)}
+        for i in giants:
+            reducers, memory_bytes = self.placement.reducers_for(specs[i], cores), self.placement.reducer_memory_bytes
+            found[i] = shuffled(self.spark, specs[i], reducers, self.watch, memory_bytes)
+        return [found[i] for i in range(len(specs))]
+
+    def run(self, items: Sequence[SegmentCopy], body: Callable[[SegmentCopy], Any]) -> list[Any]:
+        return run_tasks(self.spark, items, body, self.watch)
 
 
 # --- the giant ------------------------------------------------------------------------------------------------
@@ -307,6 +335,7 @@ def _rewrite(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     settle()
     found = list(blobs_of(batches))
     if found:
-        outcome = rewrite_group(LocalFileSystem(), [blob for _, blob in found], attempt_id())
+        blobs = [blob for _, blob in found]
+        outcome = rewrite_group(LocalFileSystem(), blobs, attempt_id(), local_directory())
         if outcome is not None:
             yield rows([(found[0][0], packed(outcome))])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -16,7 +18,9 @@ from seglog.cleaner.stats import RoundCounts
 from seglog.clock import FixedClock
 from seglog.errors import RefusedError, SeglogError
 from seglog.format.filenames import segment_file_name
+from seglog.format.log_manifest import ManifestSegment
 from seglog.log.segment import LogSegment
+from seglog.spark.cleaning_delivery import Delivery, own_directory
 from seglog.storage.filesystem import FileSystem
 
 Identity = tuple[int, int, int]  # size, modification time in nanoseconds, inode
@@ -28,7 +32,8 @@ class RoundSpec:
 
     `sources` says what each file to rewrite looked like, by base offset. `staging` is a directory in the partition's.
     `seeds` are the words that key the hashes of this job. A task gets the part that it needs: `of_group` has one group
-    alone, `without_groups` none; `group_count` is that of the round.
+    alone, `without_groups` none; `group_count` is that of the round. With a `delivery`, staging is the task's own, and
+    what was staged is put where that says.
     """
 
     plan: RoundPlan
@@ -36,6 +41,7 @@ class RoundSpec:
     sources: dict[int, Identity]
     seeds: bytes
     group_count: int
+    delivery: Delivery | None = None
 
     @classmethod
     def of(cls, fs: FileSystem, plan: RoundPlan, staging: Path, seeds: bytes) -> RoundSpec:
@@ -74,6 +80,20 @@ class RoundSpec:
     def hash_mask(self) -> int:
         return self.plan.options.hash_mask
 
+    def files(self, fs: FileSystem) -> FileSystem:
+        """What a task reads through, on a machine with the files `fs`."""
+        return fs if self.delivery is None else self.delivery.files()
+
+    @contextmanager
+    def opened(self, fs: FileSystem, disk: Path) -> Iterator[tuple[FileSystem, RoundSpec]]:
+        """The files that a task works on, and the spec that it goes by: with a `delivery` it is staged below `disk`."""
+        fs = self.files(fs)
+        if self.delivery is None:
+            yield fs, self
+            return
+        with own_directory(fs, disk) as directory:
+            yield fs, replace(self, staging=str(directory))
+
     def round(self, fs: FileSystem) -> CleaningRound:
         """The round over the files themselves. RefusedError when a source has changed."""
         plan = self.plan
@@ -87,11 +107,12 @@ class RoundSpec:
 
 @dataclass(frozen=True, slots=True)
 class StagedGroup:
-    """A rewritten group: its segments' `.cleaned` files lie complete and fsynced in `directory`."""
+    """A rewritten group: its segments' `.cleaned` files lie complete and fsynced in `directory`; or `delivered`."""
 
     number: int
     directory: str
     summaries: tuple[SegmentSummary, ...]
+    delivered: tuple[ManifestSegment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

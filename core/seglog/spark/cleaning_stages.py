@@ -35,6 +35,7 @@ from seglog.cleaner.stats import CleanerStats, RoundCounts
 from seglog.cleaner.transactions import TransactionTracker
 from seglog.clock import SystemClock
 from seglog.errors import IncompleteError, SeglogError
+from seglog.format.log_manifest import ManifestSegment
 from seglog.kernels import filtering
 from seglog.log.segments import collect_aborted
 from seglog.scan.segment_scan import Chunk
@@ -51,6 +52,9 @@ from seglog.spark.cleaning_keys import CleanKeys, DirtyKeys
 from seglog.spark.cleaning_merge import KeyMerge, MergeSpace
 from seglog.spark.cleaning_spec import RoundSpec, StagedGroup, TaskOutcome, check_unchanged, failed
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.trees import remove_tree
+
+_NO_DISK = Path()  # where nothing is delivered
 
 Message = tuple[int, bytes]  # target (a reducer, or a group), blob
 
@@ -104,7 +108,7 @@ class _MarkerTracker(TransactionTracker):
 def index_group(fs: FileSystem, spec: RoundSpec, number: int, reducers: int) -> Iterator[Message]:
     """The keys of a group by reducer, then its `GroupIndex` for reducer 0; an error takes the index's place."""
     try:
-        yield from _indexed(fs, spec, number, reducers)
+        yield from _indexed(spec.files(fs), spec, number, reducers)
     except SeglogError as error:
         yield 0, object_blob(failed(error))
 
@@ -208,8 +212,9 @@ def _states(indexes: list[GroupIndex]) -> Iterator[Message]:
 # --- stage 3 --------------------------------------------------------------------------------------------------
 
 
-def rewrite_group(fs: FileSystem, blobs: Iterable[Bytes], attempt: int) -> TaskOutcome | None:
-    """Writes a group to its own staging directory. One of the blobs is its `RoundSpec`.
+def rewrite_group(fs: FileSystem, blobs: Iterable[Bytes], attempt: int, disk: Path = _NO_DISK) -> TaskOutcome | None:
+    """Writes a group to its own staging directory, or to one on `disk` and from there to where its spec has it
+    delivered. One of the blobs is that `RoundSpec`.
 
     None when stage 1 failed elsewhere, which another task reports.
     """
@@ -231,7 +236,8 @@ def rewrite_group(fs: FileSystem, blobs: Iterable[Bytes], attempt: int) -> TaskO
     if failure is not None or state is None or spec is None:
         return failure
     try:
-        return _rewritten(fs, spec, state, survivors, superseded, attempt)
+        with spec.opened(fs, disk) as (files, own):
+            return _rewritten(files, own, state, survivors, superseded, attempt)
     except SeglogError as error:
         return failed(error)
 
@@ -295,7 +301,11 @@ def _write_groups(
             summaries = output.finish(group[-1].modified_ms, None)
         for part in output.parts:
             part.segment.close_files()
-        staged.append(StagedGroup(number, str(directory), tuple(summaries)))
+        delivered: tuple[ManifestSegment, ...] = ()
+        if spec.delivery is not None:
+            delivered = spec.delivery.put(fs, spec.plan.topic_partition, directory, summaries)
+            remove_tree(fs, directory)
+        staged.append(StagedGroup(number, str(directory), tuple(summaries), delivered))
     for group in round_.groups:
         for segment in group:
             check_unchanged(fs, segment.path, spec.sources[segment.base_offset])
@@ -305,16 +315,17 @@ def _write_groups(
 # --- one task for the whole round -----------------------------------------------------------------------------
 
 
-def rewrite_round(fs: FileSystem, spec: RoundSpec, attempt: int) -> TaskOutcome:
-    """The whole round in this task: the single-node cleaner up to the swap."""
+def rewrite_round(fs: FileSystem, spec: RoundSpec, attempt: int, disk: Path = _NO_DISK) -> TaskOutcome:
+    """The whole round in this task: the single-node cleaner up to the swap. `disk` as of `rewrite_group`."""
     try:
-        round_ = spec.round(fs)
-        stats = CleanerStats(SystemClock())
-        indexing = index_round(round_, stats, None)
-        filter_ = filter_of(round_, indexing, stats, None)
-        staged = _write_groups(fs, spec, round_, filter_, stats, 0, attempt)
-        check_complete(round_, indexing, int(filter_.ordinals[0]))
-        count_without_key(indexing, stats)
-        return TaskOutcome(staged, stats.counts())
+        with spec.opened(fs, disk) as (files, own):
+            round_ = own.round(files)
+            stats = CleanerStats(SystemClock())
+            indexing = index_round(round_, stats, None)
+            filter_ = filter_of(round_, indexing, stats, None)
+            staged = _write_groups(files, own, round_, filter_, stats, 0, attempt)
+            check_complete(round_, indexing, int(filter_.ordinals[0]))
+            count_without_key(indexing, stats)
+            return TaskOutcome(staged, stats.counts())
     except SeglogError as error:
         return failed(error)

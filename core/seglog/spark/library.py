@@ -6,17 +6,21 @@ They take paths as a user writes them, and configuration as the library's functi
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.errors import ConfigError
 from seglog.locations import parse_location, require_local
+from seglog.operations.workspace import Sources, Workspace, policy_misuse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from seglog.cleaner.options import CleanerOptions
+    from seglog.configuration.topic_settings import DirectorySettings
     from seglog.operations.clean import Outcome
+    from seglog.scan.listing import Target
     from seglog.spark.jobs import VerifyReport
 
 Location = str | Path
@@ -31,38 +35,82 @@ def clean(
     strategy: str = "offset",
     roll: bool = False,
     expire: bool = False,
+    output: Location | None = None,
+    store: Mapping[str, str] | None = None,
 ) -> list[Outcome]:
     """Compacts logs over many tasks, as `seglog.clean` does on one machine: the same files, byte for byte.
 
     What became of each partition comes back: a `Cleaned`, or a `CleaningFailure`, which leaves its partition as it was.
     The paths are directories that all executors share. Raises before anything is changed as `seglog.clean` does.
+
+    With `output`, a prefix that is new, the paths may be URLs, and stay as they are: every partition that is named, and
+    of a log directory every compacted one, is cleaned into new objects there and committed by one manifest, which
+    `seglog fetch` makes partitions of. Then an error in one of them is raised, and nothing was committed. `store` are
+    settings of an object store, as the options of a query.
     """
-    from seglog.cleaner.options import Strategy
     from seglog.operations import clean as cleaning
-    from seglog.operations.workspace import Sources, Workspace, policy_misuse
-    from seglog.scan.listing import log_directory_of, resolve_paths
+    from seglog.scan.listing import resolve_paths
     from seglog.spark.cleaning import clean as clean_on_spark
 
-    work, sources = Workspace(), Sources({"cleanup.policy": policy})
     located = _located(paths)
+    if output is not None:
+        return _clean_into(spark, located, parse_location(output), store or {}, policy, strategy, roll, expire)
     for path in located:
         require_local(path)
+    work = Workspace()
     targets = resolve_paths(work.fs, located)
-    misuse = "" if policy is None else policy_misuse("policy", policy, cleaning.POLICIES, targets)
-    if misuse:
-        raise ConfigError(misuse)
-    directories = dict.fromkeys(map(log_directory_of, targets))
-    settings = {path: work.settings(path, sources) for path in directories}
-    config = next(iter(settings.values())).resolve(None).cleaner
-    options = cleaning.cleaner_options(
-        config, strategy=Strategy.parse(strategy), roll=roll, expire=expire, threads=work.threads
-    )
+    settings, options = _cleaning(work, targets, policy, strategy, roll, expire)
     outcomes = list(clean_on_spark(spark, targets, settings.__getitem__, work.clock, options))
     rounds = [one for one in outcomes if isinstance(one, cleaning.Cleaned)]
     problem = cleaning.keep_history(work.fs, work.environment, work.clock, rounds)
     if problem:
         _logger.warning("%s", problem)
     return outcomes
+
+
+def _clean_into(
+    spark: SparkSession,
+    located: list[Path],
+    output: Path,
+    store: Mapping[str, str],
+    policy: str | None,
+    strategy: str,
+    roll: bool,
+    expire: bool,
+) -> list[Outcome]:
+    from seglog.remote.settings import StoreSettings
+    from seglog.scan.listing import resolve_paths
+    from seglog.spark.cleaning import Placement, SparkTasks
+    from seglog.spark.cleaning_objects import Destination, clean_into
+    from seglog.spark.files import files_of, sent_along
+    from seglog.tiers.view import see_tiers
+
+    sent = sent_along(StoreSettings.of(store), [*located, output])
+    fs, seen = see_tiers(files_of(sent), located)
+    work = Workspace(fs)
+    settings, options = _cleaning(work, resolve_paths(fs, seen), policy, strategy, roll, expire)
+    to = Destination(located, output, sent)
+    return clean_into(SparkTasks(spark, Placement()), to, settings.__getitem__, work.clock, options)
+
+
+def _cleaning(
+    work: Workspace, targets: Sequence[Target], policy: str | None, strategy: str, roll: bool, expire: bool
+) -> tuple[dict[Path, DirectorySettings], CleanerOptions]:
+    """Each log directory's configuration, and a round's options."""
+    from seglog.cleaner.options import Strategy
+    from seglog.operations import clean as cleaning
+    from seglog.scan.listing import log_directory_of
+
+    sources = Sources({"cleanup.policy": policy})
+    misuse = "" if policy is None else policy_misuse("policy", policy, cleaning.POLICIES, targets)
+    if misuse:
+        raise ConfigError(misuse)
+    settings = {path: work.settings(path, sources) for path in dict.fromkeys(map(log_directory_of, targets))}
+    config = next(iter(settings.values())).resolve(None).cleaner
+    options = cleaning.cleaner_options(
+        config, strategy=Strategy.parse(strategy), roll=roll, expire=expire, threads=work.threads
+    )
+    return settings, options
 
 
 def verify(

@@ -1,0 +1,330 @@
+"""Cleaning logs where they lie, into new objects below a new prefix: no rename, no lock, no shared file system.
+
+1. The driver opens each log over an overlay, as a dry run of `seglog clean` does, and fixes its round there.
+2. Tasks read the source through the URL, write cleaned segments to their executor's own disk, and put them into places
+   of their own below the prefix. What stays as it is, tasks copy.
+3. The driver looks whether every source is still the same, and commits all partitions by one manifest.
+
+Until step 3 nobody sees anything: a driver that dies, a task that runs twice, a partition that cannot be cleaned leave
+objects that no manifest names (`seglog tiers` shows them). The files are those of `seglog clean`, byte for byte.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from seglog.cleaner.cleaner import apply_plan, roll_as_planned
+from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import RoundPlan, plan_round
+from seglog.cleaner.stats import CleanerStats, CleaningResult
+from seglog.clock import Clock
+from seglog.errors import IncompleteError, RefusedError
+from seglog.format.filenames import FileKind, parse_topic_partition, segment_file_name
+from seglog.format.log_manifest import ManifestPartition, ManifestSegment
+from seglog.log.directory import LogDirectory
+from seglog.log.viewed_directory import ViewingFileSystem
+from seglog.model import TopicPartition
+from seglog.operations.clean import (
+    Cleaned,
+    Outcome,
+    Request,
+    Skipped,
+    first_dirty,
+    open_for_cleaning,
+    open_overlaid,
+    policy_problem,
+    requests,
+)
+from seglog.operations.retain import TopicConfigs
+from seglog.remote.settings import StoreSettings
+from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
+from seglog.spark.cleaning_delivery import Delivery, SegmentCopy, copied
+from seglog.spark.cleaning_spec import Identity, RoundSpec, StagedGroup, TaskOutcome, check_unchanged, identity_of
+from seglog.spark.files import files_of
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.overlay import OverlayFileSystem
+from seglog.tiers.publishing import (
+    ObjectFiles,
+    commit,
+    epochs_in,
+    new_place,
+    put_object,
+    put_segment,
+    require_new,
+    segments_to_put,
+    topic_id_in,
+)
+from seglog.tiers.view import see_tiers
+
+_NO_STAGING = Path()  # each task has its own
+_SEED_BYTES = 32
+_COMPARED_BYTES = 16 << 20  # an index; no log is made anew
+_READ_BY_TASKS = (FileKind.LOG, FileKind.TRANSACTION_INDEX)
+
+
+class Tasks(Protocol):
+    """Where the work is done: Spark, or in tests this process."""
+
+    def rewrite(self, specs: Sequence[RoundSpec]) -> list[list[TaskOutcome]]:
+        """The outcomes of each round's tasks."""
+        ...
+
+    def run(self, items: Sequence[SegmentCopy], body: Callable[[SegmentCopy], Any]) -> list[Any]:
+        """`body` of each; raises the first SeglogError of a task."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """What is cleaned, as a user named it, and the new prefix that takes the output."""
+
+    sources: Sequence[Path]
+    output: Path
+    store: StoreSettings
+
+
+@dataclass(slots=True)
+class _Work:
+    """A log that is open over an overlay, its round, and what a manifest will say of it."""
+
+    delivery: Delivery
+    source: FileSystem
+    overlay: OverlayFileSystem
+    directory: Path
+    key: TopicPartition
+    plan: RoundPlan
+    spec: RoundSpec
+    result: CleaningResult | None
+    log_start_offset: int
+    log_end_offset: int
+    active_bytes: int
+    checkpoint: int | None
+    identities: Mapping[int, Identity]
+    cleaned: list[ManifestSegment] = field(default_factory=list)
+    kept: list[ManifestSegment] = field(default_factory=list)
+
+
+def clean_into(
+    tasks: Tasks,
+    to: Destination,
+    topics_of: Callable[[Path], TopicConfigs],
+    clock: Clock,
+    options: CleanerOptions,
+) -> list[Outcome]:
+    """Cleans logs into a prefix that is new: partitions that are named, of a log directory all that are compacted.
+
+    RefusedError where the output is not new, lies among the sources, or a source has changed; whatever
+    `operations.clean.clean` raises of a log. Then nothing was committed.
+    """
+    files = files_of(to.store)
+    require_new(files, to.output)
+    outcomes: list[Outcome] = []
+    work: list[_Work] = []
+    with ExitStack() as stack:
+        for source in to.sources:
+            for found in _opened(stack, Delivery(source, to.output, to.store), topics_of, clock, options):
+                if isinstance(found, Skipped):
+                    outcomes.append(found)
+                else:
+                    work.append(found)
+    _require_one_of_each(work)
+    due = [one for one in work if one.spec.group_count]
+    rewritten = dict(zip(map(id, due), tasks.rewrite([one.spec for one in due]), strict=True))
+    for one in due:
+        one.cleaned, one.result = _collected(one, rewritten[id(one)], clock)
+    _copy(tasks, files, work)
+    _require_unchanged(work)
+    if work:
+        commit(files, to.output, None, [_described(files, one) for one in work], clock)
+    return [*outcomes, *map(_outcome, work)]
+
+
+# --- the driver's look at the logs ----------------------------------------------------------------------------
+
+
+def _opened(
+    stack: ExitStack,
+    delivery: Delivery,
+    topics_of: Callable[[Path], TopicConfigs],
+    clock: Clock,
+    options: CleanerOptions,
+) -> Iterator[_Work | Skipped]:
+    fs, (seen,) = see_tiers(files_of(delivery.store), [delivery.source])
+    for request in requests(fs, resolve_paths(fs, [seen]), topics_of):
+        _require_apart(request.log_directory, delivery.output)
+        overlay = OverlayFileSystem(ViewingFileSystem(fs, request.log_directory))
+        directory = stack.enter_context(
+            open_for_cleaning(overlay, request.log_directory, request.topics, clock, take_lock=False)
+        )
+        for path in _wanted(directory, request):
+            if isinstance(path, Skipped):
+                yield path
+            else:
+                yield _planned(delivery, fs, overlay, directory, path, clock, options)
+
+
+def _require_apart(log_directory: Path, output: Path) -> None:
+    if output == log_directory or output in log_directory.parents or log_directory in output.parents:
+        raise RefusedError(f"{output} lies among the logs in {log_directory}: name a prefix of its own")
+
+
+def _wanted(directory: LogDirectory, request: Request) -> Iterator[Path | Skipped]:
+    """The partitions that were named; of a whole log directory all others that are compacted, whatever their ratio."""
+    yield from request.named
+    for found in list_log_directory(directory.fs, directory.path).live if request.whole else ():
+        if found.path not in request.named:
+            topic = found.topic_partition.topic
+            problem = policy_problem(request.topics.resolve(topic), topic)
+            yield Skipped(found.path, problem) if problem else found.path
+
+
+def _planned(
+    delivery: Delivery,
+    fs: FileSystem,
+    overlay: OverlayFileSystem,
+    directory: LogDirectory,
+    path: Path,
+    clock: Clock,
+    options: CleanerOptions,
+) -> _Work:
+    key = parse_topic_partition(path.name)
+    if key is None:
+        raise RefusedError(f"{path}: only a directory named TOPIC-NUMBER (orders-0) can be committed as a partition")
+    log = open_overlaid(directory, path)
+    checkpoint = first_dirty(directory, log)
+    plan = plan_round(log, options, clock, checkpoint)
+    _require_as_stored(fs, overlay, plan)
+    bases = [segment.base_offset for segment in log.segments]
+    identities = {base: identity_of(fs, path / segment_file_name(base)) for base in bases}
+    result = None
+    if plan.groups:
+        roll_as_planned(log, plan)
+    else:
+        result = apply_plan(log, plan, clock)
+    spec = RoundSpec.of(overlay, plan, _NO_STAGING, os.urandom(_SEED_BYTES))
+    return _Work(
+        delivery,
+        fs,
+        overlay,
+        path,
+        key,
+        plan,
+        replace(spec, delivery=delivery),
+        result,
+        log.log_start_offset,
+        log.log_end_offset,
+        0 if options.roll else log.segments.active.size,
+        checkpoint,
+        identities,
+    )
+
+
+def _require_as_stored(fs: FileSystem, overlay: OverlayFileSystem, plan: RoundPlan) -> None:
+    """RefusedError where opening the log has mended what tasks will read: they see the source as it is stored."""
+    for base in plan.source_bases:
+        for kind in _READ_BY_TASKS:
+            path = plan.directory / segment_file_name(base, kind)
+            if _is_changed(fs, overlay, path):
+                raise RefusedError(
+                    f"{path} is not as a broker leaves it when it stops, and opening the log would mend it: fetch the"
+                    " log, let `seglog recover` do so, and clean that"
+                )
+
+
+def _is_changed(fs: FileSystem, overlay: OverlayFileSystem, path: Path) -> bool:
+    """Whether a file of the overlay is another one than the source has. One that was made anew may be the same."""
+    if path in overlay.gone:
+        return True
+    if path not in overlay.changed:
+        return False
+    derived, stored = overlay.derived(path), fs.status(path)
+    if stored is None or derived.size != stored.size:
+        return True
+    is_front = derived.source is not None and derived.kept == derived.size
+    return not is_front and (stored.size > _COMPARED_BYTES or overlay.read_bytes(path) != fs.read_bytes(path))
+
+
+def _require_one_of_each(work: Sequence[_Work]) -> None:
+    seen: dict[TopicPartition, Path] = {}
+    for one in work:
+        other = seen.setdefault(one.key, one.directory)
+        if other != one.directory:
+            raise RefusedError(f"{other} and {one.directory} are both {one.key}: clean them into prefixes of their own")
+
+
+# --- what the tasks have made ---------------------------------------------------------------------------------
+
+
+def _collected(
+    work: _Work, outcomes: Sequence[TaskOutcome], clock: Clock
+) -> tuple[list[ManifestSegment], CleaningResult]:
+    """The cleaned segments, in order. Raises a task's error, or IncompleteError where a group is missing."""
+    stats = CleanerStats(clock)
+    groups: dict[int, StagedGroup] = {}
+    for outcome in outcomes:
+        outcome.raise_failure()
+        stats.add(outcome.counts)
+        groups.update({group.number: group for group in outcome.groups})
+    missing = work.spec.group_count - len(groups)
+    if missing:
+        raise IncompleteError(
+            f"{work.directory}: {missing} of {work.spec.group_count} groups of segments were not cleaned; nothing was"
+            " committed"
+        )
+    stats.all_done()
+    staged = [groups[number] for number in range(len(groups))]
+    summaries = [summary for group in staged for summary in group.summaries]
+    result = CleaningResult.of(work.plan, stats, summaries, dry_run=False)
+    return [segment for group in staged for segment in group.delivered], result
+
+
+def _copy(tasks: Tasks, store: ObjectFiles, work: Sequence[_Work]) -> None:
+    """Copies what no round has rewritten: tasks do, but for what opening the log has changed on the driver."""
+    items: list[tuple[_Work, SegmentCopy]] = []
+    for one in work:
+        for segment in segments_to_put(one.overlay, one.directory):
+            if segment.base_offset in one.plan.source_bases:
+                continue
+            if any(_is_changed(one.source, one.overlay, path) for path in segment.files.values()):
+                place = new_place(one.delivery.output, one.key)
+                one.kept.append(put_segment(one.overlay, store, place, segment))
+            else:
+                items.append((one, SegmentCopy(one.delivery, one.key, segment)))
+    for (one, _), segment in zip(items, tasks.run([item for _, item in items], copied), strict=True):
+        one.kept.append(segment)
+
+
+def _described(store: ObjectFiles, work: _Work) -> ManifestPartition:
+    """What the manifest says of a partition: its segments in order, each up to where the next one begins."""
+    found = sorted([*work.cleaned, *work.kept], key=lambda one: one.base_offset)
+    ends = [*(one.base_offset - 1 for one in found[1:]), work.log_end_offset - 1]
+    segments = [replace(one, end_offset=end) for one, end in zip(found, ends, strict=True)]
+    snapshots = {one.offset: one.path for one in list_partition(work.overlay, work.directory).snapshots}
+    for i, one in enumerate(segments):
+        path = snapshots.get(one.end_offset + 1)
+        if path is not None and FileKind.PRODUCER_SNAPSHOT not in one.objects:
+            target = work.delivery.output / str(work.key) / one.place / one.name_of(FileKind.PRODUCER_SNAPSHOT)
+            with work.overlay.open(path, "r") as file:
+                stored = put_object(store, target, file)
+            segments[i] = replace(one, objects={**one.objects, FileKind.PRODUCER_SNAPSHOT: stored})
+    cleaned = work.plan.end_offset if work.plan.groups else work.checkpoint
+    epochs, topic_id = epochs_in(work.overlay, work.directory), topic_id_in(work.overlay, work.directory)
+    return ManifestPartition(work.key, topic_id, work.log_start_offset, cleaned, epochs, tuple(segments))
+
+
+def _require_unchanged(work: Sequence[_Work]) -> None:
+    """RefusedError where a source is not what it was when the rounds were planned."""
+    for one in work:
+        fs = one.delivery.files()
+        for base, known in one.identities.items():
+            check_unchanged(fs, one.directory / segment_file_name(base), known)
+
+
+def _outcome(work: _Work) -> Cleaned:
+    assert work.result is not None  # of the plan, or of its tasks
+    return Cleaned(work.directory.parent, work.result, work.active_bytes)
