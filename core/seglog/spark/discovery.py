@@ -24,6 +24,7 @@ from seglog import layout
 from seglog.errors import ConfigError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_offset_checkpoint
+from seglog.format.tier_names import COMMITTED, is_place_name
 from seglog.layout import INT64_MAX
 from seglog.locations import parse_location
 from seglog.log.indexes import OffsetIndex, TimeIndex
@@ -38,11 +39,13 @@ from seglog.scan.listing import SegmentFiles, TargetKind, resolve_path
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.resync import OffsetRange
 from seglog.scan.segment_scan import SegmentScan, checksum_valid, entry_row
+from seglog.spark.committed import committed_files
 from seglog.spark.options import ReadOptions
 from seglog.spark.segment_names import GONE, Segment, SegmentName, list_segments, look_at
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.tiers.view import TierFileSystem
 
 T = TypeVar("T")
 
@@ -225,6 +228,7 @@ class Finder:
     def __init__(self, fs: FileSystem, options: ReadOptions) -> None:
         self._fs, self._options = fs, options
         self._kinds: dict[Path, TargetKind] = {}
+        self._listed: dict[Path, bool] = {}  # log directories, and whether a manifest commits what is in them
         self._chosen: dict[Path, set[str]] = {}  # of directories of object stores, what was listed of them
 
     def find(self, *, require: bool = True) -> list[PartitionLog]:
@@ -232,28 +236,35 @@ class Finder:
         found: dict[TopicPartition, PartitionLog] = {}
         seen: set[TopicPartition] = set()
         checkpoints: dict[Path, tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = {}
+        committed: dict[Path, TierFileSystem] = {}
 
-        def checkpoints_in(directory: Path) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        def checkpoints_in(
+            fs: FileSystem, directory: Path
+        ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
             if directory not in checkpoints:
-                checkpoints[directory] = _checkpoints(self._fs, directory)
+                checkpoints[directory] = _checkpoints(fs, directory)
             return checkpoints[directory]
 
         for path, kind in self._targets():
             for key, directory in self._directories(path, kind):
                 if not self._options.chooses(key):
                     continue
-                seen.add(key)
                 if not self._options.where.chooses(key):
+                    seen.add(key)
                     continue
+                fs = self._committed(committed, directory)
+                if fs is None:
+                    continue  # what lies there was never committed
+                seen.add(key)
                 known = found.get(key)
                 if known is not None and links.resolve(known.directory) != links.resolve(directory):
                     raise ConfigError(f"{known.directory} and {directory} both hold {key}: read replicas one by one")
-                names = self._names(directory, kind)
+                names = self._names(fs, directory, kind)
                 if names is None:
                     continue
-                starts, marks = checkpoints_in(links.resolve(directory).parent)
+                starts, marks = checkpoints_in(fs, links.resolve(directory).parent)
                 only = path if kind is TargetKind.FILE else None
-                log = PartitionLog(self._fs, key, directory, names, starts.get(key, 0), marks.get(key), only)
+                log = PartitionLog(fs, key, directory, names, starts.get(key, 0), marks.get(key), only)
                 if only is not None and not log.chosen:
                     raise NotALogError(path, "no segment's .log file")
                 found[key] = log
@@ -285,8 +296,40 @@ class Finder:
         if self._kinds.get(path, TargetKind.LOG_DIRECTORY) is TargetKind.LOG_DIRECTORY and self._lists_chosen(path):
             self._kinds[path] = TargetKind.LOG_DIRECTORY
         if path not in self._kinds:
-            self._kinds[path] = resolve_path(self._fs, path).kind
+            self._kinds[path] = self._resolved(path)
         return self._kinds[path]
+
+    def _resolved(self, path: Path) -> TargetKind:
+        try:
+            return resolve_path(self._fs, path).kind
+        except NotALogError:
+            fs = committed_files(self._fs, path)
+            if fs is None:
+                raise
+            return resolve_path(fs, path).kind
+
+    def _committed(self, known: dict[Path, TierFileSystem], directory: Path) -> FileSystem | None:
+        """What shows a partition's files: of a log that a manifest has committed, what the manifest names; None where
+        it does not name the partition.
+        """
+        above = directory.parent
+        if above not in known:
+            if not self._may_be_committed(directory):
+                return self._fs
+            fs = committed_files(self._fs, directory, fail_on_data_loss=self._options.fail_on_data_loss)
+            if fs is None:
+                return self._fs
+            known[above] = fs
+        return known[above] if known[above].shows(directory) else None
+
+    def _may_be_committed(self, directory: Path) -> bool:
+        """By what was listed anyway: the log directory, or else the partition."""
+        if directory.parent in self._listed:
+            return self._listed[directory.parent]
+        try:
+            return any(map(is_place_name, self._fs.list(directory)))
+        except (FileNotFoundError, NotADirectoryError):
+            return False  # whoever lists its segments says so
 
     def _lists_chosen(self, path: Path) -> bool:
         """Lists of a directory of an object store the chosen partitions alone; False where that is not to be had."""
@@ -312,17 +355,22 @@ class Finder:
             # a copy under a name of its own still is a log: its name stands for the topic
             yield (TopicPartition(name, 0) if parsed is None else parsed.topic_partition), directory
             return
-        for name in self._chosen[path] if path in self._chosen else _listed(self._fs, path):
+        if path in self._chosen:
+            names: Iterable[str] = self._chosen[path]
+        else:
+            names = _listed(self._fs, path)
+            self._listed[path] = COMMITTED in names
+        for name in names:
             parsed = filenames.parse_partition_directory(name)
             if parsed is None or parsed.state is not filenames.PartitionState.LIVE:
                 continue
             if parsed.topic_partition.topic != filenames.CLUSTER_METADATA_TOPIC:
                 yield parsed.topic_partition, path / name
 
-    def _names(self, directory: Path, kind: TargetKind) -> tuple[SegmentName, ...] | None:
+    def _names(self, fs: FileSystem, directory: Path, kind: TargetKind) -> tuple[SegmentName, ...] | None:
         """The segments of a partition; None where a log directory has no such directory any more, or a file."""
         try:
-            return list_segments(self._fs, directory)
+            return list_segments(fs, directory)
         except NotALogError:
             if kind is not TargetKind.LOG_DIRECTORY:
                 raise

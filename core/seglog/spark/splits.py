@@ -25,6 +25,7 @@ from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import Isolation
 from seglog.scan.listing import SegmentFiles
 from seglog.spark.bounds import OffsetRange, batch_range, check_batch_offsets, indexed_position
+from seglog.spark.committed import object_of
 from seglog.spark.discovery import PartitionLog, batch_at, find_partitions, first_offset_at, permitted, settled
 from seglog.spark.options import ReadOptions
 from seglog.spark.schema import SEGMENTS
@@ -171,7 +172,7 @@ def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> Piece:
     return Piece(
         topic=log.topic_partition.topic,
         partition=log.topic_partition.partition,
-        path=str(name.log),
+        path=str(object_of(log.fs, name.log)),
         base_offset=name.base_offset,
         start=0,
         end=size,

@@ -144,6 +144,10 @@ class TierFileSystem(PassingFileSystem):
         self._loaded: dict[Path, TieredPartition] = {}
         self._guard = threading.Lock()
 
+    def shows(self, path: Path) -> bool:
+        """Whether a partition of the tier is shown at `path`."""
+        return path in self._mounts
+
     def partition(self, path: Path) -> TieredPartition:
         """The partition that is shown at a path of `mounts`, looked at once."""
         with self._guard:
