@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import re
 import socket
 import struct
 import threading
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 SECRETS = {
     "AWS_ACCESS_KEY_ID": "AKIDofthetests",
@@ -148,12 +149,17 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             return None
 
-        def do_DELETE(self) -> None:
+        def do_POST(self) -> None:
+            """Several objects are removed (`?delete`): so obstore removes one."""
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             if self._faulty():
                 return
-            served.objects.pop(unquote(urlsplit(self.path).path).lstrip("/"), None)
-            self.send_response(204)
-            self.end_headers()
+            bucket = urlsplit(self.path).path.strip("/")
+            keys = re.findall("<Key>(.*?)</Key>", body)
+            for key in keys:
+                served.objects.pop(f"{bucket}/{unescape(key)}", None)
+            removed = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+            self._answer(200, f"<DeleteResult>{removed}</DeleteResult>")
 
         def _listing(self, bucket: str, query: dict[str, str]) -> None:
             if self._faulty():

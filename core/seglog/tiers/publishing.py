@@ -200,7 +200,7 @@ def _require_creation(store: ObjectFiles, prefix: Path) -> None:
                 " so that of two writers one could be lost; nothing was committed"
             )
     finally:
-        store.discard(path)
+        _discard(store, path)
 
 
 def _remove_old(store: ObjectFiles, prefix: Path, number: int, clock: Clock) -> None:
@@ -210,9 +210,17 @@ def _remove_old(store: ObjectFiles, prefix: Path, number: int, clock: Clock) -> 
         for name, status in store.entries(directory):
             found = latest_number([name])
             if found is not None and found <= number - _KEPT_MANIFESTS and status.modified_ms < limit_ms:
-                store.discard(directory / name)
+                _discard(store, directory / name)
     except OSError as error:
         _logger.warning("%s: old manifests were not removed: %s", directory, error)
+
+
+def _discard(store: ObjectFiles, path: Path) -> None:
+    """Removes what nobody reads, as far as this user may: writers need no permission to remove."""
+    try:
+        store.discard(path)
+    except OSError as error:
+        _logger.warning("%s was not removed: %s", path, error.strerror)
 
 
 def partition_of(

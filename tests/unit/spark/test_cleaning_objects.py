@@ -16,6 +16,7 @@ from seglog.cleaner.options import CleanerOptions
 from seglog.clock import ManualClock
 from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
 from seglog.format.filenames import FileKind, parse_file_name
+from seglog.locations import parse_location
 from seglog.operations import clean as requested
 from seglog.operations.clean import Cleaned, Outcome, Skipped
 from seglog.remote.settings import StoreSettings
@@ -26,11 +27,13 @@ from seglog.spark.cleaning_merge import MergeSpace
 from seglog.spark.cleaning_objects import Destination, clean_into
 from seglog.spark.cleaning_spec import RoundSpec, TaskOutcome
 from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
+from seglog.spark.files import files_of
 from seglog.tiers.manifests import read_committed
 from seglog.tiers.view import see_tiers
 from tests.support.compacted_directories import Topics, broker_directory
 from tests.support.fixtures import KAFKA
 from tests.support.log_files import FS
+from tests.support.object_server import object_server
 from tests.support.open_logs import START_MS
 from tests.support.tiers import tier_segments, write_local_tiered
 from tests.unit.spark.test_cleaning_stages import transactional
@@ -287,3 +290,23 @@ def test_two_logs_of_one_name_are_refused(source: Path, tmp_path: Path) -> None:
     shutil.copytree(source, tmp_path / "other")
     with pytest.raises(RefusedError, match="are both a-0"):
         cleaned_into(Inline(tmp_path), [source / "a-0", tmp_path / "other" / "a-0"], tmp_path / "out")
+
+
+@pytest.mark.parametrize("reducers", [0, 2], ids=["whole", "split"])
+def test_a_bucket_is_cleaned_into_a_bucket_with_the_credentials_that_were_given(
+    reducers: int, source: Path, tmp_path: Path
+) -> None:
+    expected = cleaned_here(source, tmp_path / "here", ["a-0", "a-1"], roll=True)
+    with object_server() as server:
+        for path in source.rglob("*"):
+            if path.is_file():
+                server.objects[f"bkt/kafka/{path.relative_to(source)}"] = path.read_bytes()
+        before, store = dict(server.objects), StoreSettings.of(server.environment)
+        sources = [parse_location(f"s3://bkt/kafka/{name}") for name in ("a-0", "a-1")]
+        to = Destination(sources, parse_location("s3://bkt/out"), store)
+        clean_into(Inline(tmp_path, reducers), to, lambda _: TOPICS, CLOCK, CleanerOptions(roll=True))
+        fs, (seen,) = see_tiers(files_of(store), [to.output])
+        found = {name: {each: fs.read_bytes(seen / name / each) for each in fs.list(seen / name)} for name in expected}
+        assert {key: data for key, data in server.objects.items() if not key.startswith("bkt/out/")} == before
+        assert not [key for key in server.objects if "probe" in key]
+    assert found == expected

@@ -14,7 +14,8 @@ from seglog.format.log_manifest import manifest_name, parse_log_manifest
 from seglog.format.tier_names import COMMITTED
 from seglog.model import TopicPartition
 from seglog.operations.fetch import fetch
-from seglog.remote.routing import RoutingFileSystem, machine_files, shared_remote_files
+from seglog.remote.routing import RoutingFileSystem, files_with, machine_files, shared_remote_files
+from seglog.remote.settings import StoreSettings
 from seglog.remote_path import remote_path
 from seglog.scan.listing import TargetKind, resolve_path, resolve_paths
 from seglog.tiers.manifests import read_committed
@@ -25,6 +26,7 @@ from seglog.tiers.survey import Surveyed, survey
 from seglog.tiers.view import see_tiers
 from tests.support.fixtures import KAFKA
 from tests.support.log_files import FS, files_of
+from tests.support.object_server import Fault, ObjectServer, object_server
 
 NAMES = ("customers-0", "payments-0")
 CLOCK = FixedClock(1_700_000_000_000)
@@ -263,3 +265,43 @@ def test_a_byte_that_was_changed_ends_a_fetch(suffix: str, prefix: Path, tmp_pat
     with pytest.raises(CorruptRecordError, match=r"CRC-32C is [0-9a-f]{8}, and [0-9a-f]{8} in the manifest"):
         fetch(fs, seen, FS, tmp_path / "restored" / "customers-0")
     assert not (tmp_path / "restored" / "customers-0").exists()
+
+
+# --- in a store -------------------------------------------------------------------------------------------
+
+
+def remote_store(server: ObjectServer) -> RoutingFileSystem:
+    return files_with(StoreSettings.of({**server.environment, "SEGLOG_REMOTE_RETRIES": "0"}))
+
+
+def test_a_writer_needs_no_permission_to_remove(logs: Path, caplog: pytest.LogCaptureFixture) -> None:
+    prefix = remote_path("s3", "bkt", "logs")
+    with object_server() as server:
+        server.fault = lambda method, _: Fault(403, "AccessDenied") if method == "POST" else None
+        store = remote_store(server)
+        commit(store, prefix, None, [partition_of(FS, store, prefix, logs / "customers-0")], CLOCK)
+        fs, (seen,) = see_tiers(remote_store(server), [prefix / "customers-0"])
+        assert fs.list(seen)
+    assert "was not removed: the store refuses to change it" in caplog.text
+
+
+@pytest.mark.parametrize("nth", range(1, 8))
+def test_a_put_that_fails_commits_nothing(nth: int, logs: Path) -> None:
+    """Each request that makes an object fails once: an error that names it, and no log."""
+    prefix = remote_path("s3", "bkt", "logs")
+    with object_server() as server:
+
+        def fault(method: str, _: str) -> Fault | None:
+            puts = sum(each.startswith("PUT") for each in server.asked)
+            return Fault(403, "AccessDenied") if method == "PUT" and puts == nth else None
+
+        server.fault = fault
+        store = remote_store(server)
+        done = False
+        try:
+            commit(store, prefix, None, [partition_of(FS, store, prefix, logs / "customers-0")], CLOCK)
+            done = True
+        except PermissionError as error:
+            assert "s3://bkt/logs" in str(error)
+        assert done == (sum(each.startswith("PUT") for each in server.asked) < nth)
+        assert (read_committed(remote_store(server), prefix) is not None) == done
