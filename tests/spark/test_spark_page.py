@@ -49,7 +49,7 @@ def test_every_block_of_the_page_runs(
     for block in found:
         exec(block.replace(LOGS, str(tmp_path / "logs")).replace(LAKE, str(tmp_path / "lake")), names)
     said = capsys.readouterr().out
-    assert "Cleaned(" in said and "\n10\n" in said
+    assert "<Cleaned squares-0: done" in said and "\n10\n" in said
     assert names["spark"] is spark
     assert spark.read.parquet(str(tmp_path / "lake" / "payments")).count() == names["payments"].count() > 0
     assert spark.read.parquet(str(tmp_path / "lake" / "payments-by-date")).count() == names["payments"].count()
