@@ -1,6 +1,7 @@
 """A Spark cluster of two workers on this machine, and a test's jobs in it: `python -m tests.support.spark_cluster`.
 
-It reads a request from standard input (JSON: `url`, `options`, `home`) and prints one line of JSON: what each job gave,
+It reads a request from standard input (JSON: `url`, `options`, `home`, and `output`, where a cleaned
+partition is committed) and prints one line of JSON: what each job gave,
 and where the tasks ran. The workers are processes of their own, with a working directory each; they know of this
 process what Spark sends them. `home` becomes a SPARK_HOME of links, as Spark makes the workers' directories below it.
 """
@@ -19,6 +20,7 @@ from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.spark import jobs
 from seglog.spark.files import files_of
+from seglog.spark.library import clean
 from seglog.verification.verify import Level, VerifyOptions
 
 if TYPE_CHECKING:
@@ -109,6 +111,14 @@ def main() -> None:
     spark = cluster(Path(request["home"]))
     try:
         found = {"places": places(spark), **results(spark, request["url"], request["options"])}
+        clean(
+            spark,
+            f"{request['url']}/customers-uncleaned-0",
+            policy="compact",
+            roll=True,
+            output=request["output"],
+            store=request["options"],
+        )
     finally:
         spark.stop()
     sys.stdout.write(json.dumps(found) + "\n")
