@@ -112,17 +112,20 @@ def load_for_reading(place: Place) -> ReadableLog:
 
     NotALogError for a missing directory, UnsupportedError for a log of Kafka 0.7.
     """
-    require_directory(place.fs, place.directory)
-    require_batches(place.fs, place.directory)
-    for _ in range(_ATTEMPTS - 1):
+    for left in reversed(range(_ATTEMPTS)):
+        require_directory(place.fs, place.directory)  # a live broker also deletes topics
         try:
             return _load(place)
         except FileNotFoundError as error:
+            if not left:
+                require_directory(place.fs, place.directory)
+                raise
             _logger.info("%s: changed while it was opened, trying again (%s)", place.directory, error)
-    return _load(place)
+    raise AssertionError("every attempt returns or raises")
 
 
 def _load(place: Place) -> ReadableLog:
+    require_batches(place.fs, place.directory)
     names = [name for name, found in place.fs.entries(place.directory) if not found.is_directory]
     logs = [found for name in names if name.endswith(FileKind.LOG.value) and (found := parse_file_name(name))]
     if not logs or any(name.endswith(FileState.SWAP.value) for name in names):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -16,8 +18,11 @@ from seglog.log.log import Log
 from seglog.log.opening import opened_for_reading
 from seglog.log.read_loader import Place, load_for_reading
 from seglog.model import Isolation
+from seglog.storage.filesystem import File, FileStatus, OpenMode
+from seglog.storage.forwarding import PassingFileSystem
 from tests.support.log_files import FS, batch, files_of, transactional, write_segment
 
+T = TypeVar("T")
 CLOCK = FixedClock(5000)
 
 
@@ -132,6 +137,48 @@ def test_a_brokers_log_start_is_not_that_of_a_deleted_partition(log: Path) -> No
     add(log.parent, "meta.properties", b"version=1\n")
     with opened_for_reading(deleted, fs=FS, clock=CLOCK, config_of=lambda _: LogConfig()) as opened:
         assert opened.log_start_offset == 0
+
+
+class GoingFileSystem(PassingFileSystem):
+    """A broker deletes a partition after so many looks at it."""
+
+    def __init__(self, directory: Path, looks: int) -> None:
+        super().__init__(FS)
+        self._directory, self.left = directory, looks
+
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
+        return self._looked(super().status(path, follow))
+
+    def list(self, directory: Path) -> list[str]:
+        return self._looked(super().list(directory))
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        return self._looked(super().entries(directory))
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        return self._looked(super().open(path, mode))
+
+    def _looked(self, found: T) -> T:
+        self.left -= 1
+        if self.left == 0:
+            shutil.rmtree(self._directory)
+        return found
+
+
+def test_a_partition_that_goes_while_it_is_opened_is_no_log_any_more(log: Path, tmp_path: Path) -> None:
+    gone = looks = 0
+    while True:
+        looks += 1
+        copy = shutil.copytree(log, tmp_path / str(looks) / "t-0")
+        fs = GoingFileSystem(copy, looks)
+        try:
+            with opened_for_reading(copy, fs=fs, clock=CLOCK, config_of=lambda _: LogConfig()):
+                pass
+        except NotALogError:
+            gone += 1
+        if fs.left > 0:
+            break
+    assert gone > 3
 
 
 def test_what_is_no_partition_is_named(tmp_path: Path) -> None:
