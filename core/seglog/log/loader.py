@@ -31,7 +31,6 @@ from seglog.clock import Clock
 from seglog.errors import (
     CorruptIndexError,
     CorruptionError,
-    NotALogError,
     SeglogError,
     SegmentOffsetOverflowError,
 )
@@ -44,7 +43,7 @@ from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES, LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.split import is_overflowed, split_overflowed
 from seglog.log.swap import BeforeLoss, ReplacedLog, retire_segments, retire_snapshots, settle_leftovers
-from seglog.scan.listing import require_batches
+from seglog.scan.listing import require_batches, require_directory, reread
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 
@@ -53,8 +52,6 @@ Progress = Callable[[LogSegment, int, int], None]
 
 _logger = logging.getLogger(__name__)
 
-# A live broker may delete or rename what was just listed.
-_READ_ATTEMPTS = 4
 _INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
@@ -156,18 +153,11 @@ class LoadedLog:
 
 def load_log(fs: FileSystem, directory: Path, clock: Clock, options: LoadOptions) -> LoadedLog:
     """Opens the partition in `directory`; steps above. A missing directory is a NotALogError."""
-    status = fs.status(directory)
-    if status is None or not status.is_directory:
-        raise NotALogError(directory, "no such directory")
+    require_directory(fs, directory)
     require_batches(fs, directory)
     if options.writable:
         return _Loader(fs, directory, clock, options).load()
-    for _ in range(_READ_ATTEMPTS - 1):
-        try:
-            return _Loader(OverlayFileSystem(fs), directory, clock, options).load()
-        except FileNotFoundError as error:
-            _logger.info("%s: changed while it was opened, trying again (%s)", directory, error)
-    return _Loader(OverlayFileSystem(fs), directory, clock, options).load()
+    return reread(fs, directory, lambda: _Loader(OverlayFileSystem(fs), directory, clock, options).load())
 
 
 def plan_recovery(fs: FileSystem, directory: Path, clock: Clock, options: LoadOptions) -> RecoveryReport:

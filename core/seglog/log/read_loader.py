@@ -11,7 +11,6 @@ be finished, there is no segment, or the log ends below its start. `test_read_lo
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,14 +23,9 @@ from seglog.log.loader import LoadedLog, LoadOptions, RecoveryReport, load_log
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
-from seglog.scan.listing import require_batches, require_directory
+from seglog.scan.listing import require_batches, require_directory, reread
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
-
-_logger = logging.getLogger(__name__)
-
-# A live broker may delete or rename what was just listed.
-_ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +106,11 @@ def load_for_reading(place: Place) -> ReadableLog:
 
     NotALogError for a missing directory, UnsupportedError for a log of Kafka 0.7.
     """
-    for left in reversed(range(_ATTEMPTS)):
-        require_directory(place.fs, place.directory)  # a live broker also deletes topics
-        try:
-            return _load(place)
-        except FileNotFoundError as error:
-            if not left:
-                require_directory(place.fs, place.directory)
-                raise
-            _logger.info("%s: changed while it was opened, trying again (%s)", place.directory, error)
-    raise AssertionError("every attempt returns or raises")
+    return reread(place.fs, place.directory, lambda: _load(place))
 
 
 def _load(place: Place) -> ReadableLog:
+    require_directory(place.fs, place.directory)
     require_batches(place.fs, place.directory)
     names = [name for name, found in place.fs.entries(place.directory) if not found.is_directory]
     logs = [found for name in names if name.endswith(FileKind.LOG.value) and (found := parse_file_name(name))]

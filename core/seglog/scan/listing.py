@@ -7,6 +7,7 @@ Kafka: the directory walks of LogLoader and LogManager, LogFileUtils, UnifiedLog
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -33,7 +34,11 @@ SEGMENT_KINDS = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileK
 INDEX_KINDS = SEGMENT_KINDS[1:]
 
 _Entry = TypeVar("_Entry")
+_Loaded = TypeVar("_Loaded")
 
+_logger = logging.getLogger(__name__)
+
+_READ_ATTEMPTS = 4
 _PARTITIONS_NAMED = 5
 _UNFINISHED = (".deleted", ".cleaned", ".swap", ".tmp", ".part")
 _OTHER_FILES = (filenames.LEADER_EPOCH_CHECKPOINT, filenames.PARTITION_METADATA, filenames.QUORUM_STATE)
@@ -412,3 +417,19 @@ def _segment_files(log: NamedFile, found: dict[FileKind, dict[int, NamedFile]]) 
 
 def _ascending(files: Iterable[NamedFile]) -> tuple[NamedFile, ...]:
     return tuple(sorted(files, key=lambda file: (file.offset, file.kind.value)))
+
+
+def reread(fs: FileSystem, directory: Path, load: Callable[[], _Loaded]) -> _Loaded:
+    """What `load` gives, which is called again when files were gone: a live broker deletes and renames what was listed.
+
+    NotALogError once the directory itself is gone; FileNotFoundError when the last attempt fails, too.
+    """
+    for left in reversed(range(_READ_ATTEMPTS)):
+        try:
+            return load()
+        except FileNotFoundError as error:
+            require_directory(fs, directory)
+            if not left:
+                raise
+            _logger.info("%s: changed while it was opened, trying again (%s)", directory, error)
+    raise AssertionError("every attempt returns or raises")
