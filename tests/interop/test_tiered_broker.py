@@ -59,10 +59,23 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
             if number % 20 == 19:
                 producer.flush(30)
         deadline = time.monotonic() + LIMIT_SECONDS
-        while (logs / "orders-0" / f"{0:020d}.log").exists():
-            assert time.monotonic() < deadline, broker.log_text()
+        while (unsettled := not_yet_moved(logs, tier)) is not None:
+            assert time.monotonic() < deadline, f"{unsettled}\n{broker.log_text()}"
             time.sleep(0.5)
     return logs, tier
+
+
+def not_yet_moved(logs: Path, tier: Path) -> str | None:
+    """What the broker has still to do: a broker that is stopped while it copies a segment leaves half of it."""
+    partition = logs / "orders-0"
+    if (partition / f"{0:020d}.log").exists():
+        return "the first segment is still there"
+    *closed, _active = sorted(partition.glob("*.log"))
+    uncopied = [log.name for log in closed if not list(tier.rglob(f"{log.stem}-*.log"))]
+    if uncopied:
+        return f"{uncopied} are not copied"
+    rows = json_lines(run("tiers", "--json", "--local", logs, "--remote-metadata", logs, tier))
+    return next((str(row) for row in rows if row["type"] == "tier_remark"), None)
 
 
 def test_the_tier_joined_with_the_local_part_is_the_whole_log(tiered: tuple[Path, Path]) -> None:
