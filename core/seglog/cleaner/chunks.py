@@ -220,12 +220,13 @@ def _expanded(
             continue
         del arena
         account.take(WHOLE_LIMIT)  # how much it expands to shows afterwards
-        payload = _alone(chunk, rows[i], packed.codecs[i], chunk.data[from_[i] : to[i]])
-        account.give(WHOLE_LIMIT - len(payload))
-        ends = np.array([len(payload)], dtype=np.int64)
-        yield Part(first + i, first + i + 1, payload, ends - ends, ends)
-        account.give(len(payload))
-        del payload
+        alone = [_alone(chunk, rows[i], packed.codecs[i], chunk.data[from_[i] : to[i]])]
+        if opened is not None and is_large(alone[0]):
+            opened.give_way()
+        ends = np.array([len(alone[0])], dtype=np.int64)
+        account.give(WHOLE_LIMIT - int(ends[0]))
+        yield Part(first + i, first + i + 1, alone.pop(), ends - ends, ends)  # the taker's alone
+        account.give(int(ends[0]))
         i += 1
 
 

@@ -137,18 +137,27 @@ class OpenedPayloads:
         """Lets the payloads go that came last, until what is left is within `limit`, which counts from now on."""
         with self._lock:
             self._limit = limit
-            while self._slabs and self._counted > limit:
-                slab = self._slabs.pop()
-                self._counted -= slab.counted
-                if slab in self._spare:
-                    self._spare.remove(slab)
-                for path, run in slab.runs:
-                    self._runs[path].remove(run)
+            self._let_go(limit)
 
     def end(self) -> None:
         """From here on nothing more is kept."""
         with self._lock:
             self._ended = True
+
+    def give_way(self) -> None:
+        """Lets all go, for good: a batch that is worked on by itself takes as much memory as all others."""
+        with self._lock:
+            self._ended = True
+            self._let_go(0)
+
+    def _let_go(self, limit: int) -> None:
+        while self._slabs and self._counted > limit:
+            slab = self._slabs.pop()
+            self._counted -= slab.counted
+            if slab in self._spare:
+                self._spare.remove(slab)
+            for path, run in slab.runs:
+                self._runs[path].remove(run)
 
     # --- finding -------------------------------------------------------------------------------------------
 

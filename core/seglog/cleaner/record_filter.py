@@ -84,6 +84,29 @@ class ChunkTask:
     done: FilteredChunk | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _ChosenPiece:
+    """Rows of what is left, their batches in the part, what was done with them, and their bytes: `out[:used]`."""
+
+    targets: np.ndarray
+    sources: np.ndarray
+    actions: np.ndarray
+    out: np.ndarray
+    used: int
+
+
+@dataclass(slots=True)
+class _Chosen:
+    """What is left of a part. The bytes of compressed batches are payloads, still to be packed.
+
+    `taken` counts in the account until they are there.
+    """
+
+    compressed: bool
+    taken: int
+    pieces: list[_ChosenPiece] = field(default_factory=list)
+
+
 def held_by(task: ChunkTask) -> int:
     """The bytes that a task holds, where they are many: `held` of `in_order`."""
     return len(task.chunk.data) if is_large(task.chunk.data) else 0
@@ -207,8 +230,10 @@ class RecordFilter:
                         self._round, batches, part.records, flags, task.ordinals, place, filtered.counters
                     )
             else:
-                self._filter_part(task, part, batches, flags, filtered, account)
-                del part
+                chosen = self._filter_part(task, part, batches, flags, filtered, account)
+                del part  # a large payload is gone before what is left of it is compressed
+                self._add(task.chunk, batches, chosen, filtered, account)
+                del chosen
 
     def _place(self, compressed: bool) -> Place:
         """The arrays that say which record is the latest, as kernels take them."""
@@ -226,7 +251,7 @@ class RecordFilter:
         flags: np.ndarray,
         filtered: FilteredChunk,
         account: Account,
-    ) -> None:
+    ) -> _Chosen:
         chunk = task.chunk
         compressed = bool((batches["attributes"] & layout.CODEC_MASK != 0).any())
         place = self._place(compressed)
@@ -235,6 +260,7 @@ class RecordFilter:
         kept_bytes, room, first = (most_records + 1) * rebuilding.KEPT_ROW_BYTES, len(part.arena) + _SLACK_BYTES, 0
         taken = kept_bytes + room if is_large(part.arena) else 0
         account.take(taken)
+        chosen = _Chosen(compressed, taken)
         kept = np.empty(kept_bytes, dtype=np.uint8)
         while first < len(batches):
             left = len(batches) - first
@@ -261,23 +287,30 @@ class RecordFilter:
                 )
             if status > 0:
                 raise invalid_records(chunk.path, batches[done], status)
-            if rows and compressed:
-                with self._stats.phase("compress"):
-                    filtered.pieces.append(
-                        self._packed(chunk, batches, targets[:rows], sources[:rows], actions[:rows], out)
-                    )
-                self._keep(out)
-            elif rows:
-                filtered.pieces.append((targets[:rows], out[:used]))
-                filtered.memory.append(out)
+            if rows:
+                chosen.pieces.append(_ChosenPiece(targets[:rows], sources[:rows], actions[:rows], out, used))
             else:
                 self._keep(out)
             room = room if done > first else 2 * room
             first = done
-        if compressed:
-            account.give(taken)  # packed, it is small
+        return chosen
+
+    def _add(
+        self, chunk: Chunk, batches: np.ndarray, chosen: _Chosen, filtered: FilteredChunk, account: Account
+    ) -> None:
+        """Adds what was chosen of a part to what is left of its chunk."""
+        for piece in chosen.pieces:
+            if chosen.compressed:
+                with self._stats.phase("compress"):
+                    filtered.pieces.append(self._packed(chunk, batches, piece))
+                self._keep(piece.out)
+            else:
+                filtered.pieces.append((piece.targets, piece.out[: piece.used]))
+                filtered.memory.append(piece.out)
+        if chosen.compressed:
+            account.give(chosen.taken)  # packed, it is small
         else:
-            filtered.held_bytes += taken
+            filtered.held_bytes += chosen.taken
 
     # --- memory --------------------------------------------------------------------------------------------
 
@@ -301,16 +334,9 @@ class RecordFilter:
                 return memory
         return np.empty(size, dtype=np.uint8)
 
-    def _packed(
-        self,
-        chunk: Chunk,
-        batches: np.ndarray,
-        targets: np.ndarray,
-        sources: np.ndarray,
-        actions: np.ndarray,
-        payloads: np.ndarray,
-    ) -> Piece:
+    def _packed(self, chunk: Chunk, batches: np.ndarray, piece: _ChosenPiece) -> Piece:
         """Puts verbatim, empty and rebuilt batches together, compressing the rebuilt ones."""
+        targets, sources, actions, payloads = piece.targets, piece.sources, piece.actions, piece.out
         if not self._recompress:
             targets["attributes"][actions == rebuilding.REBUILT] &= 0xFF ^ layout.CODEC_MASK
         out, table = np.empty(runs.packed_bound(targets), dtype=np.uint8), np.empty(lz4.TABLE_SLOTS, dtype=np.uint16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,13 @@ import pytest
 
 from seglog import layout
 from seglog.cleaner import chunks
+from seglog.cleaner.cleaner import foresee_round
 from seglog.cleaner.opened_payloads import OpenedPayloads, Stretch
-from seglog.model import Compression
+from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.record_filter import Piece, RecordFilter
+from seglog.cleaner.round import plan_round
+from seglog.clock import ManualClock
+from seglog.model import Compression, Record
 from seglog.scan.segment_scan import Chunk
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.cleaning import append, clean, compacted_log, many, transaction
@@ -75,11 +81,15 @@ def keep(opened: OpenedPayloads, batches: np.ndarray, *, missing: tuple[int, ...
     return True
 
 
+def chunk_of(path: Path, batches: np.ndarray) -> Chunk:
+    """A chunk of a file; its bytes are not there."""
+    with LocalFileSystem().open(Path(__file__), "r") as file:
+        return Chunk(path, 0, np.zeros(0, dtype=np.uint8), batches, file)
+
+
 def stretches(opened: OpenedPayloads, batches: np.ndarray) -> list[tuple[int, int, bool]]:
     """(first, last, whether their payloads are there) of a chunk; those that are must be theirs."""
-    with LocalFileSystem().open(Path(__file__), "r") as file:
-        chunk = Chunk(PATH, 0, np.zeros(0, dtype=np.uint8), batches, file)
-        found: list[Stretch] = list(opened.stretches(chunk, 0, len(batches)))
+    found: list[Stretch] = list(opened.stretches(chunk_of(PATH, batches), 0, len(batches)))
     for stretch in found:
         if stretch.arena is None or stretch.bounds is None:
             continue
@@ -135,3 +145,48 @@ def test_where_the_limit_shrinks_the_last_ones_go(monkeypatch: pytest.MonkeyPatc
     assert stretches(opened, batches) == [(0, 10, True), (10, 20, True), (20, 30, False)]
     opened.shrink(0)
     assert stretches(opened, batches) == [(0, 30, False)]
+
+
+def test_a_batch_that_is_worked_on_by_itself_gets_the_memory_of_all_that_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("_ARENA_BYTES", "CHUNK_BYTES"):
+        monkeypatch.setattr(chunks, limit, 1000)
+    log = compacted_log(tmp_path)
+    append(log, many(40, 20), 5, Compression.ZSTD)
+    append(log, [Record(b"v" * 5000, b"large", START_MS)], 1, Compression.ZSTD)
+    append(log, many(40, 20), 5, Compression.ZSTD)
+    log.roll()
+    plan = plan_round(log, CleanerOptions(), ManualClock(START_MS))
+    opened = foresee_round(log, plan, ManualClock(START_MS)).indexing.opened
+    assert opened is not None and opened.space(1) is None
+    (batches,) = (batches for segment in log.segments.between(0, 1) for batches in segment.rows())
+    assert len(batches) == 17
+    assert not any(
+        stretch.arena is not None for stretch in opened.stretches(chunk_of(log.segments.first.path, batches), 0, 17)
+    )
+
+
+def test_a_large_payload_is_gone_before_what_is_left_of_it_is_compressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("_ARENA_BYTES", "CHUNK_BYTES"):
+        monkeypatch.setattr(chunks, limit, 1000)
+    log = compacted_log(tmp_path)
+    append(log, many(400, 40), 400, Compression.ZSTD)
+    log.roll()
+    payloads: list[weakref.ref[np.ndarray]] = []
+    alone, packed = chunks._alone, RecordFilter._packed
+
+    def noted(*arguments: Any) -> np.ndarray:
+        payload = alone(*arguments)
+        payloads.append(weakref.ref(payload))
+        return payload
+
+    def checked(self: RecordFilter, *arguments: Any) -> Piece:
+        assert len(payloads) == 2 and payloads[-1]() is None
+        return packed(self, *arguments)
+
+    monkeypatch.setattr(chunks, "_alone", noted)
+    monkeypatch.setattr(RecordFilter, "_packed", checked)
+    assert clean(log).stats.records_written == 40
