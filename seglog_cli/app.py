@@ -1,64 +1,63 @@
 """The command `seglog`: its commands in the order of a working day, and the frame around them.
 
 A command is one line in COMMANDS and one module in `commands/` whose `run` (or, for a group, `app`) is
-registered. Only the modules that an invocation needs are imported: the named command's, none for `--version`, or all of
-them for the list that `seglog --help` shows, which takes no look at their parameters; none imports the engine before it
-runs.
+registered. A command's module is imported when the command is called or its own help is asked for, and no other is:
+`seglog --help` lists names and summaries from COMMANDS. No command imports the engine before it runs.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Annotated
 
 import typer
 
 from seglog_cli.completing import VARIABLE as COMPLETION
+from seglog_cli.completing import typed_words
 from seglog_cli.failures import UsageError, report_outside
 from seglog_cli.help import HelpOption, show_text
 from seglog_cli.options import CONTEXT
 from seglog_cli.parameters import PlainCommand, PlainGroup
 
-COMMANDS = (
-    "ls",
-    "append",
-    "read",
-    "dump",
-    "verify",
-    "truncate",
-    "recover",
-    "reindex",
-    "retain",
-    "clean",
-    "cleaner",
-    "stats",
-    "explain",
-    "doctor",
-    "diff",
-    "txn",
-    "export",
-    "convert",
-    "salvage",
-    "undo",
-    "quarantine",
-    "transplant",
-    "rebuild",
-    "restore",
-    "tiers",
-    "fetch",
-    "groups",
-    "metadata",
-    "serve",
-    "replay",
-    "spark",
-    "dump-log",
-    "config",
-)
+COMMANDS = {
+    "ls": "Lists partitions, segments and leftovers: sizes, offsets, times.",
+    "append": "Appends records, and says what is safe on disk.",
+    "read": "Reads records from an offset or a time on.",
+    "dump": "Shows batches and records, and the contents of every other Kafka file.",
+    "verify": "Verifies logs and goes on past damage; changes, locks and creates nothing without --repair.",
+    "truncate": "Cuts off the end of a log as a broker truncates a follower: whole batches, indexes and checkpoints.",
+    "recover": "Recovers a log as a broker does when it starts after a crash.",
+    "reindex": "Rebuilds offset, time and transaction indexes, producer snapshots and leader epochs from records.",
+    "retain": "Deletes old segments as a broker does: below the log start, by retention.bytes and by retention.ms.",
+    "clean": "Compacts logs as Kafka's log cleaner does: the last record of each key stays.",
+    "cleaner": "Keeps the compacted logs of a log directory clean, as a broker's cleaner threads do.",
+    "stats": "Shows distributions and the last cleaning rounds; with --sizing, the dedupe buffer and disk needed.",
+    "explain": "Explains why a partition is not cleaned, not deleted, or not readable past an offset.",
+    "doctor": "Says whether a Kafka 4.3 broker would start here, and what it would do to the data.",
+    "diff": "Compares two or more copies of a partition: replicas, a backup, before and after.",
+    "txn": "Shows the transactions in a log: where they began and ended, how long they took, which are open or hang.",
+    "export": "Writes the records of a partition, or of a topic, to a file that other programs read.",
+    "convert": "Rewrites a partition with another record format or codec; the source is only read.",
+    "salvage": "Copies every good batch that it finds into a new, valid log; never writes to its sources.",
+    "undo": "Takes a repair back: restores every file bit for bit, with its times, mode and owner.",
+    "quarantine": "Shows, restores or deletes what repairs removed from logs.",
+    "transplant": "Puts partitions of a dead cluster into a stopped broker of another one; offsets stay as they are.",
+    "rebuild": "Makes a lost cluster's metadata again, so that the brokers start on their directories as they are.",
+    "restore": "Makes partitions of directories that a broker set aside, and of what repairs took out of logs.",
+    "tiers": "Shows which segments lie in tiered storage, which are missing, and what a restore would need.",
+    "fetch": "Brings partitions out of tiered storage into a log directory from which a broker starts.",
+    "groups": "Shows committed offsets, lag and members of consumer groups from __consumer_offsets on disk.",
+    "metadata": "Shows the cluster that a KRaft controller's metadata log describes, without a broker.",
+    "serve": "Serves the partitions in directories to Kafka clients, for reading only.",
+    "replay": "Produces the records of partitions again, to another cluster that runs.",
+    "spark": "Verifies, measures, cleans, exports and compares logs with Spark.",
+    "dump-log": "Takes the options of kafka-dump-log and prints its text.",
+    "config": "Shows which configuration values count for a log, and why.",
+}
 
 _VERSION_OPTIONS = frozenset({"--version", "-v", "--verbose"})
-_HELP_OPTIONS = frozenset({"--help", "-h"})
 
 VERSION = "0.1.0"  # as in pyproject.toml; a test holds them together
 SUMMARY = """Apache Kafka's log engine outside the broker.
@@ -86,8 +85,8 @@ def _alone(asked: bool) -> None:
         raise UsageError("-v stands after the command")
 
 
-def build(names: Sequence[str] = COMMANDS, *, listed: bool = False) -> typer.Typer:
-    """The application with the named commands; where they are only `listed`, with their docstrings alone."""
+def build(names: Iterable[str] = COMMANDS, *, imported: Container[str] = COMMANDS) -> typer.Typer:
+    """The application with the named commands. Those that are not `imported` are listed and cannot run."""
     app = typer.Typer(
         name="seglog",
         cls=PlainGroup,
@@ -98,31 +97,33 @@ def build(names: Sequence[str] = COMMANDS, *, listed: bool = False) -> typer.Typ
     )
     app.callback()(_root)
     for name in names:
+        if name not in imported:
+            app.command(name)(_listed(COMMANDS[name]))
+            continue
         module = importlib.import_module(f"seglog_cli.commands.{name.replace('-', '_')}")
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
-            function = _only_described(module.run) if listed else module.run
-            app.command(name, cls=PlainCommand, context_settings=CONTEXT)(function)
+            app.command(name, cls=PlainCommand, context_settings=CONTEXT)(module.run)
     return app
 
 
-def _only_described(function: Callable[..., object]) -> Callable[[], None]:
-    """A function without parameters in its place: Typer takes long to make them, and a list of commands shows none."""
+def _listed(summary: str) -> Callable[[], None]:
+    """What stands for a command that is only listed: it has a summary, and nothing to import."""
 
-    def described() -> None:
+    def listed() -> None:
         raise AssertionError("a command that is only listed was run")
 
-    described.__doc__ = function.__doc__
-    return described
+    listed.__doc__ = summary
+    return listed
 
 
 def _built_for(given: Sequence[str]) -> typer.Typer:
     if given[0] in COMMANDS:
         return build(given[:1])
     if COMPLETION in os.environ:
-        return build()
-    return build(() if _VERSION_OPTIONS.issuperset(given) else COMMANDS, listed=given[0] in _HELP_OPTIONS)
+        return build(imported=typed_words())
+    return build(() if _VERSION_OPTIONS.issuperset(given) else COMMANDS, imported=())
 
 
 def run(arguments: Sequence[str]) -> int:

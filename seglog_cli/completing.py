@@ -15,6 +15,11 @@ PARTS = ("log", "index", "snapshot", "epochs", "checkpoint")
 Offer = Callable[[str], list[str]]
 
 
+def typed_words() -> list[str]:
+    """The words of the line that a shell asks about, as far as they tell which command is meant."""
+    return f"{os.environ.get('COMP_WORDS', '')} {os.environ.get('_TYPER_COMPLETE_ARGS', '')}".split()
+
+
 def offer_of(metavar: str | None, name: str) -> Offer | None:
     """What is offered for an option or argument, by its metavar and its name; None: files."""
     if name == "overrides":

@@ -12,7 +12,7 @@ from seglog_cli.parameters import PlainCommand
 from seglog_cli.session import Session
 
 app = typer.Typer(
-    help="Configuration: what counts for a log, and why.",
+    help="Shows which configuration values count for a log, and why.",
     rich_markup_mode=None,
     context_settings=CONTEXT,
 )
@@ -20,7 +20,7 @@ app = typer.Typer(
 
 @app.callback()
 def group(show_help: HelpOption = False) -> None:
-    """Configuration: what counts for a log, and why."""
+    """Shows which configuration values count for a log, and why."""
 
 
 @app.command("show", cls=PlainCommand, context_settings=CONTEXT)

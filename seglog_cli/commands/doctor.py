@@ -32,7 +32,7 @@ def run(
         bool, flag("--quick", "Do not read all data: names, indexes, log ends, and what recovery would read.")
     ] = False,
 ) -> int:
-    """Tells whether a Kafka 4.3 broker would start here, and what it would do to the data.
+    """Says whether a Kafka 4.3 broker would start here, and what it would do to the data.
 
     One row a blocker (it does not start, or takes the directory offline), a danger (it cuts, deletes or serves what it
     should not, or a thread of it dies) or a note (it settles that alone), each with the place, what the broker does

@@ -33,7 +33,7 @@ def run(
     ] = None,
     as_csv: Annotated[bool, flag("--csv", "The same as --format reset-csv.")] = False,
 ) -> int:
-    """Shows committed offsets, lag and members of consumer groups, out of __consumer_offsets on disk.
+    """Shows committed offsets, lag and members of consumer groups from __consumer_offsets on disk.
 
     PATH is a log directory, several of them, or single partitions of __consumer_offsets and __share_group_state. When a
     partition has several replicas, the most advanced one counts. Offsets that a transaction committed count if its

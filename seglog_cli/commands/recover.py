@@ -28,7 +28,7 @@ def run(
     no_keep: NoKeep = False,
     quarantine: QuarantineOption = None,
 ) -> int:
-    """Recovers a log as a broker does that starts after a crash.
+    """Recovers a log as a broker does when it starts after a crash.
 
     Settles what an interrupted cleaning left, reads every segment from the recovery point on, cuts the log
     after its last good batch, and rebuilds indexes, producer snapshots and leader epochs. The recovery point

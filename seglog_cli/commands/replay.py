@@ -52,7 +52,7 @@ def run(
     ] = None,
     dry_run: DryRun = False,
 ) -> int:
-    """Produces the records of partitions again, into another cluster that runs.
+    """Produces the records of partitions again, to another cluster that runs.
 
     Partition, key, value, headers and timestamp stay; offsets change. If offsets must stay, transplant the directories
     instead. Only committed records are sent: none of an aborted transaction, and none after the start of the first

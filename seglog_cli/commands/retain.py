@@ -60,7 +60,7 @@ def run(
     dry_run: DryRun = False,
     check: Check = False,
 ) -> int:
-    """Deletes old segments as a broker does: below the log start, over retention.bytes, older than retention.ms.
+    """Deletes old segments as a broker does: below the log start, by retention.bytes and by retention.ms.
 
     Each segment is shown with the reason why it is deleted or stays. A record with a timestamp in the future holds
     back everything after it; its offset is shown, with the time until which it does so. A rule counts only if it

@@ -27,7 +27,7 @@ def run(
     into_one: Annotated[bool, flag("--into-one", "Take all that is found for one log.")] = False,
     segment_bytes: Annotated[int | None, size_option("--segment-bytes", "Size of the new segments.")] = None,
 ) -> int:
-    """Copies every good batch that it finds into a new and valid log; never writes to its sources.
+    """Copies every good batch that it finds into a new, valid log; never writes to its sources.
 
     It looks for batches in segments, before and after damage, and in .swap, .deleted and .cleaned files; with --carve
     in any file, at any place. It sorts them by offset and takes one of several copies, from a live segment rather

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from seglog.inspect.sizing import SizingRequest
     from seglog.scan.listing import PartitionListing
 
-SUMMARY = "Verify, measure, clean, export and compare logs with Spark."
+SUMMARY = "Verifies, measures, cleans, exports and compares logs with Spark."
 
 app = typer.Typer(help=SUMMARY, rich_markup_mode=None, context_settings=CONTEXT)
 
@@ -79,7 +79,7 @@ Settings = Annotated[
 
 @app.callback()
 def group(show_help: HelpOption = False) -> None:
-    """Verify, measure, clean, export and compare logs with Spark, on all cores or on a cluster.
+    """Verifies, measures, cleans, exports and compares logs with Spark, on all cores or on a cluster.
 
     This needs the extra spark (pip install 'seglog[spark]') and Java 17 or later. On a cluster every executor needs
     seglog and must see the logs under the same paths, or as URLs of an object store. Credentials in this environment

@@ -40,7 +40,7 @@ def run(
         typer.Option("--prometheus", metavar="FILE", help="Write the cleaner's gauges to this file."),
     ] = None,
 ) -> int:
-    """Shows distributions, the last cleaning rounds, and with --sizing the dedupe buffer and the disk that it needs.
+    """Shows distributions and the last cleaning rounds; with --sizing, the dedupe buffer and disk needed.
 
     Every partition is read once: records, keys and their number (an estimate, 0.8 % standard error), sizes,
     codecs, tombstones, frequent keys. The last rounds are those that `clean` and `cleaner` kept under

@@ -23,7 +23,7 @@ def run(
     no_keep: NoKeep = False,
     quarantine: QuarantineOption = None,
 ) -> None:
-    """Cuts off the end of a log, as a broker truncates a follower: whole batches, with indexes and checkpoints.
+    """Cuts off the end of a log as a broker truncates a follower: whole batches, indexes and checkpoints.
 
     A batch that holds the offset is cut as a whole, and the log then ends before it; the output says what was cut.
     Nothing happens when the log ends before the offset. An offset below the log start is an error. --at-damage

@@ -20,7 +20,7 @@ def run(
     ],
     quarantine: QuarantineOption = None,
 ) -> None:
-    """Takes a repair back: every file as it was, bit for bit, with its times, mode and owner.
+    """Takes a repair back: restores every file bit for bit, with its times, mode and owner.
 
     It refuses when a file that the repair changed has changed again since, as data would then be lost. It looks for
     the run in the quarantine of the current directory, if that is (in) a log directory, and in --quarantine.

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import typer
 
 from seglog.kernels._mode import MODE
+from seglog_cli.app import COMMANDS, build
+from seglog_cli.help import split_docstring
 from tests.support.command_line import ROOT, clean_logs, environment, process
 from tests.support.naive import NaiveRecord, batch_v2
 
@@ -23,12 +27,16 @@ def partition(directory: Path, data: bytes) -> Path:
     return made
 
 
-def imported(names: tuple[str, ...], *arguments: str | Path) -> tuple[str, str]:
+def imported(
+    names: tuple[str, ...], *arguments: str | Path, variables: Mapping[str, str] | None = None
+) -> tuple[str, str]:
     """What the command line writes to standard output, and which of the modules it has imported at its end."""
     shown = f"print([name for name in {names} if name in sys.modules], file=sys.stderr)"
     script = f"import atexit, sys; atexit.register(lambda: {shown}); from seglog_cli.process import main; main()"
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=ROOT, check=True)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(**(variables or {})), cwd=ROOT, check=True
+    )
     return done.stdout, done.stderr
 
 
@@ -38,6 +46,39 @@ def test_a_log_is_looked_at_without_heavy_imports(tmp_path: Path) -> None:
     shown, found = imported(HEAVY, "dump", "--records", "--json", "--limit", "5", log)
     assert shown.count("\n") == 2
     assert found == "[]\n"
+
+
+MODULES = tuple(f"seglog_cli.commands.{name.replace('-', '_')}" for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("--help", []), ("txn --help", ["seglog_cli.commands.txn"])],
+)
+def test_help_imports_the_command_that_it_describes(line: str, expected: list[str]) -> None:
+    shown, found = imported(MODULES, *line.split())
+    assert "Usage: seglog" in shown
+    assert found == f"{expected}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "offered", "expected"),
+    [("seglog ver", "verify", []), ("seglog txn --pro", "--progress", ["seglog_cli.commands.txn"])],
+)
+@pytest.mark.parametrize(("shell", "words"), [("bash", "COMP_WORDS"), ("zsh", "_TYPER_COMPLETE_ARGS")])
+def test_completion_imports_the_command_that_was_typed(
+    shell: str, words: str, line: str, offered: str, expected: list[str]
+) -> None:
+    variables = {words: line, "COMP_CWORD": str(len(line.split()) - 1), "_SEGLOG_COMPLETE": f"complete_{shell}"}
+    shown, found = imported(MODULES, variables=variables)
+    assert offered in shown
+    assert found == f"{expected}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_lists_what_a_command_says_of_itself(name: str) -> None:
+    command = typer.main.get_command(build([name])).commands[name]  # type: ignore[attr-defined]
+    assert split_docstring(command.help)[0] == COMMANDS[name]
 
 
 READING_TIERS = ("view", "partition", "segments", "contents", "lineage", "metadata")
