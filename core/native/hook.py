@@ -1,7 +1,7 @@
 """What hatchling runs when it builds a wheel, or an editable one: puts the library in.
 
 SEGLOG_BUILD_TARGET names another platform than this one, or `none` for a wheel without compiled kernels. A platform
-that is no target gets such a wheel, too, and is told.
+that is no target gets such a wheel, too, with a message.
 """
 
 from __future__ import annotations

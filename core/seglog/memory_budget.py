@@ -36,7 +36,7 @@ class MemoryBudget:
         self._open: deque[Account] = deque()
 
     def account(self) -> Account:
-        """An account behind all that are open."""
+        """An account that comes after all that are open."""
         with self._changed:
             self._open.append(Account(self))
             return self._open[-1]

@@ -2,7 +2,7 @@
 
 The threads do all of it: they take the items, one at a time, so that reading and deciding go on in the order of the
 log; they work on them side by side; and whoever has the result whose turn it is gives it to its taker, with those
-behind it that are ready. So as many threads run as there are cores for, and none only waits.
+after it that are ready. So as many threads run as there are cores for, and none only waits.
 
 Ordinary items are small enough that many may wait for their turn. Large ones count: each item has an account
 (`memory_budget`), and while too much is held none is read ahead, and none is expanded before its turn. So a log of

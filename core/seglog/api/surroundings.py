@@ -24,7 +24,7 @@ _logger = logging.getLogger("seglog")
 
 
 class Surroundings(TypedDict, total=False):
-    """What a verb may be told of its surroundings; all of it can be left out.
+    """What a verb takes from its surroundings; all of it can be left out.
 
     `config`: values by Kafka's key, as `--set` takes them; they come before SEGLOG_CONFIG, the environment and
     ./seglog.yaml, which count as on the command line. `config_file`: a YAML file, as `--config`. `threads`: as many

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LookingSurroundings(Surroundings, total=False):
-    """What a verb that only looks may be told beyond that, of paths in tiered storage.
+    """What a verb that only looks takes besides, for paths in tiered storage.
 
     `local`: the log directory with their local part. `tier_keys`: the private key's file (PEM) by the id of the key
     pair; the id "" stands for every other one. `remote_metadata`: partitions of `__remote_log_metadata`, or log

@@ -150,9 +150,9 @@ class _LogDump(LogRenderer):
         return self.limit is not None and self.shown >= self.limit
 
     def rendered(
-        self, piece: Piece, first: int, behind: int, account: Account | None = None
+        self, piece: Piece, first: int, stop: int, account: Account | None = None
     ) -> Generator[Rendered, None, None]:
-        batches, valid = piece.batches[first:behind], piece.valid[first:behind]
+        batches, valid = piece.batches[first:stop], piece.valid[first:stop]
         named, has_line = batches, False
         for records in self._decoded(piece, batches, account):
             begin = records.first_batch

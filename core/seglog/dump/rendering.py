@@ -41,9 +41,9 @@ class LogRenderer:
         self._buffers: deque[np.ndarray] = deque()
 
     def rendered(
-        self, piece: Piece, first: int, behind: int, account: Account | None = None
+        self, piece: Piece, first: int, stop: int, account: Account | None = None
     ) -> Generator[Rendered, None, None]:
-        """The lines of batches `first` to `behind` of `piece`; what is held for them counts in `account`."""
+        """The lines of batches `first` to `stop` of `piece`; what is held for them counts in `account`."""
         raise NotImplementedError
 
     def enough(self) -> bool:
@@ -70,10 +70,10 @@ class LogRenderer:
                     if isinstance(step, Finding):
                         waiting.append(step)
                     else:
-                        for first, behind in _groups(step):
+                        for first, stop in _groups(step):
                             account = budget.account()
                             account.hold(len(step.data) if first == 0 else 0)
-                            blocks = self.rendered(step, first, behind, account)
+                            blocks = self.rendered(step, first, stop, account)
                             waiting.append(_Task(account, pool.submit(_begun, blocks, account)))
                     while len(waiting) > 2 * jobs or (waiting and budget.is_full):
                         yield from self._finished(waiting.popleft())
@@ -149,4 +149,4 @@ def _groups(piece: Piece) -> Iterator[tuple[int, int]]:
         return iter(((0, count),))
     number = (piece.batches["position"] - piece.position) // _GROUP_BYTES
     cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), count]
-    return ((first, behind) for first, behind in zip(cuts, islice(cuts, 1, None), strict=False))
+    return ((first, stop) for first, stop in zip(cuts, islice(cuts, 1, None), strict=False))

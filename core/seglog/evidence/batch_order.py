@@ -66,17 +66,17 @@ def _with_sound_offsets(spine: np.ndarray, first: np.ndarray, last: np.ndarray) 
     on_spine = set(chosen)
     for at, i in enumerate(chosen):
         before = int(last[chosen[at - 1]]) + 1 if at else 0
-        behind = int(first[chosen[at + 1]]) if at + 1 < len(chosen) else INT64_MAX
+        following = int(first[chosen[at + 1]]) if at + 1 < len(chosen) else INT64_MAX
         span = int(last[i] - first[i])
         for rival in (i + 1, i - 1):
             if not 0 <= rival < len(first) or rival in on_spine:
                 continue
             rival_first, rival_last = int(first[rival]), int(last[rival])
             real = before if rival > i else rival_last + 1
-            fills = real + span + 1 == (rival_first if rival > i else behind)
+            fills = real + span + 1 == (rival_first if rival > i else following)
             # of a legacy wrapper the offset that can break is that of its last message
             one_bit = 1 in ((real ^ int(first[i])).bit_count(), ((real + span) ^ int(last[i])).bit_count())
-            if before <= rival_first <= rival_last < behind and fills and one_bit:
+            if before <= rival_first <= rival_last < following and fills and one_bit:
                 chosen[at] = rival
                 break
     return np.array(chosen, dtype=np.int64)

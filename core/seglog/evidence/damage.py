@@ -34,8 +34,8 @@ def with_damage(
             continue
         good = step.batches[step.valid]
         if waiting is not None:
-            behind = int(good["base_offset"][0]) if len(good) else None
-            yield gap_finding(waiting, path, last_offset, behind)
+            following = int(good["base_offset"][0]) if len(good) else None
+            yield gap_finding(waiting, path, last_offset, following)
             waiting = None
         yield step
         if not step.valid.all():
@@ -83,9 +83,9 @@ def gap_code(gap: Gap) -> str:
 def _checksum_findings(piece: Piece, path: Path, last_offset: int) -> Iterator[Finding]:
     for i in np.flatnonzero(~piece.valid).tolist():
         row = piece.batches[i]
-        before, behind = piece.batches[:i][piece.valid[:i]], piece.batches[i:][piece.valid[i:]]
+        before, after = piece.batches[:i][piece.valid[:i]], piece.batches[i:][piece.valid[i:]]
         previous = int(before["last_offset"][-1]) if len(before) else last_offset
-        following = int(behind["base_offset"][0]) if len(behind) else None
+        following = int(after["base_offset"][0]) if len(after) else None
         first, last = int(row["base_offset"]), int(row["last_offset"])
         if not (previous < first <= last and (following is None or last < following)):
             first, last = previous + 1, previous if following is None else following - 1
@@ -131,11 +131,11 @@ def record_findings(records: Records, valid: np.ndarray, path: Path) -> Iterator
 
 
 def disorder_finding(disorder: Disorder) -> Finding:
-    """What a reader is told of a segment whose offsets do not ascend."""
+    """What is reported of a segment whose offsets do not ascend."""
     return finding(
         "OFFSETS_NOT_ASCENDING",
         *place_of(disorder.path),
-        disorder.told,
+        disorder.fault,
         position=disorder.position,
         first_offset=disorder.offset,
     )

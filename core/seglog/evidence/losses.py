@@ -205,7 +205,7 @@ class _Losses:
         if not witnesses:
             message = "there is no .log file; nothing says that it ever held records"
             return Loss(LOG_MISSING, Severity.INFO, "", message, None, None)
-        message = f"there is no .log file: {_told(witnesses)}"
+        message = f"there is no .log file: {_texts(witnesses)}"
         last = max(each.reached for each in witnesses) - 1
         return Loss(LOG_MISSING, _severity(witnesses), "", message, first, last)
 
@@ -228,20 +228,20 @@ class _Losses:
     def _holes(self) -> Iterator[Loss]:
         segments = self._extent.segments
         for before, after in pairwise(segments):
-            first, behind = before.next_offset, after.base_offset
-            if first >= behind or before.cut_short:
-                continue  # what damage at a segment's end costs is told with the damage
-            if self._start is not None and behind <= self._start:
+            first, stop = before.next_offset, after.base_offset
+            if first >= stop or before.cut_short:
+                continue  # what damage at a segment's end costs is reported with the damage
+            if self._start is not None and stop <= self._start:
                 continue
-            names = [each for each in self._orphans() if each.base is not None and first <= each.base < behind]
+            names = [each for each in self._orphans() if each.base is not None and first <= each.base < stop]
             dense = self._dense_from
-            if dense is not None and dense < behind:
+            if dense is not None and dense < stop:
                 first = max(first, dense)
-                witnesses = names + self._in_hole(first, behind)
-                yield self._missing(first, behind, witnesses, self._hole_severity(before, witnesses))
+                witnesses = names + self._in_hole(first, stop)
+                yield self._missing(first, stop, witnesses, self._hole_severity(before, witnesses))
             elif names:
                 first = min(each.base for each in names if each.base is not None)
-                yield self._missing(first, behind, names, Severity.ERROR)
+                yield self._missing(first, stop, names, Severity.ERROR)
 
     def _tail(self) -> Iterator[Loss]:
         last = self._extent.segments[-1]
@@ -249,19 +249,19 @@ class _Losses:
         witnesses = self._beyond(end)
         if not witnesses:
             return
-        message = f"the log ends at {end}, but {_told(witnesses)}"
+        message = f"the log ends at {end}, but {_texts(witnesses)}"
         reached = max(each.reached for each in witnesses)
         yield Loss(LOG_END_MISSING, _severity(witnesses), last.file, message, end, reached - 1)
 
-    def _missing(self, first: int, behind: int, witnesses: list[_Witness], severity: Severity) -> Loss:
+    def _missing(self, first: int, stop: int, witnesses: list[_Witness], severity: Severity) -> Loss:
         bases = sorted(each.base for each in witnesses if each.base is not None)
         file = filenames.segment_file_name(max(bases[0] if bases else first, 0))  # damaged files tell of any offset
-        told = f": {_told(witnesses)}" if witnesses else ""
-        message = f"no segment holds these offsets; the next one begins at {behind}{told}"
+        clues = f": {_texts(witnesses)}" if witnesses else ""
+        message = f"no segment holds these offsets; the next one begins at {stop}{clues}"
         kept = [p.name for p in self._listing.leftovers if p.name.endswith(".log.deleted")]
-        here = [name for name in kept if first <= int(name.partition(".")[0]) < behind]
+        here = [name for name in kept if first <= int(name.partition(".")[0]) < stop]
         message += f"; {here[0]} is still there" if here else ""
-        return Loss(SEGMENT_MISSING, severity, file, message, first, behind - 1)
+        return Loss(SEGMENT_MISSING, severity, file, message, first, stop - 1)
 
     # --- what may be --------------------------------------------------------------------------------------
 
@@ -316,17 +316,17 @@ class _Losses:
         found = [each for each in self._witnesses() if each.reached > offset]
         return found if any(each.trust > _Trust.BESIDE_OTHERS for each in found) else []
 
-    def _in_hole(self, first: int, behind: int) -> list[_Witness]:
+    def _in_hole(self, first: int, stop: int) -> list[_Witness]:
         """Snapshots and epochs that begin in a hole of a log that was never compacted."""
         found = [
             _Witness(f"{each.path.name} is there", each.offset, base=each.offset)
             for each in self._listing.snapshots
-            if first <= each.offset < behind
+            if first <= each.offset < stop
         ]
         return found + [
             _Witness(f"leader epoch {entry.epoch} begins at {entry.start_offset}", entry.start_offset)
             for entry in self._epochs
-            if first < entry.start_offset < behind
+            if first < entry.start_offset < stop
         ]
 
     def _orphans(self) -> list[_Witness]:
@@ -386,8 +386,8 @@ def _severity(witnesses: list[_Witness]) -> Severity:
     return Severity.ERROR if any(each.trust is _Trust.STRONG for each in witnesses) else Severity.WARNING
 
 
-def _told(witnesses: list[_Witness]) -> str:
+def _texts(witnesses: list[_Witness]) -> str:
     ordered = sorted(witnesses, key=lambda each: (-each.trust, -each.reached))
-    told = ", ".join(each.text for each in ordered[:_MOST_NAMED])
+    named = ", ".join(each.text for each in ordered[:_MOST_NAMED])
     more = len(ordered) - _MOST_NAMED
-    return told if more <= 0 else f"{told} and {more} more"
+    return named if more <= 0 else f"{named} and {more} more"

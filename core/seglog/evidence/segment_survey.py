@@ -162,7 +162,7 @@ class SegmentSurveyor:
             columns.append((*(rows[name].copy() for name in names), step.first[stays]))
             _remove_judged(found, step)
         joined = [np.concatenate(parts) for parts in zip(*columns, strict=True)]
-        in_file_order = np.argsort(joined[0], kind="stable")  # swallowed batches came behind their piece
+        in_file_order = np.argsort(joined[0], kind="stable")  # swallowed batches came after their piece
         position, length, last, first = (column[in_file_order] for column in joined)
         order = arrange(first, last, _embedded(position, length, size), self._reorder)
         gone = np.setdiff1d(np.arange(len(first)), order, assume_unique=True)
@@ -179,9 +179,9 @@ class SegmentSurveyor:
         """The walk from `start` (an entry's beginning), every piece with its verdicts."""
         waiting: list[np.void] = []  # damaged batches to look into, when it is known what follows them
         for step in LogWalk(self._fs, path, start, offsets=offsets):
-            behind = step.position + step.length if isinstance(step, Gap) else 0
+            gap_end = step.position + step.length if isinstance(step, Gap) else 0
             for row in waiting:
-                yield from self._inside(path, row, max(behind, _end_of(row)), offsets)
+                yield from self._inside(path, row, max(gap_end, _end_of(row)), offsets)
             waiting = []
             if isinstance(step, Gap):
                 yield step
@@ -198,7 +198,7 @@ class SegmentSurveyor:
             yield from self._inside(path, row, _end_of(row), offsets)
 
     def _inside(self, path: Path, row: np.void, end: int, offsets: OffsetRange) -> Iterator[Judged]:
-        """Step 2, for the damaged batch of `row` and what is no batch behind it, up to `end`."""
+        """Step 2, for the damaged batch of `row` and what is no batch after it, up to `end`."""
         with self._fs.open(path, "r") as file:
             start = next_entry(file, int(row["position"]) + 1, end, offsets)
         if start >= end:
@@ -236,7 +236,7 @@ def judged_batches(
     progress: Callable[[int], None] | None = None,
     start: int = 0,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The batches of a log file that can stay, with their first offsets; swallowed ones behind their piece."""
+    """The batches of a log file that can stay, with their first offsets; swallowed ones after their piece."""
     surveyor = SegmentSurveyor(fs, progress=progress)
     for step in surveyor.judged(path, offsets, start):
         if isinstance(step, Judged):
@@ -323,11 +323,11 @@ def _joined(position: np.ndarray, length: np.ndarray) -> list[ByteRange]:
 
 
 def _embedded(position: np.ndarray, length: np.ndarray, size: int) -> np.ndarray:
-    """Which batches have another one, or an end of the file, directly before and behind them."""
+    """Which batches have another one, or an end of the file, directly before and after them."""
     ends = position + length
     before = np.concatenate(([0], ends[:-1])) == position
-    behind = np.concatenate((position[1:], [size])) == ends
-    both: np.ndarray = before & behind
+    after = np.concatenate((position[1:], [size])) == ends
+    both: np.ndarray = before & after
     return both
 
 
@@ -386,7 +386,7 @@ def _without(removed: RemovedRange, kept: list[ByteRange]) -> Iterator[RemovedRa
 
 
 def survey_07(fs: FileSystem, path: Path) -> Survey:
-    """The good front of a `.kafka` file (Kafka 0.7): positions are offsets there, so nothing behind damage fits."""
+    """The good front of a `.kafka` file (Kafka 0.7): positions are offsets there, so nothing after damage fits."""
     with fs.open(path, "r") as file:
         size, position, wanted = file.size(), 0, CHUNK_BYTES
         found = Survey(size)

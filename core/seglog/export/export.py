@@ -1,6 +1,6 @@
 """Records of partitions into another program's format: JSON lines, CSV, Parquet (`seglog export`).
 
-1. The log is walked past damage, which is told; good batches are decoded a chunk at a time.
+1. The log is walked past damage, which is reported; good batches are decoded a chunk at a time.
 2. The filters of `dump` choose. Control records are left out: they are no data. So are offsets that came before, where
    they do not ascend.
 3. A writer takes chunk after chunk; memory does not grow with the log. JSON lines are those of `dump --records`.
@@ -121,7 +121,7 @@ def export(
 ) -> int:
     """Writes the chosen records of each partition's logs (in order, see `sources`) one after the other; how many.
 
-    `on_damage` is told what is passed over. Each offset is written once, in the order of the files. Raises OSError;
+    `on_damage` gets what is passed over. Each offset is written once, in the order of the files. Raises OSError;
     UnsupportedError for text that is none; ModuleNotFoundError when Parquet is asked for and pyarrow is not installed.
     """
     writer = _writer(sink, options)

@@ -49,8 +49,8 @@ class ParquetWriter:
     def take(self, key: TopicPartition, records: Records, decoder: Decoder | None) -> None:
         """The records of a chunk."""
         records = records if decoder is None else decoded(records, decoder)
-        for first, behind in _cuts(records.rows):
-            part = Records(records.arena, records.rows[first:behind], records.batches, records.status)
+        for first, stop in _cuts(records.rows):
+            part = Records(records.arena, records.rows[first:stop], records.batches, records.status)
             batch = _batch(key, part)
             self._waiting.append(batch)
             self._bytes += batch.nbytes
@@ -102,7 +102,7 @@ def _batch(key: TopicPartition, records: Records) -> pa.RecordBatch:
 
 
 def _cuts(rows: np.ndarray) -> list[tuple[int, int]]:
-    """Runs (first, behind) whose keys and values stay far below what one Arrow array holds."""
+    """Runs (first, stop) whose keys and values stay far below what one Arrow array holds."""
     ends = np.cumsum(rows["size"], dtype=np.int64) // ROW_GROUP_BYTES
     starts = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(rows)]
     return list(pairwise(starts))

@@ -77,7 +77,7 @@ def decompress_into(
     """Decompresses `data` into `out[position:]` and returns how many bytes that gave.
 
     `magic` is that of the batch: magic 0 writers computed a wrong LZ4 header checksum, so it is not checked.
-    Bytes of `out` before `position` are never touched; those behind the result hold anything. Raises
+    Bytes of `out` before `position` are never touched; those after the result hold anything. Raises
     `DecompressionError`, with `too_large` when the room is too small.
     """
     view = byte_view(data)
@@ -170,7 +170,7 @@ def _gzip_into(data: memoryview, out: memoryview) -> int:
 
 
 def _gzip_members_into(data: memoryview, out: memoryview) -> int:
-    """Member by member; bytes behind a member that start no other one are ignored, as in GZIPInputStream."""
+    """Member by member; bytes after a member that start no other one are ignored, as in GZIPInputStream."""
     size = 0
     rest: memoryview | bytes = data
     while True:
@@ -263,7 +263,7 @@ def _zstd_into(data: memoryview, room: memoryview) -> int:
     """One frame of ordinary expansion goes through the kept context, anything else through the stream decoder."""
     expected = min(len(room), _ZSTD_ORDINARY_RATIO * len(data) + _ZSTD_ORDINARY_BYTES)
     if not is_plain_zstd(np.frombuffer(data, dtype=np.uint8), 0, len(data)):
-        return int(cramjam.zstd.decompress_into(data, room))  # zstandard would end behind the first frame, in silence
+        return int(cramjam.zstd.decompress_into(data, room))  # zstandard would end after the first frame, in silence
     try:
         if zstandard.frame_content_size(data) > expected:
             return int(cramjam.zstd.decompress_into(data, room))

@@ -54,7 +54,7 @@ class ControlRecordError(ValueError):
 class ControlRecord:
     """A control record's meaning.
 
-    `type_id` is the number behind `type`, which is UNKNOWN for those of later versions. `coordinator_epoch`
+    `type_id` is the number of `type`, which is UNKNOWN for those of later versions. `coordinator_epoch`
     is there for ABORT and COMMIT, `data` (by Kafka's field names) for KRaft's records.
     """
 

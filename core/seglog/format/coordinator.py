@@ -77,7 +77,7 @@ def is_offset_commit(key: bytes) -> bool:
 
 
 def decode_metadata_record(value: bytes | None) -> FramedRecord:
-    """A value of `__cluster_metadata`. Raises `WireError`, for bytes behind the record too."""
+    """A value of `__cluster_metadata`. Raises `WireError`, for bytes after the record too."""
     return decode_framed(message_tables.framed_messages(message_tables.METADATA), value or b"")
 
 

@@ -44,7 +44,7 @@ ROWS_AT_ONCE = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class BatchScan:
-    """`batches` (layout.BATCH) of a buffer, the index behind the last whole one, and why the walk stopped (WALK_*)."""
+    """`batches` (layout.BATCH) of a buffer, the index after the last whole one, and why the walk stopped (WALK_*)."""
 
     batches: np.ndarray
     consumed: int
@@ -206,7 +206,7 @@ class _Run:
         """(arena, where each payload in it ends): batches from `first` on, until it is full or one does not fit."""
         last = len(self.batches)
         arena = self._empty(self._expected_bytes(first, last))
-        bounds = np.zeros(last, dtype=np.int64)  # behind each batch's payload in the arena
+        bounds = np.zeros(last, dtype=np.int64)  # where each batch's payload ends in the arena
         behind, end = first, 0
         while behind < last and (behind == first or end < self.arena_bytes):
             reached, end = self._expand_run(behind, last, arena, end, bounds)
@@ -227,7 +227,7 @@ class _Run:
     def _expand_run(
         self, first: int, last: int, arena: np.ndarray, position: int, bounds: np.ndarray
     ) -> tuple[int, int]:
-        """The run of lz4 or zstd batches from `first` on, in one call: (first batch not done, position behind it)."""
+        """The run of lz4 or zstd batches from `first` on, in one call: (first batch not done, arena's end)."""
         return decompress_run(
             self.data,
             self.starts,

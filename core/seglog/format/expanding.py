@@ -149,7 +149,7 @@ def _stored(payload: Payload) -> Iterator[memoryview]:
 
 
 def _gzip(payload: Payload) -> Iterator[memoryview]:
-    """Member by member; bytes behind a member that start no other one are ignored, as in GZIPInputStream."""
+    """Member by member; bytes after a member that start no other one are ignored, as in GZIPInputStream."""
     rest = bytes(payload.read(_READ_BYTES))
     while True:
         member = zlib.decompressobj(GZIP_FORMAT)
@@ -286,7 +286,7 @@ class _FrameWalk:
 
     @property
     def complete(self) -> bool:
-        """Whether what was read ends behind a frame."""
+        """Whether what was read ends after a frame."""
         return self._frames > 0 and self._field == self._magic and not self._head and not self._skip
 
     def read(self, size: int) -> memoryview:

@@ -61,7 +61,7 @@ class FileKind(Enum):
 
 
 class FileState(Enum):
-    """How far a file is from being live; the value is what stands behind its suffix."""
+    """How far a file is from being live; the value follows its suffix."""
 
     LIVE = ""
     DELETED = ".deleted"  # renamed, waits for its deletion

@@ -5,7 +5,7 @@ negative; the index classes and the verifier judge.
 
 A broker preallocates offset and time indexes with zeros and trims them when it closes them. When Kafka opens
 an existing file, every whole entry in it counts, zeros of a preallocated file included; `used_entries` tells
-how many were really written. Bytes behind the last whole entry belong to no entry.
+how many were really written. Bytes after the last whole entry belong to no entry.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def used_entries(rows: np.ndarray, base_offset: int) -> int:
 
     A zero entry reads (base offset, position 0) or (timestamp 0, base offset). The first entry of an offset
     index never has position 0, so that a zero entry is always padding there. In a time index the very first
-    entry may be genuine (a batch of one record at timestamp 0), which cannot be told from padding; being
+    entry may be genuine (a batch of one record at timestamp 0), which looks like padding; being
     counted as padding does no harm, as it says nothing that an empty index would not.
     """
     if rows.dtype == OFFSET_POSITION:

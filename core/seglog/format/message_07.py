@@ -59,7 +59,7 @@ class Message07:
 
     @property
     def next_position(self) -> int:
-        """The position just behind it."""
+        """The position just after it."""
         return self.position + self.size
 
     @property
@@ -70,7 +70,7 @@ class Message07:
 
 @dataclass(frozen=True, slots=True)
 class Walk07:
-    """The entries of some data, the position behind the last whole one, and why there are no more."""
+    """The entries of some data, the position after the last whole one, and why there are no more."""
 
     messages: tuple[Message07, ...]
     end_position: int

@@ -38,7 +38,7 @@ class RemotePartitionState(IntEnum):
 
 
 def decode_remote_metadata(value: bytes | None) -> FramedRecord:
-    """A value of `__remote_log_metadata`. Raises `WireError` with Kafka's text, for bytes behind the record too."""
+    """A value of `__remote_log_metadata`. Raises `WireError` with Kafka's text, for bytes after the record too."""
     if value is None:
         raise WireError("the record has no value", _NO_VALUE)
     return decode_framed(message_tables.framed_messages(message_tables.REMOTE), value)

@@ -4,7 +4,7 @@
    than a window gets one of its own, as large as its length says.
 2. Go through all of it once without keeping anything: only then is known how the batch ends, and where the relative
    offsets of a wrapper begin.
-3. Go through it again and give the records. Every part tells how many come before and behind it, and the status that
+3. Go through it again and give the records. Every part tells how many come before and after it, and the status that
    the batch has in the end.
 
 The parts of a batch are what `decoder.decode_records` gives where the batch is small: the same rows, the same status. A
@@ -68,7 +68,7 @@ def too_large_to_rewrite(path: Path, row: np.void) -> UnsupportedError:
 
 @dataclass(slots=True)
 class _Survey:
-    """What going through a batch once has told. `base_offset` is added to the offsets of a wrapper's messages."""
+    """What going through a batch once has shown. `base_offset` is added to the offsets of a wrapper's messages."""
 
     status: int = RECORDS_VALID
     records: int = 0

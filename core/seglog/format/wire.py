@@ -99,7 +99,7 @@ class Field:
         return self.first <= version <= self.last
 
     def has_null_marker(self, version: int) -> bool:
-        """Whether it is a struct behind a marker: an int8 of 1, or -1 for null; of a tagged one a varint of 1 or 0."""
+        """Whether it is a struct after a marker: an int8 of 1, or -1 for null; of a tagged one a varint of 1 or 0."""
         is_struct = isinstance(self.type, tuple) and not self.array
         return is_struct and version >= self.nullable_from
 
@@ -118,7 +118,7 @@ def decode_message(
 ) -> dict[str, Any]:
     """The message of `version` at `position`, its fields in declared order. Raises `WireError`.
 
-    Bytes behind it are ignored, or an error when `exact`.
+    Bytes after it are ignored, or an error when `exact`.
     """
     if not 0 <= version <= message.last_version:
         raise WireError(f"version {version} is not known")

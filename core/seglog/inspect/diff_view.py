@@ -55,14 +55,14 @@ def diff_view(fs: FileSystem, copies: Sequence[PartitionListing], options: ViewO
     sides = [_Side(fs, listing, options.selection) for listing in copies]
     count = sum(side.count() for side in sides)
     passes = max(1, -(-count * _ROW.itemsize * _SORTING // options.memory_bytes))
-    told = 0
+    reported = 0
     for number in range(passes):
         tables = [side.table(number, passes) for side in sides]
         differences = _joined(tables)
-        for difference in _with_keys(sides, differences[: options.limit - told]):
-            told += 1
+        for difference in _with_keys(sides, differences[: options.limit - reported]):
+            reported += 1
             yield difference
-        if told >= options.limit:
+        if reported >= options.limit:
             return
 
 
@@ -111,9 +111,9 @@ class _Side:
         """The keys of the records at some offsets (ascending)."""
         found: dict[int, bytes] = {}
         for piece, batches in self.pieces() if len(offsets) else ():
-            behind = np.searchsorted(offsets, batches["last_offset"], side="right")
+            beyond = np.searchsorted(offsets, batches["last_offset"], side="right")
             legacy = batches["magic"] < 2
-            holding = (np.searchsorted(offsets, batches["base_offset"]) < behind) | legacy
+            holding = (np.searchsorted(offsets, batches["base_offset"]) < beyond) | legacy
             for records in piece.records(batches[holding]):
                 for i in np.flatnonzero(np.isin(records.rows["offset"], offsets)).tolist():
                     found[int(records.rows["offset"][i])] = records.key(i) or b""

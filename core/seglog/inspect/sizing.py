@@ -121,7 +121,7 @@ def buffer_for(keys: int, load_factor: float) -> int:
 
 def kafka_rounds(keys: int, records: int, room: int) -> tuple[int, int]:
     """Rounds of a broker whose map has room for `room` of `keys` that come equally often, over `records` dirty
-    records; and how many records of the clean section the rounds behind the first copy again, in sum."""
+    records; and how many records of the clean section the rounds after the first copy again, in sum."""
     if keys <= room:
         return 1, 0
     missed = 1 - room / keys  # the share of all keys that a round does not meet

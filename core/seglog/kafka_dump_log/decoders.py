@@ -54,7 +54,7 @@ def _part(decoder: PartDecoder, data: bytes | None) -> str | None:
 
 
 def control_text(key: bytes | None, value: bytes | None) -> str:
-    """What stands behind a control record's metadata."""
+    """What follows a control record's metadata."""
     try:
         record = parse_control_record(key, value)
     except ControlRecordError as error:

@@ -91,7 +91,7 @@ def dump_log(fs: FileSystem, files: Sequence[Path], options: DumpLogOptions) -> 
             yield from dump_file(fs, path, as_json=False)
         else:
             yield Report(f"Ignoring unknown file {path}", wrong=False)
-    yield from reports.told()
+    yield from reports.all()
 
 
 def _text(text: str) -> Block:
@@ -175,9 +175,9 @@ class _LogText(LogRenderer):
         self._last_offset = int(offsets[-1])
 
     def rendered(
-        self, piece: Piece, first: int, behind: int, account: Account | None = None
+        self, piece: Piece, first: int, stop: int, account: Account | None = None
     ) -> Generator[Rendered, None, None]:
-        batches, valid = piece.batches[first:behind], piece.valid[first:behind]
+        batches, valid = piece.batches[first:stop], piece.valid[first:stop]
         if not self.options.is_deep:
             yield from self._lines(Records.without_rows(batches), valid)
             return

@@ -130,7 +130,7 @@ class IndexDump:
         if self.fs.status(path) is None:
             return decode_offset_index(b"", self.base_offset)
         rows = decode_offset_index(self.fs.read_bytes(path, _MOST_INDEX_BYTES), self.base_offset)
-        # Behind the first step down lie zeros or damage, where a search would go astray.
+        # After the first step down come zeros or damage, where a search would go astray.
         down = np.flatnonzero(np.diff(rows["offset"]) <= 0)
         return rows[: int(down[0]) + 1] if len(down) else rows
 

@@ -52,7 +52,7 @@ class Reports:
         """Two records that follow each other, but not in their offsets."""
         self._add("Non-consecutive offsets in {}", path, f"  {before} is followed by {offset}")
 
-    def told(self) -> Iterator[Report]:
+    def all(self) -> Iterator[Report]:
         """A report for each kind and file; mismatches of offset indexes last entry first, as Kafka's are."""
         for title, by_path in self._found.items():
             for path, lines in by_path.items():

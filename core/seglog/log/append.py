@@ -8,7 +8,7 @@
    when readers see it.
 5. Flush when `flush.messages` or `flush.ms` ask for it.
 
-A kill at any moment loses nothing that a flush has covered: bytes behind the last whole batch are cut by
+A kill at any moment loses nothing that a flush has covered: bytes after the last whole batch are cut by
 recovery.
 """
 

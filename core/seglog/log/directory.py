@@ -140,7 +140,7 @@ class LogDirectory:
         config_of = config_of or (lambda _: LogConfig())
         lock = None
         if writable and take_lock:
-            list_log_directory(fs, path)  # a missing directory is told before its lock file
+            list_log_directory(fs, path)  # a missing directory is reported before its lock file
             lock = DirectoryLock(path)
             lock.acquire()
         try:

@@ -5,7 +5,7 @@ columns. Appended entries go to the columns and to the file at once. The bytes o
 here is fsynced but by `flush`, and recovery rebuilds what a crash tore.
 
 seglog never preallocates: while a segment is open its indexes are as long as their entries, so a crash leaves no zero
-padding behind. Padding that a broker left is recognised by its zeros and does not count as entries; a `close` of a
+padding after them. Padding that a broker left is recognised by its zeros and does not count as entries; a `close` of a
 writable index trims it. Of an offset index no real entry is all zero, as the first batch of a segment never gets one;
 of a time index one entry of all zeros alone in a file is real: timestamp 0 at the base offset.
 """
@@ -20,7 +20,7 @@ from seglog import layout
 from seglog.model import NO_TIMESTAMP
 from seglog.storage.filesystem import File, FileSystem
 
-# An index larger than this is no index: its entries would point behind 2^31 bytes of log.
+# An index larger than this is no index: its entries would point beyond 2^31 bytes of log.
 _MAX_INDEX_BYTES = 1 << 30
 
 
@@ -194,7 +194,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + int(relative[i]), int(positions[i])
 
     def upper_bound_offset(self, position: int, size: int) -> int | None:
-        """Offset of the first entry at `position + size` or behind it, or None (Kafka:
+        """Offset of the first entry at `position + size` or after it, or None (Kafka:
         fetchUpperBoundOffset).
         """
         relative, positions = self.columns()
@@ -217,7 +217,7 @@ class TimeIndex(IndexFile):
     """One `.timeindex` file: from a timestamp to an offset. Offsets are absolute here and relative on disk.
 
     Entries of 12 bytes, (timestamp, offset - base offset): the largest timestamp seen so far and the last offset of the
-    earliest batch that has it, so every record with a later timestamp lies behind that offset. A segment that was
+    earliest batch that has it, so every record with a later timestamp lies after that offset. A segment that was
     closed properly ends with its largest timestamp, which retention and searches rely on.
     """
 

@@ -10,7 +10,7 @@
 
 A segment whose offsets overflow is split, and the step starts again.
 
-Where a broker would refuse to start after a clean stop (zeros behind the last batch), or write behind a torn
+Where a broker would refuse to start after a clean stop (zeros after the last batch), or write after a torn
 tail, the log ends before those bytes and the first append cuts them off.
 
 With `writable=False` it works on an overlay that keeps every change in memory: steps 1, 4 and 5 show what a broker

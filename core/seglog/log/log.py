@@ -308,7 +308,7 @@ class Log:
     # --- changing what is there ---------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Drops every batch that holds `offset` or comes behind it; the log end is `offset` then.
+        """Drops every batch that holds `offset` or comes after it; the log end is `offset` then.
 
         At or above the log end no batch goes, but an epoch that begins at the log end does: its leader wrote
         nothing. Below the log start the log starts anew. (Kafka: truncateTo)

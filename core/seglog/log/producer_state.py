@@ -50,7 +50,7 @@ class BatchMetadata:
 
     @property
     def first_sequence(self) -> int:
-        """The sequence of its first record; sequences wrap to 0 behind 2^31-1."""
+        """The sequence of its first record; sequences wrap to 0 after 2^31-1."""
         return (self.last_sequence - self.offset_delta) & layout.INT32_MAX
 
 
@@ -161,7 +161,7 @@ class ProducerStateManager:
         return dict(self._ongoing)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """First offset of the earliest open transaction of another producer, else the one behind the marker."""
+        """First offset of the earliest open transaction of another producer, else the one after the marker."""
         others = (first for first, producer in self._ongoing.items() if producer != completed.producer_id)
         return min(others, default=completed.last_offset + 1)
 

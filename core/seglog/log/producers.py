@@ -33,7 +33,7 @@ from seglog.model import NO_PRODUCER_EPOCH, ControlType, Record
 class ProducerIdentity:
     """An idempotent or transactional producer (KIP-98).
 
-    `base_sequence` of None continues behind the producer's last batch, or begins at 0. A `transactional`
+    `base_sequence` of None continues after the producer's last batch, or begins at 0. A `transactional`
     batch opens the producer's transaction, which `Log.append_end_txn_marker` ends.
     """
 

@@ -8,7 +8,7 @@ jumps over what is there (Kafka's consumer does both). So reading on goes by pos
    claimed is passed over; every other one is given out, where it lies.
 2. As long as batches ascend, the highest offset is all that must be known. The first batch that does not ascend lets
    the headers before it be read once more, to know the ranges exactly: 16 bytes a range from then on.
-3. The first such place of each segment is remembered (`Disorder`), for whoever reads to be told.
+3. The first such place of each segment is remembered (`Disorder`), to be reported to whoever reads.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Disorder:
     passed: int = 0
 
     def __str__(self) -> str:
-        return f"{self.path}: position {self.position}: {self.told}; `seglog verify` says more"
+        return f"{self.path}: position {self.position}: {self.fault}; `seglog verify` says more"
 
     @property
-    def told(self) -> str:
+    def fault(self) -> str:
         """The same without the place."""
         passed = f"; {self.passed} batches with offsets that were read before are passed over" if self.passed else ""
         return f"offset {self.offset} comes after {self.reached}{passed}"

@@ -1,7 +1,7 @@
 """Fetching by offset (Kafka: LocalLog.read, LogSegment.read, FetchDataInfo, and the consumer's side of
 read_committed).
 
-1. The offset must lie in [log start, log end]; the isolation gives the limit behind which nothing is shown.
+1. The offset must lie in [log start, log end]; the isolation gives the limit after which nothing is shown.
 2. The floor segment's index gives a place to begin; from there the batch that holds the wanted offset, or the
    next one, is found. Where compaction left none, the next segment is asked.
 3. The answer is a span of that one segment's file: at most `max_bytes`, but with `min_one_message` the whole

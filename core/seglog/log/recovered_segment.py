@@ -15,7 +15,7 @@ class OffsetNotAscendingError(CorruptIndexError):
 
 @dataclass(frozen=True, slots=True)
 class RecoveredSegment:
-    """What recovering a segment found. `reason` says why bytes at `valid_bytes` and behind were cut, if any
+    """What recovering a segment found. `reason` says why bytes from `valid_bytes` on were cut, if any
     were.
     """
 

@@ -48,7 +48,7 @@ class SegmentVerdict:
 
     `next_offset` is the next segment's base, or the log end. `largest_timestamp` is the modification time when
     `from_modified`. Of a kept segment `deletable_ms` says when time lets it go, None if never. `in_future`: its
-    largest timestamp, that of the batch that ends at `blocking_offset`, is later than now and holds what is behind it.
+    largest timestamp, that of the batch that ends at `blocking_offset`, is later than now; what comes after it stays.
     `disk_bytes` are what its files, indexes too, take on the disk, where that was asked for (`plan_freeing`).
     """
 
@@ -204,7 +204,7 @@ class _Judge:
     # --- rules
 
     def advance(self, gone: int, rule: RetentionRule) -> int:
-        """Lets `rule` go on behind the first `gone` segments; returns how many are gone then."""
+        """Lets `rule` go on after the first `gone` segments; returns how many are gone then."""
         if rule is RetentionRule.SIZE:
             self._excess = sum(s.size for s in self.segments[gone:]) - self.config.retention_bytes
             if self.config.retention_bytes < 0 or self._excess < 0:
@@ -240,7 +240,7 @@ class _Judge:
         return ""
 
     def upper(self, index: int) -> int:
-        """First offset behind a segment."""
+        """First offset after a segment."""
         following = index + 1
         return self.segments[following].base_offset if following < len(self.segments) else self.log.log_end_offset
 

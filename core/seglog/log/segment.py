@@ -165,7 +165,7 @@ class LogSegment:
         return find_batch(self.scan(begin, chunk_bytes=_SEARCH_CHUNK_BYTES), offset)
 
     def read_next_offset(self) -> tuple[int, int]:
-        """(offset behind the last whole batch, byte position behind it); reads from the last index entry on.
+        """(offset after the last whole batch, byte position after it); reads from the last index entry on.
 
         An index that contradicts the file is not believed: the file is then walked from its start.
         """
@@ -287,7 +287,7 @@ class LogSegment:
         epochs: LeaderEpochCache | None = None,
         before_cut: Callable[[str], None] | None = None,
     ) -> RecoveredSegment:
-        """Rebuilds the indexes from the `.log` and cuts it behind its last good batch.
+        """Rebuilds the indexes from the `.log` and cuts it after its last good batch.
 
         `before_cut` is called with the reason before the first byte goes; what it raises leaves the `.log` as it was.
 

@@ -79,7 +79,7 @@ class LogSegments:
         return segments[i] if i >= 0 else None
 
     def from_floor(self, offset: int) -> tuple[LogSegment, ...]:
-        """The segment that holds `offset` and all behind it; all when every base is above it."""
+        """The segment that holds `offset` and all after it; all when every base is above it."""
         segments = self._segments
         return segments[max(bisect_right(segments, offset, key=_base_offset) - 1, 0) :]
 

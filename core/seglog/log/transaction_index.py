@@ -23,7 +23,7 @@ _MAX_INDEX_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """`first_offset`: the first data; `last_offset`: the ABORT marker; `last_stable_offset`: behind it
+    """`first_offset`: the first data; `last_offset`: the ABORT marker; `last_stable_offset`: after it
     (Kafka: AbortedTxn).
     """
 
@@ -54,7 +54,7 @@ class TransactionIndex(OwnedFile):
         return len(self.entries) * _ENTRY.itemsize
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Adds an entry. CorruptIndexError when its marker is not behind the last one's."""
+        """Adds an entry. CorruptIndexError when its marker is not after the last one's."""
         last = self.entries[-1].last_offset if self.entries else -1
         if entry.last_offset <= last:
             reason = f"the marker at offset {entry.last_offset} does not follow the last entry's, {last}"
@@ -90,7 +90,7 @@ class TransactionIndex(OwnedFile):
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the entries from the first one whose marker is at `offset` or behind it."""
+        """Drops the entries from the first one whose marker is at `offset` or after it."""
         kept = next((i for i, entry in enumerate(self.entries) if entry.last_offset >= offset), len(self.entries))
         if kept < len(self.entries):
             del self.entries[kept:]

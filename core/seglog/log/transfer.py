@@ -119,7 +119,7 @@ class MessageSetSend:
 
 
 class MultiMessageSetSend:
-    """Several sends behind one size (int32) that covers them all, as one answer for several partitions."""
+    """Several sends after one size (int32) that covers them all, as one answer for several partitions."""
 
     def __init__(self, sends: Sequence[MessageSetSend]) -> None:
         self._sends = list(sends)

@@ -142,7 +142,7 @@ class SegmentWriter:
             log.flush_below(base_offset)
             return active
         active.on_become_inactive()
-        # before the next segment exists: a power cut must not leave that one behind a shortened predecessor
+        # before the next segment exists: a power cut must not leave that one after a shortened predecessor
         log.flush_below(base_offset)
         active.close_files()  # a log may have more segments than a process descriptors
         log.producers.end_offset = base_offset

@@ -127,7 +127,7 @@ def clean(
 ) -> Iterator[Outcome]:
     """Cleans what `targets` name: partition directories and log directories, each partition once.
 
-    `begin` is told of the steps of each round.
+    `begin` is called with the steps of each round.
     Raises what `requests` raises, and LockedError, before anything is changed.
     """
     open_directory = _overlaid if dry_run else open_for_cleaning

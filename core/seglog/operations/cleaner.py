@@ -52,7 +52,7 @@ _UNLIMITED = 1e300  # log.cleaner.io.max.bytes.per.second is the largest double 
 
 
 class Listener(Protocol):
-    """Is told what happens, from any thread."""
+    """Is called when something happens, from any thread."""
 
     def cleaned(self, result: CleaningResult, thread: int) -> None: ...
 
@@ -67,7 +67,7 @@ class Listener(Protocol):
 
 @dataclass(slots=True)
 class PassOutcome:
-    """What a pass did. `logs` is how every compacted log stood behind it, as far as it was open."""
+    """What a pass did. `logs` is how every compacted log stood after it, as far as it was open."""
 
     results: list[CleaningResult] = field(default_factory=list)
     retained: list[RetentionPlan] = field(default_factory=list)
@@ -114,7 +114,7 @@ class CleanerService:
         )
         self._failed_threads: list[BaseException] = []
         self._deleted: list[tuple[int, list[Path]]] = []  # when `.deleted` files go, and which
-        self._told: set[tuple[str, str]] = set()  # topics, and why they are left alone
+        self._noted: set[tuple[str, str]] = set()  # topics, and why they are left alone
 
     def run(self, passes: int | None = None) -> None:
         """Passes until `stop` is set, or that many. Errors of the operating system and unforeseen ones end it."""
@@ -207,8 +207,8 @@ class CleanerService:
 
     def _tell_refusal(self, topic: str, what: str, refusal: str) -> None:
         """Once, not with every pass."""
-        if (topic, refusal) not in self._told:
-            self._told.add((topic, refusal))
+        if (topic, refusal) not in self._noted:
+            self._noted.add((topic, refusal))
             self.listener.problem(f"{topic}: no {what}: {refusal}")
 
     def _open(self, directory: LogDirectory, topics: TopicConfigs) -> list[Log]:

@@ -192,15 +192,15 @@ def _converted(path: Path, piece: Piece, options: ConvertOptions) -> Iterator[by
     while first < len(rows):
         row = rows[first]
         codec = int(row["attributes"]) & layout.CODEC_MASK
-        behind = first + 1
+        stop = first + 1
         if int(row["magic"]) == options.magic and (options.codec is None or codec == options.codec):
             yield _bytes(piece, row)
         elif int(row["magic"]) == 2 and options.magic == 2:
             yield _recompressed(path, piece, row, options.codec)
         else:
-            behind = _run_end(rows, first)
-            yield from _rebuilt(path, piece, rows[first:behind], options)
-        first = behind
+            stop = _run_end(rows, first)
+            yield from _rebuilt(path, piece, rows[first:stop], options)
+        first = stop
 
 
 def _bytes(piece: Piece, row: np.void) -> bytes:
@@ -229,7 +229,7 @@ def _recompressed(path: Path, piece: Piece, row: np.void, codec: Compression | N
 
 
 def _run_end(rows: np.ndarray, first: int) -> int:
-    """Behind the plain messages of one magic and CreateTime that follow; any other entry stands alone."""
+    """The index after the plain messages of one magic and CreateTime that follow; any other entry stands alone."""
     attributes = rows["attributes"] & (layout.CODEC_MASK | layout.TIMESTAMP_TYPE_MASK)
     if rows["magic"][first] >= 2 or attributes[first]:
         return first + 1

@@ -173,6 +173,6 @@ def _examined(workspace: Workspace, job: RepairJob, watch: RepairWatch, *, again
             job.partitions,
             whole=job.whole,
             jobs=workspace.threads,
-            told=None if again else watch.found,
+            on_finding=None if again else watch.found,
             progress=progress,
         )

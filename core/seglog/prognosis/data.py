@@ -1,6 +1,6 @@
 """What a partition's data means to a broker: findings, transactions and the cleaner's stumbling blocks.
 
-A finding is damage; what a broker makes of it depends on the start. What recovery cuts off is told by the recovery;
+A finding is damage; what a broker makes of it depends on the start. What recovery cuts off is reported by the recovery;
 here is what survives it: served as it is, trusted, laundered by the cleaner.
 """
 

@@ -4,7 +4,7 @@
 2. The recovery that would run, on an overlay: what it cuts and deletes. After a clean stop that is only segments
    without an offset index.
 3. After a clean stop: indexes as they were left, and where the broker sees the end of the log.
-4. With `deep`, everything `verify` finds, told by what a broker would do about it; transactions; the cleaner.
+4. With `deep`, everything `verify` finds, described by what a broker would do about it; transactions; the cleaner.
 """
 
 from __future__ import annotations
@@ -107,13 +107,13 @@ def _leftovers(patient: Patient) -> Iterator[Diagnosis]:
     lost = _replaced_logs(patient) if any(path.name.endswith(".log.swap") for path in leftovers) else []
     for path in leftovers:
         if path in damaged:
-            message = "; ".join(("the file would replace live segments, and is not whole", *map(_told, lost)))
+            message = "; ".join(("the file would replace live segments, and is not whole", *map(_replacement, lost)))
             yield patient.say("SWAP_DAMAGED", path, message, **_lost_offsets(lost, by_damage=True))
         else:
             yield patient.say("LEFTOVER_SETTLED", path, "left by an interrupted deletion, cleaning, swap or write")
     if not damaged:
         for each in lost:
-            message = f"{_told(each)}: {each.reason}"
+            message = f"{_replacement(each)}: {each.reason}"
             yield patient.say("SWAP_SHORTER", each.path, message, **_lost_offsets([each], by_damage=False))
 
 
@@ -122,7 +122,7 @@ def _replaced_logs(patient: Patient) -> list[ReplacedLog]:
     return settle_leftovers(_without_refused(patient), patient.listing.directory).replaced
 
 
-def _told(lost: ReplacedLog) -> str:
+def _replacement(lost: ReplacedLog) -> str:
     return f"{lost.size} bytes of {lost.path.name} up to offset {lost.end_offset - 1} are replaced"
 
 
@@ -165,7 +165,7 @@ def _start(patient: Patient) -> Iterator[Diagnosis]:
 
 
 def _without_refused(patient: Patient) -> FileSystem:
-    """The files without those that were told already and would stop the recovery."""
+    """The files without those that were reported already and would stop the recovery."""
     overlay = OverlayFileSystem(patient.fs)
     refused = _refused_names(patient)
     epochs = patient.listing.leader_epoch_checkpoint

@@ -27,7 +27,7 @@ _FILES = {"AWS_SHARED_CREDENTIALS_FILE": "credentials", "AWS_CONFIG_FILE": "conf
 
 
 def profile_settings(root: RemotePath, environment: Mapping[str, str]) -> dict[str, Any]:
-    """What S3Store must be told of a profile, as its keyword arguments; {} where there is none, or none is needed.
+    """What S3Store needs of a profile, as its keyword arguments; {} where there is none, or none is needed.
 
     ConfigError where AWS_PROFILE names one that is not there, has no credentials, or needs boto3, which is missing.
     """

@@ -1,7 +1,7 @@
 """The checkpoints of a log directory after its partitions were repaired (specification §16, point 4).
 
 - No entry may lie beyond the new log end.
-- A recovery point or cleaner offset inside or behind a segment that was written anew goes back to that segment.
+- A recovery point or cleaner offset inside or after a segment that was written anew goes back to that segment.
 - A log start beyond the log end would make a broker drop the whole log: it goes down with it.
 - A file that cannot be read begins anew, empty, which a broker takes as: recover all, clean all.
 """

@@ -102,16 +102,16 @@ def mended_epochs(epochs: np.ndarray, bases: np.ndarray | None = None, noted: Se
     mended = epochs.copy()
     named = np.flatnonzero(epochs != NO_LEADER_EPOCH)
     own = epochs[named].astype(np.int64)
-    told, settled = _told(None if bases is None else bases[named], noted, len(own))
-    right = _right(own, told)
+    stated, settled = _stated(None if bases is None else bases[named], noted, len(own))
+    right = _right(own, stated)
     if not right.all():
-        suspects = _Suspects(own, told, settled, right)
+        suspects = _Suspects(own, stated, settled, right)
         for i in np.flatnonzero(~right).tolist():
             mended[named[i]] = suspects.mended(i)
     return mended
 
 
-def _told(bases: np.ndarray | None, noted: Sequence[EpochEntry], count: int) -> tuple[np.ndarray, np.ndarray]:
+def _stated(bases: np.ndarray | None, noted: Sequence[EpochEntry], count: int) -> tuple[np.ndarray, np.ndarray]:
     """What the checkpoint has for each batch (-1: nothing), and whether it has an epoch that begins after it."""
     if bases is None or not noted:
         return np.full(count, NO_LEADER_EPOCH, dtype=np.int64), np.zeros(count, dtype=bool)
@@ -120,11 +120,11 @@ def _told(bases: np.ndarray | None, noted: Sequence[EpochEntry], count: int) -> 
     return table[np.searchsorted(starts, bases, side="right")], bases < starts[-1]
 
 
-def _right(own: np.ndarray, told: np.ndarray) -> np.ndarray:
+def _right(own: np.ndarray, stated: np.ndarray) -> np.ndarray:
     """Rule 1 (bool, one a batch)."""
     if not len(own):
         return np.zeros(0, dtype=bool)
-    anchored = own == told
+    anchored = own == stated
     least = np.maximum.accumulate(np.where(anchored, own, np.iinfo(np.int64).min))
     most = np.minimum.accumulate(np.where(anchored, own, np.iinfo(np.int64).max)[::-1])[::-1]
     fitting = (own >= 0) & (least <= own) & (own <= most)
@@ -156,30 +156,30 @@ def _longest_ascent(values: list[int]) -> list[int]:
 class _Suspects:
     """Rules 2 to 4. The columns are int64 and bool, one row a batch that names an epoch."""
 
-    def __init__(self, own: np.ndarray, told: np.ndarray, settled: np.ndarray, right: np.ndarray) -> None:
-        self._own, self._told, self._settled = own, told, settled
+    def __init__(self, own: np.ndarray, stated: np.ndarray, settled: np.ndarray, right: np.ndarray) -> None:
+        self._own, self._stated, self._settled = own, stated, settled
         self._at = np.flatnonzero(right)
 
     def mended(self, i: int) -> int:
         """The epoch that batch `i` had, its own when nobody can tell."""
-        own, told = int(self._own[i]), int(self._told[i])
+        own, stated = int(self._own[i]), int(self._stated[i])
         split = int(np.searchsorted(self._at, i))
         before, after = self._own[self._at[:split]], self._own[self._at[split:]]
         low = int(before[-1]) if len(before) else None
         high = int(after[0]) if len(after) else None
-        found = _between(own, told, low, high)
-        if found is None or own == told:
+        found = _between(own, stated, low, high)
+        if found is None or own == stated:
             return own
         # right batches never fall: the nearest ones contradict first
         against = int(np.count_nonzero(before[-_WITNESSES:] > own) + np.count_nonzero(after[:_WITNESSES] < own))
-        if against < _WITNESSES and found != told and not self._is_impossible(own, found):
+        if against < _WITNESSES and found != stated and not self._is_impossible(own, found):
             return own
         return found if found > own or self._may_lower(i, own, found) else own
 
     def _may_lower(self, i: int, own: int, found: int) -> bool:
         """Rule 4."""
         alone = own not in self._own[max(i - 1, 0) : i].tolist() + self._own[i + 1 : i + 2].tolist()
-        goes_on = found == self._told[i] and found in self._own[i + 1 : i + 2]
+        goes_on = found == self._stated[i] and found in self._own[i + 1 : i + 2]
         return alone and (self._is_impossible(own, found) or (goes_on and bool(self._settled[i])))
 
     @staticmethod
@@ -187,10 +187,10 @@ class _Suspects:
         return own < 0 or own - found > _MOST_ELECTIONS
 
 
-def _between(own: int, told: int, low: int | None, high: int | None) -> int | None:
+def _between(own: int, stated: int, low: int | None, high: int | None) -> int | None:
     """Rule 2: the epoch that lies between `low` and `high`, those of the right neighbours; None when nobody knows."""
-    if told >= 0 and (low is None or low <= told) and (high is None or told <= high):
-        return told
+    if stated >= 0 and (low is None or low <= stated) and (high is None or stated <= high):
+        return stated
     if high is None:
         return low
     if low is None:

@@ -34,12 +34,12 @@ def examination(
     *,
     whole: bool = False,
     jobs: int = 1,
-    told: Callable[[Finding], None] | None = None,
+    on_finding: Callable[[Finding], None] | None = None,
     progress: Progress | None = None,
 ) -> Examination:
     """Verifies `partitions` of a log directory, or with `whole` all of it and its checkpoints.
 
-    `told` is called for each finding as it comes.
+    `on_finding` is called for each finding as it comes.
     """
     if whole:
         targets = [Target(log_directory, TargetKind.LOG_DIRECTORY)]
@@ -49,8 +49,8 @@ def examination(
     verification = Verification(fs, targets, VerifyOptions(level=Level.SEMANTIC, jobs=jobs), clock, progress)
     for each in verification:
         found.setdefault(log_directory / each.partition if each.partition else log_directory, []).append(each)
-        if told is not None:
-            told(each)
+        if on_finding is not None:
+            on_finding(each)
     return Examination(found, verification.summary)
 
 

@@ -82,7 +82,7 @@ def _why_undone(fs: OverlayFileSystem, directory: Path, swaps: list[int], survey
 
 
 def _old_segments(names: list[tuple[str, FileName]], least: int) -> dict[int, FileState]:
-    """Segments at or behind `least` that are live, or were already renamed to be deleted."""
+    """Segments at or after `least` that are live, or were already renamed to be deleted."""
     old = {
         parsed.offset: parsed.state
         for _, parsed in names

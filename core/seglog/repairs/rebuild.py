@@ -167,8 +167,8 @@ class PartitionBuilder:
             producers.end_offset = segments[0].base_offset if segments else 0
         touched: set[str] = {producers.snapshot_path(offset).name for offset in found - producers.snapshots}
         for i, segment in enumerate(segments):
-            behind = segments[i + 1].base_offset if i + 1 < len(segments) else None
-            if behind is not None and behind <= producers.end_offset:
+            next_base = segments[i + 1].base_offset if i + 1 < len(segments) else None
+            if next_base is not None and next_base <= producers.end_offset:
                 if wanted & _index_names(segment):
                     self._recover(
                         segment,

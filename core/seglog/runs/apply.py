@@ -10,7 +10,7 @@ Going forward, a segment at a time:
    writes to them under either name while the lock is held. A symbolic link moves: what it leads to stays where it is.
 2. The staged files become `.swap` files, the `.log` first, and then take the final names: the protocol of
    `log.swap`, so that a broker that starts in between completes what it finds (specification §12.7).
-3. A cut comes behind its segment's new indexes, which fit the shorter file as they fit the longer one.
+3. A cut comes after its segment's new indexes, which fit the shorter file as they fit the longer one.
 
 Going back is the same in reverse, with the old files. While a run changes anything, the clean-shutdown marker of the
 log directory is in the run's folder.

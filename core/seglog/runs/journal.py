@@ -12,8 +12,8 @@ A journal is obeyed only if it and its folder are this user's (or root's) and no
 are names in the log directory and in the run's folder, nothing else. Who owns the log directory could otherwise have
 root move files anywhere.
 
-The last step that is there decides what a crash left: before `prepared` nothing was changed, behind it the run can
-be finished, behind `undoing` it can be undone. A torn last line was never acted on.
+The last step that is there decides what a crash left: before `prepared` nothing was changed, after it the run can
+be finished, after `undoing` it can be undone. A torn last line was never acted on.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `carve_log` reads a file that is or was a `.log`: batches follow each other, and what is no batch is passed over.
 `carve_image` believes in no beginning: every byte is tried, by header and checksum, so that batches are found in
-raw images, behind foreign data and at any alignment. Both give references to batches, never their bytes.
+raw images, after foreign data and at any alignment. Both give references to batches, never their bytes.
 """
 
 from __future__ import annotations

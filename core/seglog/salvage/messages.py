@@ -13,7 +13,7 @@ _WINDOW_BYTES = 4 << 20
 def copy_07(fs: FileSystem, path: Path, writer: File, position: int) -> tuple[int, int]:
     """Appends the good messages of `path` to `writer` at `position`; returns how many, and their bytes.
 
-    Behind damage every byte is tried as the beginning of a message. Messages larger than 4 MiB are passed over:
+    After damage every byte is tried as the beginning of a message. Messages larger than 4 MiB are passed over:
     Kafka 0.7 takes none above one million bytes by default.
     """
     count = written = at = 0

@@ -70,7 +70,7 @@ class Connection:
         self._busy = self._stopped = False
 
     async def run(self) -> None:
-        """Reads requests and answers them. Errors end the connection and are told to the observer, never raised."""
+        """Reads requests and answers them. Errors end the connection and are reported to the observer, never raised."""
         begun = self._endpoint.clock.monotonic()
         hostile, reason = False, "closed by the client"
         try:

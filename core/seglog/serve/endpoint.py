@@ -57,7 +57,7 @@ class Observer(Protocol):
 
 @dataclass(slots=True)
 class Endpoint:
-    """The state behind every request. `advertised` is the address that clients are given."""
+    """What every request is answered from. `advertised` is the address that clients are given."""
 
     catalog: Catalog
     advertised: Address
@@ -73,7 +73,7 @@ class Endpoint:
         return self.catalog.cluster_id or CLUSTER_ID
 
     def report(self, damage: CorruptionError) -> None:
-        """Notes damage that a fetch has met; each place is told once."""
+        """Notes damage that a fetch has met; each place is reported once."""
         place = (str(damage.path), damage.position)
         if place in self._places or len(self._places) >= _MOST_PLACES:
             return

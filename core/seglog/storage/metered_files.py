@@ -27,7 +27,7 @@ class CleaningStoppedError(SeglogError):
 
 
 class Watch(Protocol):
-    """Is told of every read and write."""
+    """Is called for every read and write."""
 
     def before(self) -> None:
         """Something is about to be read, written or synced. What is raised here keeps it from happening."""

@@ -27,8 +27,8 @@ from seglog.tiers.segments import Inventory, Keys, Problem, Remark, TierSegment,
 
 @dataclass(frozen=True, slots=True)
 class TierOptions:
-    """What a reader of tiers may be told: the log directory with the local parts, key pairs, and what the partitions of
-    `__remote_log_metadata` say.
+    """What a reader of tiers may be given: the log directory with the local parts, key pairs, and what the partitions
+    of `__remote_log_metadata` say.
     """
 
     local: Path | None = None

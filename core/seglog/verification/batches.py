@@ -100,7 +100,7 @@ class Observer(Protocol):
 
 
 def new_state(last_offset: int = -1, leader_epoch: int = -1) -> np.ndarray:
-    """The state of `judge_batches` behind a batch with these."""
+    """The state of `judge_batches` after a batch with these."""
     state = np.zeros(validate.STATE_SIZE, dtype=np.int64)
     state[validate.STATE_LAST_OFFSET], state[validate.STATE_LEADER_EPOCH] = last_offset, leader_epoch
     state[validate.STATE_FIRST_OFFSET] = -1
@@ -230,8 +230,8 @@ def _clean_pieces(
             if records < 0:
                 return None
             totals.records += records
-        behind = int(step.batches["position"][-1]) + int(step.batches["size"][-1])
-        found.add(step.batches, step.data, behind, complete=step.complete)
+        end = int(step.batches["position"][-1]) + int(step.batches["size"][-1])
+        found.add(step.batches, step.data, end, complete=step.complete)
         if found.is_full:
             break
     if level < Level.RECORD:

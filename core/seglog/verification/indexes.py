@@ -1,6 +1,6 @@
 """Checking offset and time indexes against the batches of their log, as these go by (specification §5.1, §5.2).
 
-The rules are the contract, not the habit of one version: an offset entry leads to a batch's first byte, behind
+The rules are the contract, not the habit of one version: an offset entry leads to a batch's first byte, after
 all batches with lower offsets; a time entry's timestamp is reached by its offset, and nothing up to there is
 younger. So indexes of every broker since 0.8 pass. Entries that point into damage are not judged: the damage is
 reported already.
@@ -73,7 +73,7 @@ class IndexObserver:
 
     def take(self, piece: Piece) -> Iterator[Finding]:
         """Judges the entries that belong to the good batches of `piece`."""
-        yield from self._told()
+        yield from self._remembered_findings()
         good = piece.batches[piece.valid]
         if len(good) == 0:
             return
@@ -84,7 +84,7 @@ class IndexObserver:
 
     def finish(self) -> Iterator[Finding]:
         """What only the end of the log can tell."""
-        yield from self._told()
+        yield from self._remembered_findings()
         yield from self._missing()
         if self._times is None:
             return
@@ -166,8 +166,8 @@ class IndexObserver:
         if self._offsets is None:
             return
         batches = _Columns(good, self._last_offset)
-        behind = int(np.searchsorted(self._positions, batches.ends[-1]))
-        entries = slice(self._next_entry, max(self._next_entry, behind))
+        entries_end = int(np.searchsorted(self._positions, batches.ends[-1]))
+        entries = slice(self._next_entry, max(self._next_entry, entries_end))
         self._next_entry = entries.stop
         positions = self._positions[entries]
         at = np.minimum(np.searchsorted(batches.positions, positions), len(good) - 1)
@@ -237,7 +237,7 @@ class IndexObserver:
     def _remember(self, code: str, path: Path | None, message: str, position: int) -> None:
         self._waiting.append(self._finding(code, path, message, position=position))
 
-    def _told(self) -> Iterator[Finding]:
+    def _remembered_findings(self) -> Iterator[Finding]:
         yield from self._waiting
         self._waiting = []
 

@@ -219,7 +219,7 @@ class PartitionLook:
     # --- samples ------------------------------------------------------------------------------------------
 
     def _samples(self, share: float) -> Iterator[Finding]:
-        """Ranges of each segment, each taken with the wanted probability; damage in them is told in detail."""
+        """Ranges of each segment, each taken with the wanted probability; damage in them is reported in detail."""
         level = min(self.options.level, Level.RECORD)
         for work in self.works():
             for start in range(0, work.segment.size, _SAMPLE_BYTES):

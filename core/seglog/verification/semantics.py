@@ -106,7 +106,7 @@ class SemanticObserver:
     # --- replaying
 
     def _replay(self, piece: Piece, batches: np.ndarray) -> Iterator[Finding]:
-        """One call as a rule; behind a batch that cannot be replayed it goes on with the next."""
+        """One call as a rule; after a batch that cannot be replayed it goes on with the next."""
         if self._current is None:
             return
         yield from self._outside_transactions(batches)
@@ -116,8 +116,8 @@ class SemanticObserver:
                 return
             except InvalidRecordError:
                 # Reported with the control records; the replay stopped in front of that batch.
-                behind = batches["base_offset"] > self._producers.end_offset
-                batches = batches[behind]
+                unseen = batches["base_offset"] > self._producers.end_offset
+                batches = batches[unseen]
 
     def _outside_transactions(self, batches: np.ndarray) -> Iterator[Finding]:
         """Non-transactional batches of producers that have a transaction open by then."""

@@ -206,7 +206,7 @@ class Verification:
         return self._beside[directory]
 
     def _size(self, directory: Path) -> int:
-        """Bytes of its logs, for the progress display; what is wrong with the directory is told in its turn."""
+        """Bytes of its logs, for the progress display; what is wrong with the directory is reported in its turn."""
         if self._progress is None:
             return 0
         try:
@@ -310,16 +310,16 @@ class _Looks:
 
     def findings(self) -> Iterator[Finding]:
         """The findings of one look, or, where somebody is at work, of as many as it takes."""
-        told: set[tuple[str, str, str, int | None]] = set()
+        reported: set[tuple[str, str, str, int | None]] = set()
         if not self.live:
             try:
                 for found in self._once():
-                    told.add(_key(found))
+                    reported.add(_key(found))
                     yield found
                 return
             except VanishedError:
                 self.live = True  # somebody is at work whose lock is not seen
-        yield from (found for found in self._settled() if _key(found) not in told)
+        yield from (found for found in self._settled() if _key(found) not in reported)
 
     def _once(self) -> Iterator[Finding]:
         """One look, its findings as they come."""
