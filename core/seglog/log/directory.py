@@ -22,7 +22,8 @@ segment must be kept.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -61,6 +62,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.ownership import require_trust
+from seglog.storage.trial import TrialFileSystem
 
 ConfigOf = Callable[[str], LogConfig]
 
@@ -242,17 +244,42 @@ class LogDirectory:
         """
         if directory in self._logs:
             return self._logs[directory]
-        topic_partition = filenames.topic_partition_of(directory)
-        if self.writable and topic_partition.topic == filenames.CLUSTER_METADATA_TOPIC:
-            raise RefusedError(f"{directory}: the controller's own log is not written by seglog")
-        config, options_of = self._config_of(topic_partition.topic), partial(self.load_options, directory, progress)
         if self.writable:
-            options = replace(options_of(recover_from), before_loss=self._before_loss)
-            log = Log.open(directory, config, fs=self._log_fs, clock=self.clock, options=options)
-        else:
-            place = Place(self._log_fs, directory, self.clock, self._log_start_of(directory), options_of)
-            log = Log.open_for_reading(place, config)
-        self._logs[directory], self._end_at_open[directory] = log, log.log_end_offset
+            options = replace(self.load_options(directory, progress, recover_from), before_loss=self._before_loss)
+            return self._kept(self._opened_for_writing(directory, self._log_fs, options))
+        config = self._config_of(filenames.topic_partition_of(directory).topic)
+        options_of = partial(self.load_options, directory, progress)
+        place = Place(self._log_fs, directory, self.clock, self._log_start_of(directory), options_of)
+        return self._kept(Log.open_for_reading(place, config))
+
+    @contextmanager
+    def try_log(self, directory: Path) -> Iterator[Log]:
+        """The log as `log_in` would open it for writing, with every change in memory; closed again at the end, unless
+        it was kept meanwhile (`keep`).
+        """
+        log = self._opened_for_writing(directory, TrialFileSystem(self._log_fs), self.load_options(directory))
+        try:
+            yield log
+        finally:
+            if self._logs.get(directory) is not log:
+                for segment in log.segments:
+                    segment.close_files()
+
+    def keep(self, tried: Log) -> Log:
+        """The log of a trial as `log_in` gives it: `tried` itself, where opening it changed nothing."""
+        if isinstance(tried.fs, TrialFileSystem) and tried.fs.unchanged:
+            tried.fs.keep()
+            return self._kept(tried)
+        return self.log_in(tried.directory)
+
+    def _opened_for_writing(self, directory: Path, fs: FileSystem, options: LoadOptions) -> Log:
+        topic = filenames.topic_partition_of(directory).topic
+        if topic == filenames.CLUSTER_METADATA_TOPIC:
+            raise RefusedError(f"{directory}: the controller's own log is not written by seglog")
+        return Log.open(directory, self._config_of(topic), fs=fs, clock=self.clock, options=options)
+
+    def _kept(self, log: Log) -> Log:
+        self._logs[log.directory], self._end_at_open[log.directory] = log, log.log_end_offset
         return log
 
     def _log_start_of(self, directory: Path) -> int:

@@ -72,7 +72,6 @@ class Log:
         self._loaded = loaded
         self._recovery_point: int | None = loaded.recovery_point if self.writable else None  # None: not asked for yet
         self._lock = threading.RLock()
-        self._reader = LogReader(self)
         self.directory_changed = True  # opening may have renamed or created files
         self._closed = False
         self._failure: Exception | None = None
@@ -103,6 +102,10 @@ class Log:
         return f"<Log {self.directory}: offsets {self.log_start_offset} to {self.log_end_offset}, {how}>"
 
     # --- offsets ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _reader(self) -> LogReader:
+        return LogReader(self)
 
     @property
     def view(self) -> LogView:

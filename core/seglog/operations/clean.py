@@ -2,11 +2,11 @@
 
 1. Before anything is opened for writing: every checkpoint is read (`checkpoints.check_checkpoints`), and the policy of
    every partition that was named must be known to be compact. Cleaning by mistake deletes records for good.
-2. A named partition is opened over an overlay first, which shows what opening it does and changes nothing, and its
-   round is planned there: one whose recovery would cut off damage is refused, one with nothing to clean is left alone,
-   and so is one whose output has no room.
-3. That plan is carried out, on the log that is now opened for writing. In a log directory, rounds go on, the filthiest
-   log first, until none is eligible.
+2. A named partition is opened on trial first, with every change in memory, and its round is planned there: one whose
+   recovery would cut off damage is refused, one with nothing to clean is left alone, and so is one whose output has no
+   room.
+3. That plan is carried out, on the same log where opening it changed nothing; else it is opened again, to be changed.
+   In a log directory, rounds go on, the filthiest log first, until none is eligible.
 4. The end of each round becomes the partition's checkpoint.
 
 A dry run does all of it over an overlay, and counts the output of each plan that a run carries out.
@@ -105,8 +105,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class NamedRound:
-    """The round of a partition that was named; `foreseen` where its output had to be counted for want of room."""
+    """The round of a partition that was named, over `log`, which is open for writing; `foreseen` where its output had
+    to be counted for want of room.
+    """
 
+    log: Log
     plan: RoundPlan
     foreseen: ForeseenRound | None = None
 
@@ -263,12 +266,10 @@ class _Run:
                 log = open_overlaid(self.directory, path)
                 plan = plan_round(log, self.options, self.clock, first_dirty(self.directory, log))
                 return self._outcome(log, foresee_round(log, plan, self.clock, self.begin).result)
-            planned = plan_named(
-                self.directory, path, self.request.topics, self.clock, self.options, self._counted_where_room_is_scarce
-            )
+            planned = plan_named(self.directory, path, self.clock, self.options, self._counted_where_room_is_scarce)
             if isinstance(planned, Cleaned):
                 return planned
-            log = self.directory.log_in(path)
+            log = planned.log
             return self._outcome(log, apply_plan(log, planned.plan, self.clock, self.begin, planned.foreseen))
         except SeglogError as error:
             return CleaningFailure(path, error)
@@ -326,7 +327,6 @@ def _changing(error: VanishedError) -> IncompleteError:
 def plan_named(
     directory: LogDirectory,
     path: Path,
-    topics: TopicConfigs,
     clock: Clock,
     options: CleanerOptions,
     check_space: SpaceCheck,
@@ -336,20 +336,19 @@ def plan_named(
     All is tried in memory first, so that what is refused leaves every file as it was: CorruptRecordError when opening
     would cut off damage, and whatever `check_space` raises. `directory` is locked, so nothing changes meanwhile.
     """
-    overlay = OverlayFileSystem(directory.fs)
-    with open_for_cleaning(overlay, directory.path, topics, clock, take_lock=False) as preview:
-        log = open_overlaid(preview, path)
-        plan = plan_round(log, options, clock, first_dirty(preview, log))
+    with directory.try_log(path) as log:
+        refuse_losses(log.recovery)
+        plan = plan_round(log, options, clock, first_dirty(directory, log))
         if plan.groups:
-            return NamedRound(plan, check_space(log, plan))
-        return cleaned_of(preview, log, apply_plan(log, plan, clock), options)
+            foreseen = check_space(log, plan)
+            return NamedRound(directory.keep(log), plan, foreseen)
+        return cleaned_of(directory, log, apply_plan(log, plan, clock), options)
 
 
 def open_overlaid(directory: LogDirectory, path: Path) -> Log:
     """The log, opened with all that opening it for writing does. CorruptRecordError when that cuts off anything."""
     log = directory.log_in(path)
-    if log.recovery is not None:
-        refuse_losses(log.recovery)
+    refuse_losses(log.recovery)
     return log
 
 

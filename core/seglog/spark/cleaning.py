@@ -185,11 +185,11 @@ def _named(
     """Opens partitions that were named, and adds those with something to clean to `due`."""
     for path in request.named:
         try:
-            planned = plan_named(directory, path, request.topics, clock, options, check_space)
+            planned = plan_named(directory, path, clock, options, check_space)
             if isinstance(planned, Cleaned):
                 yield planned
             else:
-                due.append(_Due(directory, directory.log_in(path), planned.plan))
+                due.append(_Due(directory, planned.log, planned.plan))
         except SeglogError as error:
             yield CleaningFailure(path, error)
 

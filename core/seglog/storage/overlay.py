@@ -130,6 +130,11 @@ class OverlayFileSystem:
         """The files that were removed or renamed away."""
         return tuple(sorted(self._gone - self._changed.keys()))
 
+    @property
+    def touched(self) -> bool:
+        """Whether any file or directory was made, removed, or opened to be written."""
+        return bool(self._changed or self._gone or self._directories)
+
     def derived(self, path: Path) -> Derived:
         """What became of a changed file."""
         contents = self._changed[path]

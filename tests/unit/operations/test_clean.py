@@ -1,16 +1,20 @@
-"""What a command asks to be cleaned: a dry run beside a broker that deletes a file while it is opened."""
+"""What a command asks to be cleaned: how often logs are opened, and a dry run beside a broker that deletes a file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from seglog.cleaner.options import CleanerOptions
-from seglog.clock import ManualClock
+from seglog.clock import Clock, ManualClock
 from seglog.configuration.sources import ResolvedConfig, load_settings
+from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
+from seglog.log.loader import LoadedLog, LoadOptions, load_log
 from seglog.operations.clean import Cleaned, clean
 from seglog.scan.listing import resolve_paths
-from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
-from tests.support.compacted_directories import broker_directory
+from seglog.storage.filesystem import FileSystem, LocalFile, LocalFileSystem, OpenMode
+from tests.support.compacted_directories import broker_directory, keys_of
 from tests.support.log_files import files_of
 from tests.support.open_logs import START_MS
 
@@ -46,4 +50,50 @@ def test_a_dry_run_beside_a_broker_opens_again_what_vanished(tmp_path: Path) -> 
     outcomes = list(clean(fs, targets, lambda _: Topics(), ManualClock(START_MS), CleanerOptions(), dry_run=True))
     assert fs.vanished == 1
     assert isinstance(outcomes[0], Cleaned) and outcomes[0].result.stats.records_read == 120
+    assert files_of(logs) == before
+
+
+def cleaned(logs: Path, fs: LocalFileSystem) -> Cleaned:
+    targets = resolve_paths(fs, [logs / "t-0"])
+    (outcome,) = clean(fs, targets, lambda _: Topics(), ManualClock(START_MS), CleanerOptions())
+    assert isinstance(outcome, Cleaned)
+    return outcome
+
+
+class Listings(LocalFileSystem):
+    """Counts how often the directory `t-0` is listed to load the log in it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.loads: list[Path] = []
+        monkeypatch.setattr("seglog.log.log.load_log", self._load)
+
+    def _load(self, fs: FileSystem, directory: Path, clock: Clock, options: LoadOptions) -> LoadedLog:
+        self.loads.append(directory)
+        return load_log(fs, directory, clock, options)
+
+
+@pytest.mark.parametrize(("closed", "times"), [("properly", 1), ("by a crash", 2)])
+def test_a_named_partition_is_opened_once_where_opening_changes_nothing(
+    closed: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
+    if closed != "properly":
+        (logs / CLEAN_SHUTDOWN_FILE).unlink()
+        next((logs / "t-0").glob("*.index")).unlink()
+    fs = Listings(monkeypatch)
+    outcome = cleaned(logs, fs)
+    assert outcome.changes and outcome.result.stats.records_read == 120
+    assert fs.loads == [logs / "t-0"] * times
+    assert keys_of(logs, "t-0")[:5] == [b"k%d" % i for i in range(5)]
+    again = cleaned(logs, fs)
+    assert (again.result.first_dirty_offset, again.changes) == (outcome.result.end_offset, False)
+    assert (logs / CLEAN_SHUTDOWN_FILE).exists()
+
+
+def test_a_partition_with_nothing_to_clean_is_left_as_it_is(tmp_path: Path) -> None:
+    logs = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
+    cleaned(logs, FS)
+    next((logs / "t-0").glob("*.snapshot")).unlink()  # opening the log would make it again
+    before = files_of(logs)
+    assert not cleaned(logs, FS).changes
     assert files_of(logs) == before
