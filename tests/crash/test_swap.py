@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,8 @@ from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.split import split_overflowed
-from seglog.log.swap import replace_segments, settle_leftovers
-from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
+from seglog.log.swap import Replacement, replace_segments, runs_of_neighbours, settle_leftovers
+from seglog.storage.filesystem import File, FileSystem, LocalFileSystem, OpenMode
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.log_files import FS, batch, write_segment
 
@@ -71,10 +72,29 @@ def swapped(directory: Path, life: int) -> bool:
     live = [LogSegment(fs, directory, base) for base in (0, 20, 40, 60)]
     new = [LogSegment(fs, directory, base, state=FileState.CLEANED) for base in (0, 40)]
     try:
-        replace_segments(LogSegments(live), new, live[:3], ProducerStateManager(fs, directory))
+        replace_segments(LogSegments(live), [Replacement(new, live[:3])], ProducerStateManager(fs, directory))
     except Died:
         return False
     return True
+
+
+def neighbours(directory: Path) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """Segments 0 to 100, of which each pair becomes one, the last pair two, and the end goes; before and after."""
+    for base in range(0, 120, 20):
+        write_segment(directory, base, batch(base, 10), batch(base + 10, 10), index_interval_bytes=0)
+    old = contents(directory)
+    new = {base: batch(base, 10, value=b"new") for base in (0, 40, 80, 100)}
+    for base, data in new.items():
+        write_segment(directory, base, data, state=FileState.CLEANED)
+    return old, new
+
+
+def neighbours_swapped(fs: FileSystem, directory: Path) -> None:
+    live = [LogSegment(fs, directory, base) for base in range(0, 120, 20)]
+    made = {base: LogSegment(fs, directory, base, state=FileState.CLEANED) for base in (0, 40, 80, 100)}
+    run = [Replacement([made[0]], live[:2]), Replacement([made[40]], live[2:4])]
+    run.append(Replacement([made[80], made[100]], live[4:]))
+    replace_segments(LogSegments(live), run, ProducerStateManager(fs, directory))
 
 
 def contents(directory: Path) -> dict[int, bytes]:
@@ -100,6 +120,53 @@ def test_a_crash_anywhere_leaves_the_old_segments_or_the_new(tmp_path: Path) -> 
         life += 1
     assert outcomes == {True, False}
     assert life > 15
+
+
+def test_a_crash_anywhere_leaves_all_neighbours_old_or_all_of_them_new(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    old, new = neighbours(source)
+    outcomes, life, finished = set(), 0, False
+    while not finished:
+        directory = tmp_path / f"t-{life}"
+        shutil.copytree(source, directory)
+        with suppress(Died):
+            neighbours_swapped(MortalFileSystem(life), directory)
+            finished = True
+        settled = settle_leftovers(FS, directory)
+        assert contents(directory) in (old, new), f"after {life} changes"
+        assert not settled.replaced, f"after {life} changes: taken for a loss"
+        outcomes.add(contents(directory) == new)
+        life += 1
+    assert outcomes == {True, False}
+
+
+def test_neighbours_wait_for_the_disk_together_and_a_power_cut_leaves_all_old_or_all_new(tmp_path: Path) -> None:
+    old, new = neighbours(tmp_path)
+    outcomes, mutation, finished = set(), 0, False
+    while not finished:
+        fs = CrashFileSystem.of(tmp_path)
+        fs.cut_at(mutation)
+        with suppress(PowerCut):
+            neighbours_swapped(fs, tmp_path)
+            finished = True
+        for seed in range(4):
+            survivor = fs.survivor(seed)
+            settle_leftovers(survivor, tmp_path)
+            files = survivor.contents(tmp_path)
+            found = {int(name[:20]): data for name, data in files.items() if name.endswith(".log")}
+            assert found in (old, new), f"after {mutation} changes, seed {seed}: {sorted(files)}"
+            outcomes.add(found == new)
+        mutation += 1
+    assert outcomes == {True, False}
+    # names, twice for the replacement that is two segments, the others together, old ones, new ones
+    assert sum(step.startswith("sync directory") for step in fs.trace) == 6
+
+
+def test_replacements_with_a_segment_between_them_are_swapped_one_after_the_other(tmp_path: Path) -> None:
+    live = [LogSegment(FS, tmp_path, base) for base in range(40)]
+    replacements = [Replacement([], live[n : n + 1]) for n in range(40) if n != 5]
+    runs = [[each.old[0].base_offset for each in run] for run in runs_of_neighbours(LogSegments(live), replacements)]
+    assert runs == [list(range(5)), list(range(6, 22)), list(range(22, 38)), [38, 39]]
 
 
 def test_a_crash_while_finishing_is_finished_the_next_time(tmp_path: Path) -> None:
@@ -158,7 +225,7 @@ def test_a_power_cut_anywhere_leaves_the_old_segments_or_the_new(tmp_path: Path)
         cleaned = [LogSegment(fs, tmp_path, base, state=FileState.CLEANED) for base in (0, 40)]
         fs.cut_at(fs.mutations + mutation)
         try:
-            replace_segments(LogSegments(live), cleaned, live[:3], ProducerStateManager(fs, tmp_path))
+            replace_segments(LogSegments(live), [Replacement(cleaned, live[:3])], ProducerStateManager(fs, tmp_path))
             finished = True
         except PowerCut:
             pass

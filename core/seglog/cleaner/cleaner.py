@@ -4,7 +4,7 @@
 2. Index the dirty section: which record of each key survives (`indexing`).
 3. For every group: decide on batches, filter records, write what is left to a `.cleaned` segment (`copying`,
    `record_filter`, `output`), in the order of the log; fsync it.
-4. When every group is complete: swap group after group, lowest offsets first (`seglog.log.swap`).
+4. When every group is complete: swap them, lowest offsets first (`seglog.log.swap`).
 
 All bytes are read and checked before step 4, so a round that meets a corrupt batch leaves the log as it was. A dry run
 is steps 1 to 3 with the output counted instead of written, and a run can go on with the plan and the map of one.
@@ -27,6 +27,7 @@ from seglog.cleaner.stats import CleanerStats, CleaningResult
 from seglog.clock import Clock
 from seglog.errors import RefusedError
 from seglog.log.log import Log
+from seglog.log.swap import Replacement
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 
@@ -172,8 +173,8 @@ def _run(
             part.discard()
         raise
     with stats.phase("swap"):
-        for (output, _), group in zip(copied, round_.groups, strict=True):
-            log.replace_segments([part.segment for part in output.parts], group)
+        groups = zip(copied, round_.groups, strict=True)
+        log.replace_segments([Replacement([part.segment for part in output.parts], old) for (output, _), old in groups])
     stats.all_done()
     summaries = [summary for _, found in copied for summary in found]
     return CleaningResult.of(round_.plan, stats, summaries, dry_run=False)

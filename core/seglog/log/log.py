@@ -343,12 +343,15 @@ class Log:
         self.publish(done.log_start_offset, done.offset, min(self.high_watermark, done.offset))
         self._remove(done.pending_removal)
 
-    def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
-        """Puts `.cleaned` segments in place of `old` ones; a crash leaves one or the other (specification §12.7)."""
+    def replace_segments(self, replacements: Sequence[swap.Replacement]) -> None:
+        """Puts `.cleaned` segments in place of old ones, ascending; a crash leaves one or the other of each
+        (specification §12.7).
+        """
         with self._changing():
-            pending = swap.replace_segments(self.segments, new, old, self.producers)
-            self._republish()
-            self._remove(pending)
+            for run in swap.runs_of_neighbours(self.segments, replacements):
+                pending = swap.replace_segments(self.segments, run, self.producers)
+                self._republish()
+                self._remove(pending)
 
     def delete_segments(self, segments: Sequence[LogSegment], reason: str, *, remove: bool = True) -> list[Path]:
         """Deletes the oldest segments, `reason` goes to the log of events; the log start follows.

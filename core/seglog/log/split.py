@@ -18,7 +18,7 @@ from seglog.format.filenames import FileState
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
-from seglog.log.swap import replace_segments
+from seglog.log.swap import Replacement, replace_segments
 from seglog.scan.segment_scan import Chunk
 from seglog.storage.pieces import copy_range
 
@@ -46,7 +46,7 @@ def split_overflowed(
         for path in part.files[:3]:
             segment.fs.set_modified(path, modified_ms)
         part.close_files()
-    return new, replace_segments(segments, new, [segment], producers)
+    return new, replace_segments(segments, [Replacement(new, [segment])], producers)
 
 
 def _copied(segment: LogSegment) -> list[LogSegment]:

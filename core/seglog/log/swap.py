@@ -8,9 +8,13 @@ Replacing:
 2. From the highest base to the lowest, each is renamed to `.swap`. Until the last rename a `.cleaned` file with a lower
    or equal base is there, so a crash throws all of them away. (A single one has nothing to wait for: its `.log` comes
    first, and is the whole replacement; an index whose name is lost is built again.)
-3. The old segments are renamed to `.deleted`.
+3. The old segments are renamed to `.deleted`, from the highest base to the lowest: a live one that reaches beyond what
+   the new ones hold goes before those that tell that they are a cleaning of it.
 4. From the lowest base to the highest, the new ones get their final names.
 5. Snapshots at bases that no segment has any more are renamed to `.deleted`.
+
+Neighbouring replacements go through these steps together, AT_ONCE at most: so many wait for the disk as often as one. A
+crash leaves all of them old, or all of them new.
 
 Finishing after a crash (`settle_leftovers`):
 
@@ -20,6 +24,7 @@ Finishing after a crash (`settle_leftovers`):
 3. Give the `.swap` files their final names.
 
 The directory is fsynced after each of these steps: no rename may reach the disk before those of the step before it.
+Where a replacement is several segments, it is fsynced after each of their renames in step 2, too.
 """
 
 from __future__ import annotations
@@ -43,6 +48,8 @@ from seglog.storage.atomic import TEMPORARY_SUFFIX
 from seglog.storage.filesystem import FileSystem
 
 BeforeLoss = Callable[[Path, str], None]
+
+AT_ONCE = 16  # replacements in one run through the steps: as much work as a crash can cost
 
 _logger = logging.getLogger(__name__)
 
@@ -81,30 +88,57 @@ class Settled:
     replaced: list[ReplacedLog] = field(default_factory=list)
 
 
-def replace_segments(
-    segments: LogSegments,
-    new: Sequence[LogSegment],
-    old: Sequence[LogSegment],
-    producers: ProducerStateManager | None = None,
-) -> list[Path]:
-    """Swaps `old` for `new` on disk and in `segments`; returns the `.deleted` files, for the caller to
-    remove.
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Neighbouring segments `old`, and the `new` ones in their place: in state CLEANED, complete and fsynced."""
 
-    `new` are in state CLEANED, complete and fsynced.
+    new: Sequence[LogSegment]
+    old: Sequence[LogSegment]
+
+
+def runs_of_neighbours(segments: LogSegments, replacements: Sequence[Replacement]) -> Iterator[list[Replacement]]:
+    """Replacements, ascending, in runs that `replace_segments` takes: AT_ONCE at most, of segments without one between.
+
+    What lies between two of them would be taken for replaced after a crash.
     """
-    fs, directory = new[0].fs, new[0].directory
-    ascending = sorted(new, key=lambda segment: segment.base_offset)
+    numbers = {segment.base_offset: number for number, segment in enumerate(segments)}
+    run: list[Replacement] = []
+    behind = -1
+    for replacement in replacements:
+        if run and (len(run) == AT_ONCE or numbers[replacement.old[0].base_offset] != behind):
+            yield run
+            run = []
+        run.append(replacement)
+        behind = numbers[replacement.old[-1].base_offset] + 1
+    if run:
+        yield run
+
+
+def replace_segments(
+    segments: LogSegments, run: Sequence[Replacement], producers: ProducerStateManager | None = None
+) -> list[Path]:
+    """Swaps segments on disk and in `segments`; returns the `.deleted` files, for the caller to remove.
+
+    `run` is one of `runs_of_neighbours`.
+    """
+    ascending = sorted((new for each in run for new in each.new), key=lambda segment: segment.base_offset)
+    old = [segment for each in run for segment in each.old]
+    tied = {segment.base_offset for each in run if len(each.new) > 1 for segment in each.new}
+    fs, directory = ascending[0].fs, ascending[0].directory
     if len(ascending) > 1:
         fs.sync_directory(directory)
     for segment in reversed(ascending):
         segment.rename_to(FileState.SWAP)
+        if segment.base_offset in tied:
+            fs.sync_directory(directory)
+    if ascending[0].base_offset not in tied:
         fs.sync_directory(directory)
     deleted = retire_segments(old, None)
     for segment in ascending:
         segment.rename_to(FileState.LIVE)
     fs.sync_directory(directory)
     segments.replace(ascending, old)
-    bases = {segment.base_offset for segment in new}
+    bases = {segment.base_offset for segment in ascending}
     gone = [segment.base_offset for segment in old if segment.base_offset not in bases]
     return deleted if producers is None else deleted + retire_snapshots(fs, producers, gone)
 
@@ -113,10 +147,10 @@ def retire_segments(old: Sequence[LogSegment], first: Literal["newest", "oldest"
     """Renames segments to `.deleted`, durably; returns the files' new names.
 
     Where they are the end of a log the newest goes `first`, at its start the oldest, each durably before the next: a
-    crash leaves a shorter log, never a hole. With None the order does not matter, as a swap finishes it.
+    crash leaves a shorter log, never a hole. With None all are durable together, the newest first: a swap goes on.
     """
     deleted: list[Path] = []
-    for segment in sorted(old, key=lambda found: found.base_offset, reverse=first == "newest"):
+    for segment in sorted(old, key=lambda found: found.base_offset, reverse=first != "oldest"):
         segment.rename_to(FileState.DELETED)
         deleted.extend(segment.files)
         if first is not None:

@@ -2,7 +2,7 @@
 
 1. Every group must have been staged exactly once, and every source must be the file that was planned.
 2. The staged files are renamed into the partition directory as `.cleaned`, which a crash leaves to be thrown away.
-3. `Log.replace_segments` puts them in place, group after group, lowest offsets first, as `clean_log` does.
+3. `Log.replace_segments` puts them in place, lowest offsets first, as `clean_log` does.
 
 Until step 2 nothing but the staging directory is there; what a crash leaves of it goes with the next round
 (`make_staging`), which holds the log directory's lock and so knows that nobody works in it.
@@ -24,6 +24,7 @@ from seglog.errors import IncompleteError, RefusedError
 from seglog.format.filenames import FileState
 from seglog.log.log import Log
 from seglog.log.segment import LogSegment
+from seglog.log.swap import Replacement
 from seglog.spark.cleaning_spec import RoundSpec, StagedGroup, TaskOutcome, check_unchanged
 from seglog.storage import trees
 from seglog.storage.filesystem import FileSystem
@@ -91,8 +92,7 @@ def finish_round(log: Log, spec: RoundSpec, outcomes: Iterable[TaskOutcome], clo
     staged = [groups[number] for number in range(len(groups))]
     with stats.phase("swap"):
         cleaned = [_adopted(log.fs, spec, group) for group in staged]
-        for segments, sources in zip(cleaned, replaced, strict=True):
-            log.replace_segments(segments, sources)
+        log.replace_segments([Replacement(new, old) for new, old in zip(cleaned, replaced, strict=True)])
     remove_staging(log.fs, spec)
     stats.all_done()
     summaries = [summary for group in staged for summary in group.summaries]
