@@ -117,11 +117,11 @@ def clean_log(
 
 @contextmanager
 def _threads(options: CleanerOptions) -> Iterator[Executor | None]:
-    """A pool for `options.jobs` threads and one more that waits for the disk; none for a single one."""
+    """A pool for `options.jobs` threads; none for a single one."""
     if options.jobs == 1:
         yield None
         return
-    with ThreadPoolExecutor(options.jobs + 1, thread_name_prefix="seglog-cleaner") as pool:
+    with ThreadPoolExecutor(options.jobs, thread_name_prefix="seglog-cleaner") as pool:
         yield pool
 
 

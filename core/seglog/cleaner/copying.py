@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic
+from typing import Generic, TypeAlias
 
 from seglog import layout
 from seglog.cleaner.indexing import OffsetIndexing
@@ -35,6 +35,15 @@ from seglog.ordered_pool import in_order
 
 _EVEN = 1.1  # the longest load of a thread, in shares of the mean, with which groups are copied side by side
 _UNFLUSHED = 8  # groups whose files may wait for the disk, and stay open
+
+# Each group's output and the account of its segments.
+_Copied: TypeAlias = list[tuple[GroupOutput[OutputT], list[SegmentSummary]]]
+
+
+def _wait_for_few(copied: _Copied[OutputT]) -> None:
+    """Returns when no more than _UNFLUSHED groups are not on stable storage."""
+    if len(copied) > _UNFLUSHED:
+        copied[-1 - _UNFLUSHED][0].wait()
 
 
 class RoundCopy(Generic[OutputT]):
@@ -54,10 +63,17 @@ class RoundCopy(Generic[OutputT]):
         self._round, self._indexing, self._stats, self._pool, self._make = round_, indexing, stats, pool, make
         self.outputs: list[GroupOutput[OutputT]] = []
 
-    def run(self) -> list[tuple[GroupOutput[OutputT], list[SegmentSummary]]]:
+    def run(self) -> _Copied[OutputT]:
         """Each group's output and the account of its segments, in the order of the groups."""
         tied = self._indexing.has_transactions or self._round.options.expire
-        copied = self._chunk_by_chunk() if tied or not self._groups_share_evenly() else self._group_by_group()
+        copy = self._chunk_by_chunk if tied or not self._groups_share_evenly() else self._group_by_group
+        # a thread of its own for fsync: the others have better things to do than to wait for the disk
+        flusher = ThreadPoolExecutor(1, thread_name_prefix="seglog-flush")
+        try:
+            copied = copy(flusher)
+        finally:
+            with self._stats.phase("fsync"):
+                flusher.shutdown()
         count_without_key(self._indexing, self._stats)
         return copied
 
@@ -76,20 +92,21 @@ class RoundCopy(Generic[OutputT]):
 
     # --- chunk by chunk ------------------------------------------------------------------------------------
 
-    def _chunk_by_chunk(self) -> list[tuple[GroupOutput[OutputT], list[SegmentSummary]]]:
+    def _chunk_by_chunk(self, flusher: Executor) -> _Copied[OutputT]:
         filter_ = filter_of(self._round, self._indexing, self._stats, self._pool)
-        copied = []
+        copied: _Copied[OutputT] = []
         for group in self._round.groups:
             output = self._begin(group)
             copy_group(self._round, group, filter_, output, self._stats, self._pool)
             with self._stats.phase("fsync"):
-                copied.append((output, output.finish(group[-1].modified_ms, self._pool)))
+                copied.append((output, output.finish(group[-1].modified_ms, flusher)))
+                _wait_for_few(copied)
         check_complete(self._round, self._indexing, int(filter_.ordinals[0]))
         return copied
 
     # --- group by group ------------------------------------------------------------------------------------
 
-    def _group_by_group(self) -> list[tuple[GroupOutput[OutputT], list[SegmentSummary]]]:
+    def _group_by_group(self, flusher: Executor) -> _Copied[OutputT]:
         groups = self._round.groups
         trackers: list[GroupTracker] = []
         for _ in groups:
@@ -98,7 +115,7 @@ class RoundCopy(Generic[OutputT]):
         own_bytes = min(options.chunk_bytes, options.most_chunk_bytes)
         plan = replace(self._round.plan, options=replace(options, jobs=1, chunk_bytes=own_bytes))
         alone = replace(self._round, plan=plan)
-        copied: list[tuple[GroupOutput[OutputT], list[SegmentSummary]]] = []
+        copied: _Copied[OutputT] = []
         records = 0
 
         def take(group: _CopiedGroup[OutputT]) -> None:
@@ -106,14 +123,10 @@ class RoundCopy(Generic[OutputT]):
             self._stats.add(group.stats)
             copied.append((group.output, group.summaries))
             records += group.dirty_records
-            if len(copied) > _UNFLUSHED:
-                copied[-1 - _UNFLUSHED][0].wait()
+            _wait_for_few(copied)
 
-        # a thread of its own for fsync: the others have better things to do than to wait for the disk
-        with ThreadPoolExecutor(1, thread_name_prefix="seglog-flush") as flusher:
-            work = partial(self._copy_one, alone, flusher)
-            items = zip(groups, trackers, strict=True)
-            in_order(self._pool, options.jobs, work, items, options.chunks_ahead, take)
+        work, items = partial(self._copy_one, alone, flusher), zip(groups, trackers, strict=True)
+        in_order(self._pool, options.jobs, work, items, options.chunks_ahead, take)
         check_complete(self._round, self._indexing, records)
         return copied
 
