@@ -22,6 +22,7 @@ LENGTH_OFFSET = 8
 PARTITION_LEADER_EPOCH_OFFSET = 12
 CRC_OFFSET = 17
 ATTRIBUTES_OFFSET = 21  # the CRC-32C covers from here to the end of the batch
+ATTRIBUTES_LOW_OFFSET = 22  # the lower of its two bytes holds all attributes that there are
 LAST_OFFSET_DELTA_OFFSET = 23
 BASE_TIMESTAMP_OFFSET = 27
 MAX_TIMESTAMP_OFFSET = 35
@@ -52,7 +53,6 @@ MESSAGE_V0_OVERHEAD = 14  # crc, magic, attributes, key size, value size
 MESSAGE_V1_OVERHEAD = 22
 
 # --- Kafka 0.7 (`.kafka` files; an offset is a byte position) ----------------------------------------------
-MESSAGE_07_SIZE_BYTES = 4
 MESSAGE_07_MAGIC_0_HEADER = 5  # magic, crc
 MESSAGE_07_MAGIC_1_HEADER = 6  # magic, attributes, crc
 MESSAGE_07_CODEC_MASK = 0x03
@@ -92,7 +92,6 @@ SNAPSHOT_ENTRY = np.dtype(
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 MAX_VARINT_BYTES = 5
-MAX_VARLONG_BYTES = 10
 
 # --- column tables (native byte order: kernels write them, numpy reads them) --------------------------------
 # One row a batch, or a legacy log entry (`magic` 0 or 1: one message or one compressed wrapper).

@@ -27,7 +27,7 @@ from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker
 from seglog.errors import IncompleteError
-from seglog.kernels import filtering
+from seglog.kernels import filter_slots
 from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.memory_budget import Account
@@ -257,8 +257,8 @@ def check_complete(round_: CleaningRound, indexing: OffsetIndexing, copied: int)
 def count_without_key(indexing: OffsetIndexing, stats: CleanerStats) -> None:
     """Gives records without a key, which the index had counted, their name."""
     without_key = indexing.offset_map.without_key
-    stats.counters[filtering.RECORDS_WITHOUT_KEY] += without_key
-    stats.counters[filtering.RECORDS_SUPERSEDED] -= without_key
+    stats.counters[filter_slots.RECORDS_WITHOUT_KEY] += without_key
+    stats.counters[filter_slots.RECORDS_SUPERSEDED] -= without_key
 
 
 def filter_of(

@@ -33,7 +33,7 @@ from seglog.cleaner.opened_payloads import OpenedPayloads
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker
-from seglog.kernels import filtering, superseding
+from seglog.kernels import filter_slots, superseding
 from seglog.kernels.decode import rows_needed
 from seglog.kernels.records import RECORDS_VALID
 from seglog.log.markers import read_markers
@@ -270,15 +270,15 @@ class _Passes:
 
 def filter_settings(round_: CleaningRound, indexing: OffsetIndexing, compressed: bool) -> np.ndarray:
     """The settings (int64) of `kernels.filtering`."""
-    settings = np.zeros(filtering.SETTINGS_SLOTS, dtype=np.int64)
-    settings[filtering.FIRST_DIRTY] = round_.plan.first_mapped_offset
-    settings[filtering.NEW_HORIZON] = round_.plan.new_horizon_ms
-    settings[filtering.SLOTS] = indexing.offset_map.slot_count if indexing.offset_map.entries else 0
-    settings[filtering.KEY_OVERHEAD] = indexing.offset_map.key_overhead
-    settings[filtering.HASH_MASK] = indexing.offset_map.hash_mask
-    settings[filtering.CLEAN_BITS] = indexing.superseded is not None
-    settings[filtering.COMPRESSED] = compressed
-    settings[filtering.LAST_KEPT] = round_.plan.always_kept_offset
+    settings = np.zeros(filter_slots.SETTINGS_SLOTS, dtype=np.int64)
+    settings[filter_slots.FIRST_DIRTY] = round_.plan.first_mapped_offset
+    settings[filter_slots.NEW_HORIZON] = round_.plan.new_horizon_ms
+    settings[filter_slots.SLOTS] = indexing.offset_map.slot_count if indexing.offset_map.entries else 0
+    settings[filter_slots.KEY_OVERHEAD] = indexing.offset_map.key_overhead
+    settings[filter_slots.HASH_MASK] = indexing.offset_map.hash_mask
+    settings[filter_slots.CLEAN_BITS] = indexing.superseded is not None
+    settings[filter_slots.COMPRESSED] = compressed
+    settings[filter_slots.LAST_KEPT] = round_.plan.always_kept_offset
     return settings
 
 

@@ -15,7 +15,7 @@ from seglog.errors import InvalidRecordError
 from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.format.compression import compress
-from seglog.kernels import filtering, rebuilding
+from seglog.kernels import filter_slots, filtering, rebuilding
 from seglog.kernels.encode import ENCODE_COMPLETE, encode_batches, encoded_bound, seal_batch
 from seglog.kernels.filtering import Place
 from seglog.log.segments import LogSegments
@@ -36,8 +36,8 @@ def filter_legacy(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Rows (layout.BATCH) and bytes of what is left of `batches`. `ordinals` move on."""
     keep = np.empty(len(records.rows), dtype=np.uint8)
-    dirty = flags & filtering.DIRTY != 0
-    expired = bool(flags[0] & filtering.EXPIRED)
+    dirty = flags & filter_slots.DIRTY != 0
+    expired = bool(flags[0] & filter_slots.EXPIRED)
     numbers = records.rows["batch"]
     border = int(np.searchsorted(numbers, int(np.flatnonzero(dirty)[0]) if dirty.any() else len(batches)))
     for rows, marks, is_dirty in (
@@ -45,7 +45,7 @@ def filter_legacy(
         (records.rows[border:], keep[border:], True),
     ):
         filtering.choose_rows(records.arena, rows, is_dirty, expired, ordinals, place, marks, counters)
-    counters[filtering.BATCHES_READ] += len(batches)
+    counters[filter_slots.BATCHES_READ] += len(batches)
     chosen = records.rows[keep != 0]
     edges = np.searchsorted(chosen["batch"], np.arange(len(batches) + 1)).tolist()
     targets: list[np.void] = []
@@ -54,7 +54,7 @@ def filter_legacy(
         rows = chosen[edges[i] : edges[i + 1]]
         if len(rows):
             target, data = _rebuilt(round_, batches[i], records.arena, rows, counters)
-        elif flags[i] & filtering.RETAIN_EMPTY:
+        elif flags[i] & filter_slots.RETAIN_EMPTY:
             target, data = _emptied(batches[i], counters)
         else:
             continue
@@ -99,14 +99,14 @@ def _rebuilt(
     payload = out[_OVERHEAD:size]
     if (rows["value_size"] < 0).any() and round_.plan.new_horizon_ms >= 0:
         payload = _stamped(payload, table, round_.plan.new_horizon_ms)
-        counters[filtering.HORIZONS_SET] += 1
+        counters[filter_slots.HORIZONS_SET] += 1
     table["attributes"] |= codec
     packed = compress(codec, byte_view(payload)) if codec else payload.tobytes()
     sealed = np.zeros(_OVERHEAD + len(packed), dtype=np.uint8)
     sealed[_OVERHEAD:] = np.frombuffer(packed, dtype=np.uint8)
     table["size"] = len(sealed)
     seal_batch(sealed, 0, table[0], True)
-    counters[filtering.BATCHES_REBUILT] += 1
+    counters[filter_slots.BATCHES_REBUILT] += 1
     return table, sealed.tobytes()
 
 
@@ -129,5 +129,5 @@ def _emptied(batch: np.void, counters: np.ndarray) -> tuple[np.ndarray, bytes]:
     target["size"] = _OVERHEAD
     sealed = np.zeros(_OVERHEAD, dtype=np.uint8)
     seal_batch(sealed, 0, target[0], True)
-    counters[filtering.BATCHES_EMPTIED] += 1
+    counters[filter_slots.BATCHES_EMPTIED] += 1
     return target, sealed.tobytes()

@@ -88,7 +88,7 @@ class OffsetMap:
     @property
     def key_overhead(self) -> int:
         """Bytes in front of each key in the store."""
-        return 24 if self._settings[kernels.VERSION] else 12
+        return kernels.VERSIONED_OVERHEAD if self._settings[kernels.VERSION] else kernels.OVERHEAD
 
     # --- filling -------------------------------------------------------------------------------------------
 

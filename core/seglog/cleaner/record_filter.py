@@ -34,18 +34,10 @@ from seglog.cleaner.transactions import TransactionTracker
 from seglog.format.buffers import byte_view
 from seglog.format.compression import compress
 from seglog.format.zstd_library import zstd_slots
-from seglog.kernels import filtering, lz4, rebuilding, runs
+from seglog.kernels import filter_slots, filtering, lz4, rebuilding, runs
 from seglog.kernels.encode import seal_batch
-from seglog.kernels.filtering import (
-    DELETE,
-    DIRTY,
-    DISCARD,
-    EXPIRED,
-    KEEP_ALL,
-    RETAIN_EMPTY,
-    STAMP_MARKER,
-    Place,
-)
+from seglog.kernels.filter_slots import DELETE, DIRTY, DISCARD, EXPIRED, KEEP_ALL, RETAIN_EMPTY, STAMP_MARKER
+from seglog.kernels.filtering import Place
 from seglog.kernels.records import LEAST_RECORD_SIZE
 from seglog.log.segment import LogSegment
 from seglog.log.segments import collect_aborted
@@ -67,7 +59,7 @@ class FilteredChunk:
 
     bytes_read: int
     pieces: list[Piece] = field(default_factory=list)
-    counters: np.ndarray = field(default_factory=lambda: np.zeros(filtering.COUNTER_SLOTS, dtype=np.int64))
+    counters: np.ndarray = field(default_factory=lambda: np.zeros(filter_slots.COUNTER_SLOTS, dtype=np.int64))
     held_bytes: int = 0  # in the account that it was made with
     memory: list[np.ndarray] = field(default_factory=list)  # in which the pieces lie
     aborted: list[AbortedTransaction] = field(default_factory=list)

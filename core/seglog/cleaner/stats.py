@@ -18,7 +18,7 @@ from seglog.cleaner.output import SegmentSummary
 from seglog.cleaner.round import RoundPlan
 from seglog.clock import Clock
 from seglog.escaping import escaped
-from seglog.kernels import filtering
+from seglog.kernels import filter_slots
 from seglog.model import TopicPartition
 
 MEBIBYTE = 1 << 20
@@ -44,7 +44,7 @@ class RoundCounts:
     bytes_read: int = 0
     bytes_written: int = 0
     batches_written: int = 0
-    counters: np.ndarray = field(default_factory=lambda: np.zeros(filtering.COUNTER_SLOTS, dtype=np.int64))
+    counters: np.ndarray = field(default_factory=lambda: np.zeros(filter_slots.COUNTER_SLOTS, dtype=np.int64))
     phases: dict[str, float] = field(default_factory=dict)
 
     def add(self, part: RoundCounts) -> None:
@@ -111,20 +111,20 @@ class CleanerStats(RoundCounts):
 
     @property
     def records_read(self) -> int:
-        return self._counter(filtering.RECORDS_READ)
+        return self._counter(filter_slots.RECORDS_READ)
 
     @property
     def records_written(self) -> int:
-        return self._counter(filtering.RECORDS_WRITTEN)
+        return self._counter(filter_slots.RECORDS_WRITTEN)
 
     @property
     def invalid_records(self) -> int:
         """Records without a key, which a compacted log cannot keep."""
-        return self._counter(filtering.RECORDS_WITHOUT_KEY)
+        return self._counter(filter_slots.RECORDS_WITHOUT_KEY)
 
     @property
     def tombstones_kept(self) -> int:
-        return self._counter(filtering.TOMBSTONES_KEPT)
+        return self._counter(filter_slots.TOMBSTONES_KEPT)
 
     @property
     def index_seconds(self) -> float:
@@ -140,7 +140,7 @@ class CleanerStats(RoundCounts):
 
     def reasons(self) -> dict[str, int]:
         """How many records and batches were kept and dropped, by reason, in a fixed order."""
-        f = filtering
+        f = filter_slots
         kept = self.records_written - self.tombstones_kept - self._counter(f.CONTROL_RECORDS_KEPT)
         return {
             "records_kept": kept,

@@ -30,60 +30,63 @@ _MOST_OFFSET = (1 << 63) - 2  # the offset behind it must be an int64 as well
 @kernel
 def read_batch_row(data: Bytes, p: int, size: int, file_position: int, row: WritableBatchRow) -> None:
     """Fills `row` (layout.BATCH) from the record batch of `size` bytes at `p`."""
-    base_offset = load_int64(data, p)
+    base_offset = load_int64(data, p + layout.BASE_OFFSET_OFFSET)
     row["position"] = file_position
     row["base_offset"] = base_offset
-    row["last_offset"] = base_offset + load_int32(data, p + 23)
-    row["base_timestamp"] = load_int64(data, p + 27)
-    row["max_timestamp"] = load_int64(data, p + 35)
-    row["producer_id"] = load_int64(data, p + 43)
-    row["crc"] = load_uint32(data, p + 17)
+    row["last_offset"] = base_offset + load_int32(data, p + layout.LAST_OFFSET_DELTA_OFFSET)
+    row["base_timestamp"] = load_int64(data, p + layout.BASE_TIMESTAMP_OFFSET)
+    row["max_timestamp"] = load_int64(data, p + layout.MAX_TIMESTAMP_OFFSET)
+    row["producer_id"] = load_int64(data, p + layout.PRODUCER_ID_OFFSET)
+    row["crc"] = load_uint32(data, p + layout.CRC_OFFSET)
     row["size"] = size
-    row["count"] = load_int32(data, p + 57)
-    row["leader_epoch"] = load_int32(data, p + 12)
-    row["base_sequence"] = load_int32(data, p + 53)
-    row["producer_epoch"] = load_int16(data, p + 51)
-    row["attributes"] = load_byte(data, p + 22)
-    row["magic"] = load_int8(data, p + 16)
+    row["count"] = load_int32(data, p + layout.RECORDS_COUNT_OFFSET)
+    row["leader_epoch"] = load_int32(data, p + layout.PARTITION_LEADER_EPOCH_OFFSET)
+    row["base_sequence"] = load_int32(data, p + layout.BASE_SEQUENCE_OFFSET)
+    row["producer_epoch"] = load_int16(data, p + layout.PRODUCER_EPOCH_OFFSET)
+    row["attributes"] = load_byte(data, p + layout.ATTRIBUTES_LOW_OFFSET)
+    row["magic"] = load_int8(data, p + layout.MAGIC_OFFSET)
 
 
 @kernel
 def read_message_row(data: Bytes, p: int, size: int, file_position: int, row: WritableBatchRow) -> None:
     """Fills `row` (layout.BATCH) from the log entry of `size` bytes at `p`, of magic 0, 1 or negative (as 1)."""
-    offset = load_int64(data, p)
-    magic = load_int8(data, p + 16)
+    offset = load_int64(data, p + layout.OFFSET_OFFSET)
+    magic = load_int8(data, p + layout.MESSAGE_MAGIC_OFFSET)
     timestamp = np.int64(-1)
     if magic != 0:
-        timestamp = load_int64(data, p + 18)
+        timestamp = load_int64(data, p + layout.MESSAGE_TIMESTAMP_OFFSET)
     row["position"] = file_position
     row["base_offset"] = offset
     row["last_offset"] = offset
     row["base_timestamp"] = timestamp
     row["max_timestamp"] = timestamp
     row["producer_id"] = -1
-    row["crc"] = load_uint32(data, p + 12)
+    row["crc"] = load_uint32(data, p + layout.MESSAGE_CRC_OFFSET)
     row["size"] = size
     row["count"] = -1
     row["leader_epoch"] = -1
     row["base_sequence"] = -1
     row["producer_epoch"] = -1
-    row["attributes"] = load_byte(data, p + 17)
+    row["attributes"] = load_byte(data, p + layout.MESSAGE_ATTRIBUTES_OFFSET)
     row["magic"] = magic
 
 
 @kernel
 def _last_offset_exists(data: Bytes, p: int) -> bool:
     """Whether base offset plus delta of the record batch at `p` is an offset, and so is the one behind it."""
-    base_offset, delta = load_int64(data, p), load_int32(data, p + 23)
+    base_offset, delta = (
+        load_int64(data, p + layout.BASE_OFFSET_OFFSET),
+        load_int32(data, p + layout.LAST_OFFSET_DELTA_OFFSET),
+    )
     return base_offset <= _MOST_OFFSET - delta if delta >= 0 else base_offset >= -_MOST_OFFSET - delta
 
 
 @inlined
 def header_valid(data: Bytes, p: int, size: int) -> bool:
     """Whether the entry of `size` bytes at `p` has room for its header, and an offset that another can follow."""
-    if load_int8(data, p + 16) >= 2:
+    if load_int8(data, p + layout.MAGIC_OFFSET) >= 2:
         return size >= _RECORD_BATCH_OVERHEAD and _last_offset_exists(data, p)
-    return bool(load_int64(data, p) <= _MOST_OFFSET)
+    return bool(load_int64(data, p + layout.OFFSET_OFFSET) <= _MOST_OFFSET)
 
 
 @kernel
@@ -99,7 +102,7 @@ def walk_batches(data: Bytes, start: int, end: int, file_position: int, out: Wri
             return rows, p, WALK_FULL
         if end - p <= _HEADER_UP_TO_MAGIC:
             return rows, p, WALK_PARTIAL
-        length = load_int32(data, p + 8)
+        length = load_int32(data, p + layout.LENGTH_OFFSET)
         if length < _LEAST_ENTRY_SIZE:
             return rows, p, WALK_BAD_SIZE
         size = length + _LOG_OVERHEAD
@@ -107,7 +110,7 @@ def walk_batches(data: Bytes, start: int, end: int, file_position: int, out: Wri
             return rows, p, WALK_PARTIAL
         if not header_valid(data, p, size):
             return rows, p, WALK_BAD_HEADER
-        if load_int8(data, p + 16) >= 2:
+        if load_int8(data, p + layout.MAGIC_OFFSET) >= 2:
             read_batch_row(data, p, size, file_position + (p - start), out[rows])
         else:
             read_message_row(data, p, size, file_position + (p - start), out[rows])

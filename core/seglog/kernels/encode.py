@@ -115,19 +115,19 @@ def write_batch_header(out: WritableBytes, p: int, row: BatchRow) -> None:
     """Writes the 61 bytes that `row` (layout.BATCH, magic 2) describes at `p`; the caller checked the
     bounds.
     """
-    store_int64(out, p, row["base_offset"])
-    store_int32(out, p + 8, int(row["size"]) - _LOG_OVERHEAD)
-    store_int32(out, p + 12, int(row["leader_epoch"]))
-    store_byte(out, p + 16, 2)
-    store_int32(out, p + 17, row["crc"])
-    store_int16(out, p + 21, int(row["attributes"]))
-    store_int32(out, p + 23, row["last_offset"] - row["base_offset"])
-    store_int64(out, p + 27, row["base_timestamp"])
-    store_int64(out, p + 35, row["max_timestamp"])
-    store_int64(out, p + 43, row["producer_id"])
-    store_int16(out, p + 51, int(row["producer_epoch"]))
-    store_int32(out, p + 53, int(row["base_sequence"]))
-    store_int32(out, p + 57, int(row["count"]))
+    store_int64(out, p + layout.BASE_OFFSET_OFFSET, row["base_offset"])
+    store_int32(out, p + layout.LENGTH_OFFSET, int(row["size"]) - _LOG_OVERHEAD)
+    store_int32(out, p + layout.PARTITION_LEADER_EPOCH_OFFSET, int(row["leader_epoch"]))
+    store_byte(out, p + layout.MAGIC_OFFSET, 2)
+    store_int32(out, p + layout.CRC_OFFSET, row["crc"])
+    store_int16(out, p + layout.ATTRIBUTES_OFFSET, int(row["attributes"]))
+    store_int32(out, p + layout.LAST_OFFSET_DELTA_OFFSET, row["last_offset"] - row["base_offset"])
+    store_int64(out, p + layout.BASE_TIMESTAMP_OFFSET, row["base_timestamp"])
+    store_int64(out, p + layout.MAX_TIMESTAMP_OFFSET, row["max_timestamp"])
+    store_int64(out, p + layout.PRODUCER_ID_OFFSET, row["producer_id"])
+    store_int16(out, p + layout.PRODUCER_EPOCH_OFFSET, int(row["producer_epoch"]))
+    store_int32(out, p + layout.BASE_SEQUENCE_OFFSET, int(row["base_sequence"]))
+    store_int32(out, p + layout.RECORDS_COUNT_OFFSET, int(row["count"]))
 
 
 @kernel
@@ -140,7 +140,7 @@ def seal_batch(out: WritableBytes, p: int, row: WritableBatchRow, checksum: bool
     if checksum:
         crc = crc32c(out, p + _ATTRIBUTES, p + int(row["size"]))
         row["crc"] = crc
-        store_int32(out, p + 17, crc)
+        store_int32(out, p + layout.CRC_OFFSET, crc)
 
 
 @kernel

@@ -31,6 +31,34 @@ from seglog.kernels.arrays import (
     WritableInt64s,
 )
 from seglog.kernels.bits import get_bit
+from seglog.kernels.filter_slots import (
+    BATCHES_DISCARDED,
+    BATCHES_READ,
+    CLEAN_BITS,
+    CLEAN_ORDINAL,
+    CONTROL_RECORDS_KEPT,
+    DELETE,
+    DIRTY,
+    DIRTY_ORDINAL,
+    DISCARD,
+    EXPIRED,
+    FATE_MASK,
+    FIRST_DIRTY,
+    HASH_MASK,
+    KEEP_ALL,
+    KEY_OVERHEAD,
+    LAST_KEPT,
+    MAP_UNASKED,
+    RECORDS_DISCARDED,
+    RECORDS_READ,
+    RECORDS_SUPERSEDED,
+    RECORDS_WITHOUT_KEY,
+    RECORDS_WRITTEN,
+    RETAIN_EMPTY,
+    SLOTS,
+    TOMBSTONES_EXPIRED,
+    TOMBSTONES_KEPT,
+)
 from seglog.kernels.hashing import hash_key
 from seglog.kernels.offset_map import find_key, prefetch_slots
 from seglog.kernels.rebuilding import keep_row, write_batch
@@ -38,53 +66,12 @@ from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, LENGTH_INVA
 from seglog.kernels.spans import read_record
 from seglog.kernels.varint import read_varint
 
-# Flags of a batch.
-DISCARD = 1  # none of its records is kept
-RETAIN_EMPTY = 2  # without records it stays as a header
-DELETE = 4  # DISCARD without RETAIN_EMPTY: not even read
-STAMP_MARKER = 8  # a marker whose transaction has no batch left: gets a horizon
-DIRTY = 16  # its last offset is at or behind the first dirty offset, and its records have ordinals
-EXPIRED = 32  # its tombstones are not protected any more
-KEEP_ALL = 64  # the index passed over it as aborted: no ordinals, and nothing is dropped
-
 # What `filter_batches` returns besides a record status.
 FILTER_COMPLETE = 0
 FILTER_FULL = -1  # no room in `out` for the next batch
 
-# Counters (int64).
-RECORDS_READ = 0
-RECORDS_WRITTEN = 1
-BATCHES_READ = 2
-BATCHES_DISCARDED = 3  # DELETE
-RECORDS_DISCARDED = 4  # of aborted transactions, and markers that went, also of unread batches
-RECORDS_WITHOUT_KEY = 5
-RECORDS_SUPERSEDED = 6  # with those without a key in batches that are dirty as a whole: OffsetMap.without_key
-TOMBSTONES_EXPIRED = 7
-TOMBSTONES_KEPT = 8
-BATCHES_VERBATIM = 9
-BATCHES_REBUILT = 10
-BATCHES_EMPTIED = 11
-HORIZONS_SET = 12
-CONTROL_RECORDS_KEPT = 13
-COUNTER_SLOTS = 14
-
-# Settings (int64).
-FIRST_DIRTY = 0
-NEW_HORIZON = 1  # now + delete.retention.ms
-SLOTS = 2  # of the map; 0: no map
-KEY_OVERHEAD = 3
-HASH_MASK = 4
-CLEAN_BITS = 5  # 1: `superseded` answers for records in front of the first dirty offset, not the map
-COMPRESSED = 6  # 1: rebuilt batches come out as payloads, verbatim ones as nothing
-LAST_KEPT = 7  # offset of a record that stays whatever the strategy says, or -1
-SETTINGS_SLOTS = 8
-
 # What tells which record is the latest: survivors, superseded, slots, store, seeds, settings.
 Place: TypeAlias = tuple[Bytes, Bytes, Bytes, Bytes, Int64s, Int64s]
-
-# Ordinals (int64): next among the records indexed, next among those in front of them.
-DIRTY_ORDINAL = 0
-CLEAN_ORDINAL = 1
 
 _CONTROL = layout.CONTROL_MASK
 _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
@@ -103,16 +90,18 @@ def _is_latest(
 ) -> bool:
     """Whether no record that survives has the same key."""
     survivors, superseded, slots, store, seeds, settings = place
-    if flags & 64 != 0 or offset == settings[7]:
+    if flags & KEEP_ALL != 0 or offset == settings[LAST_KEPT]:
         return True
-    if offset >= settings[0]:
-        return flags & 16 == 0 or get_bit(survivors, ordinals[0]) != 0
-    if settings[5] != 0:
-        return get_bit(superseded, ordinals[1] + ordinals[0]) == 0  # the first dirty batch may begin clean
-    if settings[2] == 0:
+    if offset >= settings[FIRST_DIRTY]:
+        return flags & DIRTY == 0 or get_bit(survivors, ordinals[DIRTY_ORDINAL]) != 0
+    if settings[CLEAN_BITS] != 0:
+        return (
+            get_bit(superseded, ordinals[CLEAN_ORDINAL] + ordinals[DIRTY_ORDINAL]) == 0
+        )  # the first dirty batch may begin clean
+    if settings[SLOTS] == 0:
         return True
-    key_hash = hash_key(arena, key_position, key_size, seeds) & settings[4]
-    _, word = find_key(slots, settings[2], store, settings[3], arena, key_position, key_size, key_hash)
+    key_hash = hash_key(arena, key_position, key_size, seeds) & settings[HASH_MASK]
+    _, word = find_key(slots, settings[SLOTS], store, settings[KEY_OVERHEAD], arena, key_position, key_size, key_hash)
     return word == 0
 
 
@@ -129,11 +118,11 @@ def _choose(
     counters: WritableInt64s,
 ) -> tuple[int, int, int]:
     """Puts the records to keep into `kept`; returns (status, how many, how many of them without a value)."""
-    settings = place[5]
+    _, _, _, _, _, settings = place
     count = int(row["count"])
     base_offset = int(row["base_offset"])
     control = int(row["attributes"]) & _CONTROL != 0
-    indexed = flags & 81 == 16 and base_offset >= settings[0]
+    indexed = flags & FATE_MASK == DIRTY and base_offset >= settings[FIRST_DIRTY]
     n = 0
     tombstones = 0
     p = start
@@ -143,17 +132,19 @@ def _choose(
         if status != RECORDS_VALID:
             return status, 0, 0
         keep = False
-        if flags & 1 != 0:
-            counters[4] += 1
+        if flags & DISCARD != 0:
+            counters[RECORDS_DISCARDED] += 1
         elif control:
             keep = True
-            counters[13] += 1
+            counters[CONTROL_RECORDS_KEPT] += 1
         elif key_size < 0:
-            counters[6 if indexed else 5] += 1  # the index has counted those without a key already
+            counters[RECORDS_SUPERSEDED if indexed else RECORDS_WITHOUT_KEY] += (
+                1  # the index has counted those without a key already
+            )
         elif not _is_latest(arena, key_position, key_size, base_offset + offset_delta, flags, ordinals, place):
-            counters[6] += 1
-        elif value_size < 0 and flags & 32 != 0:
-            counters[7] += 1
+            counters[RECORDS_SUPERSEDED] += 1
+        elif value_size < 0 and flags & EXPIRED != 0:
+            counters[TOMBSTONES_EXPIRED] += 1
         else:
             keep = True
         if keep:
@@ -162,11 +153,11 @@ def _choose(
             if value_size < 0:
                 tombstones += 1
         if not control:
-            ordinals[0 if flags & 16 != 0 else 1] += 1
+            ordinals[DIRTY_ORDINAL if flags & DIRTY != 0 else CLEAN_ORDINAL] += 1
         p = stop
     if count > 0 and p != end:
         return TRAILING_BYTES, 0, 0
-    counters[0] += count
+    counters[RECORDS_READ] += count
     return RECORDS_VALID, n, tombstones
 
 
@@ -211,9 +202,9 @@ def _choose_indexed(
                 if value_size < 0:
                     tombstones += 1
         p = body + length
-    counters[0] += count
-    counters[6] += superseded
-    counters[7] += dropped
+    counters[RECORDS_READ] += count
+    counters[RECORDS_SUPERSEDED] += superseded
+    counters[TOMBSTONES_EXPIRED] += dropped
     return RECORDS_VALID, n, tombstones
 
 
@@ -249,35 +240,42 @@ def filter_batches(
         flag = int(flags[i])
         count = int(row["count"])
         control = int(row["attributes"]) & _CONTROL != 0
-        if flag & 4 != 0:
-            counters[2] += 1
-            counters[3] += 1
-            counters[4] += max(count, 0)
-            if not control and flag & 64 == 0:
-                ordinals[0 if flag & 16 != 0 else 1] += max(count, 0)
+        if flag & DELETE != 0:
+            counters[BATCHES_READ] += 1
+            counters[BATCHES_DISCARDED] += 1
+            counters[RECORDS_DISCARDED] += max(count, 0)
+            if not control and flag & KEEP_ALL == 0:
+                ordinals[DIRTY_ORDINAL if flag & DIRTY != 0 else CLEAN_ORDINAL] += max(count, 0)
             continue
         if count < 0 or count * LEAST_RECORD_SIZE > ends[i] - starts[i]:
             return i, at, rows, COUNT_INVALID
         most = _OVERHEAD + max(int(row["size"]), ends[i] - starts[i]) + count * _GROWTH
         if most > len(out) - at:
             return i, at, rows, FILTER_FULL
-        if flag & 80 == 0 and not control and settings[5] == 0 and settings[2] != 0:
-            prefetch_slots(arena, starts[i], ends[i], count, slots, settings[2], seeds, settings[4])
-        dirty, clean = ordinals[0], ordinals[1]
-        holds_last_kept = int(row["base_offset"]) <= settings[7] and settings[7] <= int(row["last_offset"])
-        if flag & 81 == 16 and not control and int(row["base_offset"]) >= settings[0] and not holds_last_kept:
+        if flag & MAP_UNASKED == 0 and not control and settings[CLEAN_BITS] == 0 and settings[SLOTS] != 0:
+            prefetch_slots(arena, starts[i], ends[i], count, slots, settings[SLOTS], seeds, settings[HASH_MASK])
+        dirty, clean = ordinals[DIRTY_ORDINAL], ordinals[CLEAN_ORDINAL]
+        holds_last_kept = int(row["base_offset"]) <= settings[LAST_KEPT] and settings[LAST_KEPT] <= int(
+            row["last_offset"]
+        )
+        if (
+            flag & FATE_MASK == DIRTY
+            and not control
+            and int(row["base_offset"]) >= settings[FIRST_DIRTY]
+            and not holds_last_kept
+        ):
             status, n, tombstones = _choose_indexed(
-                arena, starts[i], ends[i], row, flag & 32 != 0, dirty, survivors, kept, counters
+                arena, starts[i], ends[i], row, flag & EXPIRED != 0, dirty, survivors, kept, counters
             )
-            ordinals[0] += count
+            ordinals[DIRTY_ORDINAL] += count
         else:
             status, n, tombstones = _choose(arena, starts[i], ends[i], row, flag, ordinals, place, kept, counters)
         if status != RECORDS_VALID:
             return i, at, rows, status
-        if flag & 64 != 0:
-            ordinals[0], ordinals[1] = dirty, clean
-        counters[2] += 1
-        if n == 0 and flag & 2 == 0:
+        if flag & KEEP_ALL != 0:
+            ordinals[DIRTY_ORDINAL], ordinals[CLEAN_ORDINAL] = dirty, clean
+        counters[BATCHES_READ] += 1
+        if n == 0 and flag & RETAIN_EMPTY == 0:
             continue
         position = int(row["position"]) - file_position
         at, actions[rows] = write_batch(
@@ -300,14 +298,14 @@ def choose_rows(
     counters: WritableInt64s,
 ) -> None:
     """The same choice for the messages of magic 0 and 1 in `rows` (layout.RECORD): fills `keep` (uint8)."""
-    flags = 16 if dirty else 0
+    flags = DIRTY if dirty else 0
     for i in range(len(rows)):
         row = rows[i]
         key_size = int(row["key_size"])
         keep[i] = 0
-        counters[0] += 1
+        counters[RECORDS_READ] += 1
         if key_size < 0:
-            counters[5] += 1
+            counters[RECORDS_WITHOUT_KEY] += 1
         elif not _is_latest(
             arena,
             int(row["key_position"]),
@@ -317,15 +315,15 @@ def choose_rows(
             ordinals,
             place,
         ):
-            counters[6] += 1
+            counters[RECORDS_SUPERSEDED] += 1
         elif row["value_size"] < 0 and expired:
-            counters[7] += 1
+            counters[TOMBSTONES_EXPIRED] += 1
         else:
             keep[i] = 1
-            counters[1] += 1
+            counters[RECORDS_WRITTEN] += 1
             if row["value_size"] < 0:
-                counters[8] += 1
-        ordinals[0 if dirty else 1] += 1
+                counters[TOMBSTONES_KEPT] += 1
+        ordinals[DIRTY_ORDINAL if dirty else CLEAN_ORDINAL] += 1
 
 
 @kernel
@@ -356,4 +354,4 @@ def flag_last_batches(
         else:
             last = int(row["attributes"]) & _CONTROL != 0 and row["producer_epoch"] == epochs[low]
         if last:
-            flags[i] |= 2
+            flags[i] |= RETAIN_EMPTY

@@ -34,12 +34,12 @@ ENTRIES_TIMESTAMP_NOT_ASCENDING = 2  # Kafka: IllegalStateException
 
 @kernel
 def time_entry_status(timestamp: int, offset: int, state: Int64s) -> int:
-    """Whether (timestamp, offset) may follow the last time entry (Kafka: TimeIndex.maybeAppend)."""
-    if state[5] > 0 and offset < state[7]:
-        return 1
-    if state[5] > 0 and timestamp < state[6]:
-        return 2
-    return 0
+    """ENTRIES_* status: whether (timestamp, offset) may follow the last time entry (Kafka: TimeIndex.maybeAppend)."""
+    if state[TIME_ENTRIES] > 0 and offset < state[LAST_TIME_ENTRY_OFFSET]:
+        return ENTRIES_OFFSET_NOT_ASCENDING
+    if state[TIME_ENTRIES] > 0 and timestamp < state[LAST_TIME_ENTRY_TIMESTAMP]:
+        return ENTRIES_TIMESTAMP_NOT_ASCENDING
+    return ENTRIES_VALID
 
 
 @kernel
@@ -62,29 +62,29 @@ def fill_index_entries(
     for i in range(len(batches)):
         row = batches[i]
         last_offset = row["last_offset"]
-        if row["max_timestamp"] > state[1]:
-            state[1] = row["max_timestamp"]
-            state[2] = last_offset
-        if state[0] > index_interval_bytes:
-            if state[3] > 0 and last_offset <= state[4]:
+        if row["max_timestamp"] > state[MAX_TIMESTAMP]:
+            state[MAX_TIMESTAMP] = row["max_timestamp"]
+            state[OFFSET_OF_MAX_TIMESTAMP] = last_offset
+        if state[BYTES_SINCE_LAST_ENTRY] > index_interval_bytes:
+            if state[OFFSET_ENTRIES] > 0 and last_offset <= state[LAST_ENTRY_OFFSET]:
                 return offsets, times, i, ENTRIES_OFFSET_NOT_ASCENDING
             offset_entries[offsets, 0] = last_offset
             offset_entries[offsets, 1] = row["position"]
             offsets += 1
-            state[3] += 1
-            state[4] = last_offset
-            status = time_entry_status(state[1], state[2], state)
-            if status != 0:
+            state[OFFSET_ENTRIES] += 1
+            state[LAST_ENTRY_OFFSET] = last_offset
+            status = time_entry_status(state[MAX_TIMESTAMP], state[OFFSET_OF_MAX_TIMESTAMP], state)
+            if status != ENTRIES_VALID:
                 return offsets, times, i, status
-            if state[1] > state[6]:
-                time_entries[times, 0] = state[1]
-                time_entries[times, 1] = state[2]
+            if state[MAX_TIMESTAMP] > state[LAST_TIME_ENTRY_TIMESTAMP]:
+                time_entries[times, 0] = state[MAX_TIMESTAMP]
+                time_entries[times, 1] = state[OFFSET_OF_MAX_TIMESTAMP]
                 times += 1
-                state[5] += 1
-                state[6] = state[1]
-                state[7] = state[2]
-            state[0] = 0
-        state[0] += row["size"]
+                state[TIME_ENTRIES] += 1
+                state[LAST_TIME_ENTRY_TIMESTAMP] = state[MAX_TIMESTAMP]
+                state[LAST_TIME_ENTRY_OFFSET] = state[OFFSET_OF_MAX_TIMESTAMP]
+            state[BYTES_SINCE_LAST_ENTRY] = 0
+        state[BYTES_SINCE_LAST_ENTRY] += row["size"]
     return offsets, times, len(batches), ENTRIES_VALID
 
 

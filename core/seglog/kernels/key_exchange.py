@@ -13,7 +13,7 @@ from __future__ import annotations
 from seglog.kernels._jit import copy_bytes, inlined, kernel, load_int32, load_int64, multiply_high, prefetch
 from seglog.kernels.arrays import Bytes, Int32s, Int64s, WritableBytes, WritableInt32s, WritableInt64s, WritableUInt32s
 from seglog.kernels.hashing import hash_key
-from seglog.kernels.offset_map import same_bytes
+from seglog.kernels.offset_map import ORDINAL_AT, entry_bytes, same_bytes
 
 AHEAD = 16
 
@@ -35,8 +35,8 @@ def live_entries(
             return n
         positions[n] = q + overhead
         sizes[n] = size
-        ordinals[n] = load_int64(store, q + 4)
-        q += (overhead + size + 3) & ~3
+        ordinals[n] = load_int64(store, q + ORDINAL_AT)
+        q += entry_bytes(size, overhead)
     return len(positions)
 
 

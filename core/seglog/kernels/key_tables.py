@@ -52,8 +52,13 @@ CURSOR_SLOTS = 8
 # Settings (int64).
 FIRST_DIRTY = 0
 HASH_MASK = 1  # -1; tests weaken the hash with it
-VERSION = 2  # 0: by offset, 1: by timestamp, 2: by header
+VERSION = 2  # BY_*
 SETTINGS_SLOTS = 3
+
+# Which record of a key is the latest (`cleaner.options.StrategyKind`).
+BY_OFFSET = 0
+BY_TIMESTAMP = 1
+BY_HEADER = 2
 
 _APPEND_TIME = layout.TIMESTAMP_TYPE_MASK
 
@@ -68,8 +73,8 @@ def _version_of(
     version: int,
     header: Bytes,
 ) -> tuple[int, int]:
-    """(presence, version) of a v2 record under the strategies timestamp (1) and header (2)."""
-    if version == 2:
+    """(presence, version) of a v2 record under the strategies BY_TIMESTAMP and BY_HEADER."""
+    if version == BY_HEADER:
         return header_as_int64(arena, count_position, stop, header)
     if int(row["attributes"]) & _APPEND_TIME != 0:
         return 1, np.int64(row["max_timestamp"])
@@ -106,8 +111,8 @@ def gather_batches(
     Returns GATHER_COMPLETE, TABLE_FULL, or the status of a bad record in batch `cursor[BATCH]`.
     """
     hashes, _, _, versions, presence, keys = table
-    i, p, done = cursor[0], cursor[1], cursor[2]
-    first_dirty, mask, version = settings[0], settings[1], settings[2]
+    i, p, done = cursor[BATCH], cursor[POSITION], cursor[RECORDS_DONE]
+    first_dirty, mask, version = settings[FIRST_DIRTY], settings[HASH_MASK], settings[VERSION]
     n = 0
     used = 0
     ordinal = 0
@@ -122,7 +127,7 @@ def gather_batches(
                 i += 1
                 continue
             if count < 0 or count * LEAST_RECORD_SIZE > end - starts[i]:
-                cursor[0] = i
+                cursor[BATCH] = i
                 return COUNT_INVALID
             p = starts[i]
             done = 0
@@ -131,16 +136,16 @@ def gather_batches(
             found = read_record(arena, p, end)
             status, stop, timestamp_delta, _, offset_delta, key_position, key_size, _, count_position = found
             if status != RECORDS_VALID:
-                cursor[0] = i
+                cursor[BATCH] = i
                 return status
             if key_size >= 0 and base_offset + offset_delta >= first_dirty:
                 if n == len(hashes) or key_size > len(keys) - used:
-                    cursor[7] = key_size
+                    cursor[NEXT_KEY_BYTES] = key_size
                     outcome = TABLE_FULL
                     break
                 key_hash = hash_key(arena, key_position, key_size, seeds) & mask
                 _add(arena, key_position, key_size, key_hash, ordinal, n, used, table)
-                if version != 0:
+                if version != BY_OFFSET:
                     presence[n], versions[n] = _version_of(
                         arena, row, timestamp_delta, count_position, stop, version, header
                     )
@@ -153,12 +158,12 @@ def gather_batches(
             p = stop
         if done == count:
             if count > 0 and p != end:
-                cursor[0] = i
+                cursor[BATCH] = i
                 return TRAILING_BYTES
             i += 1
             p = -1
-    cursor[0], cursor[1], cursor[2] = i, p, done
-    cursor[3], cursor[4], cursor[5], cursor[6] = ordinal, n, used, without_key
+    cursor[BATCH], cursor[POSITION], cursor[RECORDS_DONE] = i, p, done
+    cursor[RECORDS], cursor[ROWS], cursor[KEY_BYTES], cursor[WITHOUT_KEY] = ordinal, n, used, without_key
     return outcome
 
 
@@ -173,8 +178,8 @@ def gather_rows(
 ) -> int:
     """The same from rows of `layout.RECORD`: messages of magic 0 and 1, which have no headers."""
     hashes, _, _, versions, presence, keys = table
-    first_dirty, mask, version = settings[0], settings[1], settings[2]
-    first = cursor[0]
+    first_dirty, mask, version = settings[FIRST_DIRTY], settings[HASH_MASK], settings[VERSION]
+    first = cursor[BATCH]
     i = first
     n = 0
     used = 0
@@ -183,18 +188,18 @@ def gather_rows(
         key_size = int(rows[i]["key_size"])
         if key_size >= 0 and rows[i]["offset"] >= first_dirty:
             if n == len(hashes) or key_size > len(keys) - used:
-                cursor[7] = key_size
+                cursor[NEXT_KEY_BYTES] = key_size
                 outcome = TABLE_FULL
                 break
             key_position = int(rows[i]["key_position"])
             key_hash = hash_key(arena, key_position, key_size, seeds) & mask
             _add(arena, key_position, key_size, key_hash, i - first, n, used, table)
-            if version != 0:
-                presence[n] = 1 if version == 1 else 0
-                versions[n] = rows[i]["timestamp"] if version == 1 else 0
+            if version != BY_OFFSET:
+                presence[n] = 1 if version == BY_TIMESTAMP else 0
+                versions[n] = rows[i]["timestamp"] if version == BY_TIMESTAMP else 0
             n += 1
             used += key_size
         i += 1
-    cursor[0] = i
-    cursor[3], cursor[4], cursor[5], cursor[6] = i - first, n, used, 0
+    cursor[BATCH] = i
+    cursor[RECORDS], cursor[ROWS], cursor[KEY_BYTES], cursor[WITHOUT_KEY] = i - first, n, used, 0
     return outcome

@@ -78,13 +78,15 @@ def message_checksums(data: Bytes, batches: Batches, file_position: int, out: Wr
             if start < 0 or end > len(data) or end - start < LEAST_ENTRY:
                 out[i] = -1
             else:
-                out[i] = crc32(data, start + 16, end)
+                out[i] = crc32(data, start + layout.MESSAGE_MAGIC_OFFSET, end)
 
 
 @inlined
 def _key_at(data: Bytes, p: int) -> int:
     """Where the key's size lies in the entry at `p`: behind the timestamp, which only magic 0 has not."""
-    return p + (18 if load_byte(data, p + 16) == 0 else 26)
+    if load_byte(data, p + layout.MESSAGE_MAGIC_OFFSET) == 0:
+        return p + layout.MESSAGE_V0_KEY_SIZE_OFFSET
+    return p + layout.MESSAGE_V1_KEY_SIZE_OFFSET
 
 
 @kernel
@@ -110,8 +112,9 @@ def _decode_message(data: Bytes, p: int, end: int, row: WritableRecordRow) -> in
     if value_size == -2:
         return ENTRY_INVALID
     key_at = _key_at(data, p)
-    row["offset"] = load_int64(data, p)
-    row["timestamp"] = -1 if load_byte(data, p + 16) == 0 else load_int64(data, p + 18)
+    row["offset"] = load_int64(data, p + layout.OFFSET_OFFSET)
+    has_timestamp = load_byte(data, p + layout.MESSAGE_MAGIC_OFFSET) != 0
+    row["timestamp"] = load_int64(data, p + layout.MESSAGE_TIMESTAMP_OFFSET) if has_timestamp else -1
     row["position"] = p
     row["size"] = end - p
     row["key_position"] = key_at + 4
@@ -131,18 +134,18 @@ def _decode_inner(
     """Decodes the entries in `data[start:end]`; `append_time` above -1 replaces the timestamps of magic 1."""
     p = start
     while end - p >= LEAST_ENTRY:
-        length = load_int32(data, p + 8)
+        length = load_int32(data, p + layout.SIZE_OFFSET)
         if length < layout.LEAST_ENTRY_SIZE:
             return n, ENTRY_INVALID
         if length > end - p - _LOG_OVERHEAD:
             return n, RECORDS_VALID  # Kafka drops a truncated last entry in silence
-        if load_byte(data, p + 17) & _CODEC_MASK != 0:
+        if load_byte(data, p + layout.MESSAGE_ATTRIBUTES_OFFSET) & _CODEC_MASK != 0:
             return n, COMPRESSED_INSIDE
         row = out[n]
         status = _decode_message(data, p, p + _LOG_OVERHEAD + length, row)
         if status != RECORDS_VALID:
             return n, status
-        if append_time > -1 and load_int8(data, p + 16) == 1:
+        if append_time > -1 and load_int8(data, p + layout.MESSAGE_MAGIC_OFFSET) == 1:
             row["timestamp"] = append_time
         row["batch"] = number
         n += 1
@@ -160,7 +163,7 @@ def whole_entries(data: Bytes, start: int, end: int, most: int) -> tuple[int, in
     for n in range(most):
         if end - p < LEAST_ENTRY:
             return p, n, 0
-        length = load_int32(data, p + 8)
+        length = load_int32(data, p + layout.SIZE_OFFSET)
         if length < layout.LEAST_ENTRY_SIZE:
             return p, n, -1
         if length > end - p - _LOG_OVERHEAD:

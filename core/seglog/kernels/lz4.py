@@ -43,7 +43,28 @@ REASONS = {
     NO_END_MARK: "the frame ends without its end mark",
 }
 
-_STORED = 0x80000000
+# A frame: its magic number, flags, a descriptor of its blocks, a content size where the flags say so, a checksum.
+_MAGIC = 0x184D2204
+_FLAGS_AT = 4
+_DESCRIPTOR_AT = 5
+_HEADER_BYTES = 6  # up to the content size, or the checksum
+
+# Flags.
+_VERSION_SHIFT = 6
+_INDEPENDENT_BLOCKS = 0x20
+_BLOCK_CHECKSUMS = 0x10
+_CONTENT_SIZE = 0x08
+_RESERVED_OR_DICTIONARY = 0x03
+_FLAGS_WRITTEN = 1 << _VERSION_SHIFT | _INDEPENDENT_BLOCKS
+
+# The descriptor: the size of blocks as a number from 4 (64 KiB) to 7 (4 MiB).
+_BLOCK_SIZE_SHIFT = 4
+_LEAST_BLOCK_SIZE = 4
+_DESCRIPTOR_RESERVED = 0x8F
+
+# The four bytes in front of a block: its size, or 0 for the end mark.
+_STORED = 0x80000000  # set in it: the block is not compressed
+_SIZE_MASK = 0x7FFFFFFF
 
 
 @inlined
@@ -130,18 +151,18 @@ def decompress_block(data: Bytes, start: int, end: int, out: WritableBytes, o: i
 @kernel
 def _first_block(data: Bytes, start: int, end: int, check_header: bool) -> int:
     """The index of the first block behind a valid frame header, or a negative status."""
-    if end - start < 7 or _little_uint32(data, start) != 0x184D2204:
+    if end - start < _HEADER_BYTES + 1 or _little_uint32(data, start) != _MAGIC:
         return NO_MAGIC
-    flags = load_byte(data, start + 4)
-    descriptor = load_byte(data, start + 5)
-    if flags >> 6 != 1 or flags & 0x03 != 0 or flags & 0x20 == 0:
+    flags = load_byte(data, start + _FLAGS_AT)
+    descriptor = load_byte(data, start + _DESCRIPTOR_AT)
+    if flags >> _VERSION_SHIFT != 1 or flags & _RESERVED_OR_DICTIONARY != 0 or flags & _INDEPENDENT_BLOCKS == 0:
         return HEADER_UNSUPPORTED
-    if descriptor & 0x8F != 0 or descriptor >> 4 < 4:
+    if descriptor & _DESCRIPTOR_RESERVED != 0 or descriptor >> _BLOCK_SIZE_SHIFT < _LEAST_BLOCK_SIZE:
         return HEADER_UNSUPPORTED
-    checksum_at = start + 6 + (8 if flags & 0x08 != 0 else 0)
+    checksum_at = start + _HEADER_BYTES + (8 if flags & _CONTENT_SIZE != 0 else 0)
     if checksum_at >= end:
         return NO_END_MARK
-    if check_header and load_byte(data, checksum_at) != (xxh32(data, start + 4, checksum_at) >> 8) & 0xFF:
+    if check_header and load_byte(data, checksum_at) != (xxh32(data, start + _FLAGS_AT, checksum_at) >> 8) & 0xFF:
         return HEADER_CHECKSUM_WRONG
     return checksum_at + 1
 
@@ -154,14 +175,14 @@ def decompress_frame(
     p = _first_block(data, start, end, check_header)
     if p < 0:
         return p
-    block_bytes = 1 << (2 * (load_byte(data, start + 5) >> 4) + 8)
-    checksum_bytes = 4 if load_byte(data, start + 4) & 0x10 != 0 else 0
+    block_bytes = 1 << (2 * (load_byte(data, start + _DESCRIPTOR_AT) >> _BLOCK_SIZE_SHIFT) + 8)
+    checksum_bytes = 4 if load_byte(data, start + _FLAGS_AT) & _BLOCK_CHECKSUMS != 0 else 0
     while end - p >= 4:
         field = _little_uint32(data, p)
         p += 4
         if field == 0:
             return o
-        size = field & 0x7FFFFFFF
+        size = field & _SIZE_MASK
         if size > block_bytes or size + checksum_bytes > end - p:
             return BLOCK_SIZE_WRONG
         if checksum_bytes > 0 and _little_uint32(data, p + size) != xxh32(data, p, p + size):
@@ -190,12 +211,6 @@ TABLE_SLOTS = 1 << 13
 _HASH_SHIFT = 19  # 32 bits less those of a slot's number
 _LAST_LITERALS = 5  # the format: no match reaches into the last five bytes, none begins in the last twelve
 _MATCH_LIMIT = 12
-
-
-@inlined
-def frame_bound(size: int) -> int:
-    """Most bytes of the frame of `size` bytes."""
-    return 16 + size + 4 * (size // BLOCK_BYTES + 1)
 
 
 @inlined
@@ -306,15 +321,16 @@ def compress_block(
 
 @kernel
 def compress_frame(data: Bytes, start: int, end: int, out: WritableBytes, o: int, table: WritableUInt16s) -> int:
-    """Writes `data[start:end]` as a frame like Kafka's to `out`, which has room for `frame_bound` bytes from `o` on.
+    """Writes `data[start:end]` as a frame like Kafka's to `out`, from `o` on: room for the data, 11 bytes, and 4
+    for each block.
 
     Independent blocks of 64 KiB without checksums. Returns the index behind it. `table` as for `compress_block`.
     """
-    _store_little_uint32(out, o, 0x184D2204)
-    store_byte(out, o + 4, 0x60)
-    store_byte(out, o + 5, 0x40)
-    store_byte(out, o + 6, xxh32(out, o + 4, o + 6) >> 8)
-    o += 7
+    _store_little_uint32(out, o, _MAGIC)
+    store_byte(out, o + _FLAGS_AT, _FLAGS_WRITTEN)
+    store_byte(out, o + _DESCRIPTOR_AT, _LEAST_BLOCK_SIZE << _BLOCK_SIZE_SHIFT)
+    store_byte(out, o + _HEADER_BYTES, xxh32(out, o + _FLAGS_AT, o + _HEADER_BYTES) >> 8)
+    o += _HEADER_BYTES + 1
     p = start
     while p < end:
         behind = min(p + BLOCK_BYTES, end)

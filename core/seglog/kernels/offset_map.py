@@ -37,11 +37,21 @@ from seglog.kernels._jit import (
 from seglog.kernels.arrays import Bytes, Int64s, WritableBytes, WritableInt64s
 from seglog.kernels.bits import clear_bit, get_bit, set_bit
 from seglog.kernels.hashing import hash_key
-from seglog.kernels.key_tables import Columns
+from seglog.kernels.key_tables import BY_OFFSET, Columns
 from seglog.kernels.records import RECORDS_VALID
 from seglog.kernels.spans import read_record
 
 SLOT_BYTES = 8
+_TAG_BITS = 24
+_TAG_MASK = (1 << _TAG_BITS) - 1
+_STORE_STEP = 4
+
+# A key in the store: its size, and from there on
+ORDINAL_AT = 4
+_VERSION_AT = 12
+_PRESENCE_AT = 20
+OVERHEAD = 12  # the key itself, by offset
+VERSIONED_OVERHEAD = 24  # the key itself, under another strategy
 
 # What `put_keys` returns.
 PUT_COMPLETE = 0
@@ -63,7 +73,7 @@ ENTRY_LIMIT = 1  # most keys, ever
 GROW_AT = 2  # most keys in this many slots
 STORE_LIMIT = 3
 TRACKING = 4  # 1: `settled` counts
-VERSION = 5  # 0: by offset, 1: by timestamp, 2: by header
+VERSION = 5  # BY_*
 SETTINGS_SLOTS = 6
 
 AHEAD = 24  # slots whose keys are asked for before they are moved
@@ -102,14 +112,14 @@ def find_key(
     key_hash: int,
 ) -> tuple[int, int]:
     """(slot, its word) of the key, or (the empty slot where it belongs, 0)."""
-    tag = key_hash & 0xFFFFFF
+    tag = key_hash & _TAG_MASK
     i = multiply_high(key_hash, slot_count)
     while True:
         word = load_int64(slots, SLOT_BYTES * i)
         if word == 0:
             return i, word
-        if word & 0xFFFFFF == tag:
-            q = ((word >> 24) - 1) * 4
+        if word & _TAG_MASK == tag:
+            q = _place_in_store(word)
             if load_int32(store, q) == key_size and same_bytes(store, q + overhead, data, key_position, key_size):
                 return i, word
         i += 1
@@ -118,15 +128,22 @@ def find_key(
 
 
 @inlined
-def _key_bytes(key_size: int, overhead: int) -> int:
-    return (overhead + key_size + 3) & ~3
+def _place_in_store(word: int) -> int:
+    """Where the key of a slot's word, which is not 0, lies in the key store."""
+    return ((word >> _TAG_BITS) - 1) * _STORE_STEP
+
+
+@inlined
+def entry_bytes(key_size: int, overhead: int) -> int:
+    """Bytes that a key takes in the store, with what lies in front of it."""
+    return (overhead + key_size + _STORE_STEP - 1) & -_STORE_STEP
 
 
 @inlined
 def _prefetch_key(slots: Bytes, slot_count: int, store: Bytes, overhead: int, key_hash: int, key_size: int) -> None:
     word = load_int64(slots, SLOT_BYTES * multiply_high(key_hash, slot_count))
-    if word != 0 and word & 0xFFFFFF == key_hash & 0xFFFFFF:
-        q = ((word >> 24) - 1) * 4
+    if word != 0 and word & _TAG_MASK == key_hash & _TAG_MASK:
+        q = _place_in_store(word)
         prefetch(store, q)
         prefetch(store, q + overhead + key_size - 1)
 
@@ -134,12 +151,12 @@ def _prefetch_key(slots: Bytes, slot_count: int, store: Bytes, overhead: int, ke
 @inlined
 def _supersedes(store: WritableBytes, q: int, version: int, present: int) -> bool:
     """Whether a later record with this version takes the place of the one in the store; if so, leaves it there."""
-    older = load_int64(store, q + 12)
-    older_present = load_int32(store, q + 20)
+    older = load_int64(store, q + _VERSION_AT)
+    older_present = load_int32(store, q + _PRESENCE_AT)
     wins = present > older_present or (present == older_present and version >= older)
     if wins:
-        store_int64(store, q + 12, version)
-        store_int32(store, q + 20, present)
+        store_int64(store, q + _VERSION_AT, version)
+        store_int32(store, q + _PRESENCE_AT, present)
     return wins
 
 
@@ -161,15 +178,15 @@ def put_keys(
     whatever it asks for, the next call goes on with the same row.
     """
     hashes, sizes, ordinals, versions, presence, keys = table
-    slot_count = settings[0]
-    versioned = settings[5] != 0
-    overhead = 24 if versioned else 12
-    tracking = settings[4] != 0
-    entry_limit = min(settings[1], settings[2])
-    entries = state[0]
-    used = state[1]
-    key_position = state[3]
-    first = state[2]
+    slot_count = settings[SLOTS]
+    versioned = settings[VERSION] != BY_OFFSET
+    overhead = VERSIONED_OVERHEAD if versioned else OVERHEAD
+    tracking = settings[TRACKING] != 0
+    entry_limit = min(settings[ENTRY_LIMIT], settings[GROW_AT])
+    entries = state[ENTRIES]
+    used = state[STORE_USED]
+    key_position = state[KEY_POSITION]
+    first = state[ROW]
     outcome = PUT_COMPLETE
     k = first
     for k_ahead in range(first, min(rows, first + _SLOTS_AHEAD)):
@@ -188,32 +205,32 @@ def put_keys(
             continue
         slot, word = find_key(slots, slot_count, store, overhead, keys, key_position, key_size, key_hash)
         if word != 0:
-            q = ((word >> 24) - 1) * 4
+            q = _place_in_store(word)
             if not versioned or _supersedes(store, q, versions[k], int(presence[k])):
-                clear_bit(survivors, load_int64(store, q + 4))
+                clear_bit(survivors, load_int64(store, q + ORDINAL_AT))
                 set_bit(survivors, ordinal)
-                store_int64(store, q + 4, ordinal)
+                store_int64(store, q + ORDINAL_AT, ordinal)
         else:
-            behind = used + _key_bytes(key_size, overhead)
+            behind = used + entry_bytes(key_size, overhead)
             if entries >= entry_limit or behind > len(store):
-                if entries >= settings[1] or (behind > settings[3] and entries > 0):
+                if entries >= settings[ENTRY_LIMIT] or (behind > settings[STORE_LIMIT] and entries > 0):
                     if not tracking:
                         outcome = PUT_FULL
                         break
-                    state[4] = 1
+                    state[FULL] = 1
                     key_position += key_size
                     k += 1
                     continue
-                outcome = PUT_GROW if entries >= settings[2] else PUT_STORE
+                outcome = PUT_GROW if entries >= settings[GROW_AT] else PUT_STORE
                 break
             store_int32(store, used, key_size)
-            store_int64(store, used + 4, ordinal)
+            store_int64(store, used + ORDINAL_AT, ordinal)
             if versioned:
-                store_int64(store, used + 12, versions[k])
-                store_int32(store, used + 20, int(presence[k]))
+                store_int64(store, used + _VERSION_AT, versions[k])
+                store_int32(store, used + _PRESENCE_AT, int(presence[k]))
             if key_size > 0:
                 copy_bytes(keys, key_position, store, used + overhead, key_size)
-            store_int64(slots, SLOT_BYTES * slot, (used // 4 + 1) << 24 | (key_hash & 0xFFFFFF))
+            store_int64(slots, SLOT_BYTES * slot, (used // _STORE_STEP + 1) << _TAG_BITS | (key_hash & _TAG_MASK))
             set_bit(survivors, ordinal)
             entries += 1
             used = behind
@@ -221,7 +238,7 @@ def put_keys(
             set_bit(settled, ordinal)
         key_position += key_size
         k += 1
-    state[0], state[1], state[2], state[3] = entries, used, k, key_position
+    state[ENTRIES], state[STORE_USED], state[ROW], state[KEY_POSITION] = entries, used, k, key_position
     return outcome
 
 
@@ -263,10 +280,10 @@ def rehash(
         if i + AHEAD < slot_count:
             ahead = load_int64(slots, SLOT_BYTES * (i + AHEAD))
             if ahead != 0:
-                prefetch(store, ((ahead >> 24) - 1) * 4)
+                prefetch(store, _place_in_store(ahead))
         word = load_int64(slots, SLOT_BYTES * i)
         if word != 0:
-            q = ((word >> 24) - 1) * 4
+            q = _place_in_store(word)
             key_hash = hash_key(store, q + overhead, load_int32(store, q), seeds) & mask
             j = multiply_high(key_hash, larger_count)
             while load_int64(larger, SLOT_BYTES * j) != 0:

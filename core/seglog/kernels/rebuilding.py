@@ -13,6 +13,17 @@ from seglog import layout
 from seglog.kernels._jit import copy_bytes, inlined, kernel, load_int64, store_byte, store_int64
 from seglog.kernels.arrays import BatchRow, Bytes, Int64s, WritableBatchRow, WritableBytes, WritableInt64s
 from seglog.kernels.encode import seal_batch
+from seglog.kernels.filter_slots import (
+    BATCHES_EMPTIED,
+    BATCHES_REBUILT,
+    BATCHES_VERBATIM,
+    COMPRESSED,
+    HORIZONS_SET,
+    NEW_HORIZON,
+    RECORDS_WRITTEN,
+    STAMP_MARKER,
+    TOMBSTONES_KEPT,
+)
 from seglog.kernels.records import RECORDS_VALID
 from seglog.kernels.spans import read_record
 from seglog.kernels.varint import varint_size, write_varint
@@ -22,6 +33,10 @@ VERBATIM = 0
 EMPTY = 1
 REBUILT = 2
 
+# A row of `kept` (bytes): four int64, of which `keep_row` says what they are.
+_KEPT_END = 8
+_KEPT_DELTA = 16
+_KEPT_REST = 24
 KEPT_ROW_BYTES = 32
 
 _APPEND_TIME = layout.TIMESTAMP_TYPE_MASK
@@ -36,9 +51,9 @@ def keep_row(kept: WritableBytes, n: int, start: int, end: int, timestamp_delta:
     """Fills row `n` of the records to keep."""
     at = n * KEPT_ROW_BYTES
     store_int64(kept, at, start)
-    store_int64(kept, at + 8, end)
-    store_int64(kept, at + 16, timestamp_delta)
-    store_int64(kept, at + 24, behind_delta)
+    store_int64(kept, at + _KEPT_END, end)
+    store_int64(kept, at + _KEPT_DELTA, timestamp_delta)
+    store_int64(kept, at + _KEPT_REST, behind_delta)
 
 
 @kernel
@@ -53,21 +68,21 @@ def _rebuild_records(
     old_base = np.int64(row["base_timestamp"])  # sums wrap, as Kafka's
     latest = np.int64(row["max_timestamp"])
     if int(rebuilt["attributes"]) & _HORIZON == 0:
-        rebuilt["base_timestamp"] = latest if append_time else old_base + load_int64(kept, 16)
+        rebuilt["base_timestamp"] = latest if append_time else old_base + load_int64(kept, _KEPT_DELTA)
     base = np.int64(rebuilt["base_timestamp"])
     most = np.int64(-1)
     for k in range(n):
         at = k * KEPT_ROW_BYTES
         start = load_int64(kept, at)
-        stop = load_int64(kept, at + 8)
-        delta = load_int64(kept, at + 16)
+        stop = load_int64(kept, at + _KEPT_END)
+        delta = load_int64(kept, at + _KEPT_DELTA)
         timestamp = latest if append_time else old_base + delta
         most = max(most, timestamp)
         if timestamp - base == delta:
             copy_bytes(arena, start, out, p, stop - start)
             p += stop - start
         else:
-            rest = load_int64(kept, at + 24)
+            rest = load_int64(kept, at + _KEPT_REST)
             p = write_varint(out, p, 1 + varint_size(timestamp - base) + stop - rest)
             store_byte(out, p, 0)
             p = write_varint(out, p + 1, timestamp - base)
@@ -114,15 +129,15 @@ def write_batch(
     counters: WritableInt64s,
 ) -> tuple[int, int]:
     """Writes what is left of a batch at `at` and its row to `target`; returns (index behind it, action)."""
-    compressed = settings[6] != 0
+    compressed = settings[COMPRESSED] != 0
     attributes = int(row["attributes"])
     stamped = attributes & _HORIZON != 0
-    stamp = (tombstones > 0 or flags & 8 != 0) and not stamped
+    stamp = (tombstones > 0 or flags & STAMP_MARKER != 0) and not stamped
     _begin(row, at, target)
-    counters[1] += n
-    counters[8] += tombstones
+    counters[RECORDS_WRITTEN] += n
+    counters[TOMBSTONES_KEPT] += tombstones
     if n == 0:
-        counters[11] += 1
+        counters[BATCHES_EMPTIED] += 1
         target["base_timestamp"] = -1
         target["size"] = _OVERHEAD
         target["count"] = 0
@@ -130,16 +145,16 @@ def write_batch(
         seal_batch(out, at, target, True)
         return at + _OVERHEAD, EMPTY
     if n == int(row["count"]) and not stamp:
-        counters[9] += 1
+        counters[BATCHES_VERBATIM] += 1
         if compressed:
             return at, VERBATIM
         copy_bytes(data, data_position, out, at, int(row["size"]))
         return at + int(row["size"]), VERBATIM
-    counters[10] += 1
-    stamp = stamp and settings[1] >= 0  # a horizon that no clock reaches is not written
+    counters[BATCHES_REBUILT] += 1
+    stamp = stamp and settings[NEW_HORIZON] >= 0  # a horizon that no clock reaches is not written
     if stamp:
-        counters[12] += 1
-        target["base_timestamp"] = settings[1]
+        counters[HORIZONS_SET] += 1
+        target["base_timestamp"] = settings[NEW_HORIZON]
     target["attributes"] = attributes & _REBUILT_ATTRIBUTES | (_HORIZON if stamp or stamped else 0)
     if compressed:
         behind = _rebuild_records(arena, kept, n, row, out, at, target)

@@ -39,6 +39,22 @@ _LZ4 = 3
 _ZSTD = 4
 _CODEC_MASK = layout.CODEC_MASK
 _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
+
+# A zstd frame: its magic number, flags, a window descriptor unless it is one segment, a content size. RFC 8878.
+_ZSTD_MAGIC_LOW = 0x2FB528  # the first three bytes, little-endian
+_ZSTD_MAGIC_HIGH = 0xFD
+_FLAGS_AT = 4
+_FIELDS_AT = 5
+_SINGLE_SEGMENT = 0x20
+_CONTENT_CHECKSUM = 0x04
+_DICTIONARY = 0x03
+_CONTENT_SIZE_SHIFT = 6
+
+# The three bytes in front of a block: last (1 bit), kind (2), size.
+_BLOCK_HEADER = 3
+_LAST_BLOCK = 1
+_REPEATED_BYTE = 1
+
 _MOST_WINDOW = (27 - 10) << 3  # as a window descriptor: 128 MiB, the most that Kafka's reader (and zstd's own) accepts
 
 
@@ -53,21 +69,23 @@ def is_plain_zstd(data: Bytes, start: int, end: int) -> bool:
 
     The library's function takes several frames and any window. Format: RFC 8878.
     """
-    if end - start < 6 or _little_uint24(data, start) != 0x2FB528 or load_byte(data, start + 3) != 0xFD:
+    if end - start < _FIELDS_AT + 1 or _little_uint24(data, start) != _ZSTD_MAGIC_LOW:
         return False
-    flags = load_byte(data, start + 4)
-    single = flags & 0x20 != 0
-    if flags & 0x03 != 0 or (not single and load_byte(data, start + 5) > _MOST_WINDOW):
+    if load_byte(data, start + 3) != _ZSTD_MAGIC_HIGH:
+        return False
+    flags = load_byte(data, start + _FLAGS_AT)
+    single = flags & _SINGLE_SEGMENT != 0
+    if flags & _DICTIONARY != 0 or (not single and load_byte(data, start + _FIELDS_AT) > _MOST_WINDOW):
         return False  # a dictionary, or too large a window
-    size_bytes = 1 << (flags >> 6)
+    size_bytes = 1 << (flags >> _CONTENT_SIZE_SHIFT)
     if size_bytes == 1 and not single:
         size_bytes = 0
-    p = start + 5 + (0 if single else 1) + size_bytes
-    while end - p >= 3:
+    p = start + _FIELDS_AT + (0 if single else 1) + size_bytes
+    while end - p >= _BLOCK_HEADER:
         block = _little_uint24(data, p)
-        p += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)  # 1: one byte, repeated
-        if block & 1 != 0:
-            return p + (4 if flags & 0x04 != 0 else 0) == end
+        p += _BLOCK_HEADER + (1 if block >> 1 & 3 == _REPEATED_BYTE else block >> 3)
+        if block & _LAST_BLOCK != 0:
+            return p + (4 if flags & _CONTENT_CHECKSUM != 0 else 0) == end
     return False
 
 
@@ -98,7 +116,7 @@ def decompress_run(
     for i in range(first, last):
         codec = np.int64(batches[i]["attributes"]) & _CODEC_MASK
         magic = batches[i]["magic"]
-        if (codec != _LZ4 and (codec != _ZSTD or zstd[0] == 0 or magic < 2)) or (i > first and o >= full):
+        if (codec != _LZ4 and (codec != _ZSTD or zstd[DECOMPRESS] == 0 or magic < 2)) or (i > first and o >= full):
             return i, o
         if status[i] == 0 and batches[i]["count"] != 0:
             room = min(len(out), o + limit)
@@ -107,7 +125,9 @@ def decompress_run(
             if codec == _ZSTD:
                 if not is_plain_zstd(data, start, end):
                     return i, o
-                size = call_codec(zstd[0], zstd[1], out, o, room - o, data, start, end - start)
+                size = call_codec(
+                    zstd[DECOMPRESS], zstd[DECOMPRESS_CONTEXT], out, o, room - o, data, start, end - start
+                )
                 if size < 0:
                     return i, o
                 o += size
@@ -172,8 +192,8 @@ def pack_run(
                 o += size
             elif codec == _LZ4:
                 o = lz4.compress_frame(payloads, at, at + size, out, o, table)
-            elif codec == _ZSTD and zstd[2] != 0:
-                packed = call_codec(zstd[2], zstd[3], out, o, len(out) - o, payloads, at, size)
+            elif codec == _ZSTD and zstd[COMPRESS] != 0:
+                packed = call_codec(zstd[COMPRESS], zstd[COMPRESS_CONTEXT], out, o, len(out) - o, payloads, at, size)
                 if packed < 0:
                     return i, begin
                 o += packed

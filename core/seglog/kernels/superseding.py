@@ -10,6 +10,12 @@ from seglog import layout
 from seglog.kernels._jit import kernel
 from seglog.kernels.arrays import Batches, Bytes, Int64s, Records, WritableBytes, WritableInt64s
 from seglog.kernels.bits import set_bit
+from seglog.kernels.filter_slots import (
+    CLEAN_ORDINAL,
+    HASH_MASK,
+    KEY_OVERHEAD,
+    SLOTS,
+)
 from seglog.kernels.hashing import hash_key
 from seglog.kernels.offset_map import find_key, prefetch_slots
 from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, RECORDS_VALID
@@ -33,7 +39,7 @@ def mark_superseded(
 ) -> tuple[int, int]:
     """Sets the bit of every record in these batches whose key is in the map; returns (batches done, status).
 
-    Control batches are passed over. `settings` are those of `filtering`.
+    Control batches are passed over. `settings` and `ordinals` are those of `filter_slots`.
     """
     for i in range(len(batches)):
         row = batches[i]
@@ -43,18 +49,20 @@ def mark_superseded(
         end = ends[i]
         if count < 0 or count * LEAST_RECORD_SIZE > end - starts[i]:
             return i, COUNT_INVALID
-        prefetch_slots(arena, starts[i], end, count, slots, settings[2], seeds, settings[4])
+        prefetch_slots(arena, starts[i], end, count, slots, settings[SLOTS], seeds, settings[HASH_MASK])
         p = starts[i]
         for _ in range(count):
             status, stop, _, _, _, key_position, key_size, _, _ = read_record(arena, p, end)
             if status != RECORDS_VALID:
                 return i, status
             if key_size >= 0:
-                key_hash = hash_key(arena, key_position, key_size, seeds) & settings[4]
-                _, word = find_key(slots, settings[2], store, settings[3], arena, key_position, key_size, key_hash)
+                key_hash = hash_key(arena, key_position, key_size, seeds) & settings[HASH_MASK]
+                _, word = find_key(
+                    slots, settings[SLOTS], store, settings[KEY_OVERHEAD], arena, key_position, key_size, key_hash
+                )
                 if word != 0:
-                    set_bit(superseded, ordinals[1])
-            ordinals[1] += 1
+                    set_bit(superseded, ordinals[CLEAN_ORDINAL])
+            ordinals[CLEAN_ORDINAL] += 1
             p = stop
     return len(batches), RECORDS_VALID
 
@@ -75,8 +83,10 @@ def mark_superseded_rows(
         key_size = int(rows[i]["key_size"])
         if key_size >= 0:
             key_position = int(rows[i]["key_position"])
-            key_hash = hash_key(arena, key_position, key_size, seeds) & settings[4]
-            _, word = find_key(slots, settings[2], store, settings[3], arena, key_position, key_size, key_hash)
+            key_hash = hash_key(arena, key_position, key_size, seeds) & settings[HASH_MASK]
+            _, word = find_key(
+                slots, settings[SLOTS], store, settings[KEY_OVERHEAD], arena, key_position, key_size, key_hash
+            )
             if word != 0:
-                set_bit(superseded, ordinals[1])
-        ordinals[1] += 1
+                set_bit(superseded, ordinals[CLEAN_ORDINAL])
+        ordinals[CLEAN_ORDINAL] += 1

@@ -36,7 +36,7 @@ from seglog.cleaner.transactions import TransactionTracker
 from seglog.clock import SystemClock
 from seglog.errors import IncompleteError, SeglogError
 from seglog.format.log_manifest import ManifestSegment
-from seglog.kernels import filtering
+from seglog.kernels import filter_slots
 from seglog.log.segments import collect_aborted
 from seglog.scan.segment_scan import Chunk
 from seglog.spark.cleaning_blobs import (
@@ -268,8 +268,8 @@ def _rewritten(
             f"{round_.groups[0][0].path}: the log changed while it was cleaned ({index.dirty_records} records were"
             f" indexed, {int(filter_.ordinals[0])} copied); nothing was changed"
         )
-    stats.counters[filtering.RECORDS_WITHOUT_KEY] += index.without_key
-    stats.counters[filtering.RECORDS_SUPERSEDED] -= index.without_key
+    stats.counters[filter_slots.RECORDS_WITHOUT_KEY] += index.without_key
+    stats.counters[filter_slots.RECORDS_SUPERSEDED] -= index.without_key
     stats.add(index.counts)
     return TaskOutcome(staged, stats.counts())
 

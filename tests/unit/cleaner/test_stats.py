@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seglog.cleaner.stats import CleanerStats, CleaningResult
 from seglog.clock import ManualClock
-from seglog.kernels import filtering
+from seglog.kernels import filter_slots
 from seglog.model import TopicPartition
 
 
@@ -22,7 +22,7 @@ def test_the_block_has_kafkas_words_and_numbers() -> None:
     stats.bytes_read = stats.map_bytes_read = 3 << 20
     stats.bytes_written = 1 << 18
     stats.most_map_entries = 25
-    stats.counters[filtering.RECORDS_READ], stats.counters[filtering.RECORDS_WRITTEN] = 6000, 10
+    stats.counters[filter_slots.RECORDS_READ], stats.counters[filter_slots.RECORDS_WRITTEN] = 6000, 10
     assert result_of(stats, "e11", 0, 6000).text(3) == (
         "\n"
         "\tLog cleaner thread 3 cleaned log e11-0 (dirty section = [0, 6000])\n"
