@@ -45,7 +45,7 @@ def test_every_block_of_the_page_runs(
     (tmp_path / "lake").mkdir()
     names: dict[str, Any] = {}
     found = blocks(PAGE.read_text())
-    assert len(found) == 7
+    assert len(found) == 8
     for block in found:
         exec(block.replace(LOGS, str(tmp_path / "logs")).replace(LAKE, str(tmp_path / "lake")), names)
     said = capsys.readouterr().out

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seglog.errors import CorruptCheckpointError, SeglogError
+from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.format.filenames import APPEND_JOURNAL_FILE, STREAMS_FILE, parse_topic_partition
 from seglog.layout import INT64_MAX
 from seglog.model import TopicPartition
@@ -149,6 +149,22 @@ def last_batch(fs: FileSystem, log_directory: Path, query: str) -> StreamBatch |
     """The last batch of a stream that was appended for good. Errors are those of `read_journal`."""
     found = _read(fs, log_directory / STREAMS_FILE, _streams) or ()
     return next((batch for batch in found if batch.query == query), None)
+
+
+def was_appended(place: Path, known: StreamBatch | None, stream: StreamBatch) -> bool:
+    """Whether a stream's batch is part of the logs in `place`, where `known` is the last one that was appended.
+
+    RefusedError for another batch of the same number, or of a lower one.
+    """
+    if known is None or known.number < stream.number:
+        return False
+    if known.number == stream.number and (known.entry == stream.entry or not (known.entry and stream.entry)):
+        return True
+    raise RefusedError(
+        f"{place}: stream {stream.query} has appended its batches up to {known.number}, and brings another"
+        f" batch {stream.number}: its checkpoint was set back or copied. Give the stream a new checkpoint, and"
+        " starting offsets that it has not read"
+    )
 
 
 def record_batch(fs: FileSystem, log_directory: Path, batch: StreamBatch) -> None:

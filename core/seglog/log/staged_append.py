@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.errors import LockedError, OffsetsOutOfOrderError, RefusedError
+from seglog.errors import LockedError
 from seglog.log.append_journal import (
     AppendJournal,
     Placement,
@@ -27,13 +27,13 @@ from seglog.log.append_journal import (
     StreamBatch,
     last_batch,
     record_batch,
+    was_appended,
     write_journal,
 )
 from seglog.log.directory import ConfigOf, LogDirectory
 from seglog.log.log import Log
-from seglog.log.staged_batches import append_placed, check_staged
+from seglog.log.staged_batches import append_placed, by_partition, check_staged, placed_at
 from seglog.log.unfinished_append import finish_append, is_unfinished, settle_append, settle_if_possible
-from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock
 
@@ -73,7 +73,7 @@ class StagedAppend:
             return 0
         with self._locked():
             settle_append(self._fs, self._path, self._opened)
-            if stream is not None and self._was_appended(stream):
+            if stream is not None and was_appended(self._path, last_batch(self._fs, self._path, stream.query), stream):
                 return 0
             journal = None
             try:
@@ -127,22 +127,11 @@ class StagedAppend:
         finally:
             lock.release()
 
-    def _was_appended(self, stream: StreamBatch) -> bool:
-        known = last_batch(self._fs, self._path, stream.query)
-        if known is None or known.number < stream.number:
-            return False
-        if known.number == stream.number and (known.entry == stream.entry or not (known.entry and stream.entry)):
-            return True
-        raise RefusedError(
-            f"{self._path}: stream {stream.query} has appended its batches up to {known.number}, and brings another"
-            f" batch {stream.number}: its checkpoint was set back or copied. Give the stream a new checkpoint, and"
-            " starting offsets that it has not read"
-        )
-
     def _append(self, staging: Path, files: Sequence[StagedFile], stream: StreamBatch | None) -> AppendJournal:
         with self._opened() as directory:
-            logs = {name: directory.log(name, create=True) for name in _names(files)}
-            placements = tuple(self._placed(log, staging, _of(name, files)) for name, log in logs.items())
+            chosen = by_partition(files)
+            logs = {name: directory.log(name, create=True) for name in chosen}
+            placements = tuple(self._placed(log, staging, chosen[name]) for name, log in logs.items())
             self._fs.sync_directory(staging)
             self._fs.sync_directory(staging.parent)
             journal = AppendJournal(staging.name, placements, stream)
@@ -152,30 +141,6 @@ class StagedAppend:
         return journal
 
     def _placed(self, log: Log, staging: Path, files: tuple[StagedFile, ...]) -> Placement:
-        end = log.log_end_offset
         for file in files:
             check_staged(self._fs, staging, file)
-            if file.first_offset is None:
-                continue
-            if file.first_offset < log.log_end_offset:
-                raise OffsetsOutOfOrderError(
-                    f"{log.directory}: rows begin at offset {file.first_offset}, and the log ends at"
-                    f" {log.log_end_offset}"
-                )
-            if file.first_offset < end:
-                raise OffsetsOutOfOrderError(
-                    f"{log.directory}: one task has rows up to offset {end - 1}, another from {file.first_offset} on;"
-                    " two tasks with one partition must not overlap"
-                )
-            end = file.last_offset + 1
-        return Placement(log.topic_partition, log.log_end_offset, log.leader_epoch, files)
-
-
-def _names(files: Iterable[StagedFile]) -> list[TopicPartition]:
-    return sorted({file.topic_partition for file in files})
-
-
-def _of(name: TopicPartition, files: Iterable[StagedFile]) -> tuple[StagedFile, ...]:
-    """The partition's files by offset, or in the order of the tasks."""
-    chosen = [file for file in files if file.topic_partition == name]
-    return tuple(sorted(chosen, key=lambda file: -1 if file.first_offset is None else file.first_offset))
+        return placed_at(log.directory, log.log_end_offset, log.leader_epoch, files)

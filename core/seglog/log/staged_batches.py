@@ -7,16 +7,17 @@ epoch. So after a crash the log can be compared with the staged files, byte for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
-from seglog.errors import IncompleteError
+from seglog.errors import IncompleteError, OffsetsOutOfOrderError
 from seglog.log.append_journal import Placement, StagedFile
 from seglog.log.log import Log
+from seglog.model import TopicPartition
 from seglog.scan.segment_scan import Chunk, SegmentScan
 from seglog.storage.filesystem import FileSystem
 
@@ -59,6 +60,38 @@ def check_staged(fs: FileSystem, staging: Path, file: StagedFile) -> None:
         raise _damaged(path, status.size, file)
 
 
+def by_partition(files: Iterable[StagedFile]) -> dict[TopicPartition, tuple[StagedFile, ...]]:
+    """The files of each partition by offset, or in the order of the tasks; partitions in their order."""
+    found: dict[TopicPartition, list[StagedFile]] = {}
+    for file in files:
+        found.setdefault(file.topic_partition, []).append(file)
+    first = {name: sorted(each, key=lambda one: -1 if one.first_offset is None else one.first_offset)
+             for name, each in sorted(found.items())}  # fmt: skip
+    return {name: tuple(each) for name, each in first.items()}
+
+
+def placed_at(directory: Path, end: int, epoch: int, files: Sequence[StagedFile]) -> Placement:
+    """Where files of one partition go in the log in `directory`, which ends at `end` and is in this leader epoch.
+
+    OffsetsOutOfOrderError for files with offsets of their own that the log, or another file, has.
+    """
+    following = end
+    for file in files:
+        if file.first_offset is None:
+            continue
+        if file.first_offset < end:
+            raise OffsetsOutOfOrderError(
+                f"{directory}: rows begin at offset {file.first_offset}, and the log ends at {end}"
+            )
+        if file.first_offset < following:
+            raise OffsetsOutOfOrderError(
+                f"{directory}: one task has rows up to offset {following - 1}, another from {file.first_offset} on;"
+                " two tasks with one partition must not overlap"
+            )
+        following = file.last_offset + 1
+    return Placement(files[0].topic_partition, end, epoch, tuple(files))
+
+
 def placed_chunks(
     fs: FileSystem, staging: Path, placement: Placement, chunk_bytes: int = _CHUNK_BYTES
 ) -> Iterator[PlacedChunk]:
@@ -99,12 +132,14 @@ def _staged_chunks(fs: FileSystem, path: Path, file: StagedFile, start: int, chu
         raise _damaged(path, position, file)
 
 
-def append_placed(log: Log, staging: Path, placement: Placement) -> None:
-    """Appends a placement's batches to the end of a log; durable on return.
+def append_placed(log: Log, staging: Path, placement: Placement, staged_fs: FileSystem | None = None) -> None:
+    """Appends a placement's batches to the end of a log; durable on return. `staged_fs` has the staged files, where
+    that is not the log's own file system.
 
     Raises what appending raises, and IncompleteError when the log does not take every batch.
     """
-    for chunk in placed_chunks(log.fs, staging, placement, min(_CHUNK_BYTES, log.config.segment_bytes)):
+    fs = staged_fs or log.fs
+    for chunk in placed_chunks(fs, staging, placement, min(_CHUNK_BYTES, log.config.segment_bytes)):
         log.append_as_follower(chunk.data, placement.epoch)
         if log.log_end_offset != chunk.next_offset:
             raise IncompleteError(

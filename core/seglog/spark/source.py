@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from seglog.spark.write_options import WriteOptions
+    from seglog.spark.stream_sink import Sink
 
 NAME = "seglog"
 
@@ -71,21 +71,24 @@ class SeglogDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from seglog.spark.stream_sink import SeglogWriter
 
-        return SeglogWriter(self._write_options(schema, overwrite))
+        return SeglogWriter(self._sink(schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from seglog.spark.stream_sink import SeglogStreamWriter
 
-        return SeglogStreamWriter(self._write_options(schema, overwrite))
+        return SeglogStreamWriter(self._sink(schema, overwrite))
 
-    def _write_options(self, schema: StructType, overwrite: bool) -> WriteOptions:
+    def _sink(self, schema: StructType, overwrite: bool) -> Sink:
+        from seglog.spark.object_sink import ObjectSink, is_prefix
         from seglog.spark.write_options import check_schema, parse_write_options
-        from seglog.spark.writer import check_place
+        from seglog.spark.writer import LocalSink, check_place
 
         options = parse_write_options(self.options, overwrite=overwrite)
         check_schema(schema, options)
+        if is_prefix(machine_files(), options.path):
+            return ObjectSink(replace(options, store=sent_along(options.store, [options.path])))
         check_place(machine_files(), options)
-        return options
+        return LocalSink(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from seglog.spark.stream import SeglogStreamReader

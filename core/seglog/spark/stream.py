@@ -217,10 +217,10 @@ class FollowedLog:
         last, known = log.last, self._tails.get(log.topic_partition)
         if last is None:
             return
-        if known is not None and known[0] == last.log and known[1].is_in(self._fs, last):
+        if known is not None and known[0] == last.log and known[1].is_in(log.fs, last):
             tail = known[1]
             if last.size > tail.position:
-                tail = tail_of(self._fs, last, tail.position) or tail
+                tail = tail_of(log.fs, last, tail.position) or tail
             log.__dict__["tail"] = tail
         self._tails[log.topic_partition] = (last.log, log.tail)
 

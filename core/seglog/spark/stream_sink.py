@@ -1,4 +1,4 @@
-"""The writers as PySpark sees them: `df.write` and `df.writeStream.format("seglog")` over `writer`.
+"""The writers as PySpark sees them: `df.write` and `df.writeStream.format("seglog")` over a `Sink`.
 
 PySpark pickles the writer into every task, and makes another one for `commit` and `abort`, in a process of the
 driver: what both must know comes with the tasks' messages. The message of a failed task is None.
@@ -7,23 +7,41 @@ driver: what both must know comes with the tasks' messages. The message of a fai
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from seglog.clock import SystemClock
 from seglog.errors import UnsupportedError
 from seglog.log.append_journal import StagedFile, StreamBatch
-from seglog.log.unfinished_append import discard_staged
 from seglog.spark.tasks import query_id
 from seglog.spark.write_options import WriteOptions
-from seglog.spark.writer import checkpoint_entry, commit, stage_rows, staging_of
+from seglog.spark.writer import checkpoint_entry
 from seglog.storage.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class Sink(Protocol):
+    """Where rows go: a log directory (`writer.LocalSink`), or below a prefix (`object_sink.ObjectSink`)."""
+
+    @property
+    def options(self) -> WriteOptions: ...
+
+    def stage(self, owner: str, batches: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:
+        """In a task: puts its rows where `commit` finds them."""
+        ...
+
+    def commit(self, owner: str, files: Sequence[StagedFile], stream: StreamBatch | None = None) -> int:
+        """On the driver: makes what was staged part of the logs, all or nothing. Gives the records, 0 for a batch
+        that was committed before."""
+        ...
+
+    def discard(self, owner: str) -> None:
+        """On the driver: removes what was staged for a write that has ended."""
+        ...
 
 
 @dataclass
@@ -37,49 +55,39 @@ class Staged(WriterCommitMessage):
 class SeglogWriter(DataSourceArrowWriter):
     """Batch writer. The one of `commit` is a copy of the one of the tasks."""
 
-    def __init__(self, options: WriteOptions) -> None:
-        self.options, self.owner = options, uuid.uuid4().hex
+    def __init__(self, sink: Sink) -> None:
+        self.sink, self.owner = sink, uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _staged(self.options, self.owner, iterator)
+        return Staged(self.owner, self.sink.stage(self.owner, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        commit(LocalFileSystem(), self.options, SystemClock(), self.owner, _files(messages))
+        self.sink.commit(self.owner, _files(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 (PySpark's signature)
-        _discard(self.options, self.owner)
+        self.sink.discard(self.owner)
 
 
 class SeglogStreamWriter(DataSourceStreamArrowWriter):
     """Stream sink: every batch exactly once, over restarts too."""
 
-    def __init__(self, options: WriteOptions) -> None:
-        self.options = options
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         owner = query_id()
         if owner is None:
             raise UnsupportedError("this stream's batches have no query id: it is no micro-batch stream")
-        return _staged(self.options, owner, iterator)
+        return Staged(owner, self.sink.stage(owner, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        fs = LocalFileSystem()
+        entry = checkpoint_entry(LocalFileSystem(), self.sink.options, batchId)
         for owner in _owners(messages):
-            stream = StreamBatch(owner, batchId, checkpoint_entry(fs, self.options, batchId))
-            commit(fs, self.options, SystemClock(), owner, _files(messages), stream)
+            self.sink.commit(owner, _files(messages), StreamBatch(owner, batchId, entry))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002 (as above)
         for owner in _owners(messages):
-            _discard(self.options, owner)
-
-
-def _staged(options: WriteOptions, owner: str, batches: Iterator[pa.RecordBatch]) -> Staged:
-    staging = staging_of(options.path, owner)
-    return Staged(owner, tuple(stage_rows(LocalFileSystem(), staging, options, batches)))
-
-
-def _discard(options: WriteOptions, owner: str) -> None:
-    discard_staged(LocalFileSystem(), options.path, staging_of(options.path, owner))
+            self.sink.discard(owner)
 
 
 def _owners(messages: Sequence[WriterCommitMessage | None]) -> set[str]:

@@ -9,11 +9,12 @@ from pathlib import Path
 from seglog.errors import ConfigError, UnsupportedError
 from seglog.locations import parse_location
 from seglog.model import Compression
+from seglog.remote.settings import KNOWN, NO_SETTINGS, StoreSettings
 from seglog.remote_path import RemotePath
 from seglog.units import parse_duration, parse_size
 
 NAMES = {
-    "path": "the log directory to write to",
+    "path": "the log directory to write to, or a prefix of an object store",
     "topic": "the topic of rows without a column topic",
     "partition": "the partition of rows without a column partition (default 0)",
     "compression": "none, gzip, snappy, lz4 or zstd (default none)",
@@ -47,6 +48,7 @@ class WriteOptions:
     segment_bytes: int = 1 << 30
     lock_wait_ms: int = 60_000
     checkpoint: Path | None = None
+    store: StoreSettings = NO_SETTINGS
 
 
 def parse_write_options(options: Mapping[str, str], *, overwrite: bool = False) -> WriteOptions:
@@ -57,7 +59,7 @@ def parse_write_options(options: Mapping[str, str], *, overwrite: bool = False) 
             " be replaced, or write into a new log directory"
         )
     given = {key.lower(): value for key, value in options.items()}
-    legal = {name.lower() for name in NAMES}
+    legal = {name.lower() for name in (*NAMES, *KNOWN)}
     unknown = [key for key in given if key not in legal | _OF_SPARK and not key.startswith(("spark.", "kafka."))]
     if unknown:
         raise ConfigError(f"no such option: {', '.join(unknown)}; options are {', '.join(NAMES)}")
@@ -80,6 +82,7 @@ def parse_write_options(options: Mapping[str, str], *, overwrite: bool = False) 
         segment_bytes=_size("segmentBytes", given.get("segmentbytes", "1GiB")),
         lock_wait_ms=_duration("lockWait", given.get("lockwait", "60s")),
         checkpoint=_checkpoint(given.get("checkpointlocation")),
+        store=StoreSettings.of(given),
     )
 
 

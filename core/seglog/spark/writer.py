@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ from seglog.log.staged_append import StagedAppend
 from seglog.log.unfinished_append import discard_staged
 from seglog.model import TopicPartition
 from seglog.spark.write_options import WriteOptions
-from seglog.storage.filesystem import File, FileSystem
+from seglog.storage.filesystem import File, FileSystem, LocalFileSystem
 from seglog.storage.ownership import PRIVATE, Access
 
 if TYPE_CHECKING:
@@ -165,6 +166,23 @@ def commit(
         return append.run(staging, files, stream)
     finally:
         discard_staged(fs, options.path, staging)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSink:
+    """The sink of a log directory, which driver and executors share."""
+
+    options: WriteOptions
+
+    def stage(self, owner: str, batches: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:
+        staging = staging_of(self.options.path, owner)
+        return tuple(stage_rows(LocalFileSystem(), staging, self.options, batches))
+
+    def commit(self, owner: str, files: Sequence[StagedFile], stream: StreamBatch | None = None) -> int:
+        return commit(LocalFileSystem(), self.options, SystemClock(), owner, files, stream)
+
+    def discard(self, owner: str) -> None:
+        discard_staged(LocalFileSystem(), self.options.path, staging_of(self.options.path, owner))
 
 
 def checkpoint_entry(fs: FileSystem, options: WriteOptions, batch: int) -> str:

@@ -174,7 +174,8 @@ def commit(
     RefusedError where somebody else has committed since, UnsupportedError for a store that overwrites; OSError. Then
     nothing was committed, or, where the connection was lost at the very end, all of it: the next look tells.
     """
-    _require_creation(store, prefix)
+    if before is None:  # later ones know that the first one was created so
+        _require_creation(store, prefix)
     number = 1 if before is None else before.manifest.number + 1
     manifest = LogManifest(number, uuid.uuid4().hex, clock.now_ms(), tuple(partitions), dict(streams or {}))
     path, data = prefix / COMMITTED / manifest_name(number), format_log_manifest(manifest)
