@@ -83,6 +83,13 @@ class MemoryFile:
         self._owner.mutate(f"sync {self.path.name}")
         self._node.sync()
 
+    def lend(self, position: int, size: int) -> memoryview | None:
+        self._owner.check_power()
+        return None
+
+    def advise_wanted(self, position: int, size: int) -> None:
+        self._owner.check_power()
+
     def advise_dropped(self, position: int, size: int) -> None:
         self._owner.check_power()
 

@@ -89,6 +89,7 @@ def tag_of(data: bytes) -> str:
 def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # as servers have it: else a small body waits for the client's delayed ACK
 
         def log_message(self, *_: object) -> None:
             """Quiet."""

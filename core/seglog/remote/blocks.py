@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from seglog.remote.ahead import AnnouncedWalks
 from seglog.remote.limits import Limits
 from seglog.storage.bytes_cache import BytesCache
 
@@ -67,6 +68,7 @@ class Blocks:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.announced = AnnouncedWalks(limits)
         self._cache = BytesCache[_Key, memoryview](limits.cache_bytes)  # runs, by their first blocks
         self._held: dict[_Key, list[_Key]] = {}  # the blocks of each run in the cache
         self._begin: dict[_Key, _Key] = {}  # the first block of the run that a block is held in
@@ -91,6 +93,23 @@ class Blocks:
         for start, data in (*here, *((run.first * size, run.future.result()) for run in runs)):
             begin, end = max(position, start), min(position + view.nbytes, start + data.nbytes)
             view[begin - position : end - position] = data[begin - start : end - start]
+
+    def lend(self, source: Source, position: int, most: int) -> memoryview:
+        """At most that many bytes from `position`, which the source has, out of one run: where it came to lie."""
+        size = self.limits.block_bytes
+        first, last = position // size, (position + most - 1) // size
+        here, runs, mine = self._taken(source, first, last)
+        for run in mine:
+            if run.first > first:
+                self._pool().submit(self._bring, run)
+            else:
+                self._bring(run)
+        for start, data in here:
+            if start <= position < start + data.nbytes:
+                return data[position - start : position - start + most].toreadonly()
+        run = next(each for each in runs if each.first <= first <= each.last)
+        start = position - run.first * size
+        return run.future.result()[start : start + most].toreadonly()
 
     def read_ahead(self, source: Source, start: int, end: int) -> None:
         """Lets the blocks of bytes `start` to `end` come while something else is done."""
@@ -124,7 +143,7 @@ class Blocks:
                     missing.append(number)
             while missing:
                 count = 1
-                while count < min(most, len(missing)) and missing[count] == missing[0] + count:
+                while count < len(missing) and missing[count] == missing[0] + count and missing[count] % most:
                     count += 1
                 run = _Run(source, missing[0], missing[count - 1], Future())
                 mine.append(run)

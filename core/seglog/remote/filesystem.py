@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from seglog.clock import Clock, SystemClock
 from seglog.errors import RefusedError
+from seglog.remote.ahead import ReadAhead
 from seglog.remote.blocks import Blocks, Source
 from seglog.remote.failures import ChangedObjectError
 from seglog.remote.limits import Limits, limits_of
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
 
 
 class RemoteFile(ReadOnlyFile):
-    """An object, opened by `RemoteFileSystem.open`. Reads that follow each other let the next blocks come early."""
+    """An object, opened by `RemoteFileSystem.open`. Reads that follow each other let the next blocks come early, and so
+    does what is announced (`advise_wanted`).
+    """
 
     def __init__(self, path: Path, status: FileStatus, source: Source, blocks: Blocks) -> None:
         self.path = path
         self._status, self._source, self._blocks = status, source, blocks
-        self._next, self._window, self._ahead = -1, 0, 0
+        self._ahead = ReadAhead(blocks.limits, blocks.announced)
 
     def size(self) -> int:
         return self._source.size
@@ -57,23 +60,27 @@ class RemoteFile(ReadOnlyFile):
         wanted = max(0, min(view.nbytes, self.size() - position))
         if not wanted:
             return 0
-        self._look_ahead(position, position + wanted)
+        self._let_come(*self._ahead.read(position, position + wanted))
         self._blocks.read_into(self._source, position, view.cast("B")[:wanted])
         return wanted
 
-    def _look_ahead(self, start: int, end: int) -> None:
-        """Reads that go on where the last one ended are taken for a walk through the file: farther each time."""
-        limits = self._blocks.limits
-        goes_on = self._next - limits.block_bytes <= start <= self._next + limits.block_bytes and self._next >= 0
-        if not goes_on:
-            self._window = self._ahead = 0
-        elif end > self._next:
-            self._window = min(limits.ahead_bytes, max(2 * self._window, limits.request_bytes // 4))
-            begin = max(end, self._ahead)
-            if begin < end + self._window // 2:
-                self._ahead = end + self._window
-                self._blocks.read_ahead(self._source, begin, self._ahead)
-        self._next = end
+    def lend(self, position: int, size: int) -> memoryview | None:
+        wanted = max(0, min(size, self.size() - position))
+        if not wanted:
+            return memoryview(b"")
+        lent = self._blocks.lend(self._source, position, wanted)
+        self._let_come(*self._ahead.read(position, position + lent.nbytes))
+        return lent
+
+    def advise_wanted(self, position: int, size: int) -> None:
+        if position < min(position + size, self.size()):
+            self._let_come(*self._ahead.announce(position, min(position + size, self.size())))
+
+    def close(self) -> None:
+        self._ahead.close()
+
+    def _let_come(self, start: int, end: int) -> None:
+        self._blocks.read_ahead(self._source, start, end)
 
 
 @dataclass(frozen=True, slots=True)

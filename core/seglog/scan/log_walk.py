@@ -21,14 +21,21 @@ from pathlib import Path
 import numpy as np
 
 from seglog import layout
-from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.format.decoder import BatchScan, checksums_valid, decode_large, decode_records, scan_batches
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
 from seglog.memory_budget import Account
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.resync import OffsetRange, entry_end, next_entry
-from seglog.scan.segment_scan import CHUNK_BYTES, HELD_BYTES, EndReason, checksum_valid, declared_size, entry_row
+from seglog.scan.segment_scan import (
+    CHUNK_BYTES,
+    HELD_BYTES,
+    Chunks,
+    EndReason,
+    checksum_valid,
+    declared_size,
+    entry_row,
+)
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import File, FileSystem
 
@@ -120,34 +127,27 @@ class LogWalk:
 
     def _walk(self, file: File, stop: int) -> Iterator[Piece | Gap]:
         rows = np.empty(max(_LEAST_ROWS, self._chunk_bytes // 64), dtype=layout.BATCH)
-        buffer = np.empty(max(0, min(self._chunk_bytes, stop - self._start)), dtype=np.uint8)
-        position, wanted = self._start, len(buffer)
+        chunks = Chunks(file, stop, self._chunk_bytes, fresh=self._fresh)
+        position, least = self._start, 0
         while position < stop:
-            if wanted > len(buffer):
-                target = np.empty(wanted, dtype=np.uint8)
-            else:
-                target = np.empty_like(buffer) if self._fresh else buffer
-            expected = min(len(target), stop - position)
-            filled = file.read_into(position, byte_view(target[:expected]))
+            data = chunks.at(position, least)
+            filled, stop = len(data), chunks.stop
             if filled == 0:
                 return  # the file was cut while it was read
-            if filled < expected:
-                stop = position + filled
-            found = scan_batches(target, 0, filled, position, rows)
+            found = scan_batches(data, 0, filled, position, rows)
             if self._fresh:
                 found = BatchScan(found.batches.copy(), found.consumed, found.status)
-            piece, damaged_at = self._piece(file, target, found, position, stop)
+            piece, damaged_at = self._piece(file, data, found, position, stop)
             if len(piece.batches):
                 yield piece
-            wanted = len(buffer)
+            least = 0
             if damaged_at is not None:
                 position, gap = self._gap(file, damaged_at, stop, int(found.batches[len(piece.batches)]["size"]))
                 yield gap
             elif found.consumed or found.consumed == filled:
                 position += found.consumed
             else:
-                step = yield from self._stuck(file, target, filled, found.status, position, stop)
-                position, wanted = step[0], max(step[1], wanted)
+                position, least = yield from self._stuck(file, data, found.status, position, stop)
 
     def _piece(
         self, file: File, data: np.ndarray, found: BatchScan, position: int, stop: int
@@ -168,10 +168,10 @@ class LogWalk:
         return self._fs.open(self._path, "r") if self._file is None else nullcontext(self._file)
 
     def _stuck(
-        self, file: File, data: np.ndarray, filled: int, status: int, position: int, stop: int
+        self, file: File, data: np.ndarray, status: int, position: int, stop: int
     ) -> Generator[Piece | Gap, None, tuple[int, int]]:
-        """What to do where no whole entry begins at the front; returns (position, buffer size to go on with)."""
-        size = declared_size(data, 0, filled)
+        """What to do where no whole entry begins at the front; returns (position, how many bytes must come with it)."""
+        size = declared_size(data, 0, len(data))
         framed = status not in (WALK_BAD_SIZE, WALK_BAD_HEADER) and size > 0 and size <= stop - position
         row = entry_row(file, position, stop) if framed else None
         behind = None

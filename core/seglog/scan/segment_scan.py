@@ -3,7 +3,9 @@
 A chunk is one fill of a reused buffer, cut behind its last whole batch. A batch larger than the buffer makes it
 grow to that batch, up to `held_bytes`; the next chunk shrinks back. A batch above that comes as a chunk by itself,
 without its bytes: checksum and records are read from the file piece by piece. Reading is by `pread`, never by a
-mapping: a broker that truncates under us must not kill the process. The scan itself never judges: it stops where
+mapping: a broker that truncates under us must not kill the process. Bytes that lie in memory anyway (`File.lend`: what
+has come of an object) are given as they lie there; only where lent bytes end within a batch a few of both sides are
+copied together. The scan itself never judges: it stops where
 Kafka's iterator would, and `end` says where and why.
 """
 
@@ -33,9 +35,45 @@ CHUNK_BYTES = 1 << 20
 HELD_BYTES = 4 << 20
 HELD_CONTROL_BYTES = 128 << 20
 
+_LEAST_LENT = 64 << 10
 _LEAST_ROWS = 1024
 _PIECE_BYTES = 1 << 20
 _NOTHING = np.zeros(0, dtype=np.uint8)
+
+
+class Chunks:
+    """Chunks of at most `size` bytes of `file`, `most_lent` where they are lent (0: `size`), none from `stop` on.
+
+    A chunk that is a copy is valid until the next one, unless it is a `fresh` buffer. `stop` becomes lower when the
+    file was found to be cut.
+    """
+
+    def __init__(self, file: File, stop: int, size: int, *, most_lent: int = 0, fresh: bool = False) -> None:
+        self.stop, self._file, self._size, self._fresh = stop, file, size, fresh
+        self._most_lent = max(most_lent, size)
+        self._buffer = np.empty(0, dtype=np.uint8)
+
+    def at(self, position: int, least: int = 0) -> np.ndarray:
+        """The chunk from `position` on (uint8): `least` bytes at least, fewer only before `stop`."""
+        wanted = max(0, min(max(self._size, least), self.stop - position))
+        lent = self._file.lend(position, max(0, min(max(self._most_lent, least), self.stop - position)))
+        if lent is not None and lent.nbytes >= min(wanted, max(least, _LEAST_LENT)):
+            return np.frombuffer(lent, dtype=np.uint8)
+        if lent is not None:
+            wanted = min(wanted, max(least, lent.nbytes + _LEAST_LENT))
+        filled = self._copied(position, wanted)
+        if len(filled) < wanted:
+            self.stop = position + len(filled)
+        return filled
+
+    def _copied(self, position: int, wanted: int) -> np.ndarray:
+        if self._fresh or wanted > self._size:
+            target = np.empty(wanted, dtype=np.uint8)
+        else:
+            if len(self._buffer) < wanted:
+                self._buffer = np.empty(wanted, dtype=np.uint8)
+            target = self._buffer[:wanted]
+        return target[: self._file.read_into(position, byte_view(target))]
 
 
 class EndReason(Enum):
@@ -148,30 +186,30 @@ class SegmentScan:
         ring = deque(
             (
                 np.empty(max(_LEAST_ROWS, self._chunk_bytes // 64), dtype=layout.BATCH),
-                np.empty(min(self._chunk_bytes, max(stop - self._start, 0)), dtype=np.uint8),
+                Chunks(file, stop, self._chunk_bytes),
             )
             for _ in range(self._buffers)
         )
-        rows, buffer = ring[0]
-        position, wanted = self._start, len(buffer)
+        rows, chunks = ring[0]
+        position, least = self._start, 0
         while position < stop:
-            beyond = wanted if wanted > len(buffer) else 0
+            beyond = least if least > self._chunk_bytes else 0
             self._account.take(beyond)
-            target = np.empty(beyond, dtype=np.uint8) if beyond else buffer
-            filled = file.read_into(position, byte_view(target[: min(len(target), stop - position)]))
+            data = chunks.at(position, least)
+            filled = len(data)
+            stop = min(stop, chunks.stop)  # the file was cut while it was read
             if filled == 0:
-                stop = position  # the file was cut while it was read
                 break
-            found = scan_batches(target, 0, filled, position, rows)
+            found = scan_batches(data, 0, filled, position, rows)
             if len(found.batches):
-                yield Chunk(self._path, position, target[: found.consumed], found.batches, file)
+                yield Chunk(self._path, position, data[: found.consumed], found.batches, file)
                 ring.rotate(-1)
-                rows, buffer = ring[0]
+                rows, chunks = ring[0]
             self._account.give(beyond)
             position += found.consumed
-            wanted = len(buffer)
+            least = 0
             if found.status not in (WALK_COMPLETE, WALK_FULL) and found.consumed < filled:
-                size = declared_size(target, found.consumed, filled)
+                size = declared_size(data, found.consumed, filled)
                 reason = self._stopped(found.status, size, stop - position, position - found.consumed + filled == stop)
                 large = None
                 if reason is None and size > self._held_bytes:
@@ -181,7 +219,7 @@ class SegmentScan:
                     self.end = ScanEnd(position, reason, stop - position, size)
                     return
                 if large is None or _is_held_control(large):
-                    wanted = max(size, wanted)
+                    least = size
                 else:
                     yield Chunk(self._path, position, _NOTHING, large, file, complete=False)
                     position += size

@@ -68,6 +68,12 @@ class File(Protocol):
         """Fills a contiguous buffer from `position`; returns the bytes read, fewer only at the end."""
         ...
 
+    def lend(self, position: int, size: int) -> memoryview | None:
+        """At most `size` bytes from `position` where they lie in memory anyway, nothing copied: at least one unless the
+        file ends there. They never change. None for a file whose bytes do not: `read_into` gets them.
+        """
+        ...
+
     def write_at(self, position: int, data: ReadableBuffer) -> None:
         """Writes all of a contiguous buffer at `position`; a gap before it reads as zeros."""
         ...
@@ -82,6 +88,10 @@ class File(Protocol):
 
     def sync(self) -> None:
         """Returns when contents, size and times are on stable storage."""
+        ...
+
+    def advise_wanted(self, position: int, size: int) -> None:
+        """Says that these bytes will be read from the first to the last: a hint, where each request costs time."""
         ...
 
     def advise_dropped(self, position: int, size: int) -> None:
@@ -209,6 +219,9 @@ class LocalFile:
             filled += count
         return filled
 
+    def lend(self, position: int, size: int) -> memoryview | None:  # noqa: ARG002 (the kernel has them, not we)
+        return None
+
     def write_at(self, position: int, data: ReadableBuffer) -> None:
         view = _as_bytes(data)
         written = 0
@@ -251,6 +264,9 @@ class LocalFile:
 
     def _named(self) -> contextlib.AbstractContextManager[None]:
         return _naming(self.path)
+
+    def advise_wanted(self, position: int, size: int) -> None:
+        """The kernel reads ahead by itself."""
 
     def advise_dropped(self, position: int, size: int) -> None:
         if hasattr(os, "posix_fadvise"):

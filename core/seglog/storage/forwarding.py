@@ -34,6 +34,9 @@ class PassingFile:
     def read_into(self, position: int, buffer: WriteableBuffer) -> int:
         return self._below.read_into(position, buffer)
 
+    def lend(self, position: int, size: int) -> memoryview | None:
+        return self._below.lend(position, size)
+
     def write_at(self, position: int, data: ReadableBuffer) -> None:
         self._below.write_at(position, data)
 
@@ -45,6 +48,9 @@ class PassingFile:
 
     def sync(self) -> None:
         self._below.sync()
+
+    def advise_wanted(self, position: int, size: int) -> None:
+        self._below.advise_wanted(position, size)
 
     def advise_dropped(self, position: int, size: int) -> None:
         self._below.advise_dropped(position, size)

@@ -250,6 +250,9 @@ class _FrozenFile(PassingFile):
         wanted = max(0, min(view.nbytes, self._size - position))
         return self._below.read_into(position, view.cast("B")[:wanted]) if wanted else 0
 
+    def lend(self, position: int, size: int) -> memoryview | None:
+        return self._below.lend(position, max(0, min(size, self._size - position)))
+
     def close(self) -> None:
         if self._owned:
             self._below.close()

@@ -126,6 +126,13 @@ class GatedFile(PassingFile):
         self._gate.read(size)
         return size
 
+    def lend(self, position: int, size: int) -> memoryview | None:
+        self._gate.before()
+        data = super().lend(position, size)
+        if data is not None:
+            self._gate.read(data.nbytes)
+        return data
+
     def write_at(self, position: int, data: ReadableBuffer) -> None:
         self._gate.before()
         super().write_at(position, data)

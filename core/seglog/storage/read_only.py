@@ -22,14 +22,21 @@ def refuse_to_write(path: Path) -> NoReturn:
 
 
 class VirtualFile:
-    """What a `File` has beside its bytes, of one that the operating system knows nothing of: nothing to store, to drop
-    from a page cache, or to close.
+    """What a `File` has beside its bytes, of one that the operating system knows nothing of: nothing to lend, to store,
+    to drop from a page cache, or to close.
     """
 
     path: Path
 
     def sync(self) -> None:
         """It is as stable as it will be."""
+
+    def lend(self, position: int, size: int) -> memoryview | None:
+        """None: its bytes are made when they are read."""
+        return None
+
+    def advise_wanted(self, position: int, size: int) -> None:
+        """Nothing is quicker when it is announced."""
 
     def advise_dropped(self, position: int, size: int) -> None:
         """No page cache holds it."""

@@ -202,6 +202,12 @@ class _ReadFile(PassingFile):
         buffer = bytearray(max(0, min(size, self.size() - position)))
         return bytes(buffer[: self.read_into(position, buffer)])
 
+    def lend(self, position: int, size: int) -> memoryview | None:  # noqa: ARG002 (whoever holds bytes says so)
+        return None
+
+    def advise_wanted(self, position: int, size: int) -> None:
+        """What is stored of these bytes lies elsewhere in the object."""
+
     def fileno(self) -> int:
         """Nothing can be sent out of it as it is stored."""
         raise OSError(errno.EBADF, "It is decoded while it is read, and has no descriptor", str(self.path))
@@ -218,6 +224,12 @@ class _Window(_ReadFile):
         view = memoryview(buffer)
         wanted = max(0, min(view.nbytes, self.size() - position))
         return self._below.read_into(self._start + position, view.cast("B")[:wanted]) if wanted else 0
+
+    def lend(self, position: int, size: int) -> memoryview | None:
+        return self._below.lend(self._start + position, max(0, min(size, self.size() - position)))
+
+    def advise_wanted(self, position: int, size: int) -> None:
+        self._below.advise_wanted(self._start + position, max(0, min(size, self.size() - position)))
 
 
 class _Decoded(_ReadFile):
@@ -241,3 +253,10 @@ class _Decoded(_ReadFile):
             view[filled : filled + len(piece)] = piece
             filled += len(piece)
         return wanted
+
+    def lend(self, position: int, size: int) -> memoryview | None:
+        wanted = max(0, min(size, self.size() - position))
+        if not wanted:
+            return memoryview(b"")
+        number, skipped = divmod(position, self._chunk_bytes)
+        return memoryview(self._chunk(number))[skipped : skipped + wanted]

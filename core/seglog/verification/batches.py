@@ -21,7 +21,6 @@ from seglog import layout
 from seglog.evidence.damage import batch_finding, record_findings, with_damage
 from seglog.evidence.findings import Finding, place_of
 from seglog.evidence.row_rules import RowRules
-from seglog.format.buffers import byte_view
 from seglog.format.columns import Records
 from seglog.kernels import validate
 from seglog.kernels.crc32c import HARDWARE
@@ -29,10 +28,12 @@ from seglog.kernels.validate import judge_batches, walk_clean
 from seglog.memory_budget import Account, unlimited
 from seglog.scan.log_walk import Gap, LogWalk, Piece
 from seglog.scan.resync import OffsetRange
+from seglog.scan.segment_scan import Chunks, declared_size
 from seglog.storage.filesystem import FileSystem
 
 # half of a processor's second-level cache: what was read is checksummed before it leaves
 _CHUNK_BYTES = 1 << 19
+_LENT_BYTES = 1 << 20  # nothing is copied of these
 _LEAST_ENTRY = layout.LOG_OVERHEAD + layout.MESSAGE_V0_OVERHEAD
 # what a range keeps of its batches for observers before it ends early: 5 MiB of headers, and bytes
 _KEPT_ROWS = 1 << 16
@@ -190,19 +191,25 @@ def _clean_entries(
     wanted, for such as are compressed or not of magic 2.
     """
     found = _Range(fs, path, start, keep=keep)
-    buffer = np.empty(min(_CHUNK_BYTES, end - start), dtype=np.uint8)
-    rows = np.empty(len(buffer) // _LEAST_ENTRY + 1, dtype=layout.BATCH)
+    rows = np.empty(min(_LENT_BYTES, end - start) // _LEAST_ENTRY + 1, dtype=layout.BATCH)
     limits = level >= Level.CRC, level >= Level.RECORD, offsets.least, offsets.most
     counted = 0
     with fs.open(path, "r") as file:
+        file.advise_wanted(start, end - start)
+        chunks, least = Chunks(file, end, _CHUNK_BYTES, most_lent=_LENT_BYTES), 0
         while found.end < end and not found.is_full:
             position = found.end
-            filled = file.read_into(position, byte_view(buffer[: min(len(buffer), end - position)]))
-            consumed, right = walk_clean(buffer, filled, position, *limits, rows, found.state)
-            if not right or consumed == 0:
+            data = chunks.at(position, least)
+            consumed, right = walk_clean(data, len(data), position, *limits, rows, found.state)
+            if not right:
                 return None
+            least = 0
+            if consumed == 0:  # of lent bytes there may be too few for the entry
+                least = declared_size(data, 0, len(data))
+                if not len(data) < least <= min(_CHUNK_BYTES, chunks.stop - position):
+                    return None
             before, counted = counted, int(found.state[validate.STATE_BATCHES])
-            found.add(rows[: counted - before], buffer[:consumed], position + consumed)
+            found.add(rows[: counted - before], data[:consumed], position + consumed)
     return found.result(Totals(records=int(found.state[validate.STATE_RECORDS])))
 
 

@@ -381,3 +381,19 @@ def test_what_goes_wrong_anywhere_ends_in_the_right_answer_or_in_a_clear_error(
     with pytest.raises(OSError, match=message) as caught:
         look(files(server, limits), lambda method, path: fault if is_meant(method, path) else None)
     assert "bkt/kafka" in str(caught.value) and not any(s in str(caught.value) for s in SECRETS.values() if "/" in s)
+
+
+def test_two_threads_walks_that_were_announced_ask_for_each_byte_once(server: ObjectServer) -> None:
+    fs, half = files(server), len(DATA) // 2
+    with fs.open(LOG, "r") as file:
+        for start in (0, half):
+            file.advise_wanted(start, half)
+        read = [b"", b""]
+        while len(read[0]) < half:  # by turns, as two threads would
+            for i in (0, 1):
+                lent = file.lend(i * half + len(read[i]), min(100, half - len(read[i])))
+                assert lent is not None
+                read[i] += lent
+    assert b"".join(read) == DATA
+    assert fs.traffic.bytes_read == len(DATA)
+    assert fs.traffic.gets <= len(DATA) / LIMITS.request_bytes + 2

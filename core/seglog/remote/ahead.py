@@ -1,0 +1,121 @@
+"""Which reads of one object follow each other, and which bytes to let come before they are read.
+
+Several threads may go through one open file, each through a part of its own: each is a walk. A walk is known by
+where its last read ended; what was announced is one from its first byte on. All announced walks of a process share
+half of the cache, so that what comes for one does not drive out what another one has not read yet.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from seglog.remote.limits import Limits
+
+_WALKS = 16  # of one file at a time
+
+
+class AnnouncedWalks:
+    """How many announced walks there are in the process; any thread may call."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self._count, self._guard = limits, 0, threading.Lock()
+
+    def add(self, count: int) -> None:
+        """So many more, or fewer."""
+        with self._guard:
+            self._count += count
+
+    @property
+    def window(self) -> int:
+        """How many bytes each may be ahead."""
+        share = self._limits.cache_bytes // 2 // max(1, self._count)
+        return min(self._limits.ahead_bytes, max(share, self._limits.block_bytes))
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Reads up to `next`; what lies before `ahead` was asked for. An announced one has a `stop`: nothing from there on
+    is wanted.
+    """
+
+    next: int
+    window: int = 0
+    ahead: int = 0
+    stop: int | None = None
+
+
+class ReadAhead:
+    """The walks through one open file; any thread may call."""
+
+    def __init__(self, limits: Limits, announced: AnnouncedWalks) -> None:
+        self._limits, self._announced = limits, announced
+        self._walks: list[_Walk] = []  # the one that went on last is the last one
+        self._guard = threading.Lock()
+
+    def announce(self, start: int, stop: int) -> tuple[int, int]:
+        """Bytes `start` to `stop` will be read, one after the other. What to ask for, as `read` gives it."""
+        with self._guard:
+            if stop - start <= self._limits.block_bytes:
+                return start, stop if self._limits.ahead_bytes else start
+            walk = _Walk(start, stop=stop)
+            self._announced.add(1)
+            self._add(walk)
+            return self._asked(walk)
+
+    def read(self, start: int, end: int) -> tuple[int, int]:
+        """Takes note of a read, and gives the bytes (first, behind the last) to ask for: none where both are equal."""
+        with self._guard:
+            walk = self._walk_at(start)
+            if walk is None:
+                self._add(_Walk(end))
+                return end, end
+            if end <= walk.next:
+                return end, end
+            walk.next = end
+            asked = self._asked(walk)
+            if walk.stop is not None and end >= walk.stop:
+                self._drop(walk)
+            return asked
+
+    def close(self) -> None:
+        """Nothing more will be read."""
+        with self._guard:
+            while self._walks:
+                self._drop(self._walks[0])
+
+    def _asked(self, walk: _Walk) -> tuple[int, int]:
+        limits = self._limits
+        if walk.stop is None:
+            walk.window = min(limits.ahead_bytes, max(2 * walk.window, limits.request_bytes // 4))
+            stop = walk.next + walk.window
+        else:
+            walk.window = self._announced.window
+            stop = min(walk.next + walk.window, walk.stop)
+        begin = max(walk.next, walk.ahead)
+        if stop != walk.stop and stop - stop % limits.run_bytes > begin:
+            stop -= stop % limits.run_bytes  # whole requests
+        if begin >= min(walk.next + walk.window // 2, stop):
+            return begin, begin
+        walk.ahead = stop
+        return begin, stop
+
+    def _walk_at(self, start: int) -> _Walk | None:
+        """The walk that a read from `start` goes on with: reads may overlap, and pass over a little."""
+        near = self._limits.block_bytes
+        for walk in reversed(self._walks):
+            if walk.next - near <= start <= walk.next + near:
+                self._walks.remove(walk)
+                self._walks.append(walk)
+                return walk
+        return None
+
+    def _add(self, walk: _Walk) -> None:
+        self._walks.append(walk)
+        if len(self._walks) > _WALKS:
+            self._drop(self._walks[0])
+
+    def _drop(self, walk: _Walk) -> None:
+        self._walks.remove(walk)
+        if walk.stop is not None:
+            self._announced.add(-1)

@@ -1,0 +1,99 @@
+"""Reading ahead: walks are told apart, what is announced comes in whole requests, and all of them share the cache."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from seglog.remote.ahead import AnnouncedWalks, ReadAhead
+from seglog.remote.blocks import Blocks, Source
+from seglog.remote.limits import Limits
+
+LIMITS = Limits(cache_bytes=4096, block_bytes=64, request_bytes=256, requests_at_once=4, retries=2, timeout_s=5.0)
+
+
+def walks(limits: Limits = LIMITS) -> tuple[ReadAhead, AnnouncedWalks]:
+    announced = AnnouncedWalks(limits)
+    return ReadAhead(limits, announced), announced
+
+
+def test_two_walks_through_one_file_are_told_apart() -> None:
+    ahead, _ = walks()
+    asked: list[tuple[int, int]] = []
+    for step in range(40):
+        for start in (0, 100_000):
+            begin, end = ahead.read(start + 50 * step, start + 50 * step + 50)
+            asked += [(begin, end)] if begin < end else []
+    for start in (0, 100_000):
+        mine = [each for each in asked if start <= each[0] < start + 50_000]
+        assert all(later[0] == earlier[1] for earlier, later in itertools.pairwise(mine))  # each byte once
+        assert mine[-1][1] >= start + 2000
+    assert ahead.read(50_000, 50_050) == (50_050, 50_050)  # one read is no walk
+
+
+def test_what_is_announced_is_asked_for_at_once_in_whole_requests_and_never_beyond_its_end() -> None:
+    ahead, _ = walks()
+    asked = [ahead.announce(100, 5000)]
+    assert asked[0] == (100, 1024)
+    for position in range(100, 5000, 100):
+        asked.append(ahead.read(position, position + 100))
+    wanted = [each for each in asked if each[0] < each[1]]
+    assert wanted[0][0] == 100
+    assert wanted[-1][1] == 5000
+    assert all(later[0] == earlier[1] for earlier, later in itertools.pairwise(wanted))
+    assert all(end % 256 == 0 for _, end in wanted[:-1])
+
+
+def test_announced_walks_share_half_of_the_cache_until_they_end() -> None:
+    ahead, announced = walks()
+    assert announced.window == 1024
+    for start in range(0, 8 * 10_000, 10_000):
+        ahead.announce(start, start + 10_000)
+    assert announced.window == 4096 // 2 // 8
+    ahead.read(0, 10_000)
+    assert announced.window == 4096 // 2 // 7
+    ahead.close()
+    assert announced.window == 1024
+
+
+def test_a_small_file_comes_when_it_is_announced_and_is_no_walk() -> None:
+    ahead, announced = walks()
+    assert ahead.announce(0, 60) == (0, 60)
+    announced.add(1)
+    assert announced.window == 1024
+    assert walks(replace(LIMITS, cache_bytes=0))[0].announce(0, 60) == (0, 0)  # nobody would hold it
+
+
+def test_requests_begin_where_others_would() -> None:
+    fetched: list[tuple[int, int]] = []
+
+    def fetch(start: int, size: int) -> bytes:
+        fetched.append((start, size))
+        return bytes(size)
+
+    Blocks(LIMITS).read_into(Source(("s3://bkt/x", "1"), 10_000, fetch), 200, memoryview(bytearray(700)))
+    assert sorted(fetched) == [(192, 64), (256, 256), (512, 256), (768, 192)]
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 300, 1024, 1 << 20])
+def test_lent_bytes_are_those_of_the_object_in_any_cache(cache_bytes: int) -> None:
+    data = bytes(range(256)) * 40
+    fetched: list[tuple[int, int]] = []
+
+    def fetch(start: int, size: int) -> bytes:
+        fetched.append((start, size))
+        return data[start : start + size]
+
+    blocks = Blocks(replace(LIMITS, cache_bytes=cache_bytes))
+    source, position = Source(("s3://bkt/x", "1"), len(data), fetch), 0
+    while position < len(data):
+        lent = blocks.lend(source, position, min(500, len(data) - position))
+        assert lent.readonly
+        assert 1 <= lent.nbytes <= 500
+        assert lent == data[position : position + lent.nbytes]
+        position += lent.nbytes
+    if cache_bytes == 1 << 20:
+        assert sum(size for _, size in fetched) == len(data)
+    assert blocks.held <= cache_bytes
