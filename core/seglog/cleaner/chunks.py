@@ -16,12 +16,13 @@ import numpy as np
 from seglog import layout
 from seglog.cleaner.opened_payloads import OpenedPayloads
 from seglog.cleaner.options import CHUNK_BYTES, PACKED_CHUNK_BYTES, CleanerOptions
-from seglog.errors import CorruptRecordError, InvalidRecordError
+from seglog.errors import CorruptRecordError, InvalidRecordError, SeglogError
 from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records, joined
 from seglog.format.compression import DecompressionError, decompress, decompress_into, is_known_codec
 from seglog.format.decoder import checksums_valid, decode_records
-from seglog.format.windows import WHOLE_LIMIT, too_large_to_rewrite
+from seglog.format.expanding import MemoryPayload
+from seglog.format.windows import WHOLE_LIMIT, BadRecords, LargeBatch, too_large_to_rewrite
 from seglog.format.zstd_library import zstd_slots
 from seglog.kernels.decode import payload_spans
 from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED
@@ -42,6 +43,7 @@ class Part:
     """Batches [`first`, `last`) of a chunk with their records laid open.
 
     Magic 2: batch i of the part has the payload `arena[starts[i]:ends[i]]`. Magic 0 and 1: `records` has them decoded.
+    A part may be some of the records of one batch alone: then `window` is its row with their number.
     """
 
     first: int
@@ -50,6 +52,11 @@ class Part:
     starts: np.ndarray
     ends: np.ndarray
     records: Records | None = None
+    window: np.ndarray | None = None
+
+    def batches(self, chunk: Chunk) -> np.ndarray:
+        """The rows (layout.BATCH) that `starts` and `ends` belong to."""
+        return chunk.batches[self.first : self.last] if self.window is None else self.window
 
 
 def read_chunks(
@@ -138,12 +145,15 @@ def open_parts(
     wanted: np.ndarray | None = None,
     account: Account | None = None,
     opened: OpenedPayloads | None = None,
+    *,
+    in_windows: bool = False,
 ) -> Iterator[Part]:
     """The chunk's batches in order, in parts of about 4 MiB of records.
 
     Batches of magic 2 that are not `wanted` (bool, one a batch) get an empty payload, or their own. A large part counts
     in `account` until the next step. Payloads that `opened` has are taken from there, and others kept there while it
-    takes them. InvalidRecordError for a batch that cannot be decompressed.
+    takes them. `in_windows` lets a batch that is larger than a part come as several; else it is one. InvalidRecordError
+    for a batch that cannot be decompressed.
     """
     batches = chunk.batches
     legacy = batches["magic"] < 2
@@ -157,9 +167,9 @@ def open_parts(
         if legacy[first]:
             yield from _legacy(chunk, first, last)
         elif opened is None:
-            yield from _expanded(chunk, first, last, wanted, account or unlimited())
+            yield from _expanded(chunk, first, last, wanted, account or unlimited(), None, in_windows)
         else:
-            yield from _opened_once(chunk, first, last, wanted, account or unlimited(), opened)
+            yield from _opened_once(chunk, first, last, wanted, account or unlimited(), opened, in_windows)
 
 
 def _legacy(chunk: Chunk, first: int, last: int) -> Iterator[Part]:
@@ -182,11 +192,17 @@ def _legacy(chunk: Chunk, first: int, last: int) -> Iterator[Part]:
 
 
 def _opened_once(
-    chunk: Chunk, first: int, last: int, wanted: np.ndarray | None, account: Account, opened: OpenedPayloads
+    chunk: Chunk,
+    first: int,
+    last: int,
+    wanted: np.ndarray | None,
+    account: Account,
+    opened: OpenedPayloads,
+    in_windows: bool,
 ) -> Iterator[Part]:
     for stretch in opened.stretches(chunk, first, last):
         if stretch.arena is None or stretch.bounds is None:
-            yield from _expanded(chunk, stretch.first, stretch.last, wanted, account, opened)
+            yield from _expanded(chunk, stretch.first, stretch.last, wanted, account, opened, in_windows)
         else:
             yield Part(stretch.first, stretch.last, stretch.arena, stretch.bounds[:-1], stretch.bounds[1:])
 
@@ -197,7 +213,8 @@ def _expanded(
     last: int,
     wanted: np.ndarray | None,
     account: Account,
-    opened: OpenedPayloads | None = None,
+    opened: OpenedPayloads | None,
+    in_windows: bool,
 ) -> Iterator[Part]:
     rows = chunk.batches[first:last]
     count = len(rows)
@@ -219,15 +236,40 @@ def _expanded(
             i = behind
             continue
         del arena
-        account.take(WHOLE_LIMIT)  # how much it expands to shows afterwards
-        alone = [_alone(chunk, rows[i], packed.codecs[i], chunk.data[from_[i] : to[i]])]
-        if opened is not None and is_large(alone[0]):
-            opened.give_way()
-        ends = np.array([len(alone[0])], dtype=np.int64)
-        account.give(WHOLE_LIMIT - int(ends[0]))
-        yield Part(first + i, first + i + 1, alone.pop(), ends - ends, ends)  # the taker's alone
-        account.give(int(ends[0]))
+        piece = chunk.data[from_[i] : to[i]]
+        if in_windows:
+            yield from _windows(chunk, first + i, piece, account)
+        else:
+            yield from _whole(chunk, first + i, piece, account, opened)
         i += 1
+
+
+def _whole(chunk: Chunk, i: int, piece: np.ndarray, account: Account, opened: OpenedPayloads | None) -> Iterator[Part]:
+    """Batch `i`, whose payload is `piece`, by itself."""
+    account.take(WHOLE_LIMIT)  # how much it expands to shows afterwards
+    alone = [_alone(chunk, chunk.batches[i], piece)]
+    if opened is not None and is_large(alone[0]):
+        opened.give_way()
+    ends = np.array([len(alone[0])], dtype=np.int64)
+    account.give(WHOLE_LIMIT - int(ends[0]))
+    yield Part(i, i + 1, alone.pop(), ends - ends, ends)  # the taker's alone
+    account.give(int(ends[0]))
+
+
+def _windows(chunk: Chunk, i: int, piece: np.ndarray, account: Account) -> Iterator[Part]:
+    """The same a few megabytes at a time."""
+    row = chunk.batches[i : i + 1]
+    batch = LargeBatch(row, lambda: MemoryPayload(piece), limit=WHOLE_LIMIT, account=account)
+    try:
+        for window in batch.payloads():
+            own = row.copy()
+            own["count"] = window.records
+            bounds = np.array([window.start, window.end], dtype=np.int64)
+            yield Part(i, i + 1, window.arena, bounds[:1], bounds[1:], window=own)
+    except BadRecords as error:
+        raise invalid_records(chunk.path, row[0], error.status) from error
+    except DecompressionError as error:
+        raise _not_opened(chunk, row[0], error) from error
 
 
 def _laid_open(
@@ -316,13 +358,19 @@ def _put(codec: int, piece: np.ndarray, arena: np.ndarray, used: int) -> int | N
         return None
 
 
-def _alone(chunk: Chunk, row: np.void, codec: int, piece: np.ndarray) -> np.ndarray:
+def _alone(chunk: Chunk, row: np.void, piece: np.ndarray) -> np.ndarray:
     """The payload of one batch in its own memory."""
+    codec = int(row["attributes"]) & layout.CODEC_MASK if row["count"] else Compression.NONE
     try:
-        raw = decompress(codec, byte_view(piece), limit=WHOLE_LIMIT)
+        return np.frombuffer(decompress(codec, byte_view(piece), limit=WHOLE_LIMIT), dtype=np.uint8)
     except DecompressionError as error:
-        if error.too_large:
-            raise too_large_to_rewrite(chunk.path, row) from error
-        status = DECOMPRESSION_FAILED if is_known_codec(codec, int(row["magic"])) else CODEC_UNKNOWN
-        raise invalid_records(chunk.path, row, status) from error
-    return np.frombuffer(raw, dtype=np.uint8)
+        raise _not_opened(chunk, row, error) from error
+
+
+def _not_opened(chunk: Chunk, row: np.void, error: DecompressionError) -> SeglogError:
+    """What a batch that cannot be decompressed raises."""
+    if error.too_large:
+        return too_large_to_rewrite(chunk.path, row)
+    codec = int(row["attributes"]) & layout.CODEC_MASK
+    status = DECOMPRESSION_FAILED if is_known_codec(codec, int(row["magic"])) else CODEC_UNKNOWN
+    return invalid_records(chunk.path, row, status)

@@ -5,6 +5,8 @@
 3. Put the other records. When the map is full, later records of new keys stay unsettled.
 4. While records are unsettled: mark the clean section's records whose key is in the map (their turn would not come
    again), empty the map, and pass again from the first chunk with an unsettled record.
+5. Give the map back where nothing is in front of the first mapped offset: bits say the rest. Where large batches are,
+   which need its memory when they are copied, mark the records in front first.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from seglog.cleaner.chunks import (
 from seglog.cleaner.key_tables import KeyReader, KeyTable
 from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.opened_payloads import OpenedPayloads
+from seglog.cleaner.options import PACKED_CHUNK_BYTES
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker
@@ -43,6 +46,7 @@ from seglog.memory_budget import Account
 from seglog.ordered_pool import in_order
 from seglog.scan.segment_scan import Chunk
 
+_MAP_BESIDE_LARGE = 16 << 20  # bytes of a map for which there is room while a large batch is copied
 _KEY_BYTES_AHEAD = 4 << 20  # of a chunk's tables that are filled before its turn: all of most chunks
 
 
@@ -104,6 +108,15 @@ class _Opened:
     rest: Iterator[KeyTable]
 
 
+def _may_hold_large(segment: LogSegment) -> bool:
+    """Whether a batch of this segment takes so much that it may not be laid open at once, by gaps in its index.
+
+    The index has an entry for the next batch after every few kilobytes. One that is missing tells of nothing.
+    """
+    positions = np.concatenate(([0], segment.offset_index.positions, [segment.size]))
+    return bool(np.diff(positions).max() > PACKED_CHUNK_BYTES)
+
+
 def _held_by(item: tuple[int, Chunk, np.ndarray]) -> int:
     return len(item[1].data) if is_large(item[1].data) else 0
 
@@ -117,6 +130,7 @@ def build_offset_map(round_: CleaningRound, stats: CleanerStats, pool: Executor 
     start: tuple[int, int, int] | None = (0, 0, 0)
     while start is not None:
         start = passes.run(*start)
+    passes.give_map_back()
     return indexing
 
 
@@ -154,6 +168,16 @@ class _Passes:
             self._aborted = np.array(sorted(self._indexing.aborted), dtype=np.int64)
             self._first_pass = False
         return unsettled
+
+    def give_map_back(self) -> None:
+        """After the last pass: step 5."""
+        clean = self._round.segments_before_dirty
+        if clean and self._indexing.superseded is None:
+            large = self._keys.met_large or any(map(_may_hold_large, clean))
+            if self._map.bytes_used <= _MAP_BESIDE_LARGE or not large:
+                return
+            self._mark_clean_section()
+        self._map.release()
 
     # --- what to read ---------------------------------------------------------------------------------------
 
@@ -243,7 +267,7 @@ class _Passes:
             _note_start(self._indexing.clean_starts, segment, int(ordinals[1]))
             for chunk in read_chunks(segment, 0, self._round.options):
                 check_chunk(chunk)
-                for part in open_parts(chunk):
+                for part in open_parts(chunk, in_windows=True):
                     self._mark(chunk, part, ordinals, settings)
                 # by the last offset: where a legacy wrapper begins, its header does not say
                 if chunk.batches[-1]["last_offset"] + 1 >= self._round.plan.first_mapped_offset:
@@ -252,8 +276,7 @@ class _Passes:
     def _mark(self, chunk: Chunk, part: Part, ordinals: np.ndarray, settings: np.ndarray) -> None:
         bits, offset_map = self._indexing.superseded, self._map
         assert bits is not None
-        batches = chunk.batches[part.first : part.last]
-        records = part.records
+        batches, records = part.batches(chunk), part.records
         count = len(records.rows) if records else int(rows_needed(batches, part.starts, part.ends))
         missing = (int(ordinals[1]) + count) // 8 + 1 - len(bits)
         if missing > 0:

@@ -78,6 +78,7 @@ class KeyReader:
         self._settings[kernels.HASH_MASK] = hash_mask
         self._settings[kernels.VERSION] = int(strategy.kind)
         self._spare: deque[KeyTable] = deque()
+        self.met_large = False  # whether a batch was too large to be laid open at once
 
     def tables(
         self,
@@ -90,7 +91,8 @@ class KeyReader:
 
         `opened` as in `open_parts`. InvalidRecordError for a batch whose records cannot be read.
         """
-        for part in open_parts(chunk, ~skipped, account, opened):
+        for part in open_parts(chunk, ~skipped, account, opened, in_windows=True):
+            self.met_large |= part.window is not None
             passed_over = skipped[part.first : part.last]
             if part.records is None:
                 yield from self._of_batches(chunk, part, passed_over)
@@ -101,7 +103,7 @@ class KeyReader:
             yield from self.tables_of_rows(part.arena, rows[np.searchsorted(rows["batch"], first) :])
 
     def _of_batches(self, chunk: Chunk, part: Part, skipped: np.ndarray) -> Iterator[KeyTable]:
-        batches, marks = chunk.batches[part.first : part.last], skipped.view(np.uint8)
+        batches, marks = part.batches(chunk), skipped.view(np.uint8)
 
         def fill(cursor: np.ndarray, columns: kernels.Columns) -> int:
             outcome = kernels.gather_batches(

@@ -50,6 +50,7 @@ GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _ZSTD_LEVEL = 3
 _ZSTD_ORDINARY_RATIO = 16
 _ZSTD_ORDINARY_BYTES = 4096
+_ZSTD_COPIED_BYTES = 16 << 20
 
 _OUTPUT_FULL = "failed to write whole buffer"  # how cramjam's streams report an output that ended
 
@@ -260,12 +261,15 @@ _zstd = _ZstdContexts()
 
 
 def _zstd_into(data: memoryview, room: memoryview) -> int:
-    """One frame of ordinary expansion goes through the kept context, anything else through the stream decoder."""
+    """One small frame of ordinary expansion goes through the kept context, anything else through the stream decoder.
+
+    The kept context is quicker, and needs room for the result twice.
+    """
     expected = min(len(room), _ZSTD_ORDINARY_RATIO * len(data) + _ZSTD_ORDINARY_BYTES)
     if not is_plain_zstd(np.frombuffer(data, dtype=np.uint8), 0, len(data)):
         return int(cramjam.zstd.decompress_into(data, room))  # zstandard would end after the first frame, in silence
     try:
-        if zstandard.frame_content_size(data) > expected:
+        if zstandard.frame_content_size(data) > expected or expected > _ZSTD_COPIED_BYTES:
             return int(cramjam.zstd.decompress_into(data, room))
         out = _zstd.decompressor.decompress(data, max_output_size=expected)
     except zstandard.ZstdError:

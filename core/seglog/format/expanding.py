@@ -276,7 +276,8 @@ class _FrameWalk:
 
     def __init__(self, payload: Payload) -> None:
         self._payload = payload
-        self._field: Callable[[int], None] = self._magic  # what takes the next field
+        # What takes the next field: a function, as a method would leave this object and its payload to the collector.
+        self._field: Callable[[_FrameWalk, int], None] = _FrameWalk._magic
         self._wanted, self._skip = 4, 0  # bytes of that field, and bytes before it
         self._fields = 0, 0  # of a frame header: bytes of its next fields
         self._head = b""
@@ -287,7 +288,7 @@ class _FrameWalk:
     @property
     def complete(self) -> bool:
         """Whether what was read ends after a frame."""
-        return self._frames > 0 and self._field == self._magic and not self._head and not self._skip
+        return self._frames > 0 and self._field is _FrameWalk._magic and not self._head and not self._skip
 
     def read(self, size: int) -> memoryview:
         """The next bytes, for the library."""
@@ -302,21 +303,21 @@ class _FrameWalk:
                 self._head += piece[at : at + step]
                 if len(self._head) == self._wanted:
                     head, self._head = int.from_bytes(self._head, "little"), b""
-                    self._field(head)
+                    self._field(self, head)
             at += step
         return piece
 
-    def _next(self, field: Callable[[int], None], wanted: int, skip: int = 0) -> None:
+    def _next(self, field: Callable[[_FrameWalk, int], None], wanted: int, skip: int = 0) -> None:
         self._field, self._wanted, self._skip = field, wanted, skip
 
     def _magic(self, head: int) -> None:
         if head & 0xFFFFFFF0 == _ZSTD_SKIPPABLE:
-            self._next(self._skippable, 4)
+            self._next(_FrameWalk._skippable, 4)
         else:
-            self._next(self._descriptor, 1)  # of anything else the library says that it is no frame
+            self._next(_FrameWalk._descriptor, 1)  # of anything else the library says that it is no frame
 
     def _skippable(self, head: int) -> None:
-        self._next(self._magic, 4, head)
+        self._next(_FrameWalk._magic, 4, head)
 
     def _descriptor(self, head: int) -> None:
         single = head & 0x20 != 0
@@ -325,26 +326,26 @@ class _FrameWalk:
         self._has_checksum = head & 4 != 0
         if single:
             self._fields = dictionary_bytes, size_bytes
-            self._next(self._content_size, dictionary_bytes + size_bytes)
+            self._next(_FrameWalk._content_size, dictionary_bytes + size_bytes)
         else:
             self._fields = 1, dictionary_bytes + size_bytes
-            self._next(self._window, 1)
+            self._next(_FrameWalk._window, 1)
 
     def _window(self, head: int) -> None:
         base = 1 << (10 + (head >> 3))
         self.largest_window = max(self.largest_window, base + (base >> 3) * (head & 7))
-        self._next(self._block, 3, self._fields[1])
+        self._next(_FrameWalk._block, 3, self._fields[1])
 
     def _content_size(self, head: int) -> None:
         dictionary_bytes, size_bytes = self._fields
         size = (head >> 8 * dictionary_bytes) + (256 if size_bytes == 2 else 0)
         self.largest_window = max(self.largest_window, size)  # one segment: all of it is the window
-        self._next(self._block, 3)
+        self._next(_FrameWalk._block, 3)
 
     def _block(self, head: int) -> None:
         size = 1 if head >> 1 & 3 == 1 else head >> 3  # 1: one byte, repeated
         if head & 1:
             self._frames += 1
-            self._next(self._magic, 4, size + (4 if self._has_checksum else 0))
+            self._next(_FrameWalk._magic, 4, size + (4 if self._has_checksum else 0))
         else:
-            self._next(self._block, 3, size)
+            self._next(_FrameWalk._block, 3, size)

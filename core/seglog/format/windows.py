@@ -66,6 +66,14 @@ def too_large_to_rewrite(path: Path, row: np.void) -> UnsupportedError:
     )
 
 
+class BadRecords(Exception):
+    """A batch's records end with a `status` of `kernels.records`."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
 @dataclass(slots=True)
 class _Survey:
     """What going through a batch once has shown. `base_offset` is added to the offsets of a wrapper's messages."""
@@ -117,6 +125,25 @@ class LargeBatch:
                         return
         if not given:
             yield Records.without_rows(self._row, survey.status, self._number)
+
+    def payloads(self) -> Iterator[Window]:
+        """The payload of a batch of magic 2 in windows of whole records, in one go: how it ends shows only then.
+
+        Raises BadRecords in place of the window that would hold a record that cannot be, DecompressionError.
+        """
+        count, given = int(self._row[0]["count"]), 0
+        with self._windows() as windows:
+            for window in windows:
+                given += window.records
+                yield window
+            trailing = count > 0 and windows.rest()
+            windows.drained()
+        if count < 0:
+            raise BadRecords(COUNT_INVALID)
+        if given < count:
+            raise BadRecords(LENGTH_INVALID)
+        if trailing:
+            raise BadRecords(TRAILING_BYTES)
 
     # --- what it holds, and how it ends -----------------------------------------------------------------------
 
@@ -186,7 +213,7 @@ class LargeBatch:
         assert self._open is not None
         return _Windows(expanded(self._codec, self._open(), self._magic), count, cut, self._limit, self._account)
 
-    def _decoded(self, window: _Window) -> tuple[np.ndarray, int]:
+    def _decoded(self, window: Window) -> tuple[np.ndarray, int]:
         """The rows of a window, up to a bad one, and the status; those of a wrapper as they lie in it."""
         row = self._row.copy()
         row["count"] = window.records
@@ -208,7 +235,7 @@ class LargeBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Window:
+class Window:
     """`records` whole records in `arena[start:end]`."""
 
     arena: np.ndarray
@@ -249,12 +276,12 @@ class _Windows:
         self._account.give(self._taken)
         self._taken = 0
 
-    def __iter__(self) -> Iterator[_Window]:
+    def __iter__(self) -> Iterator[Window]:
         while self._left > 0:
             most = min(self._left, WINDOW_ROWS)
             behind, records, wanted = self._cut(self._arena, self._start, self._end, most)
             if records:
-                window = _Window(self._arena, self._start, int(behind), int(records))
+                window = Window(self._arena, self._start, int(behind), int(records))
                 self._start, self._left = window.end, self._left - window.records
                 yield window
             elif wanted < 0:

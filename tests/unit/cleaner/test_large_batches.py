@@ -2,34 +2,120 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from seglog.cleaner import chunks
-from seglog.errors import UnsupportedError
-from seglog.model import Compression, Record
+from seglog.cleaner import chunks, indexing
+from seglog.cleaner.cleaner import foresee_round
+from seglog.cleaner.options import CleanerOptions, Strategy
+from seglog.cleaner.round import plan_round
+from seglog.clock import ManualClock
+from seglog.errors import InvalidRecordError, UnsupportedError
+from seglog.format.compression import compress
+from seglog.model import Compression, Header, Record
 from tests.support.cleaning import append, clean, compacted_log, digest, many
-from tests.support.log_files import files_of
+from tests.support.log_files import files_of, write_segment
+from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.open_logs import START_MS
 
 
-@pytest.mark.parametrize("jobs", [1, 3])
+def versioned(count: int, keys: int, seed: int) -> list[Record]:
+    """As `many`, with a version in a header that goes down as often as up."""
+    records = many(count, keys, seed)
+    versions = [(37 * i % 101).to_bytes(8, "big") for i in range(count)]
+    headers = ((Header("version", version),) for version in versions)
+    return [Record(r.value, r.key, r.timestamp, h) for r, h in zip(records, headers, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"jobs": 3},
+        {"checkpoint": 90},
+        {"checkpoint": 90, "dedupe_buffer_bytes": 300},
+        {"strategy": Strategy.parse("timestamp")},
+        {"strategy": Strategy.parse("header:version")},
+    ],
+    ids=["one thread", "three threads", "clean section", "several passes", "by timestamp", "by header"],
+)
 def test_batches_larger_than_an_arena_or_a_chunk_come_out_the_same(
-    tmp_path: Path, jobs: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
     for name in ("ordinary", "large"):
         log = compacted_log(tmp_path / name)
         for number, codec in enumerate((None, *Compression)):
-            append(log, many(40, 25, number), 13, codec)
+            append(log, versioned(40, 25, number), 13, codec)
         log.roll()
-        clean(log, jobs=jobs)
+        result = clean(log, **options)
+        assert (result.stats.index_passes > 1) == ("dedupe_buffer_bytes" in options)
         found.append(files_of(log.directory))
         for limit in ("_ARENA_BYTES", "CHUNK_BYTES", "PACKED_CHUNK_BYTES"):
             monkeypatch.setattr(chunks, limit, 200)
+        monkeypatch.setattr("seglog.format.windows.WINDOW_BYTES", 150)
         monkeypatch.setattr("seglog.ordered_pool.LARGE_BYTES", 300)
+        monkeypatch.setattr("seglog.cleaner.indexing._MAP_BESIDE_LARGE", 0)
     assert found[0] == found[1]
+
+
+def test_the_maps_memory_is_free_when_large_batches_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    freed = []
+    for number, (arena_bytes, checkpoint) in enumerate(((4 << 20, 0), (4 << 20, 60), (400, 60))):
+        log = compacted_log(tmp_path / str(number))
+        append(log, many(120, 50), 40, Compression.ZSTD)
+        log.roll()
+        monkeypatch.setattr(chunks, "_ARENA_BYTES", arena_bytes)
+        monkeypatch.setattr("seglog.cleaner.indexing._MAP_BESIDE_LARGE", 100)
+        plan = plan_round(log, CleanerOptions(), ManualClock(START_MS), checkpoint)
+        indexed = foresee_round(log, plan, ManualClock(START_MS)).indexing
+        freed.append(len(indexed.offset_map.store) == 1)
+        assert (indexed.superseded is not None) == (arena_bytes == 400)
+    assert freed == [True, False, True]
+
+
+def test_a_long_gap_in_an_index_tells_of_a_batch_that_may_be_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "PACKED_CHUNK_BYTES", 2000)
+    log = compacted_log(tmp_path, index_interval_bytes=100)
+    append(log, many(200, 50), 5)
+    log.roll()
+    append(log, many(50, 50), 5)
+    append(log, [Record(b"v" * 3000, b"k", START_MS)])
+    append(log, many(50, 50), 5)
+    log.roll()
+    assert [indexing._may_hold_large(segment) for segment in log.segments] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda payload: payload[:-1], "a record's length"),
+        (lambda payload: payload + b"x", "bytes follow the last record"),
+        (lambda payload: payload.replace(b"\x0ckey 10", b"\x7fkey 10"), "headers are malformed"),
+    ],
+    ids=["cut", "trailing", "broken"],
+)
+def test_a_large_batch_whose_records_are_wrong_is_refused_by_name(
+    tmp_path: Path, damage: Callable[[bytes], bytes], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks, "_ARENA_BYTES", 500)
+    monkeypatch.setattr("seglog.format.windows.WINDOW_BYTES", 400)
+    records = [NaiveRecord(i, i, b"key %d" % i, b"v" * 50) for i in range(40)]
+    payload = damage(b"".join(record.encode() for record in records))
+    data = batch_v2(0, records, attributes=Compression.ZSTD, payload=compress(Compression.ZSTD, payload))
+    write_segment(tmp_path / "t-0", 0, data)
+    write_segment(tmp_path / "t-0", 40)
+    log = compacted_log(tmp_path)
+    before = digest(log.directory)
+    for jobs in (1, 3):
+        with pytest.raises(InvalidRecordError, match=reason):
+            clean(log, jobs=jobs)
+    assert digest(log.directory) == before
 
 
 @pytest.mark.parametrize("codec", [None, Compression.GZIP, Compression.ZSTD])

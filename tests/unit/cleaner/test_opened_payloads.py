@@ -184,7 +184,7 @@ def test_a_large_payload_is_gone_before_what_is_left_of_it_is_compressed(
         return payload
 
     def checked(self: RecordFilter, *arguments: Any) -> Piece:
-        assert len(payloads) == 2 and payloads[-1]() is None
+        assert len(payloads) == 1 and payloads[-1]() is None
         return packed(self, *arguments)
 
     monkeypatch.setattr(chunks, "_alone", noted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import struct
+import tracemalloc
 
 import cramjam
 import numpy as np
@@ -215,6 +216,21 @@ def test_unknown_codec_is_named() -> None:
         unpack(5, b"abc")
     with pytest.raises(ValueError, match="unknown compression codec 7"):
         compress(7, b"abc")
+
+
+def test_a_large_payload_of_zstd_is_decompressed_where_it_is_wanted() -> None:
+    size = 40 << 20
+    chance = np.random.default_rng(1)
+    data = np.repeat(chance.integers(0, 256, size // 8, dtype=np.uint8), 8)
+    packed, arena = compress(ZSTD, data), np.empty(size, dtype=np.uint8)
+    tracemalloc.start()
+    try:
+        assert decompress_into(ZSTD, packed, arena) == size
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < size // 2
+    assert np.array_equal(arena, data)
 
 
 class TestGzip:

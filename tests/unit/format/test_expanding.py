@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import struct
+import weakref
 import zlib
 
 import cramjam
@@ -130,3 +132,17 @@ def test_a_block_is_believed_up_to_its_limit(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_unknown_codec_is_refused() -> None:
     with pytest.raises(DecompressionError, match="unknown compression codec 7"):
         expanded(7, MemoryPayload(np.zeros(5, dtype=np.uint8)), 2)
+
+
+@pytest.mark.parametrize("codec", [c for c in Compression if c is not Compression.NONE])
+def test_a_payload_is_gone_with_its_expansion(codec: Compression) -> None:
+    packed = np.frombuffer(compress(codec, b"text " * 100_000), dtype=np.uint8).copy()
+    gone = weakref.ref(packed)
+    gc.disable()
+    try:
+        expansion = expanded(codec, MemoryPayload(packed), 2)
+        assert expansion.read_into(memoryview(bytearray(1000))) == 1000
+        del expansion, packed
+        assert gone() is None
+    finally:
+        gc.enable()
