@@ -9,12 +9,15 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from seglog.clock import SystemClock
 from seglog.format.tier_keys import PrivateKey
 from seglog.operations.fetch import fetch
 from seglog.remote.routing import machine_files
+from seglog.spark.object_sink import ObjectSink
+from seglog.spark.write_options import parse_write_options
 from seglog.tiers.partition import TierOptions
 from seglog.tiers.publishing import commit, partition_of
 from seglog.tiers.segments import Keys
@@ -72,6 +75,29 @@ def test_kafka_loads_what_is_fetched_out_of_committed_logs(tmp_path: Path, kafka
     assert "error" not in loaded
     assert loaded["truncatedBytes"] == 0
     assert loaded["logEndOffset"] == before["logEndOffset"]
+
+
+def test_kafka_loads_what_sparks_sink_has_added_to_committed_logs(tmp_path: Path, kafka: KafkaHarness) -> None:
+    """Rows after a broker's log with open transactions and producers, out of segments of tasks and of the driver."""
+    kafka.generate(
+        tmp_path / "genuine", segment_bytes=8192, batch_records=7, records=600, transactional=True, producers=4
+    )
+    (genuine,) = (path for path in (tmp_path / "genuine").iterdir() if path.is_dir())
+    topic, _, number = genuine.name.rpartition("-")
+    store, prefix, target = machine_files(), tmp_path / "prefix", tmp_path / "restored" / genuine.name
+    commit(store, prefix, None, [partition_of(FS, store, prefix, genuine)], SystemClock())
+    options = parse_write_options({"path": str(prefix), "topic": topic, "partition": number, "compression": "zstd"})
+    rows = pa.record_batch({"value": pa.array([b"value %d" % i for i in range(1000)], pa.binary())})
+    for sink in (ObjectSink(options), ObjectSink(options, made_bytes=1), ObjectSink(options)):
+        assert sink.commit("job", sink.stage("job", [rows])) == 1000
+    fs, (seen,) = see_tiers(FS, [prefix / genuine.name])
+    fetch(fs, seen, FS, target)
+    before = kafka.load(genuine)
+    loaded = kafka.load(target, now_ms=before["nowMs"])
+    assert "error" not in loaded
+    assert loaded["truncatedBytes"] == 0
+    assert loaded["logEndOffset"] == before["logEndOffset"] + 3000
+    assert loaded["activeProducers"] == before["activeProducers"] > 0
 
 
 @dataclass

@@ -16,6 +16,7 @@ import seglog
 from seglog.clock import SystemClock
 from seglog.inspect.statistics import log_statistics
 from seglog.locations import parse_location
+from seglog.operations.fetch import fetch
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_partition, resolve_paths
 from seglog.spark.arrow import record_batches
@@ -36,6 +37,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spar
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ("customers-0", "customers-1", "customers-uncleaned-0", "orders-zstd-0", "payments-0")
 OUTPUT = "s3://bkt/cleaned"
+WRITTEN = "s3://bkt/written"
 FS = LocalFileSystem()
 
 
@@ -72,6 +74,13 @@ def records_in(partition: Path) -> list[tuple[Any, ...]]:
         return [(one.offset, one.timestamp, one.key, one.value) for one in log.records()]
 
 
+def fetch_committed(settings: StoreSettings, url: str, home: Path) -> Path:
+    """The partition directory that `fetch` makes of a committed partition."""
+    fs, (seen,) = see_tiers(files_of(settings), [parse_location(url)])
+    fetch(fs, seen, FS, home / "fetched" / seen.name)
+    return home / "fetched" / seen.name
+
+
 def test_workers_that_see_no_file_of_the_driver_give_what_one_machine_gives(tmp_path: Path) -> None:
     require_java()
     logs = fixture_copy("4.3.0/clean", tmp_path)
@@ -93,6 +102,7 @@ def test_workers_that_see_no_file_of_the_driver_give_what_one_machine_gives(tmp_
             "options": store.environment,
             "home": str(tmp_path / "spark"),
             "output": OUTPUT,
+            "written": WRITTEN,
         }
         environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         environment |= {"PYTHONPATH": os.pathsep.join([str(ROOT / "core"), str(ROOT)])}
@@ -106,16 +116,16 @@ def test_workers_that_see_no_file_of_the_driver_give_what_one_machine_gives(tmp_
             check=False,
             timeout=600,
         )
-        fs, (seen,) = see_tiers(
-            files_of(StoreSettings.of(store.environment)), [parse_location(f"{OUTPUT}/customers-uncleaned-0")]
-        )
-        fetched = tmp_path / "fetched" / seen.name
-        fetched.mkdir(parents=True)
-        for name in fs.list(seen):
-            (fetched / name).write_bytes(fs.read_bytes(seen / name))
-    assert ended.returncode == 0, ended.stderr[-4000:]
+        assert ended.returncode == 0, ended.stderr[-4000:]
+        settings = StoreSettings.of(store.environment)
+        fetched = fetch_committed(settings, f"{OUTPUT}/customers-uncleaned-0", tmp_path)
+        written = [fetch_committed(settings, f"{WRITTEN}/numbers-{n}", tmp_path) for n in range(2)]
     found = json.loads(ended.stdout.splitlines()[-1])
     assert records_in(fetched) == kept
+    for number, directory in enumerate(written):
+        values = [(offset, value) for offset, _, _, value in records_in(directory)]
+        assert [offset for offset, _ in values] == list(range(100))
+        assert sorted(value for _, value in values) == sorted(2 * [b"%d" % n for n in range(number, 100, 2)])
     directories = {place for place, _ in found["places"]}
     assert len(directories) == 2 and all(str(tmp_path / "spark" / "work") in place for place in directories)
     assert [variables for _, variables in found["places"]] == [[], []]

@@ -15,7 +15,10 @@ import pytest
 from seglog.cleaner.options import CleanerOptions
 from seglog.model import TopicPartition
 from seglog.operations import clean as requested
+from seglog.operations.fetch import fetch
 from seglog.scan.listing import resolve_paths
+from seglog.tiers.manifests import orphans, read_committed
+from seglog.tiers.view import see_tiers
 from tests.spark.test_write import findings
 from tests.support.compacted_directories import broker_directory, opened
 from tests.support.failing_tasks import CLOCK, FS, TOPICS
@@ -92,3 +95,14 @@ def test_rows_come_once_and_go_once(home: Path, told: dict[str, object]) -> None
     assert findings(home / "written") == []
     assert [path.name for path in home.iterdir() if path.name.startswith((".seglog", "_"))] == []
     assert [path.name for path in (home / "lake").rglob("*") if path.name.startswith("_")] == []
+
+
+def test_rows_below_a_prefix_come_once_and_nothing_that_was_staged_is_left(home: Path, told: dict[str, object]) -> None:
+    assert told["read"]
+    for name in ("r-0", "r-1"):
+        fs, (seen,) = see_tiers(FS, [home / "prefix" / name])
+        fetch(fs, seen, FS, home / "fetched" / name)
+        assert records(home / "fetched", name) == records(home / "read", name)
+    logs = read_committed(FS, home / "prefix")
+    assert logs is not None and logs.manifest.number == 1
+    assert [remark for remark in orphans(FS, logs) if remark.path is None or list(remark.path.iterdir())] == []

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from seglog.cleaner.options import CleanerOptions
 from seglog.clock import ManualClock
+from seglog.format.tier_names import COMMITTED
 from seglog.scan.listing import resolve_paths
 from seglog.spark import cleaning, jobs
 from seglog.spark.session import session
@@ -159,6 +160,8 @@ def main(home: Path) -> None:
     rows = spark.read.parquet(str(home / "lake")).drop("date").repartitionById(2, "partition")
     rows = rows.sortWithinPartitions("partition", "offset")
     rows.write.format("seglog").mode("append").save(str(home / "written"))
+    (home / "prefix" / COMMITTED).mkdir(parents=True)
+    rows.write.format("seglog").mode("append").save(str(home / "prefix"))
     spilled = len(list(local.rglob("seglog-merge-*")))
     spark.stop()
     told = {"cleaned": outcomes, "read": count, "exported": exported, "spilled": spilled}

@@ -1,7 +1,7 @@
 """A Spark cluster of two workers on this machine, and a test's jobs in it: `python -m tests.support.spark_cluster`.
 
-It reads a request from standard input (JSON: `url`, `options`, `home`, and `output`, where a cleaned
-partition is committed) and prints one line of JSON: what each job gave,
+It reads a request from standard input (JSON: `url`, `options`, `home`, `output`, where a cleaned
+partition is committed, and `written`, where rows go) and prints one line of JSON: what each job gave,
 and where the tasks ran. The workers are processes of their own, with a working directory each; they know of this
 process what Spark sends them. `home` becomes a SPARK_HOME of links, as Spark makes the workers' directories below it.
 """
@@ -105,6 +105,12 @@ def fs_path(url: str, name: str) -> Path:
     return parse_location(f"{url}/{name}")
 
 
+def write(spark: SparkSession, url: str, options: dict[str, str]) -> None:
+    """Appends a hundred rows out of four tasks to two partitions of a topic."""
+    rows = spark.range(0, 100, 1, 4).selectExpr("cast(id AS string) AS value", "cast(id % 2 AS int) AS partition")
+    rows.write.format("seglog").mode("append").options(**options).option("topic", "numbers").save(url)
+
+
 def main() -> None:
     """One request, one answer."""
     request = json.loads(sys.stdin.read())
@@ -119,6 +125,8 @@ def main() -> None:
             output=request["output"],
             store=request["options"],
         )
+        for _ in range(2):
+            write(spark, request["written"], request["options"])
     finally:
         spark.stop()
     sys.stdout.write(json.dumps(found) + "\n")

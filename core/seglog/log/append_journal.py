@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from seglog.errors import CorruptCheckpointError, RefusedError, SeglogError
 from seglog.format.filenames import APPEND_JOURNAL_FILE, STREAMS_FILE, parse_topic_partition
+from seglog.format.log_manifest import ManifestSegment
 from seglog.layout import INT64_MAX
 from seglog.model import TopicPartition
 from seglog.storage.atomic import write_atomically
@@ -47,10 +48,20 @@ class StreamBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class MadeSegment:
+    """A segment whose objects a task has put, and the leader epoch of its batches."""
+
+    segment: ManifestSegment
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class StagedFile:
     """Whole batches of one partition in the file `name` of a staging directory; `size` in bytes.
 
-    `first_offset` is None when the batches are numbered from 0 and get their offsets as they are appended.
+    `first_offset` is None when the batches are numbered from 0 and get their offsets as they are appended. `made` is
+    the segment that the file is already, of a partition that ends where it begins (`object_pieces`); the batches of
+    such a file are numbered from its base offset.
     """
 
     topic_partition: TopicPartition
@@ -59,6 +70,7 @@ class StagedFile:
     size: int
     first_offset: int | None
     last_offset: int
+    made: MadeSegment | None = None
 
 
 @dataclass(frozen=True, slots=True)

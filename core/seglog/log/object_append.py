@@ -1,9 +1,10 @@
 """Appending staged batches to partitions below a prefix of an object store: all of them, or none.
 
 1. What counts is read: the newest manifest. A stream's batch that it knows is not appended again.
-2. Each partition's batches are appended through the engine to a log in a scratch directory. It begins where the kept
-   segments end, or with those that are joined (`partition_growth`); segments, indexes, epochs and snapshots are those
-   of any other append.
+2. What a task alone has of a partition, and has made a segment of, is taken as it is (`object_pieces`).
+   Other batches are appended through the engine to a log in a scratch directory. It begins where the kept segments end,
+   or with those that are joined (`partition_growth`); segments, indexes, epochs and snapshots are those of any other
+   append.
 3. They are put as new objects into a place that no other attempt has.
 4. The manifest that names them is created under the next number. It names the stream's batch, too.
 
@@ -15,35 +16,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import IncompleteError
-from seglog.format.checkpoint import format_leader_epochs
-from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, segment_file_name
+from seglog.format.filenames import FileKind
 from seglog.format.log_manifest import ManifestPartition, ManifestSegment, StreamEntry
-from seglog.layout import INT64_MAX
 from seglog.log.append_journal import MOST_STREAMS, StagedFile, StreamBatch, was_appended
-from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
-from seglog.log.partition_growth import Growth, growth_of
+from seglog.log.object_pieces import adopted
+from seglog.log.partition_growth import Growth, beside, growth_of
+from seglog.log.scratch_log import new_segments, object_of, scratch_log, snapshot_of
 from seglog.log.staged_batches import append_placed, by_partition, check_staged, placed_at
-from seglog.model import TopicPartition
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.trees import remove_tree
 from seglog.tiers.manifests import CommittedLogs, read_committed
 from seglog.tiers.publishing import (
     ObjectFiles,
-    SegmentToPut,
     commit,
     epochs_in,
     new_place,
     put_segment,
     require_new,
-    segments_to_put,
 )
 
 _AT_ONCE = 8  # partitions
@@ -62,8 +59,8 @@ class ObjectAppend:
     clock: Clock
     config: LogConfig
 
-    def run(self, staging: Path, files: Sequence[StagedFile], stream: StreamBatch | None = None) -> int:
-        """Records appended; 0 for a stream's batch that was appended before. `staging` is the directory of the files.
+    def run(self, files: Sequence[StagedFile], stream: StreamBatch | None = None) -> int:
+        """Records appended; 0 for a stream's batch that was appended before. The files' names begin at the prefix.
 
         RefusedError where another writer has committed meanwhile, or where the prefix of a first append is not new;
         OffsetsOutOfOrderError, IncompleteError, CorruptTierError, OSError and what appending raises. Nothing was
@@ -82,63 +79,46 @@ class ObjectAppend:
             streams.pop(stream.query, None)
             streams[stream.query] = StreamEntry(stream.number, stream.entry)
         kept = dict(list(streams.items())[-MOST_STREAMS:])
-        commit(self.store, self.prefix, before, self._grown(before, staging, held), self.clock, kept)
+        commit(self.store, self.prefix, before, self._grown(before, held), self.clock, kept)
         return sum(file.records for file in held)
 
-    def _grown(
-        self, before: CommittedLogs | None, staging: Path, files: Sequence[StagedFile]
-    ) -> list[ManifestPartition]:
+    def _grown(self, before: CommittedLogs | None, files: Sequence[StagedFile]) -> list[ManifestPartition]:
         """All partitions below the prefix, those with new batches as they are after them."""
         known = {} if before is None else {one.topic_partition: one for one in before.manifest.partitions}
         chosen = by_partition(files)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            running = {name: pool.submit(self._append, known.get(name), staging, each) for name, each in chosen.items()}
+            running = {name: pool.submit(self._after, known.get(name), each) for name, each in chosen.items()}
             return list((known | {name: each.result() for name, each in running.items()}).values())
 
-    def _append(
-        self, before: ManifestPartition | None, staging: Path, files: Sequence[StagedFile]
-    ) -> ManifestPartition:
+    def _after(self, before: ManifestPartition | None, files: Sequence[StagedFile]) -> ManifestPartition:
+        """A partition with the batches of its files."""
         for file in files:
-            check_staged(self.store, staging, file)
+            check_staged(self.store, self.prefix, file)
+        growth, name = beside(files[0].topic_partition, before), str(files[0].topic_partition)
+        placed_at(self.prefix / name, growth.end_offset, growth.leader_epoch, files)
+        now, count = adopted(self.store, self.prefix, growth, files)
+        return self._append(now, files[count:]) if now is None or count < len(files) else now
+
+    def _append(self, before: ManifestPartition | None, files: Sequence[StagedFile]) -> ManifestPartition:
+        """The same through the engine."""
         name = files[0].topic_partition
         growth = growth_of(name, before, sum(file.size for file in files), self.config.segment_bytes)
         placement = placed_at(self.prefix / str(name), growth.end_offset, growth.leader_epoch, files)
         directory = self.scratch / str(name)
         self.scratch_fs.make_directory(directory)
         try:
-            with self._opened(directory, growth) as log:
+            snapshot = snapshot_of(self.store, self.prefix, growth)
+            with scratch_log(self.scratch_fs, directory, growth, snapshot, self.clock, self.config) as log:
                 for segment in growth.joined:
                     self._join(log, growth, segment)
-                append_placed(log, staging, placement, self.store)
+                append_placed(log, self.prefix, placement, self.store)
             return growth.after(self._put(directory, growth), epochs_in(self.scratch_fs, directory))
         finally:
             remove_tree(self.scratch_fs, directory)
 
-    def _opened(self, directory: Path, growth: Growth) -> Log:
-        """A log in the scratch directory that begins as the partition is where its kept segments end.
-
-        The last kept segment is there as an empty file: a log has a producers' state where it begins only if a segment
-        comes before. No producer is too old: how long one is remembered is for a broker to say.
-        """
-        base = start = growth.base_offset
-        if growth.kept and growth.knows_producers:
-            last, kind = growth.kept[-1], FileKind.PRODUCER_SNAPSHOT
-            data = self.store.read_bytes(_object(self.prefix, growth.topic_partition, last, kind))
-            _write(self.scratch_fs, directory / segment_file_name(base, kind), data)
-            start = last.base_offset
-        for offset in {start, base}:
-            for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
-                _write(self.scratch_fs, directory / segment_file_name(offset, kind), b"")
-        epochs = [one for one in growth.epochs if one.start_offset < base]
-        _write(self.scratch_fs, directory / LEADER_EPOCH_CHECKPOINT, format_leader_epochs(epochs))
-        options = LoadOptions(
-            clean_shutdown=True, recovery_point=base, log_start_offset=start, producer_expiration_ms=INT64_MAX
-        )
-        return Log.open(directory, self.config, fs=self.scratch_fs, clock=self.clock, options=options)
-
     def _join(self, log: Log, growth: Growth, segment: ManifestSegment) -> None:
         """Appends the batches of a segment that is written again. IncompleteError where its object is not whole."""
-        path = _object(self.prefix, growth.topic_partition, segment, FileKind.LOG)
+        path = object_of(self.prefix, growth.topic_partition, segment, FileKind.LOG)
         wanted = segment.objects[FileKind.LOG].size
         if not wanted:
             return
@@ -154,26 +134,10 @@ class ObjectAppend:
 
     def _put(self, directory: Path, growth: Growth) -> list[ManifestSegment]:
         place = new_place(self.prefix, growth.topic_partition)
-        made = [one for one in segments_to_put(self.scratch_fs, directory) if one.base_offset >= growth.base_offset]
-        return [put_segment(self.scratch_fs, self.store, place, _told(one, growth)) for one in made]
-
-
-def _told(segment: SegmentToPut, growth: Growth) -> SegmentToPut:
-    """A segment without the snapshot of producers that nobody knew when it began."""
-    if growth.knows_producers:
-        return segment
-    return replace(segment, files={k: path for k, path in segment.files.items() if k is not FileKind.PRODUCER_SNAPSHOT})
+        made = new_segments(self.scratch_fs, directory, growth)
+        return [put_segment(self.scratch_fs, self.store, place, one) for one in made]
 
 
 def _last_batch(streams: Mapping[str, StreamEntry], query: str) -> StreamBatch | None:
     known = streams.get(query)
     return None if known is None else StreamBatch(query, known.batch, known.entry)
-
-
-def _object(prefix: Path, name: TopicPartition, segment: ManifestSegment, kind: FileKind) -> Path:
-    return prefix / str(name) / segment.place / segment.name_of(kind)
-
-
-def _write(fs: FileSystem, path: Path, data: bytes) -> None:
-    with fs.open(path, "create_new") as file:
-        file.write_at(0, data)

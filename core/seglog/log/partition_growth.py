@@ -15,7 +15,7 @@ from seglog.format.filenames import FileKind
 from seglog.format.log_manifest import ManifestPartition, ManifestSegment
 from seglog.model import TopicPartition
 
-JOINED_BYTES = 64 << 20  # a larger segment is never copied again
+JOINED_BYTES = 32 << 20  # a larger segment is never copied again
 _LARGER = 2
 _JOINED_OFFSETS = 1 << 30  # an index counts offsets from the segment's base in 32 bits
 
@@ -54,6 +54,11 @@ class Growth:
         """Whether the state of the producers is known where the new segments begin."""
         return FileKind.PRODUCER_SNAPSHOT in self.kept[-1].objects if self.kept else self.base_offset == 0
 
+    @property
+    def base_snapshot(self) -> ManifestSegment | None:
+        """The segment whose snapshot says how producers stand where the new segments begin; None: none ever wrote."""
+        return self.kept[-1] if self.kept and self.knows_producers else None
+
     def after(self, segments: Sequence[ManifestSegment], epochs: Sequence[EpochEntry]) -> ManifestPartition:
         """What the manifest is to say, with the new segments and the epochs of their batches."""
         known = self.epochs[-1].epoch if self.epochs else -1
@@ -62,6 +67,13 @@ class Growth:
         if self.before is None:
             return ManifestPartition(self.topic_partition, None, every[0].base_offset, None, all_epochs, every)
         return replace(self.before, epochs=all_epochs, segments=every)
+
+
+def beside(topic_partition: TopicPartition, before: ManifestPartition | None) -> Growth:
+    """The growth that joins nothing: new segments begin where the partition ends."""
+    segments = () if before is None else before.segments
+    count = len(segments) - 1 if segments and not segments[-1].objects[FileKind.LOG].size else len(segments)
+    return Growth(topic_partition, before, segments[:count], segments[count:])
 
 
 def growth_of(

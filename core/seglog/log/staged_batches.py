@@ -118,7 +118,8 @@ def _staged_chunks(fs: FileSystem, path: Path, file: StagedFile, start: int, chu
     No checksum covers offsets, and where a file ends no batch says: both are compared with what the task said.
     """
     scan = SegmentScan(fs, path, start, chunk_bytes=chunk_bytes, held_bytes=layout.INT32_MAX)
-    reached, records = (file.first_offset or 0) - 1, 0
+    numbered = 0 if file.made is None else file.made.segment.base_offset
+    reached, records = (numbered if file.first_offset is None else file.first_offset) - 1, 0
     for chunk in scan:
         bases, lasts = chunk.batches["base_offset"], chunk.batches["last_offset"]
         begins_right = start > 0 or records > 0 or bases[0] == reached + 1

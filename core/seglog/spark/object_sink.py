@@ -1,7 +1,7 @@
 """The sink of a prefix in an object store: no rename, no lock, no file system that driver and executors share.
 
 1. A task encodes its rows on its executor's own disk, and puts them below `_seglog/staged/<owner>` under names that no
-   other attempt has.
+   other attempt has; what is large, as the segment that it will be if no other task has rows of the partition.
 2. The driver appends them through the engine and commits by a manifest (`log.object_append`); then what was staged
    goes, as far as this user may remove objects.
 
@@ -12,26 +12,31 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.clock import SystemClock
 from seglog.configuration.keys import LogConfig
-from seglog.errors import UnsupportedError
+from seglog.errors import CorruptTierError, UnsupportedError
 from seglog.format.log_manifest import STAGED
 from seglog.format.tier_names import COMMITTED
 from seglog.layout import INT64_MAX
 from seglog.log.append_journal import StagedFile, StreamBatch
 from seglog.log.object_append import ObjectAppend
+from seglog.log.object_pieces import SegmentMaker, after_made
+from seglog.log.partition_growth import JOINED_BYTES, Growth, beside
+from seglog.log.scratch_log import object_of
+from seglog.model import TopicPartition
 from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.spark.files import files_of
 from seglog.spark.write_options import WriteOptions
 from seglog.spark.writer import stage_rows
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from seglog.storage.scratch import ScratchFileSystem
-from seglog.tiers.publishing import put_object
+from seglog.tiers.manifests import read_committed
+from seglog.tiers.publishing import ObjectFiles, put_object
 from seglog.tiers.recognition import committed_prefix
 
 if TYPE_CHECKING:
@@ -54,47 +59,93 @@ def is_prefix(fs: FileSystem, path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ObjectSink:
-    """The sink. `home` is the directory that tasks and driver make their scratch directories in; None: the system's."""
+    """The sink. `home` is the directory that tasks and driver make their scratch directories in; None: the system's.
+
+    A file of `made_bytes` is made a segment by its task, as it would not be joined to others anyway.
+    """
 
     options: WriteOptions
     home: Path | None = None
+    made_bytes: int = JOINED_BYTES
 
     def stage(self, owner: str, batches: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:
-        store, staging = files_of(self.options.store), self._staging(owner)
+        store = files_of(self.options.store)
         with self._scratch() as name:
             scratch = Path(name)
-            fs, own = ScratchFileSystem(LocalFileSystem()), replace(self.options, path=scratch)
-            files = stage_rows(fs, scratch, own, batches)
-            for file in files:
-                with fs.open(scratch / file.name, "r") as made:
-                    put_object(store, staging / file.name, made)
-        return tuple(files)
+            fs = ScratchFileSystem(LocalFileSystem())
+            files = stage_rows(fs, scratch, replace(self.options, path=scratch), batches)
+            maker = SegmentMaker(store, self.options.path, fs, scratch, SystemClock(), self._config())
+            return tuple(self._put(maker, owner, files))
+
+    def _put(self, maker: SegmentMaker, owner: str, files: Sequence[StagedFile]) -> Iterator[StagedFile]:
+        """Puts staged files; gives each with its name below the prefix."""
+        least = min(self.made_bytes, self.options.segment_bytes // 2)  # the files of a full segment have that at least
+        growths = _growths(maker, files) if any(file.size >= least for file in files) else {}
+        for file in files:
+            name = file.topic_partition
+            staged = maker.made(growths[name], file) if name in growths and file.size >= least else None
+            if staged is None or staged.made is None:
+                staged = replace(file, name=f"{COMMITTED}/{STAGED}/{owner}/{file.name}")
+                growths.pop(name, None)  # what follows in this partition does not come next
+                with maker.scratch_fs.open(maker.scratch / file.name, "r") as local:
+                    put_object(maker.store, maker.prefix / staged.name, local)
+            else:
+                growths[name] = after_made(growths[name], staged.made)
+            maker.scratch_fs.remove(maker.scratch / file.name)
+            yield staged
 
     def commit(self, owner: str, files: Sequence[StagedFile], stream: StreamBatch | None = None) -> int:
-        # by size alone: segments that are joined must not be cut again by the time of their records
-        config = LogConfig(segment_bytes=self.options.segment_bytes, segment_ms=INT64_MAX)
         store = files_of(self.options.store)
         try:
             with self._scratch() as scratch:
                 fs = ScratchFileSystem(LocalFileSystem())
-                append = ObjectAppend(store, self.options.path, fs, Path(scratch), SystemClock(), config)
-                return append.run(self._staging(owner), files, stream)
+                append = ObjectAppend(store, self.options.path, fs, Path(scratch), SystemClock(), self._config())
+                appended = append.run(files, stream)
+            _discard(store, lambda: self._unused(store, files))
+            return appended
         finally:
             self.discard(owner)
 
     def discard(self, owner: str) -> None:
-        """Nothing reads what remains: what this user may not remove is logged, once."""
-        store, staging = files_of(self.options.store), self._staging(owner)
-        try:
-            for name in store.list(staging):
-                store.discard(staging / name)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            _logger.warning("%s: what was staged remains there: %s", staging, error.strerror)
+        store, staging = files_of(self.options.store), self.options.path / COMMITTED / STAGED / owner
+        _discard(store, lambda: [staging / name for name in store.list(staging)])
 
-    def _staging(self, owner: str) -> Path:
-        return self.options.path / COMMITTED / STAGED / owner
+    def _unused(self, store: ObjectFiles, files: Sequence[StagedFile]) -> list[Path]:
+        """The objects of segments that tasks have made in vain. Only after a commit that has succeeded: of one whose
+        answer was lost nobody knows yet whether its manifest will name them.
+        """
+        made = [(file.topic_partition, file.made.segment) for file in files if file.made is not None]
+        logs = read_committed(store, self.options.path) if made else None
+        known = () if logs is None else logs.manifest.partitions
+        named = {(one.topic_partition, each.place) for one in known for each in one.segments}
+        return [
+            object_of(self.options.path, name, segment, kind)
+            for name, segment in made
+            if (name, segment.place) not in named
+            for kind in segment.objects
+        ]
+
+    def _config(self) -> LogConfig:
+        # by size alone: segments that are joined must not be cut again by the time of their records
+        return LogConfig(segment_bytes=self.options.segment_bytes, segment_ms=INT64_MAX)
 
     def _scratch(self) -> tempfile.TemporaryDirectory[str]:
         return tempfile.TemporaryDirectory(prefix="seglog-write-", dir=self.home)
+
+
+def _growths(maker: SegmentMaker, files: Iterable[StagedFile]) -> dict[TopicPartition, Growth]:
+    """How the partitions of some files grow, by what is committed now."""
+    before = read_committed(maker.store, maker.prefix)
+    known = {} if before is None else {one.topic_partition: one for one in before.manifest.partitions}
+    return {name: beside(name, known.get(name)) for name in {file.topic_partition for file in files}}
+
+
+def _discard(store: ObjectFiles, chosen: Callable[[], Iterable[Path]]) -> None:
+    """Removes what nobody reads; what this user may not remove is logged, once."""
+    try:
+        for path in chosen():
+            store.discard(path)
+    except FileNotFoundError:
+        return  # nothing was staged
+    except (OSError, CorruptTierError) as error:
+        _logger.warning("what was staged remains there: %s", error)

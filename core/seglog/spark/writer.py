@@ -48,14 +48,27 @@ _SHOWN_NAME = 64  # of the log directory's name in that of a staging directory
 class PartitionStager:
     """One partition's rows of one task, on their way into its staged file."""
 
-    def __init__(self, fs: FileSystem, staging: Path, name: TopicPartition, options: WriteOptions) -> None:
-        self._topic_partition, self._options = name, options
+    def __init__(
+        self, fs: FileSystem, staging: Path, name: TopicPartition, options: WriteOptions, after: int = -1
+    ) -> None:
+        self._topic_partition, self._options, self._after = name, options, after
         # a name that no other attempt has, nor the same attempt of an application that ran before
         self._name = f"{uuid.uuid4().hex}.batches"
         self._file: File = fs.open(staging / self._name, "create_new")
         self._size = self._records = 0
         self._first: int | None = None
         self._last = -1
+
+    @property
+    def last_own_offset(self) -> int:
+        """The last offset that rows have brought; -1 where they brought none."""
+        return self._after if self._first is None else self._last
+
+    def takes(self, size: int) -> bool:
+        """Whether rows of so many bytes, at most twice as many when they are encoded, still fit into one segment with
+        those that are here.
+        """
+        return self._size == 0 or self._size + 2 * size <= self._options.segment_bytes
 
     def add(self, batch: pa.RecordBatch, row_numbers: np.ndarray, now_ms: int) -> None:
         """Encodes rows. `row_numbers` are their places in the task, for messages."""
@@ -77,7 +90,7 @@ class PartitionStager:
         self._records += len(offsets)
 
     def _check_ascending(self, offsets: np.ndarray, row_numbers: np.ndarray) -> None:
-        before = np.concatenate(([self._last], offsets[:-1]))
+        before = np.concatenate(([max(self._last, self._after)], offsets[:-1]))
         wrong = np.flatnonzero(offsets <= before)
         if len(wrong):
             i = int(wrong[0])
@@ -104,6 +117,7 @@ def stage_rows(
     from seglog.spark.write_columns import split_by_partition
 
     stagers: dict[TopicPartition, PartitionStager] = {}
+    full: list[StagedFile] = []
     clock, row = SystemClock(), 0
     for batch in batches:
         for name, part, numbers in split_by_partition(batch, options):
@@ -113,9 +127,12 @@ def stage_rows(
                     raise AppendError(f"row {row + int(numbers[0])} of the task: {name}: {problem or 'no partition'}")
                 ensure_staging(fs, staging, options.path)
                 stagers[name] = PartitionStager(fs, staging, name, options)
+            elif not stagers[name].takes(part.nbytes):
+                full.append(stagers[name].finish())
+                stagers[name] = PartitionStager(fs, staging, name, options, stagers[name].last_own_offset)
             stagers[name].add(part, numbers + row, clock.now_ms())
         row += batch.num_rows
-    return [stager.finish() for stager in stagers.values()]
+    return [*full, *(stager.finish() for stager in stagers.values())]
 
 
 def staging_of(log_directory: Path, owner: str) -> Path:

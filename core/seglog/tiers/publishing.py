@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Protocol
 
 from seglog.clock import Clock
-from seglog.errors import RefusedError, UnsupportedError
+from seglog.errors import CorruptTierError, RefusedError, UnsupportedError
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs, parse_partition_metadata
 from seglog.format.checksum import crc32c
 from seglog.format.filenames import PARTITION_METADATA, FileKind, parse_topic_partition
 from seglog.format.log_manifest import (
+    LOG_MANIFEST_BYTES_LIMIT,
     LogManifest,
     ManifestPartition,
     ManifestSegment,
@@ -32,6 +33,7 @@ from seglog.format.log_manifest import (
     format_log_manifest,
     latest_number,
     manifest_name,
+    parse_log_manifest,
     place_name,
 )
 from seglog.format.tier_names import COMMITTED, is_place_name
@@ -205,15 +207,36 @@ def _require_creation(store: ObjectFiles, prefix: Path) -> None:
 
 
 def _remove_old(store: ObjectFiles, prefix: Path, number: int, clock: Clock) -> None:
-    """Manifests that nobody can be at work with any more; what remains is removed by a later commit."""
+    """Manifests that nobody can be at work with any more, and the objects that they alone name; what remains is removed
+    by a later commit.
+    """
     directory, limit_ms = prefix / COMMITTED, clock.now_ms() - _KEPT_MS
     try:
-        for name, status in store.entries(directory):
+        for name, status in sorted(store.entries(directory)):
             found = latest_number([name])
             if found is not None and found <= number - _KEPT_MANIFESTS and status.modified_ms < limit_ms:
-                _discard(store, directory / name)
-    except OSError as error:
-        _logger.warning("%s: old manifests were not removed: %s", directory, error)
+                for path in _replaced(store, prefix, found):
+                    store.discard(path)
+                store.discard(directory / name)
+    except (OSError, CorruptTierError) as error:
+        _logger.warning("%s: old manifests, and what they name, were not removed: %s", directory, error)
+
+
+def _replaced(store: FileSystem, prefix: Path, number: int) -> list[Path]:
+    """The objects that a manifest names and the next one does not: no later one does, as places are not used again."""
+    named, kept = (_objects(store, prefix, one) for one in (number, number + 1))
+    return sorted(named - kept)
+
+
+def _objects(store: FileSystem, prefix: Path, number: int) -> set[Path]:
+    path = prefix / COMMITTED / manifest_name(number)
+    manifest = parse_log_manifest(store.read_bytes(path, LOG_MANIFEST_BYTES_LIMIT), path)
+    return {
+        prefix / str(partition.topic_partition) / segment.place / segment.name_of(kind)
+        for partition in manifest.partitions
+        for segment in partition.segments
+        for kind in segment.objects
+    }
 
 
 def _discard(store: ObjectFiles, path: Path) -> None:

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 from seglog.clock import ManualClock
-from seglog.errors import CorruptRecordError, IncompleteError, OffsetsOutOfOrderError, RefusedError, UnsupportedError
+from seglog.errors import (
+    AppendError,
+    CorruptRecordError,
+    IncompleteError,
+    OffsetsOutOfOrderError,
+    RefusedError,
+    UnsupportedError,
+)
 from seglog.format.checkpoint import EpochEntry
 from seglog.format.filenames import FileKind
 from seglog.format.log_manifest import ManifestPartition, StreamEntry
@@ -264,6 +271,92 @@ def test_a_prefix_in_which_something_else_lies_is_refused(server: ObjectServer) 
     server.objects["bkt/logs/t-0/00000000000000000000.log"] = b"x"
     with pytest.raises(RefusedError, match="something else lies there"):
         write(ObjectSink(options(server)), rows(["a"]))
+
+
+# --- segments that tasks make ----------------------------------------------------------------------------------
+
+
+def made_by_tasks(server: ObjectServer, **given: str) -> ObjectSink:
+    return ObjectSink(options(server, **given), made_bytes=1)
+
+
+def test_what_one_task_alone_has_never_passes_the_driver(server: ObjectServer, tmp_path: Path) -> None:
+    sink = made_by_tasks(server)
+    expected = []
+    for number in range(3):
+        files = sink.stage("job", [rows([f"a{number}", f"b{number}"]), rows([f"c{number}"])])
+        server.asked.clear()
+        assert sink.commit("job", files) == 3
+        assert not [one for one in server.asked if one.startswith("GET") and one.endswith((".log", ".batches"))]
+        expected += [f"a{number}", f"b{number}", f"c{number}"]
+    assert values(sink.options, tmp_path) == list(enumerate(expected))
+    assert left_behind(sink.options) == []
+    assert all(FileKind.PRODUCER_SNAPSHOT in one.objects for one in partition(sink.options).segments)
+    assert partition(sink.options).epochs == (EpochEntry(0, 0),)
+
+
+def test_a_task_that_is_not_alone_or_was_overtaken_loses_no_row(server: ObjectServer, tmp_path: Path) -> None:
+    sink = made_by_tasks(server)
+    two_tasks = [sink.stage("job", [rows(["a"]), rows(["x"], 1)]), sink.stage("job", [rows(["b", "c"])])]
+    sink.commit("job", [file for files in two_tasks for file in files])
+    late = sink.stage("late", [rows(["late"])])
+    write(sink, rows(["first"]))
+    sink.commit("late", late)
+    assert [value for _, value in values(sink.options, tmp_path)] == ["a", "b", "c", "first", "late"]
+    assert values(sink.options, tmp_path, T1) == [(0, "x")]
+    in_vain = [one.made.segment.place for one in (*two_tasks[1], *late) if one.made is not None]
+    assert len(in_vain) == 2
+    assert not [one for one in server.objects if Path(one).parent.name in in_vain]
+
+
+def test_rows_of_a_task_become_segments_of_their_size(server: ObjectServer, tmp_path: Path) -> None:
+    sink = made_by_tasks(server, segmentBytes="2000", batchSize="200")
+    batches = [rows([f"value {i}.{j}" * 3 for j in range(5)]) for i in range(40)]
+    files = sink.stage("job", batches)
+    assert sink.commit("job", files) == 200
+    sizes = [one.objects[FileKind.LOG].size for one in partition(sink.options).segments]
+    assert len(sizes) > 3 and max(sizes) <= 2000
+    assert [offset for offset, _ in values(sink.options, tmp_path)] == list(range(200))
+    assert all(file.made is not None for file in files)
+
+
+def test_offsets_of_their_own_are_kept_by_tasks_too(server: ObjectServer, tmp_path: Path) -> None:
+    sink = made_by_tasks(server, segmentBytes="300", batchSize="100")
+    files = sink.stage("job", [rows(["a" * 50, "b" * 50], first=7), rows(["c" * 200], first=20)])
+    assert len(files) == 2
+    sink.commit("job", files)
+    assert [offset for offset, _ in values(sink.options, tmp_path)] == [7, 8, 20]
+    with pytest.raises(AppendError, match="offset 20 comes after offset 21"):
+        sink.stage("job", [rows(["a" * 50, "b" * 150], first=20), rows(["c" * 200], first=20)])
+    with pytest.raises(OffsetsOutOfOrderError, match="rows begin at offset 20, and the log ends at 21"):
+        sink.commit("job", sink.stage("job", [rows(["late"], first=20)]))
+
+
+def test_a_commit_whose_answer_was_lost_keeps_what_its_manifest_may_name(server: ObjectServer, tmp_path: Path) -> None:
+    sink = made_by_tasks(server)
+    files = sink.stage("query", [rows(["a"])])
+
+    def late(method: str, path: str) -> Fault | None:
+        return Fault(500, "InternalError") if method == "PUT" and "manifest-" in path else None
+
+    server.fault = late
+    with pytest.raises(OSError, match="manifest-"):
+        sink.commit("query", files, StreamBatch("query", 0))
+    made = files[0].made
+    assert made is not None
+    assert {f"bkt/logs/t-0/{made.segment.place}/{made.segment.name_of(kind)}" for kind in made.segment.objects} <= set(
+        server.objects
+    )
+
+
+def test_producers_of_a_broker_stand_after_a_segment_of_a_task_as_before(tmp_path: Path) -> None:
+    prefix, store, name = tmp_path / "prefix", machine_files(), TopicPartition("payments", 0)
+    commit(store, prefix, None, [partition_of(FS, store, prefix, KAFKA / "4.3.0" / "clean" / "payments-0")], CLOCK)
+    sink = ObjectSink(parse_write_options({"path": str(prefix), "topic": "payments"}), made_bytes=1)
+    before = partition(sink.options, name).segments[-1].objects[FileKind.PRODUCER_SNAPSHOT]
+    write(sink, pa.record_batch({"value": pa.array([b"one"], pa.binary())}))
+    assert partition(sink.options, name).segments[-1].objects[FileKind.PRODUCER_SNAPSHOT] == before
+    assert values(sink.options, tmp_path, name)[-1][1] == "one"
 
 
 # --- logs that others have committed --------------------------------------------------------------------------

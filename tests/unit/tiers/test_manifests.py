@@ -213,6 +213,22 @@ def test_manifests_that_nobody_is_at_work_with_are_removed(prefix: Path) -> None
     assert sorted(path.name for path in (prefix / COMMITTED).iterdir()) == [manifest_name(n) for n in range(4, 14)]
 
 
+def test_objects_go_with_the_last_manifest_that_names_them(prefix: Path, logs: Path) -> None:
+    before = read_committed(FS, prefix)
+    assert before is not None
+    kept, replaced = before.manifest.partitions
+    (place,) = {one.place for one in replaced.segments}
+    new = partition_of(FS, STORE, prefix, logs / NAMES[1])
+    there = []
+    for _ in range(12):
+        commit(STORE, prefix, before, [kept, new], FixedClock(4_000_000_000_000))
+        there.append(any((prefix / NAMES[1] / place).iterdir()))
+        before = read_committed(FS, prefix)
+        assert before is not None
+    assert there == [True] * 9 + [False] * 3
+    assert all(shown(prefix / name) == (committed_files(logs / name), []) for name in NAMES)
+
+
 def test_a_prefix_must_be_new(prefix: Path, logs: Path, tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="logs were committed there"):
         require_new(FS, prefix)
