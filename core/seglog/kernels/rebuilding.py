@@ -10,7 +10,16 @@ from __future__ import annotations
 import numpy as np
 
 from seglog import layout
-from seglog.kernels._jit import copy_bytes, inlined, kernel, load_int64, store_byte, store_int64
+from seglog.kernels._jit import (
+    copy_bytes,
+    inlined,
+    kernel,
+    load_int32,
+    load_int64,
+    store_byte,
+    store_int32,
+    store_int64,
+)
 from seglog.kernels.arrays import BatchRow, Bytes, Int64s, WritableBatchRow, WritableBytes, WritableInt64s
 from seglog.kernels.encode import seal_batch
 from seglog.kernels.filter_slots import (
@@ -33,11 +42,12 @@ VERBATIM = 0
 EMPTY = 1
 REBUILT = 2
 
-# A row of `kept` (bytes): four int64, of which `keep_row` says what they are.
-_KEPT_END = 8
-_KEPT_DELTA = 16
-_KEPT_REST = 24
-KEPT_ROW_BYTES = 32
+# A row of `kept` (bytes): int32 start, end and rest, int64 delta; `keep_row` says what they are. A large batch has one
+# for each record beside its payload, so they are small; no arena has 2 GiB.
+_KEPT_END = 4
+_KEPT_REST = 8
+_KEPT_DELTA = 12
+KEPT_ROW_BYTES = 20
 
 _APPEND_TIME = layout.TIMESTAMP_TYPE_MASK
 _HORIZON = layout.DELETE_HORIZON_MASK
@@ -50,10 +60,10 @@ _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 def keep_row(kept: WritableBytes, n: int, start: int, end: int, timestamp_delta: int, behind_delta: int) -> None:
     """Fills row `n` of the records to keep."""
     at = n * KEPT_ROW_BYTES
-    store_int64(kept, at, start)
-    store_int64(kept, at + _KEPT_END, end)
+    store_int32(kept, at, start)
+    store_int32(kept, at + _KEPT_END, end)
     store_int64(kept, at + _KEPT_DELTA, timestamp_delta)
-    store_int64(kept, at + _KEPT_REST, behind_delta)
+    store_int32(kept, at + _KEPT_REST, behind_delta)
 
 
 @kernel
@@ -73,8 +83,8 @@ def _rebuild_records(
     most = np.int64(-1)
     for k in range(n):
         at = k * KEPT_ROW_BYTES
-        start = load_int64(kept, at)
-        stop = load_int64(kept, at + _KEPT_END)
+        start = load_int32(kept, at)
+        stop = load_int32(kept, at + _KEPT_END)
         delta = load_int64(kept, at + _KEPT_DELTA)
         timestamp = latest if append_time else old_base + delta
         most = max(most, timestamp)
@@ -82,7 +92,7 @@ def _rebuild_records(
             copy_bytes(arena, start, out, p, stop - start)
             p += stop - start
         else:
-            rest = load_int64(kept, at + _KEPT_REST)
+            rest = load_int32(kept, at + _KEPT_REST)
             p = write_varint(out, p, 1 + varint_size(timestamp - base) + stop - rest)
             store_byte(out, p, 0)
             p = write_varint(out, p + 1, timestamp - base)
