@@ -47,7 +47,7 @@ CORES = len(os.sched_getaffinity(0))
 FSYNCS = """\
 clean: both sides are durable. Kafka's doClean fsyncs the files of each segment that it has cleaned before it goes on,
 and the directory once a group; it does not wait for its renames before that. seglog fsyncs the same files, in a thread
-beside the work, and the directory four times for 16 groups. Each row tells of the fsyncs alone; no floor counts them.
+beside the work, and the directory three times for 16 groups. Each row tells of the fsyncs alone; no floor counts them.
 append: a segment that is rolled is flushed, by seglog before it goes on, by a broker in its scheduler. The first row
 counts that on both sides, the second one on seglog's alone."""
 

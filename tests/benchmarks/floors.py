@@ -57,7 +57,7 @@ def writing(directory: Path, target: Path) -> float:
 
 def syncing(directory: Path, kept: float, target: Path) -> float:
     """What the disk takes for the output of a round: the share `kept` of each segment in a file of its own, and two
-    indexes, each fsynced, and the directory `target` four times.
+    indexes, each fsynced, and the directory `target` three times.
     """
     segments = [int(path.stat().st_size * kept) for path in directory.glob("*.log")]
     least = math.inf
@@ -69,7 +69,7 @@ def syncing(directory: Path, kept: float, target: Path) -> float:
                 files.append(target / f"{number}.{name}")
                 files[-1].write_bytes(bytes(length))
         start = time.perf_counter()
-        for path in (*files, *[target] * 4):
+        for path in (*files, *[target] * 3):
             descriptor = os.open(path, os.O_RDONLY)
             os.fsync(descriptor)
             os.close(descriptor)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from seglog.cleaner.copying import RoundCopy
@@ -162,7 +163,9 @@ def _run(
     log: Log, round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
 ) -> CleaningResult:
     """Steps 3 and 4. Whatever goes wrong before the first swap, the `.cleaned` files are removed again."""
-    copy = RoundCopy(round_, indexing, stats, pool, cleaned_segments(round_, round_.plan.directory))
+    directory = round_.plan.directory
+    name_all = partial(round_.fs.sync_directory, directory)  # the swap need not wait for it
+    copy = RoundCopy(round_, indexing, stats, pool, cleaned_segments(round_, directory), name_all)
     try:
         copied = copy.run()
         with stats.phase("fsync"):
@@ -174,7 +177,8 @@ def _run(
         raise
     with stats.phase("swap"):
         groups = zip(copied, round_.groups, strict=True)
-        log.replace_segments([Replacement([part.segment for part in output.parts], old) for (output, _), old in groups])
+        replacements = [Replacement([part.segment for part in output.parts], old) for (output, _), old in groups]
+        log.replace_segments(replacements, named=all(len(output.parts) == 1 for output in copy.outputs))
     stats.all_done()
     summaries = [summary for _, found in copied for summary in found]
     return CleaningResult.of(round_.plan, stats, summaries, dry_run=False)

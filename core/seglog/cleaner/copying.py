@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Generic, TypeAlias
 
 from seglog import layout
@@ -49,7 +50,8 @@ def _wait_for_few(copied: _Copied[OutputT]) -> None:
 class RoundCopy(Generic[OutputT]):
     """Copies all groups of a round. `make` begins a segment at a base offset, as `GroupOutput` wants it.
 
-    `outputs` are those begun so far, in no order: what has to be discarded when the copy fails.
+    `outputs` are those begun so far, in no order: what has to be discarded when the copy fails. `all_begun` is called
+    once, beside the work, when each of several groups has begun its first segment.
     """
 
     def __init__(
@@ -59,8 +61,11 @@ class RoundCopy(Generic[OutputT]):
         stats: CleanerStats,
         pool: Executor | None,
         make: Callable[[int], OutputT],
+        all_begun: Callable[[], None] = lambda: None,
     ) -> None:
         self._round, self._indexing, self._stats, self._pool, self._make = round_, indexing, stats, pool, make
+        self._all_begun, self._begun = all_begun, count(1)
+        self._last_begun: Future[None] | None = None
         self.outputs: list[GroupOutput[OutputT]] = []
 
     def run(self) -> _Copied[OutputT]:
@@ -74,6 +79,8 @@ class RoundCopy(Generic[OutputT]):
         finally:
             with self._stats.phase("fsync"):
                 flusher.shutdown()
+        if self._last_begun is not None:
+            self._last_begun.result()
         count_without_key(self._indexing, self._stats)
         return copied
 
@@ -85,9 +92,11 @@ class RoundCopy(Generic[OutputT]):
             loads[lightest] += sum(segment.size for segment in group)
         return len(loads) > 1 and max(loads) <= _EVEN * sum(loads) / len(loads)
 
-    def _begin(self, group: tuple[LogSegment, ...]) -> GroupOutput[OutputT]:
+    def _begin(self, group: tuple[LogSegment, ...], flusher: Executor) -> GroupOutput[OutputT]:
         output = GroupOutput(self._make, group[0].base_offset, self._round.plan.bounds)
         self.outputs.append(output)
+        if next(self._begun) == len(self._round.groups) > 1:
+            self._last_begun = flusher.submit(self._all_begun)
         return output
 
     # --- chunk by chunk ------------------------------------------------------------------------------------
@@ -96,7 +105,7 @@ class RoundCopy(Generic[OutputT]):
         filter_ = filter_of(self._round, self._indexing, self._stats, self._pool)
         copied: _Copied[OutputT] = []
         for group in self._round.groups:
-            output = self._begin(group)
+            output = self._begin(group, flusher)
             copy_group(self._round, group, filter_, output, self._stats, self._pool)
             with self._stats.phase("fsync"):
                 copied.append((output, output.finish(group[-1].modified_ms, flusher)))
@@ -143,7 +152,7 @@ class RoundCopy(Generic[OutputT]):
             filter_ = RecordFilter(round_, self._indexing, stats, tracker=tracker)
             first = self._indexing.ordinals_at(group[0].base_offset)
             filter_.ordinals[:] = first
-            output = self._begin(group)
+            output = self._begin(group, flusher)
             copy_group(round_, group, filter_, output, stats, None, account)
             with stats.phase("fsync"):
                 summaries = output.finish(group[-1].modified_ms, flusher)

@@ -343,13 +343,13 @@ class Log:
         self.publish(done.log_start_offset, done.offset, min(self.high_watermark, done.offset))
         self._remove(done.pending_removal)
 
-    def replace_segments(self, replacements: Sequence[swap.Replacement]) -> None:
+    def replace_segments(self, replacements: Sequence[swap.Replacement], *, named: bool = False) -> None:
         """Puts `.cleaned` segments in place of old ones, ascending; a crash leaves one or the other of each
-        (specification §12.7).
+        (specification §12.7). `named`: their names are on stable storage.
         """
         with self._changing():
             for run in swap.runs_of_neighbours(self.segments, replacements):
-                pending = swap.replace_segments(self.segments, run, self.producers)
+                pending = swap.replace_segments(self.segments, run, self.producers, named=named)
                 self._republish()
                 self._remove(pending)
 

@@ -115,17 +115,21 @@ def runs_of_neighbours(segments: LogSegments, replacements: Sequence[Replacement
 
 
 def replace_segments(
-    segments: LogSegments, run: Sequence[Replacement], producers: ProducerStateManager | None = None
+    segments: LogSegments,
+    run: Sequence[Replacement],
+    producers: ProducerStateManager | None = None,
+    *,
+    named: bool = False,
 ) -> list[Path]:
     """Swaps segments on disk and in `segments`; returns the `.deleted` files, for the caller to remove.
 
-    `run` is one of `runs_of_neighbours`.
+    `run` is one of `runs_of_neighbours`; `named` tells that the names of the new ones are on stable storage.
     """
     ascending = sorted((new for each in run for new in each.new), key=lambda segment: segment.base_offset)
     old = [segment for each in run for segment in each.old]
     tied = {segment.base_offset for each in run if len(each.new) > 1 for segment in each.new}
     fs, directory = ascending[0].fs, ascending[0].directory
-    if len(ascending) > 1:
+    if len(ascending) > 1 and not named:
         fs.sync_directory(directory)
     for segment in reversed(ascending):
         segment.rename_to(FileState.SWAP)

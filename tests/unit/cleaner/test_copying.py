@@ -6,9 +6,13 @@ import threading
 from pathlib import Path
 from typing import cast
 
+import pytest
+
+from seglog.layout import INT32_MAX
 from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
 from seglog.storage.forwarding import PassingFile, PassingFileSystem
 from tests.support.cleaning import append, clean, compacted_log, contents, many
+from tests.support.crash_filesystem import CrashFileSystem
 
 _LONG_SECONDS = 20.0  # what never takes so long, unless it never comes
 
@@ -55,3 +59,24 @@ def test_a_single_thread_copies_the_next_group_while_the_one_before_waits_for_th
     assert len(disk.begun) > 1
     assert disk.waited == [True]
     assert {key: value for _, key, value in contents(log)} == expected
+
+
+@pytest.mark.parametrize("most_log_bytes", [INT32_MAX, 300], ids=["a segment a group", "several"])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_names_are_durable_before_the_swap_which_waits_for_the_directory_thrice(
+    tmp_path: Path, jobs: int, most_log_bytes: int
+) -> None:
+    with compacted_log(tmp_path, segment_bytes=2000) as made:
+        append(made, many(200, 60))
+        made.roll()
+    fs = CrashFileSystem.of(tmp_path)
+    log = compacted_log(tmp_path, fs=fs, segment_bytes=2000)
+    fs.trace.clear()
+    clean(log, jobs=jobs, most_log_bytes=most_log_bytes)
+    created = [at for at, step in enumerate(fs.trace) if step.startswith("create ") and step.endswith(".log.cleaned")]
+    swap = next(at for at, step in enumerate(fs.trace) if step.startswith("rename ") and step.endswith(".swap"))
+    synced = [at for at, step in enumerate(fs.trace) if step.startswith("sync directory")]
+    assert len(created) > 1
+    assert any(created[-1] < at < swap for at in synced)
+    if most_log_bytes == INT32_MAX:
+        assert len(synced) == 4 and len([at for at in synced if at > swap]) == 3
