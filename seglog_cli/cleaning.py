@@ -120,8 +120,12 @@ class RoundProgress:
             yield outcome
 
 
-def show_outcomes(session: Session, request: CleaningRequest, outcomes: Iterable[Outcome]) -> list[Cleaned]:
-    """Shows outcomes as they come and keeps the rounds' history; the rounds. Raises the last failure's error."""
+def show_outcomes(
+    session: Session, request: CleaningRequest, outcomes: Iterable[Outcome], *, keep: bool = True
+) -> list[Cleaned]:
+    """Shows outcomes as they come and, with `keep`, keeps the rounds' history: of logs that were changed. Returns the
+    rounds. Raises the last failure's error.
+    """
     from seglog.configuration.keys import COMPACT
     from seglog.operations.clean import Cleaned, CleaningFailure, keep_history
     from seglog_cli.views.cleaning import show_outcome
@@ -143,7 +147,7 @@ def show_outcomes(session: Session, request: CleaningRequest, outcomes: Iterable
             elif isinstance(outcome, Cleaned):
                 done.append(outcome)
     finally:
-        problem = keep_history(session.fs, os.environ, session.clock, done)
+        problem = keep_history(session.fs, os.environ, session.clock, done if keep else [])
         if problem:
             session.console.warning(problem)
     if failures:

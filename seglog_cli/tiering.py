@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -53,6 +53,7 @@ class Tiers(OptionGroup):
     ] = None
     grave: list[Remark] = field(default_factory=list, init=False)
     lacking: bool = field(default=False, init=False)
+    _heard: set[str] = field(default_factory=set, init=False)
 
     def seen(self, session: Session, paths: Sequence[Path]) -> tuple[Session, list[Path]]:
         """The session and the paths to go on with; the same ones where no path lies in tiered storage."""
@@ -63,18 +64,24 @@ class Tiers(OptionGroup):
             self._refuse_without_tier()
             return session, list(paths)
         # not before: most paths are no tier, and all that reads one would be imported with each command
-        from seglog.tiers.segments import GRAVE
         from seglog.tiers.view import show_tiers
 
-        def remark(found: Remark) -> None:
-            session.console.warning(str(found))
-            if found.problem in GRAVE:
-                self.grave.append(found)
-
-        fs, shown = show_tiers(session.fs, recognised, self.options(session), remark)
+        fs, shown = show_tiers(session.fs, recognised, self.options(session), lambda found: self.hear(session, [found]))
         looking = replace(session)
         looking.__dict__["fs"] = fs
         return looking, shown
+
+    def hear(self, session: Session, remarks: Iterable[Remark]) -> None:
+        """Says what must be known about a tier, each thing once."""
+        from seglog.tiers.segments import GRAVE
+
+        for found in remarks:
+            if str(found) in self._heard:
+                continue
+            self._heard.add(str(found))
+            session.console.warning(str(found))
+            if found.problem in GRAVE:
+                self.grave.append(found)
 
     def options(self, session: Session) -> TierOptions:
         """What the engine wants to know."""

@@ -50,6 +50,7 @@ from seglog_cli.options import (
 from seglog_cli.parameters import PlainCommand
 from seglog_cli.selecting import Chosen, Isolation, Limit, Wanted
 from seglog_cli.session import Session
+from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,6 +95,7 @@ def verify(
     session: Session,
     paths: Paths,
     shown: FindingsShown,
+    tiers: Tiers,
     level: LevelName = "semantic",
     live: Annotated[bool, flag("--live", "A broker is writing: a torn tail is no damage.")] = False,
     master: Master = None,
@@ -112,16 +114,18 @@ def verify(
     from seglog_cli.views.findings import look, show_summary
 
     chosen = VerifyOptions(level=level_named(level), live=live, jobs=1)
+    session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
     with _spark(session, "verify", master, conf) as (spark, watch):
         from seglog.spark import jobs
 
-        report = jobs.verify(spark, targets, chosen, watch)
+        report = jobs.verify(spark, targets, chosen, watch, seen=session.fs)
+    tiers.hear(session, report.remarks)
     with Grouped(session, look(session.console), shown) as findings:
         for finding in report.findings:
             findings.add(finding)
     summary = report.summary
-    code = verdict(summary)
+    code = tiers.code(verdict(summary), ExitCode.FOUND)
     show_summary(session.console, summary, int(code))
     return code
 
@@ -132,6 +136,7 @@ def verify(
 def stats(
     session: Session,
     paths: Paths,
+    tiers: Tiers,
     sizing: WithSizing = False,
     plot: Plot = False,
     rounds: MostRounds = 5,
@@ -152,6 +157,7 @@ def stats(
     from seglog_cli.unreadable import Unreadable
 
     check_measuring(session, sizing, plot, write_rate)
+    session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
     unreadable = Unreadable.among(session, targets)
     partitions = list(measured_partitions(session, targets, {}, unreadable))
@@ -165,17 +171,25 @@ def stats(
         from seglog.spark import jobs
 
         listings = [one.listing for one in partitions]
-        found = jobs.statistics(spark, listings, sizing_of=sizing_of if sizing else None, watch=watch)
+        found = jobs.statistics(spark, listings, sizing_of=sizing_of if sizing else None, watch=watch, seen=session.fs)
     for partition, one in zip(partitions, found, strict=True):
         show_measured(session, PartitionStatistics(one.log, one.sizing, partition.rounds), plot=plot, rounds=rounds)
-    return unreadable.exit_code
+        tiers.hear(session, one.remarks)
+    return tiers.code(unreadable.exit_code)
 
 
 @app.command("clean", cls=PlainCommand, context_settings=CONTEXT)
 @command
+@takes_urls("paths", "output", only_with=["output"])
 def clean(
     session: Session,
     paths: Directories,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="URL", help="Clean into new objects below this prefix, and change no log."
+        ),
+    ] = None,
     policy: Policy = None,
     dedupe_buffer_size: DedupeBufferSize = None,
     load_factor: LoadFactor = None,
@@ -208,16 +222,23 @@ def clean(
     driver holds the lock, checks that nothing has changed, and swaps. A task that fails or runs twice harms nothing.
     Every task has a --dedupe-buffer-size of its own. `seglog clean --dry-run` shows what would be done.
 
+    With --output the paths may be URLs, too, and stay as they are. Every partition that is named, and of a log
+    directory every compacted one, is cleaned into new objects below that prefix, which must be new. One manifest
+    commits all of them at the end; after an error nothing is committed. `seglog fetch` makes partitions of what was
+    committed.
+
     Examples:
       seglog spark clean --master yarn /mnt/kafka/data
+      seglog spark clean --policy compact --output s3://backup/cleaned s3://backup/kafka/customers-0
       seglog spark clean --policy compact --plan shuffle /mnt/kafka/data/customers-0
     """
     one_of("--plan", plan, ("auto", "directory", "shuffle"))
     if reducers and plan == "directory":
         raise UsageError("--reducers is for --plan shuffle or auto: --plan directory has none")
+    seen, shown = Tiers().seen(session, paths) if output is not None else (session, paths)
     request = cleaning_request(
-        session,
-        paths,
+        seen,
+        shown,
         policy=policy,
         dedupe_buffer_size=dedupe_buffer_size,
         load_factor=load_factor,
@@ -230,16 +251,21 @@ def clean(
     with _spark(session, "clean", master, conf) as (spark, watch):
         from seglog.spark import cleaning
 
-        outcomes = cleaning.clean(
-            spark,
-            request.targets,
-            request.settings.__getitem__,
-            session.clock,
-            request.options,
-            placement=cleaning.Placement(plan, reducers=reducers),  # type: ignore[arg-type]
-            watch=watch,
-        )
-        show_outcomes(session, request, outcomes)
+        placement = cleaning.Placement(plan, reducers=reducers)  # type: ignore[arg-type]
+        topics_of, options = request.settings.__getitem__, request.options
+        if output is None:
+            outcomes = cleaning.clean(
+                spark, request.targets, topics_of, session.clock, options, placement=placement, watch=watch
+            )
+            show_outcomes(session, request, outcomes)
+            return ExitCode.DONE
+        from seglog.remote.settings import NO_SETTINGS
+        from seglog.spark.cleaning_objects import Destination, clean_into
+        from seglog.spark.files import sent_along
+
+        to = Destination(paths, output, sent_along(NO_SETTINGS, [*paths, output]))
+        made = clean_into(cleaning.SparkTasks(spark, placement), to, topics_of, session.clock, options)
+        show_outcomes(seen, request, made, keep=False)
     return ExitCode.DONE
 
 
@@ -342,6 +368,7 @@ def diff(
     session: Session,
     copies: Copies,
     wanted: Wanted,
+    tiers: Tiers,
     level: Annotated[str, typer.Option("--level", metavar="bytes|batches|view", help="What to compare.")] = "batches",
     limit: Limit = None,
     master: Master = None,
@@ -357,15 +384,24 @@ def diff(
     if len(copies) < 2:
         raise UsageError("diff needs at least two copies")
     selection = check_level(level, wanted)
+    session, copies = tiers.seen(session, copies)
     with _spark(session, "diff", master, conf) as (spark, watch):
         from seglog.spark import jobs
 
-        found = jobs.diff(spark, copies, level, selection=selection, watch=watch)  # type: ignore[arg-type]
+        found = jobs.diff(
+            spark,
+            copies,
+            level,  # type: ignore[arg-type]
+            selection=selection,
+            watch=watch,
+            seen=session.fs,
+        )
     for one in found:
+        tiers.hear(session, one.remarks)
         for difference in one.differences[:limit]:
             show_difference(session.console, difference, one.partition, one.copies)
     count = sum(len(one.differences[:limit]) for one in found)
-    code = ExitCode.FOUND if count else ExitCode.DONE
+    code = ExitCode.FOUND if count else tiers.code(ExitCode.DONE)
     show_diff_summary(session.console, len(found), count, int(code))
     return code
 

@@ -118,3 +118,25 @@ def test_commands_print_data_and_give_the_exit_codes_of_their_sisters(
     refusal = capsys.readouterr().err  # the cluster's metadata beside the log makes the default known
     assert "orders-none is not compacted: its cleanup.policy is delete (Kafka's default: " in refusal
     assert "lists the topic and says nothing else" in refusal
+
+
+def test_clean_with_an_output_commits_logs_that_the_commands_read(
+    spark: SparkSession, logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, prefix = logs / "customers-0", tmp_path / "cleaned"
+    before = {path.name: path.read_bytes() for path in source.iterdir()}
+    assert run(["spark", "clean", "--policy", "compact", "--output", str(prefix), str(source)]) == 0
+    assert "customers-0" in capsys.readouterr().out
+    assert {path.name: path.read_bytes() for path in source.iterdir()} == before
+    for command in ("verify --json", "stats --json"):
+        said = []
+        for first in ([], ["spark"]):
+            code = run([*first, *command.split(), str(prefix)])
+            said.append((code, capsys.readouterr().out))
+        assert said[0] == said[1], command
+        assert said[0][0] == 0
+    assert run(["spark", "diff", "--level", "view", str(source), str(prefix / "customers-0")]) == 0
+    assert run(["spark", "clean", "--policy", "compact", "--output", str(prefix), str(source)]) == 12  # it is not new
+    capsys.readouterr()
+    assert run(["spark", "clean", "--policy", "compact", "s3://bkt/kafka/customers-0"]) == 2
+    assert "with --output it only reads" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from seglog.dump.selection import EVERYTHING, Selection
 from seglog.errors import NotALogError, RefusedError
 from seglog.evidence.findings import Finding, Severity
 from seglog.evidence.surroundings import read_surroundings
-from seglog.format.filenames import PartitionState
+from seglog.format.filenames import PartitionState, parse_topic_partition
 from seglog.inspect.diff import Difference, diff_batches, diff_bytes
 from seglog.inspect.diff_view import COMMITTED, ViewOptions, diff_view
 from seglog.inspect.sizing import Sizing, SizingRequest, size_partition
@@ -30,17 +30,11 @@ from seglog.kernels.hashing import SEED_WORDS
 from seglog.log.viewed_directory import viewed_copies
 from seglog.model import NO_TIMESTAMP, Isolation, TopicPartition
 from seglog.remote.settings import NO_SETTINGS, StoreSettings
-from seglog.scan.listing import (
-    PartitionListing,
-    Target,
-    TargetKind,
-    list_log_directory,
-)
-from seglog.scan.view import PartitionView, is_held
+from seglog.scan.listing import PartitionListing, Target, TargetKind, list_log_directory
+from seglog.scan.view import is_held
 from seglog.spark.cleaning_blobs import object_blob, opened
 from seglog.spark.cleaning_merge import MergeSpace
 from seglog.spark.cleaning_swap import remove_tree
-from seglog.spark.discovery import tail_of
 from seglog.spark.files import files_of, sent_along
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.schema import ddl, default_projection
@@ -57,7 +51,9 @@ from seglog.spark.tasks import (
     run_tasks,
     settle,
 )
+from seglog.spark.tiered import Shown, shown_at, size_of, task_files
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.tiers.segments import Remark
 from seglog.verification.files import verify_log_directory
 from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
 
@@ -75,10 +71,11 @@ DiffLevel = Literal["bytes", "batches", "view"]
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """Findings in the order of the partitions, and the sum of what was looked at."""
+    """Findings in the order of the partitions, and the sum of what was looked at; what must be known of their tiers."""
 
     findings: tuple[Finding, ...]
     summary: VerifySummary
+    remarks: tuple[Remark, ...] = ()
 
 
 def verify(
@@ -88,24 +85,32 @@ def verify(
     watch: Watch | None = None,
     *,
     store: StoreSettings = NO_SETTINGS,
+    seen: FileSystem | None = None,
 ) -> VerifyReport:
-    """`verification.verify` of every partition, in tasks; checkpoints of log directories on the driver."""
+    """`verification.verify` of every partition, in tasks; checkpoints of log directories on the driver.
+
+    `seen`, through which the targets were found, shows those that lie in a tier.
+    """
     store = sent_along(store, [target.path for target in targets])
-    fs = files_of(store)
+    fs = seen or files_of(store)
     directories = [target.path for target in targets if target.kind is TargetKind.LOG_DIRECTORY]
     around = {path: read_surroundings(fs, path) for path in directories}  # before the logs
     work = [one for target in targets for one in _verifiable(fs, target)]
     alone = replace(options, jobs=1)
-    sizes = [_size(fs, target.path) for target in work]
-    reports: list[VerifyReport] = run_tasks(spark, work, partial(_verified, alone, store), watch, sizes=sizes)
+    sizes = [size_of(fs, target.path) for target in work]
+    items = [(target, shown_at(fs, [target.path])) for target in work]
+    found_by_task: list[_Verified] = run_tasks(spark, items, partial(_verified, alone, store), watch, sizes=sizes)
+    reports = [one.report for one in found_by_task]
+    extents = {path: _extents(found_by_task, path) for path in directories}
     if options.level >= Level.INDEX:
         for path in directories:
             live = options.live or is_held(path)
             listing = list_log_directory(fs, path)
-            found = tuple(verify_log_directory(fs, listing, around[path], _extents(fs, path, live), live=live))
+            found = tuple(verify_log_directory(fs, listing, around[path], extents[path], live=live))
             reports.append(VerifyReport(found, _counted(found)))
-    findings = tuple(found for report in reports for found in report.findings)
-    return VerifyReport(findings, _summed(report.summary for report in reports))
+    findings = (found for report in reports for found in report.findings)
+    remarks = (remark for report in reports for remark in report.remarks)
+    return VerifyReport(tuple(findings), _summed(report.summary for report in reports), tuple(remarks))
 
 
 def _verifiable(fs: FileSystem, target: Target) -> list[Target]:
@@ -115,34 +120,27 @@ def _verifiable(fs: FileSystem, target: Target) -> list[Target]:
     return [Target(one.path, TargetKind.PARTITION) for one in live if one.state is not PartitionState.DELETED]
 
 
-def _size(fs: FileSystem, path: Path) -> int:
-    """Bytes of what lies in a directory; of one that cannot be read its task tells."""
-    try:
-        return sum(status.size for _, status in fs.entries(path))
-    except OSError:
-        return 0
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """What a task found, and from where to where each log reaches, by its directory."""
+
+    report: VerifyReport
+    extents: dict[Path, tuple[int, int]]
 
 
-def _verified(options: VerifyOptions, store: StoreSettings, target: Target) -> VerifyReport:
-    verification = Verification(files_of(store), [target], options, SystemClock())
+def _verified(options: VerifyOptions, store: StoreSettings, work: tuple[Target, tuple[Shown, ...]]) -> _Verified:
+    target, shown = work
+    remarks: list[Remark] = []
+    verification = Verification(task_files(store, shown, remarks.append), [target], options, SystemClock())
     findings = tuple(verification)
-    return VerifyReport(findings, verification.summary)
+    return _Verified(VerifyReport(findings, verification.summary, tuple(remarks)), verification.extents)
 
 
-def _extents(fs: FileSystem, path: Path, live: bool) -> dict[TopicPartition, tuple[int, int]]:
-    found = {}
-    for partition in list_log_directory(fs, path).live:
-        try:
-            view = PartitionView(fs, partition.path, live=live)
-        except (OSError, NotALogError):
-            continue  # deleted since, or reported by the task that was to verify it
-        with view:
-            segments = view.listing.segments
-            tail = tail_of(view.fs, segments[-1]) if segments else None
-            if segments:
-                end = segments[-1].base_offset if tail is None else tail.next_offset
-                found[partition.topic_partition] = (segments[0].base_offset, end)
-    return found
+def _extents(found: Iterable[_Verified], directory: Path) -> dict[TopicPartition, tuple[int, int]]:
+    """How far the logs of a log directory reach."""
+    every = ((path, extent) for one in found for path, extent in one.extents.items() if path.parent == directory)
+    named = ((parse_topic_partition(path.name), extent) for path, extent in every)
+    return {key: extent for key, extent in named if key is not None}
 
 
 def _counted(findings: Iterable[Finding]) -> VerifySummary:
@@ -170,6 +168,7 @@ class PartitionStatistics:
 
     log: LogStatistics
     sizing: Sizing | None = None
+    remarks: tuple[Remark, ...] = ()
 
 
 def statistics(
@@ -180,27 +179,34 @@ def statistics(
     sizing_of: Callable[[PartitionListing], SizingRequest] | None = None,
     watch: Watch | None = None,
     store: StoreSettings = NO_SETTINGS,
+    seen: FileSystem | None = None,
 ) -> list[PartitionStatistics]:
     """`inspect.statistics` of every partition, in tasks, in their order; with `sizing_of` also `inspect.sizing`.
 
-    The listings are of Kafka 0.8 and later. `sizing_of` is called on the driver.
+    The listings are of Kafka 0.8 and later. `sizing_of` is called on the driver. `seen`, through which they were made,
+    shows those that lie in a tier.
     """
-    work = [(one.directory, None if sizing_of is None else sizing_of(one)) for one in listings]
     store = sent_along(store, [one.directory for one in listings])
+    work: list[_Measuring] = []
+    for one in listings:
+        shown = () if seen is None else shown_at(seen, [one.directory])
+        work.append((one.directory, None if sizing_of is None else sizing_of(one), shown))
     sizes = [one.size for one in listings]
     return run_tasks(spark, work, partial(_statistics_of, frequent_keys, store), watch, sizes=sizes)
 
 
-def _statistics_of(
-    frequent_keys: int, store: StoreSettings, work: tuple[Path, SizingRequest | None]
-) -> PartitionStatistics:
-    fs, (directory, request) = files_of(store), work
+_Measuring = tuple[Path, SizingRequest | None, tuple[Shown, ...]]
+
+
+def _statistics_of(frequent_keys: int, store: StoreSettings, work: _Measuring) -> PartitionStatistics:
+    directory, request, shown = work
+    remarks: list[Remark] = []
+    fs = task_files(store, shown, remarks.append)
     found = view_statistics(fs, directory, frequent_keys)
-    if request is None:
-        return PartitionStatistics(found)
-    return PartitionStatistics(
-        found, size_partition(fs, directory, request, keys=found.distinct_keys, records=found.records)
-    )
+    sizing = None
+    if request is not None:
+        sizing = size_partition(fs, directory, request, keys=found.distinct_keys, records=found.records)
+    return PartitionStatistics(found, sizing, tuple(remarks))
 
 
 # --- diff -----------------------------------------------------------------------------------------------------
@@ -213,6 +219,7 @@ class PartitionDiff:
     partition: str
     copies: tuple[str, ...]
     differences: tuple[Difference, ...]
+    remarks: tuple[Remark, ...] = ()
 
 
 def diff(
@@ -223,16 +230,18 @@ def diff(
     selection: Selection | None = None,
     watch: Watch | None = None,
     store: StoreSettings = NO_SETTINGS,
+    seen: FileSystem | None = None,
 ) -> list[PartitionDiff]:
     """`inspect.diff` of copies of a partition, or of each partition of log directories, in tasks.
 
-    Without a `selection`, all batches are compared, or the view of committed records.
+    Without a `selection`, all batches are compared, or the view of committed records. `seen` shows copies that lie in a
+    tier.
     """
     wanted = selection or (COMMITTED if level == "view" else EVERYTHING)
     store = sent_along(store, copies)
-    fs = files_of(store)
-    work = _matched(fs, copies)
-    sizes = [sum(_size(fs, path) for path in paths) for _, paths in work]
+    fs = seen or files_of(store)
+    work = [(name, paths, shown_at(fs, paths)) for name, paths in _matched(fs, copies)]
+    sizes = [sum(size_of(fs, path) for path in paths) for _, paths, _ in work]
     return run_tasks(spark, work, partial(_differences, level, wanted, store), watch, sizes=sizes)
 
 
@@ -254,9 +263,14 @@ def _matched(fs: FileSystem, copies: Sequence[Path]) -> list[tuple[str, tuple[Pa
 
 
 def _differences(
-    level: DiffLevel, selection: Selection, store: StoreSettings, work: tuple[str, tuple[Path, ...]]
+    level: DiffLevel,
+    selection: Selection,
+    store: StoreSettings,
+    work: tuple[str, tuple[Path, ...], tuple[Shown, ...]],
 ) -> PartitionDiff:
-    fs, (name, paths) = files_of(store), work
+    name, paths, shown = work
+    remarks: list[Remark] = []
+    fs = task_files(store, shown, remarks.append)
     has = tuple(fs.status(path) is not None for path in paths)
     if not all(has):
         found = [Difference(level, "missing", has, "not every copy has the partition")]
@@ -268,7 +282,7 @@ def _differences(
                 found = list(diff_batches(viewed, listings, selection))
             else:
                 found = list(diff_view(viewed, listings, ViewOptions(selection=selection)))
-    return PartitionDiff(name, tuple(str(path) for path in paths), tuple(found))
+    return PartitionDiff(name, tuple(str(path) for path in paths), tuple(found), tuple(remarks))
 
 
 # --- latest ---------------------------------------------------------------------------------------------------

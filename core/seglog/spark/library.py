@@ -129,6 +129,7 @@ def verify(
     from seglog.scan.listing import resolve_paths
     from seglog.spark import jobs
     from seglog.spark.files import files_of, sent_along
+    from seglog.tiers.view import see_tiers
     from seglog.verification.verify import Level, VerifyOptions
 
     levels = {one.name.lower(): one for one in Level}
@@ -136,8 +137,12 @@ def verify(
         raise ConfigError(f"level: {level!r} is not one of {', '.join(levels)}")
     located = _located(paths)
     settings = sent_along(StoreSettings.of(store or {}), located)
-    targets = resolve_paths(files_of(settings), located)
-    return jobs.verify(spark, targets, VerifyOptions(level=levels[level], live=live, jobs=1), store=settings)
+    fs, shown = see_tiers(files_of(settings), located)
+    options = VerifyOptions(level=levels[level], live=live, jobs=1)
+    report = jobs.verify(spark, resolve_paths(fs, shown), options, store=settings, seen=fs)
+    for remark in report.remarks:
+        _logger.warning("%s", remark)
+    return report
 
 
 def _located(paths: tuple[Location, ...]) -> list[Path]:

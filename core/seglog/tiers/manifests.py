@@ -53,16 +53,21 @@ class CommittedLogs:
 
     def checkpoints(self) -> dict[Path, Stored]:
         """The files of a broker's log directory that say what the manifest does of its logs."""
-        partitions = {one.topic_partition: one for one in self.manifest.partitions}
-        said: dict[str, dict[TopicPartition, int]] = {
-            filenames.RECOVERY_POINT_CHECKPOINT: {key: one.log_end_offset for key, one in partitions.items()},
-            filenames.LOG_START_OFFSET_CHECKPOINT: {key: one.log_start_offset for key, one in partitions.items()},
-            filenames.CLEANER_OFFSET_CHECKPOINT: {
-                key: one.cleaned_offset for key, one in partitions.items() if one.cleaned_offset is not None
-            },
-        }
-        made = {name: format_offset_checkpoint(offsets) for name, offsets in said.items() if offsets}
-        return {self.prefix / name: MadeFile(data, replace(self.status, size=len(data))) for name, data in made.items()}
+        return checkpoints_of(self.prefix, self.manifest.partitions, self.status)
+
+
+def checkpoints_of(prefix: Path, described: Sequence[ManifestPartition], status: FileStatus) -> dict[Path, Stored]:
+    """The checkpoints about some partitions; `status` is that of what says so."""
+    partitions = {one.topic_partition: one for one in described}
+    said: dict[str, dict[TopicPartition, int]] = {
+        filenames.RECOVERY_POINT_CHECKPOINT: {key: one.log_end_offset for key, one in partitions.items()},
+        filenames.LOG_START_OFFSET_CHECKPOINT: {key: one.log_start_offset for key, one in partitions.items()},
+        filenames.CLEANER_OFFSET_CHECKPOINT: {
+            key: one.cleaned_offset for key, one in partitions.items() if one.cleaned_offset is not None
+        },
+    }
+    made = {name: format_offset_checkpoint(offsets) for name, offsets in said.items() if offsets}
+    return {prefix / name: MadeFile(data, replace(status, size=len(data))) for name, data in made.items()}
 
 
 def read_committed(fs: FileSystem, prefix: Path) -> CommittedLogs | None:

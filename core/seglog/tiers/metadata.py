@@ -83,6 +83,13 @@ class RemoteLogs:
             found.update((k, one) for k, one in copies.items() if one.segment.topic_partition == place.topic_partition)
         return found
 
+    def only(self, place: Place) -> RemoteLogs:
+        """What they say of the topics and partitions that `of` may look at for a place."""
+        number = place.topic_partition.partition
+        keys = [key for key in self.copies if key[1] == number and place.topic_id in (None, key[0])]
+        states = {key: state for key, state in self.deleted.items() if key[1] == number}
+        return RemoteLogs({key: self.copies[key] for key in keys}, states)
+
     def _added(self, data: Mapping[str, Any]) -> None:
         segment = _segment(data)
         state = RemoteSegmentState(data["remoteLogSegmentState"])

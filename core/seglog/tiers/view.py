@@ -139,8 +139,8 @@ class TierFileSystem(PassingFileSystem):
         made: Mapping[Path, Stored] | None = None,
     ) -> None:
         super().__init__(below)
-        self._mounts, self._roots, self._options, self._on_remark = mounts, roots, options, on_remark or _unheard
-        self._made = made or {}
+        self._mounts, self._roots, self._on_remark = mounts, roots, on_remark or _unheard
+        self.made, self.options = made or {}, options
         self._loaded: dict[Path, TieredPartition] = {}
         self._guard = threading.Lock()
 
@@ -148,11 +148,15 @@ class TierFileSystem(PassingFileSystem):
         """Whether a partition of the tier is shown at `path`."""
         return path in self._mounts
 
+    def place_at(self, path: Path) -> Place | None:
+        """Where the partition lies that is shown at `path`."""
+        return self._mounts.get(path)
+
     def partition(self, path: Path) -> TieredPartition:
         """The partition that is shown at a path of `mounts`, looked at once."""
         with self._guard:
             if path not in self._loaded:
-                found = load_partition(self._below, self._mounts[path], self._options)
+                found = load_partition(self._below, self._mounts[path], self.options)
                 self._loaded[path] = found
                 for remark in found.remarks:
                     self._on_remark(remark)
@@ -160,14 +164,14 @@ class TierFileSystem(PassingFileSystem):
 
     def stored(self, path: Path) -> Stored | None:
         """What the tier has of a file that is shown; None where the file is another one, or there is none."""
-        if path in self._made:
-            return self._made[path]
+        if path in self.made:
+            return self.made[path]
         if path.parent not in self._mounts or self._local_status(path) is not None:
             return None
         return self.partition(path.parent).files.get(path.name)
 
     def open(self, path: Path, mode: OpenMode) -> File:
-        if path.parent not in self._mounts and path not in self._made:
+        if path.parent not in self._mounts and path not in self.made:
             return self._below.open(path, mode)
         if mode != "r":
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
@@ -182,8 +186,8 @@ class TierFileSystem(PassingFileSystem):
                 status = self._below.status(place.directory)
             # a manifest's partition is there also when nothing is left of it
             return status if status is not None or place.described is None else self._below.status(path.parent)
-        if path in self._made:
-            return self._made[path].status
+        if path in self.made:
+            return self.made[path].status
         if path.parent in self._mounts:
             stored = self.partition(path.parent).files.get(path.name)
             return self._local_status(path) or (None if stored is None else stored.status)
@@ -203,7 +207,7 @@ class TierFileSystem(PassingFileSystem):
         found = {} if directory in self._roots and not self._has_local else dict(self._below.entries(directory))
         if directory in self._roots:
             found = {name: one for name, one in found.items() if not _is_hidden(name)}
-        found |= {path.name: stored.status for path, stored in self._made.items() if path.parent == directory}
+        found |= {path.name: stored.status for path, stored in self.made.items() if path.parent == directory}
         for path in self._mounts:
             if path.parent == directory:
                 status = self.status(path)
@@ -221,7 +225,7 @@ class TierFileSystem(PassingFileSystem):
     @property
     def _has_local(self) -> bool:
         """Whether a path of `mounts` may be a local directory, too; Pinterest's may be the tier's own."""
-        return self._options.local is not None
+        return self.options.local is not None
 
     def _local_status(self, path: Path) -> FileStatus | None:
         return self._below.status(path) if self._has_local else None

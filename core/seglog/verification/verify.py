@@ -136,6 +136,7 @@ class _Directory:
 class Verification:
     """Iterates over the findings on `targets`, in order; `summary` is whole when the iteration has ended.
 
+    Then `extents` says, by directory, from which offset to which each partition's log reaches that was looked at whole.
     `progress` is called with (bytes done, bytes in all). An OSError on a file becomes a finding.
     """
 
@@ -156,6 +157,7 @@ class Verification:
         sampled = options.sample is not None and options.sample < 1
         self._sample = options.sample if sampled else None
         self.summary = VerifySummary(complete=not sampled)
+        self.extents: dict[Path, tuple[int, int]] = {}
 
     def __repr__(self) -> str:
         found = f"{self.summary.errors} errors, {self.summary.warnings} warnings"
@@ -230,8 +232,10 @@ class Verification:
         finally:
             self._totals.add(looks.totals)
             self.summary = replace(self.summary, live=self.summary.live or looks.live)
-        if directory is not None and looks.extent is not None:
-            directory.extents[looks.extent[0]] = looks.extent[1]
+        if looks.extent is not None:
+            self.extents[job.path] = looks.extent[1]
+            if directory is not None:
+                directory.extents[looks.extent[0]] = looks.extent[1]
 
     def _own_files(self, directory: _Directory) -> Iterator[Finding]:
         """The log directory's own files; beside a broker until what is grave has stayed."""
