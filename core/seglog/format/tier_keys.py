@@ -92,7 +92,11 @@ class DataKey:
     def __init__(self, key: bytes, aad: bytes) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        self._cipher, self._aad = AESGCM(key), aad
+        self._cipher, self._key, self._aad = AESGCM(key), key, aad
+
+    def __reduce__(self) -> tuple[type[DataKey], tuple[bytes, bytes]]:
+        """How it travels to another process, which reads the segment."""
+        return DataKey, (self._key, self._aad)
 
     def opened(self, sealed: bytes, path: Path, position: int) -> bytes:
         """What `IV, ciphertext, tag` hold. CorruptTierError, which names path and position, when the tag is wrong."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fnmatch
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -24,7 +23,7 @@ from seglog import layout
 from seglog.errors import ConfigError, NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_offset_checkpoint
-from seglog.format.tier_names import COMMITTED, is_place_name
+from seglog.format.tier_names import COMMITTED, OF_A_TIER, is_place_name
 from seglog.layout import INT64_MAX
 from seglog.locations import parse_location
 from seglog.log.indexes import OffsetIndex, TimeIndex
@@ -39,8 +38,9 @@ from seglog.scan.listing import SegmentFiles, TargetKind, resolve_path
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.resync import OffsetRange
 from seglog.scan.segment_scan import SegmentScan, checksum_valid, entry_row
-from seglog.spark.committed import committed_files
-from seglog.spark.options import ReadOptions
+from seglog.spark.committed import BrokersTiers, committed_files
+from seglog.spark.globs import expand
+from seglog.spark.options import NO_TIER_NAMES, ReadOptions
 from seglog.spark.segment_names import GONE, Segment, SegmentName, list_segments, look_at
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
@@ -49,7 +49,6 @@ from seglog.tiers.view import TierFileSystem
 
 T = TypeVar("T")
 
-_GLOB = frozenset("*?[")
 _TRIES = 8
 
 
@@ -229,6 +228,7 @@ class Finder:
         self._fs, self._options = fs, options
         self._kinds: dict[Path, TargetKind] = {}
         self._listed: dict[Path, bool] = {}  # log directories, and whether a manifest commits what is in them
+        self._tiers, self._names_in = BrokersTiers(fs, options), dict[Path, list[str]]()
         self._chosen: dict[Path, set[str]] = {}  # of directories of object stores, what was listed of them
 
     def find(self, *, require: bool = True) -> list[PartitionLog]:
@@ -245,14 +245,14 @@ class Finder:
                 checkpoints[directory] = _checkpoints(fs, directory)
             return checkpoints[directory]
 
-        for path, kind in self._targets():
-            for key, directory in self._directories(path, kind):
+        for path, kind, tier in self._targets():
+            for key, directory in self._directories(tier or self._fs, path, kind):
                 if not self._options.chooses(key):
                     continue
                 if not self._options.where.chooses(key):
                     seen.add(key)
                     continue
-                fs = self._committed(committed, directory)
+                fs = tier or self._committed(committed, directory)
                 if fs is None:
                     continue  # what lies there was never committed
                 seen.add(key)
@@ -272,24 +272,50 @@ class Finder:
             self._check_missing(seen)
         return [found[key] for key in sorted(found)]
 
-    def _targets(self) -> Iterator[tuple[Path, TargetKind]]:
+    def _targets(self) -> Iterator[tuple[Path, TargetKind, FileSystem | None]]:
+        """The paths, what they are, and what shows those that lie in a broker's tiered storage."""
+        is_read = False
         for text in self._options.paths:
             path = parse_location(text).absolute()  # a task's working directory is its own
             expanded = expand(self._fs, path)
             count = 0
             for one in expanded:
                 try:
-                    kind = self._kind(one)
+                    target = self._target(one)
                 except NotALogError:
                     if len(expanded) == 1:
                         raise
                     continue  # a glob meets checkpoints and other strangers beside the partitions
-                if kind is TargetKind.FILE and len(expanded) > 1 and not one.name.endswith(".log"):
+                if target[1] is TargetKind.FILE and len(expanded) > 1 and not one.name.endswith(".log"):
                     continue
-                count += 1
-                yield one, kind
+                is_read, count = is_read or target[2] is not None, count + 1
+                yield target
             if not count:
                 raise NotALogError(path)
+        if not is_read and self._options.tier != NO_TIER_NAMES:
+            raise ConfigError("local, tierKey and remoteMetadata are for paths in tiered storage, and none of these is")
+
+    def _target(self, path: Path) -> tuple[Path, TargetKind, FileSystem | None]:
+        try:
+            kind = self._kind(path)
+        except NotALogError:
+            shown = self._tiers.shown(path)
+            if shown is None:
+                raise
+        else:
+            shown = self._tiers.shown(path) if self._hints_at_tier(path, kind) else None
+            if shown is None:
+                return path, kind, None
+        return shown[1], resolve_path(*shown).kind, shown[0]
+
+    def _hints_at_tier(self, path: Path, kind: TargetKind) -> bool:
+        """By the names in a directory, which are kept for whoever asks for them next."""
+        directory = path.parent if kind is TargetKind.FILE else path
+        if path in self._chosen:
+            return False
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # whoever lists its segments says so
+            self._names_in[directory] = self._fs.list(directory)
+        return any(map(OF_A_TIER.search, self._names_in.get(directory, ())))
 
     def _kind(self, path: Path) -> TargetKind:
         self._chosen.pop(path, None)
@@ -327,7 +353,7 @@ class Finder:
         if directory.parent in self._listed:
             return self._listed[directory.parent]
         try:
-            return any(map(is_place_name, self._fs.list(directory)))
+            return any(map(is_place_name, self._names_in.pop(directory, []) or self._fs.list(directory)))
         except (FileNotFoundError, NotADirectoryError):
             return False  # whoever lists its segments says so
 
@@ -346,7 +372,7 @@ class Finder:
             self._chosen[path] = found
         return bool(found)
 
-    def _directories(self, path: Path, kind: TargetKind) -> Iterator[tuple[TopicPartition, Path]]:
+    def _directories(self, fs: FileSystem, path: Path, kind: TargetKind) -> Iterator[tuple[TopicPartition, Path]]:
         """The partitions of a target by their names."""
         if kind is not TargetKind.LOG_DIRECTORY:
             directory = path.parent if kind is TargetKind.FILE else path
@@ -358,7 +384,7 @@ class Finder:
         if path in self._chosen:
             names: Iterable[str] = self._chosen[path]
         else:
-            names = _listed(self._fs, path)
+            names = (self._names_in.pop(path, []) if fs is self._fs else []) or _listed(fs, path)
             self._listed[path] = COMMITTED in names
         for name in names:
             parsed = filenames.parse_partition_directory(name)
@@ -434,31 +460,6 @@ def first_offset_at(fs: FileSystem, path: Path, position: int, size: int) -> int
 
 
 # --- paths --------------------------------------------------------------------------------------------------
-
-
-def expand(fs: FileSystem, path: Path) -> list[Path]:
-    """The paths that a glob stands for; a path that exists stands for itself. NotALogError when nothing fits."""
-    if not _GLOB & set(str(path)) or fs.status(path) is not None:
-        return [path]
-    above = next(one for one in path.parents if not _GLOB & set(str(one)))
-    found = [above]
-    for part in path.parts[len(above.parts) :]:
-        found = list(_matching(fs, found, part))
-    if not found:
-        raise NotALogError(path, "nothing matches")
-    return found
-
-
-def _matching(fs: FileSystem, directories: Iterable[Path], part: str) -> Iterator[Path]:
-    for directory in directories:
-        status = fs.status(directory)
-        if status is None or not status.is_directory:
-            continue
-        names = fs.list(directory) if _GLOB & set(part) else [part]
-        for name in names:
-            hidden = name.startswith(".") and not part.startswith(".")
-            if name == part or (not hidden and fnmatch.fnmatchcase(name, part)):
-                yield directory / name
 
 
 def _listed(fs: FileSystem, path: Path) -> list[str]:

@@ -56,6 +56,9 @@ OPTIONS = (
     "view",
     "verifyCrc",
     "onCorrupt",
+    "local",
+    "tierKey",
+    "remoteMetadata",
 )
 
 # Of object stores, by the names of the variables in an environment; their values are never shown.
@@ -108,6 +111,20 @@ class OffsetRule:
 
 
 @dataclass(frozen=True, slots=True)
+class TierNames:
+    """What is said of tiered storage: the log directory with the local parts, files of private keys by the ids of their
+    pairs, and where the partitions of `__remote_log_metadata` lie.
+    """
+
+    local: str = ""
+    keys: tuple[tuple[str, str], ...] = ()
+    metadata: tuple[str, ...] = ()
+
+
+NO_TIER_NAMES = TierNames()
+
+
+@dataclass(frozen=True, slots=True)
 class ReadOptions:
     """What a reader was asked. At most one of `assign`, `subscribe` and `subscribe_pattern` is set.
 
@@ -133,6 +150,7 @@ class ReadOptions:
     on_corrupt: OnCorrupt = "fail"
     store: StoreSettings = NO_SETTINGS
     where: Where = EVERYTHING
+    tier: TierNames = NO_TIER_NAMES
 
     def beginnings(self) -> tuple[str, ...] | None:
         """How the names of the partitions' directories begin that may be chosen; None where there are many ways."""
@@ -185,7 +203,34 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool = False) -
         on_corrupt=_value(given, "onCorrupt", _on_corrupt, "fail"),
         store=StoreSettings.of(given),
         where=_where(given, view),
+        tier=_tier(given),
     )
+
+
+def _tier(given: Mapping[str, str]) -> TierNames:
+    """The options of tiered storage, which name files that the driver reads."""
+    key, metadata = given.get("tierkey", ""), given.get("remotemetadata", "")
+    pairs = _parsed("tierKey", key, dict) if key.startswith("{") else _one_key(key)
+    several = _parsed("remoteMetadata", metadata, list) if metadata.startswith("[") else [metadata] if metadata else []
+    named = [*pairs.items(), *((text, text) for text in several)]
+    if not all(isinstance(text, str) for pair in named for text in pair):
+        raise ConfigError("tierKey and remoteMetadata name files: their JSON holds strings alone")
+    return TierNames(given.get("local", ""), tuple(pairs.items()), tuple(several))
+
+
+def _one_key(text: str) -> dict[str, str]:
+    key_id, _, file = text.rpartition("=")
+    return {key_id: file} if text else {}
+
+
+def _parsed(name: str, text: str, kind: type[T]) -> T:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}: no JSON: {text[:200]!r}") from error
+    if not isinstance(found, kind):
+        raise ConfigError(f"{name}: JSON, but no {'object' if kind is dict else 'list'}: {text[:200]!r}")
+    return found
 
 
 def _where(given: Mapping[str, str], view: str) -> Where:

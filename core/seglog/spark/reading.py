@@ -107,7 +107,9 @@ def walk_file(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Ba
     A file that was opened is read to its end, whoever removes or replaces its name.
     """
     path = parse_location(piece.path)
-    if isinstance(fs, RoutingFileSystem):
+    if piece.stored is not None:
+        fs = piece.stored.shown(fs, path)
+    elif isinstance(fs, RoutingFileSystem):
         fs.expect(path, piece.size, piece.modified_ns, piece.version)  # the plan has asked for it
     try:
         file = fs.open(path, "r")
@@ -124,7 +126,8 @@ def walk_file(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Ba
 
 def as_it_is(fs: FileSystem, piece: Piece) -> Piece | None:
     """The whole file of a piece as it is now; None when it is gone."""
-    status = fs.status(parse_location(piece.path))
+    path = parse_location(piece.path)
+    status = (fs if piece.stored is None else piece.stored.shown(fs, path)).status(path)
     if status is None:
         return None
     return replace(

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.errors import NotALogError, UnsupportedError
+from seglog.errors import NotALogError, RefusedError, UnsupportedError
 from seglog.format.filenames import FileKind, FileName, FileState, parse_file_name
+from seglog.format.tier_names import WATERMARK
 from seglog.remote.failures import ChangedObjectError
 from seglog.scan.listing import INDEX_KINDS, SegmentFiles
 from seglog.storage.filesystem import FileSystem
@@ -72,6 +73,11 @@ def _names_in(fs: FileSystem, directory: Path) -> dict[str, FileName]:
         raise NotALogError(directory, "no such directory") from error
     except NotADirectoryError as error:
         raise NotALogError(directory, "not a directory") from error
+    if WATERMARK in listed:
+        raise RefusedError(
+            f"{directory}: {WATERMARK} says how far Pinterest's uploader has come; it is heeded where this directory is"
+            " named, and not one above it"
+        )
     return {name: parsed for name in listed if (parsed := parse_file_name(name)) is not None}
 
 

@@ -25,7 +25,7 @@ from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import Isolation
 from seglog.scan.listing import SegmentFiles
 from seglog.spark.bounds import OffsetRange, batch_range, check_batch_offsets, indexed_position
-from seglog.spark.committed import object_of
+from seglog.spark.committed import StoredLog, where_stored
 from seglog.spark.discovery import PartitionLog, batch_at, find_partitions, first_offset_at, permitted, settled
 from seglog.spark.options import ReadOptions
 from seglog.spark.schema import SEGMENTS
@@ -47,7 +47,7 @@ class Piece:
     batch. What follows these bytes in the log begins at offset `next_offset`. `least_offset` and `before` are for a
     file that is another one by then: the first offset of all that this piece is to read, and the base offset and
     identity of the segment in front, which a cleaner would put the records of a segment that vanished into. `version`
-    is an object's ETag.
+    is an object's ETag; `stored` tells of a log that lies in an object otherwise than byte for byte.
     `aborted` holds (producer id, first offset, offset of the marker) of the transactions to drop. The index flags
     are for the view `segments`.
     """
@@ -70,6 +70,7 @@ class Piece:
     next_offset: int = INT64_MAX
     before: tuple[int, Identity] | None = None
     version: str = ""
+    stored: StoredLog | None = None
 
     @property
     def bytes(self) -> int:
@@ -169,10 +170,11 @@ def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> I
 def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> Piece:
     segment, name = log.segment(index), log.names[index]
     size, modified_ns, inode = segment.identity
+    path, stored = where_stored(log.fs, name.log)
     return Piece(
         topic=log.topic_partition.topic,
         partition=log.topic_partition.partition,
-        path=str(object_of(log.fs, name.log)),
+        path=str(path),
         base_offset=name.base_offset,
         start=0,
         end=size,
@@ -187,6 +189,7 @@ def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> Piece:
         next_offset=log.end_of(index),
         before=(log.names[index - 1].base_offset, log.segment(index - 1).identity) if index else None,
         version=segment.version,
+        stored=stored,
     )
 
 

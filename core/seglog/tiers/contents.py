@@ -162,6 +162,9 @@ class OneFile(PassingFileSystem):
     def open(self, path: Path, mode: OpenMode) -> File:
         return self._stored.open(path) if path == self._path and mode == "r" else super().open(path, mode)
 
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
+        return self._stored.status if path == self._path else super().status(path, follow)
+
 
 class _Made(ReadOnlyFile):
     """A file out of memory."""

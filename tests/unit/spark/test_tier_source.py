@@ -1,0 +1,161 @@
+"""The source reads a broker's tiered storage, in each layout, as it reads the partition; tasks are sent objects."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seglog.errors import ConfigError, IncompleteError, RefusedError
+from seglog.spark.arrow import record_batches
+from seglog.spark.committed import StoredLog
+from seglog.spark.options import parse_read_options
+from seglog.spark.schema import default_projection
+from seglog.spark.splits import Split, plan_splits
+from tests.support.fixtures import KAFKA
+from tests.support.log_files import FS
+from tests.support.tiers import (
+    PLAIN,
+    SEALED,
+    AivenOptions,
+    private_pem,
+    tier_segments,
+    write_aiven,
+    write_local_tiered,
+    write_pinterest,
+)
+
+NAME = "payments-0"
+BEHIND = 399  # the active segment begins there, and is in no tier
+
+
+@pytest.fixture
+def genuine(tmp_path: Path) -> Path:
+    """A partition with transactions that a broker wrote."""
+    shutil.copytree(KAFKA / "4.3.0" / "clean" / NAME, tmp_path / "logs" / NAME)
+    return tmp_path / "logs" / NAME
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> str:
+    file = tmp_path / "key.pem"
+    file.write_bytes(private_pem())
+    return str(file)
+
+
+def rows(path: Path, **given: str) -> list[tuple[Any, ...]]:
+    options = parse_read_options({"path": str(path), **given})
+    projection = default_projection("records", ("topic", "partition", "offset", "key", "value"), False)
+    sent = pickle.dumps((options, plan_splits(FS, options)))
+    options, splits = pickle.loads(sent)
+    found: list[tuple[Any, ...]] = []
+    for split in splits:
+        for batch in record_batches(FS, split, projection, options):
+            found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return found
+
+
+def planned(path: Path, **given: str) -> list[Split]:
+    return plan_splits(FS, parse_read_options({"path": str(path), **given}))
+
+
+def expected(genuine: Path, **given: str) -> list[tuple[Any, ...]]:
+    return [row for row in rows(genuine, **given) if row[2] < BEHIND]
+
+
+WAYS = [{}, {"isolationLevel": "read_committed"}, {"startingOffsets": '{"payments": {"0": 200}}'}]
+
+
+@pytest.mark.parametrize("given", WAYS, ids=str)
+@pytest.mark.parametrize("level", ["root", "partition"])
+def test_local_tiered_storage_is_read(tmp_path: Path, genuine: Path, given: dict[str, str], level: str) -> None:
+    directory = write_local_tiered(tmp_path / "tier", "payments", 0, tier_segments(genuine))
+    path = directory if level == "partition" else directory.parent
+    assert rows(path, **given) == expected(genuine, **given) != []
+
+
+@pytest.mark.parametrize("given", WAYS, ids=str)
+@pytest.mark.parametrize("stored", [PLAIN, AivenOptions(compressed=True), SEALED], ids=["plain", "zstd", "sealed"])
+def test_aivens_objects_are_read(
+    tmp_path: Path, genuine: Path, key: str, stored: AivenOptions, given: dict[str, str]
+) -> None:
+    directory = write_aiven(tmp_path / "tier", "payments", 0, tier_segments(genuine), stored)
+    given = {**given, "tierKey": f"key1={key}", "maxPartitionBytes": "2000"}
+    without = {name: value for name, value in given.items() if name != "tierKey"}
+    for path in (directory, directory.parent.parent):
+        assert rows(path, **given) == expected(genuine, **without) != []
+
+
+def test_a_key_is_named_as_json_too_and_printed_nowhere(tmp_path: Path, genuine: Path, key: str) -> None:
+    directory = write_aiven(tmp_path / "tier", "payments", 0, tier_segments(genuine), SEALED)
+    given = {"tierKey": json.dumps({"key1": key})}
+    assert rows(directory, **given) == expected(genuine)
+    assert bytes(range(32)) in pickle.dumps(planned(directory, **given))  # the data key of the segment travels
+    assert repr(bytes(range(32)))[2:40] not in repr(planned(directory, **given))
+    with pytest.raises(ConfigError, match="key pair key1; name its private key"):
+        rows(directory)
+
+
+def test_the_local_part_is_joined(tmp_path: Path, genuine: Path) -> None:
+    whole = rows(genuine)
+    directory = write_local_tiered(tmp_path / "tier", "payments", 0, tier_segments(genuine))
+    bases = sorted(int(path.stem) for path in genuine.glob("*.log"))
+    for path in genuine.glob(f"{bases[0]:020d}.*"):
+        path.unlink()  # what the broker has no more
+    max(directory.glob("*.log")).unlink()  # what the tier has not yet
+    assert rows(directory, local=str(genuine.parent)) == whole != rows(genuine)
+
+
+def test_a_log_that_is_the_front_of_an_object_ends_there(tmp_path: Path, genuine: Path) -> None:
+    log = min(genuine.glob("*.log"))
+    stored, shown = StoredLog(str(log), log.stat().st_size, 0, "", front=100), tmp_path / "shown.log"
+    fs = stored.shown(FS, shown)
+    with fs.open(shown, "r") as file:
+        assert (file.size(), file.read_at(0, 1000)) == (100, log.read_bytes()[:100])
+    status = fs.status(shown)
+    assert status is not None
+    assert status.size == 100
+
+
+def test_pinterests_watermark_is_heeded_and_a_directory_above_is_refused(
+    tmp_path: Path, genuine: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = write_pinterest(tmp_path, "payments", 0, tier_segments(genuine))
+    bases = sorted(int(path.stem) for path in directory.glob("*.log"))
+    assert rows(directory) == expected(genuine)
+    (directory / "offset.wm").write_text(f"{bases[0]:020d}")
+    assert rows(directory) == [row for row in expected(genuine) if row[2] < bases[1]] != []
+    assert "lies after offset.wm: its upload was not completed" in caplog.text
+    with pytest.raises(RefusedError, match=r"payments-0: offset\.wm says how far"):
+        rows(directory.parent)
+
+
+def test_an_object_that_changed_or_is_gone_ends_a_task(tmp_path: Path, genuine: Path, key: str) -> None:
+    directory = write_aiven(tmp_path / "tier", "payments", 0, tier_segments(genuine), SEALED)
+    options = parse_read_options({"path": str(directory), "tierKey": f"key1={key}"})
+    splits = plan_splits(FS, options)
+    min(directory.glob("*.log")).unlink()
+    projection = default_projection("records", ("offset",), False)
+    with pytest.raises(IncompleteError):
+        for split in splits:
+            list(record_batches(FS, split, projection, options))
+
+
+def test_what_is_missing_in_a_tier_ends_a_query_that_may_lose_nothing(tmp_path: Path, genuine: Path) -> None:
+    directory = write_aiven(tmp_path / "tier", "payments", 0, tier_segments(genuine))
+    min(directory.glob("*.log")).unlink()
+    with pytest.raises(IncompleteError, match="failOnDataLoss=false goes on"):
+        rows(directory)
+    assert rows(directory, failOnDataLoss="false") == expected(genuine)[-len(rows(directory, failOnDataLoss="false")) :]
+
+
+@pytest.mark.parametrize(
+    "given", [{"local": "/somewhere"}, {"tierKey": "{1"}, {"tierKey": '{"a": 1}'}, {"remoteMetadata": "[1]"}], ids=str
+)
+def test_options_of_tiers_are_refused_where_they_mean_nothing(genuine: Path, given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"none of these is|no JSON|strings alone"):
+        rows(genuine, **given)
