@@ -85,7 +85,9 @@ def main() -> None:
     given = parser.parse_args()
     from seglog.spark.session import session
 
-    spark = session("seglog-write", given.master, {"spark.ui.enabled": "false"})
+    spark = session(
+        "seglog-write", given.master, {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    )
     try:
         with tempfile.TemporaryDirectory(prefix="seglog-spark-write-") as name:
             folder = Path(name)

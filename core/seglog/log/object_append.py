@@ -16,11 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.clock import Clock
-from seglog.configuration.keys import LogConfig
 from seglog.errors import IncompleteError
 from seglog.format.filenames import FileKind
 from seglog.format.log_manifest import ManifestPartition, ManifestSegment, StreamEntry
@@ -28,36 +25,21 @@ from seglog.log.append_journal import MOST_STREAMS, StagedFile, StreamBatch, was
 from seglog.log.log import Log
 from seglog.log.object_pieces import adopted
 from seglog.log.partition_growth import Growth, beside, growth_of
-from seglog.log.scratch_log import new_segments, object_of, scratch_log, snapshot_of
+from seglog.log.scratch_log import GrowingPrefix, new_segments, object_of
 from seglog.log.staged_batches import append_placed, by_partition, check_staged, placed_at
 from seglog.scan.segment_scan import SegmentScan
-from seglog.storage.filesystem import FileSystem
 from seglog.storage.trees import remove_tree
 from seglog.tiers.manifests import CommittedLogs, read_committed
-from seglog.tiers.publishing import (
-    ObjectFiles,
-    commit,
-    epochs_in,
-    new_place,
-    put_segment,
-    require_new,
-)
+from seglog.tiers.publishing import commit, epochs_in, new_place, put_segment, require_new
 
 _AT_ONCE = 8  # partitions
 
 
-@dataclass(frozen=True, slots=True)
 class ObjectAppend:
-    """Appends to the partitions below one prefix. `scratch` is a directory that `scratch_fs` has, for this run alone;
-    it takes what is appended to `_AT_ONCE` partitions.
-    """
+    """Appends to the partitions below one prefix; its scratch directory takes what comes for `_AT_ONCE` of them."""
 
-    store: ObjectFiles
-    prefix: Path
-    scratch_fs: FileSystem
-    scratch: Path
-    clock: Clock
-    config: LogConfig
+    def __init__(self, prefix: GrowingPrefix) -> None:
+        self._at, self._store, self._prefix = prefix, prefix.store, prefix.path
 
     def run(self, files: Sequence[StagedFile], stream: StreamBatch | None = None) -> int:
         """Records appended; 0 for a stream's batch that was appended before. The files' names begin at the prefix.
@@ -69,17 +51,17 @@ class ObjectAppend:
         held = [file for file in files if file.records]
         if not held:
             return 0
-        before = read_committed(self.store, self.prefix)
+        before = read_committed(self._store, self._prefix)
         if before is None:
-            require_new(self.store, self.prefix)
+            require_new(self._store, self._prefix)
         streams = {} if before is None else dict(before.manifest.streams)
-        if stream is not None and was_appended(self.prefix, _last_batch(streams, stream.query), stream):
+        if stream is not None and was_appended(self._prefix, _last_batch(streams, stream.query), stream):
             return 0
         if stream is not None:
             streams.pop(stream.query, None)
             streams[stream.query] = StreamEntry(stream.number, stream.entry)
         kept = dict(list(streams.items())[-MOST_STREAMS:])
-        commit(self.store, self.prefix, before, self._grown(before, held), self.clock, kept)
+        commit(self._store, self._prefix, before, self._grown(before, held), self._at.clock, kept)
         return sum(file.records for file in held)
 
     def _grown(self, before: CommittedLogs | None, files: Sequence[StagedFile]) -> list[ManifestPartition]:
@@ -93,36 +75,35 @@ class ObjectAppend:
     def _after(self, before: ManifestPartition | None, files: Sequence[StagedFile]) -> ManifestPartition:
         """A partition with the batches of its files."""
         for file in files:
-            check_staged(self.store, self.prefix, file)
+            check_staged(self._store, self._prefix, file)
         growth, name = beside(files[0].topic_partition, before), str(files[0].topic_partition)
-        placed_at(self.prefix / name, growth.end_offset, growth.leader_epoch, files)
-        now, count = adopted(self.store, self.prefix, growth, files)
+        placed_at(self._prefix / name, growth.end_offset, growth.leader_epoch, files)
+        now, count = adopted(self._at, growth, files)
         return self._append(now, files[count:]) if now is None or count < len(files) else now
 
     def _append(self, before: ManifestPartition | None, files: Sequence[StagedFile]) -> ManifestPartition:
         """The same through the engine."""
         name = files[0].topic_partition
-        growth = growth_of(name, before, sum(file.size for file in files), self.config.segment_bytes)
-        placement = placed_at(self.prefix / str(name), growth.end_offset, growth.leader_epoch, files)
-        directory = self.scratch / str(name)
-        self.scratch_fs.make_directory(directory)
+        growth = growth_of(name, before, sum(file.size for file in files), self._at.config.segment_bytes)
+        placement = placed_at(self._prefix / str(name), growth.end_offset, growth.leader_epoch, files)
+        snapshot, directory = self._at.snapshot(growth), self._at.scratch / str(name)
+        self._at.scratch_fs.make_directory(directory)
         try:
-            snapshot = snapshot_of(self.store, self.prefix, growth)
-            with scratch_log(self.scratch_fs, directory, growth, snapshot, self.clock, self.config) as log:
+            with self._at.log(directory, growth, snapshot) as log:
                 for segment in growth.joined:
                     self._join(log, growth, segment)
-                append_placed(log, self.prefix, placement, self.store)
-            return growth.after(self._put(directory, growth), epochs_in(self.scratch_fs, directory))
+                append_placed(log, self._prefix, placement, self._store)
+            return growth.after(self._put(directory, growth), epochs_in(self._at.scratch_fs, directory))
         finally:
-            remove_tree(self.scratch_fs, directory)
+            remove_tree(self._at.scratch_fs, directory)
 
     def _join(self, log: Log, growth: Growth, segment: ManifestSegment) -> None:
         """Appends the batches of a segment that is written again. IncompleteError where its object is not whole."""
-        path = object_of(self.prefix, growth.topic_partition, segment, FileKind.LOG)
+        path = object_of(self._prefix, growth.topic_partition, segment, FileKind.LOG)
         wanted = segment.objects[FileKind.LOG].size
         if not wanted:
             return
-        scan = SegmentScan(self.store, path, 0, chunk_bytes=min(4 << 20, self.config.segment_bytes))
+        scan = SegmentScan(self._store, path, 0, chunk_bytes=min(4 << 20, self._at.config.segment_bytes))
         for chunk in scan:
             log.append_as_follower(chunk.data, growth.leader_epoch)
         reached = 0 if scan.end is None else scan.end.position
@@ -133,9 +114,8 @@ class ObjectAppend:
             )
 
     def _put(self, directory: Path, growth: Growth) -> list[ManifestSegment]:
-        place = new_place(self.prefix, growth.topic_partition)
-        made = new_segments(self.scratch_fs, directory, growth)
-        return [put_segment(self.scratch_fs, self.store, place, one) for one in made]
+        place, fs = new_place(self._prefix, growth.topic_partition), self._at.scratch_fs
+        return [put_segment(fs, self._store, place, one) for one in new_segments(fs, directory, growth)]
 
 
 def _last_batch(streams: Mapping[str, StreamEntry], query: str) -> StreamBatch | None:

@@ -9,11 +9,9 @@ producers, who stand as they stood before. Else the batches are read out of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from seglog.clock import Clock
-from seglog.configuration.keys import LogConfig
 from seglog.format.checkpoint import EpochEntry
 from seglog.format.checksum import crc32c
 from seglog.format.filenames import FileKind
@@ -21,55 +19,40 @@ from seglog.format.log_manifest import ManifestPartition, ManifestSegment, Store
 from seglog.format.producer_snapshot import encode_snapshot
 from seglog.log.append_journal import MadeSegment, Placement, StagedFile
 from seglog.log.partition_growth import Growth
-from seglog.log.scratch_log import new_segments, object_of, scratch_log, snapshot_of, without_snapshot
+from seglog.log.scratch_log import GrowingPrefix, new_segments, object_of, without_snapshot
 from seglog.log.staged_batches import append_placed
-from seglog.storage.filesystem import FileSystem
 from seglog.storage.trees import remove_tree
-from seglog.tiers.publishing import ObjectFiles, new_place, put_segment
+from seglog.tiers.publishing import new_place, put_segment
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentMaker:
-    """Makes segments of staged files, which `scratch_fs` has in the directory `scratch`."""
-
-    store: ObjectFiles
-    prefix: Path
-    scratch_fs: FileSystem
-    scratch: Path
-    clock: Clock
-    config: LogConfig
-
-    def made(self, growth: Growth, file: StagedFile) -> StagedFile | None:
-        """The file as the segment that comes next in a partition, put into the store; None where it is no single one:
-        its offsets are not free, or it is too large.
-        """
-        base = growth.base_offset
-        if file.first_offset is not None and file.first_offset < base:
+def made(prefix: GrowingPrefix, growth: Growth, file: StagedFile) -> StagedFile | None:
+    """A staged file of the scratch directory as the segment that comes next in a partition, put into the store; None
+    where it is no single one: its offsets are not free, or it is too large.
+    """
+    name, base, fs = file.topic_partition, growth.base_offset, prefix.scratch_fs
+    if file.first_offset is not None and file.first_offset < base:
+        return None
+    directory = prefix.scratch / f"{file.name}.log"
+    fs.make_directory(directory)
+    try:
+        with prefix.log(directory, growth, None) as log:
+            append_placed(log, prefix.scratch, Placement(name, base, growth.leader_epoch, (file,)))
+        segments = new_segments(fs, directory, growth)
+        if len(segments) != 1:
             return None
-        directory = self.scratch / f"{file.name}.log"
-        self.scratch_fs.make_directory(directory)
-        try:
-            with scratch_log(self.scratch_fs, directory, growth, None, self.clock, self.config) as log:
-                append_placed(log, self.scratch, Placement(file.topic_partition, base, growth.leader_epoch, (file,)))
-            segments = new_segments(self.scratch_fs, directory, growth)
-            if len(segments) != 1:
-                return None
-            place = new_place(self.prefix, file.topic_partition)
-            segment = put_segment(self.scratch_fs, self.store, place, without_snapshot(segments[0]))
-        finally:
-            remove_tree(self.scratch_fs, directory)
-        path = object_of(self.prefix, file.topic_partition, segment, FileKind.LOG)
-        return replace(
-            file,
-            name=str(Path(*path.parts[len(self.prefix.parts) :])),
-            last_offset=segment.end_offset,
-            made=MadeSegment(segment, growth.leader_epoch),
-        )
+        place = new_place(prefix.path, name)
+        segment = put_segment(fs, prefix.store, place, without_snapshot(segments[0]))
+    finally:
+        remove_tree(fs, directory)
+    return replace(
+        file,
+        name=str(Path(str(name), place.name, segment.name_of(FileKind.LOG))),
+        last_offset=segment.end_offset,
+        made=MadeSegment(segment, growth.leader_epoch),
+    )
 
 
-def adopted(
-    store: ObjectFiles, prefix: Path, growth: Growth, files: Sequence[StagedFile]
-) -> tuple[ManifestPartition | None, int]:
+def adopted(prefix: GrowingPrefix, growth: Growth, files: Sequence[StagedFile]) -> tuple[ManifestPartition | None, int]:
     """The partition with the first of these files that are the segments which come next in it, and how many they are.
 
     `growth` joins nothing. Raises OSError.
@@ -85,9 +68,9 @@ def adopted(
     if not taken:
         return growth.before, 0
     if growth.knows_producers:
-        found = snapshot_of(store, prefix, growth)
+        found = prefix.snapshot(growth)
         data = encode_snapshot(()) if found is None else found
-        taken = [_with_snapshot(store, prefix, growth, one, data) for one in taken]
+        taken = [_with_snapshot(prefix, growth, one, data) for one in taken]
     return growth.after(taken, [EpochEntry(growth.leader_epoch, taken[0].base_offset)]), len(taken)
 
 
@@ -97,9 +80,7 @@ def after_made(growth: Growth, made: MadeSegment) -> Growth:
     return Growth(growth.topic_partition, after, after.segments, ())
 
 
-def _with_snapshot(
-    store: ObjectFiles, prefix: Path, growth: Growth, segment: ManifestSegment, data: bytes
-) -> ManifestSegment:
+def _with_snapshot(prefix: GrowingPrefix, growth: Growth, segment: ManifestSegment, data: bytes) -> ManifestSegment:
     kind = FileKind.PRODUCER_SNAPSHOT
-    store.put(object_of(prefix, growth.topic_partition, segment, kind), [data], len(data))
+    prefix.store.put(object_of(prefix.path, growth.topic_partition, segment, kind), [data], len(data))
     return replace(segment, objects={**segment.objects, kind: StoredObject(len(data), crc32c(data))})

@@ -5,7 +5,7 @@ What is appended to it makes the files that an append to the whole partition wou
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seglog.clock import Clock
@@ -19,7 +19,7 @@ from seglog.log.log import Log
 from seglog.log.partition_growth import Growth
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
-from seglog.tiers.publishing import SegmentToPut, segments_to_put
+from seglog.tiers.publishing import ObjectFiles, SegmentToPut, segments_to_put
 
 
 def object_of(prefix: Path, name: TopicPartition, segment: ManifestSegment, kind: FileKind) -> Path:
@@ -27,35 +27,43 @@ def object_of(prefix: Path, name: TopicPartition, segment: ManifestSegment, kind
     return prefix / str(name) / segment.place / segment.name_of(kind)
 
 
-def snapshot_of(store: FileSystem, prefix: Path, growth: Growth) -> bytes | None:
-    """How producers stand where the new segments begin; None where none ever wrote, or it is not known. OSError."""
-    last = growth.base_snapshot
-    if last is None:
-        return None
-    return store.read_bytes(object_of(prefix, growth.topic_partition, last, FileKind.PRODUCER_SNAPSHOT))
+@dataclass(frozen=True, slots=True)
+class GrowingPrefix:
+    """A prefix, and what makes its new segments: `scratch` is a directory of `scratch_fs`, for one run alone."""
 
+    store: ObjectFiles
+    path: Path
+    scratch_fs: FileSystem
+    scratch: Path
+    clock: Clock
+    config: LogConfig
 
-def scratch_log(
-    fs: FileSystem, directory: Path, growth: Growth, snapshot: bytes | None, clock: Clock, config: LogConfig
-) -> Log:
-    """The log, open for writing in an empty directory.
+    def snapshot(self, growth: Growth) -> bytes | None:
+        """How producers stand where the new segments begin; None where none ever wrote, or it is not known. OSError."""
+        last = growth.base_snapshot
+        if last is None:
+            return None
+        return self.store.read_bytes(object_of(self.path, growth.topic_partition, last, FileKind.PRODUCER_SNAPSHOT))
 
-    With a snapshot the last kept segment is there as an empty file: a log has a producers' state where it begins only
-    if a segment comes before. No producer is too old: how long one is remembered is for a broker to say.
-    """
-    base = start = growth.base_offset
-    if snapshot is not None:
-        _write(fs, directory / segment_file_name(base, FileKind.PRODUCER_SNAPSHOT), snapshot)
-        start = growth.kept[-1].base_offset
-    for offset in {start, base}:
-        for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
-            _write(fs, directory / segment_file_name(offset, kind), b"")
-    epochs = [one for one in growth.epochs if one.start_offset < base]
-    _write(fs, directory / LEADER_EPOCH_CHECKPOINT, format_leader_epochs(epochs))
-    options = LoadOptions(
-        clean_shutdown=True, recovery_point=base, log_start_offset=start, producer_expiration_ms=INT64_MAX
-    )
-    return Log.open(directory, config, fs=fs, clock=clock, options=options)
+    def log(self, directory: Path, growth: Growth, snapshot: bytes | None) -> Log:
+        """The log, open for writing in an empty directory.
+
+        With a snapshot the last kept segment is there as an empty file: a log has a producers' state where it begins
+        only if a segment comes before. No producer is too old: how long one is remembered is for a broker to say.
+        """
+        fs, base = self.scratch_fs, growth.base_offset
+        start = base if snapshot is None else growth.kept[-1].base_offset
+        if snapshot is not None:
+            _write(fs, directory / segment_file_name(base, FileKind.PRODUCER_SNAPSHOT), snapshot)
+        for offset in {start, base}:
+            for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+                _write(fs, directory / segment_file_name(offset, kind), b"")
+        epochs = [one for one in growth.epochs if one.start_offset < base]
+        _write(fs, directory / LEADER_EPOCH_CHECKPOINT, format_leader_epochs(epochs))
+        options = LoadOptions(
+            clean_shutdown=True, recovery_point=base, log_start_offset=start, producer_expiration_ms=INT64_MAX
+        )
+        return Log.open(directory, self.config, fs=fs, clock=self.clock, options=options)
 
 
 def new_segments(fs: FileSystem, directory: Path, growth: Growth) -> list[SegmentToPut]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,9 +26,9 @@ from seglog.format.tier_names import COMMITTED
 from seglog.layout import INT64_MAX
 from seglog.log.append_journal import StagedFile, StreamBatch
 from seglog.log.object_append import ObjectAppend
-from seglog.log.object_pieces import SegmentMaker, after_made
+from seglog.log.object_pieces import after_made, made
 from seglog.log.partition_growth import JOINED_BYTES, Growth, beside
-from seglog.log.scratch_log import object_of
+from seglog.log.scratch_log import GrowingPrefix, object_of
 from seglog.model import TopicPartition
 from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.spark.files import files_of
@@ -69,39 +70,32 @@ class ObjectSink:
     made_bytes: int = JOINED_BYTES
 
     def stage(self, owner: str, batches: Iterable[pa.RecordBatch]) -> tuple[StagedFile, ...]:
-        store = files_of(self.options.store)
-        with self._scratch() as name:
-            scratch = Path(name)
-            fs = ScratchFileSystem(LocalFileSystem())
-            files = stage_rows(fs, scratch, replace(self.options, path=scratch), batches)
-            maker = SegmentMaker(store, self.options.path, fs, scratch, SystemClock(), self._config())
-            return tuple(self._put(maker, owner, files))
+        with self._growing() as prefix:
+            own = replace(self.options, path=prefix.scratch)
+            return tuple(self._put(prefix, owner, stage_rows(prefix.scratch_fs, prefix.scratch, own, batches)))
 
-    def _put(self, maker: SegmentMaker, owner: str, files: Sequence[StagedFile]) -> Iterator[StagedFile]:
+    def _put(self, prefix: GrowingPrefix, owner: str, files: Sequence[StagedFile]) -> Iterator[StagedFile]:
         """Puts staged files; gives each with its name below the prefix."""
         least = min(self.made_bytes, self.options.segment_bytes // 2)  # the files of a full segment have that at least
-        growths = _growths(maker, files) if any(file.size >= least for file in files) else {}
+        growths = _growths(prefix, files) if any(file.size >= least for file in files) else {}
         for file in files:
             name = file.topic_partition
-            staged = maker.made(growths[name], file) if name in growths and file.size >= least else None
+            staged = made(prefix, growths[name], file) if name in growths and file.size >= least else None
             if staged is None or staged.made is None:
                 staged = replace(file, name=f"{COMMITTED}/{STAGED}/{owner}/{file.name}")
                 growths.pop(name, None)  # what follows in this partition does not come next
-                with maker.scratch_fs.open(maker.scratch / file.name, "r") as local:
-                    put_object(maker.store, maker.prefix / staged.name, local)
+                with prefix.scratch_fs.open(prefix.scratch / file.name, "r") as local:
+                    put_object(prefix.store, prefix.path / staged.name, local)
             else:
                 growths[name] = after_made(growths[name], staged.made)
-            maker.scratch_fs.remove(maker.scratch / file.name)
+            prefix.scratch_fs.remove(prefix.scratch / file.name)
             yield staged
 
     def commit(self, owner: str, files: Sequence[StagedFile], stream: StreamBatch | None = None) -> int:
-        store = files_of(self.options.store)
         try:
-            with self._scratch() as scratch:
-                fs = ScratchFileSystem(LocalFileSystem())
-                append = ObjectAppend(store, self.options.path, fs, Path(scratch), SystemClock(), self._config())
-                appended = append.run(files, stream)
-            _discard(store, lambda: self._unused(store, files))
+            with self._growing() as prefix:
+                appended = ObjectAppend(prefix).run(files, stream)
+                _discard(prefix.store, lambda: self._unused(prefix.store, files))
             return appended
         finally:
             self.discard(owner)
@@ -114,28 +108,30 @@ class ObjectSink:
         """The objects of segments that tasks have made in vain. Only after a commit that has succeeded: of one whose
         answer was lost nobody knows yet whether its manifest will name them.
         """
-        made = [(file.topic_partition, file.made.segment) for file in files if file.made is not None]
-        logs = read_committed(store, self.options.path) if made else None
+        ours = [(file.topic_partition, file.made.segment) for file in files if file.made is not None]
+        logs = read_committed(store, self.options.path) if ours else None
         known = () if logs is None else logs.manifest.partitions
         named = {(one.topic_partition, each.place) for one in known for each in one.segments}
         return [
             object_of(self.options.path, name, segment, kind)
-            for name, segment in made
+            for name, segment in ours
             if (name, segment.place) not in named
             for kind in segment.objects
         ]
 
-    def _config(self) -> LogConfig:
+    @contextmanager
+    def _growing(self) -> Iterator[GrowingPrefix]:
+        """The prefix, with a scratch directory that goes at the end."""
         # by size alone: segments that are joined must not be cut again by the time of their records
-        return LogConfig(segment_bytes=self.options.segment_bytes, segment_ms=INT64_MAX)
+        config = LogConfig(segment_bytes=self.options.segment_bytes, segment_ms=INT64_MAX)
+        store, fs = files_of(self.options.store), ScratchFileSystem(LocalFileSystem())
+        with tempfile.TemporaryDirectory(prefix="seglog-write-", dir=self.home) as scratch:
+            yield GrowingPrefix(store, self.options.path, fs, Path(scratch), SystemClock(), config)
 
-    def _scratch(self) -> tempfile.TemporaryDirectory[str]:
-        return tempfile.TemporaryDirectory(prefix="seglog-write-", dir=self.home)
 
-
-def _growths(maker: SegmentMaker, files: Iterable[StagedFile]) -> dict[TopicPartition, Growth]:
+def _growths(prefix: GrowingPrefix, files: Iterable[StagedFile]) -> dict[TopicPartition, Growth]:
     """How the partitions of some files grow, by what is committed now."""
-    before = read_committed(maker.store, maker.prefix)
+    before = read_committed(prefix.store, prefix.path)
     known = {} if before is None else {one.topic_partition: one for one in before.manifest.partitions}
     return {name: beside(name, known.get(name)) for name in {file.topic_partition for file in files}}
 

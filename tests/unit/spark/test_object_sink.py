@@ -151,6 +151,15 @@ def test_segments_are_rolled_by_their_size_and_small_ones_are_joined(tmp_path: P
     assert all(FileKind.PRODUCER_SNAPSHOT in one.objects for one in partition(chosen).segments)
 
 
+def test_segments_are_not_rolled_by_the_time_of_their_records(tmp_path: Path) -> None:
+    """Or else a joined segment would be cut where its parts were, and all of them written again with each append."""
+    sink = ObjectSink(parse_write_options({"path": str(tmp_path / "prefix"), "topic": "t"}))
+    for week in (1, 3):
+        times = pa.array([week * 604_800_000_000], pa.timestamp("us", "UTC"))
+        write(sink, pa.record_batch({"value": pa.array([b"v"], pa.binary()), "timestamp": times}))
+    assert len(partition(sink.options).segments) == 1
+
+
 def test_a_streams_batch_is_there_once(server: ObjectServer, tmp_path: Path) -> None:
     chosen = options(server)
     sink = ObjectSink(chosen)
