@@ -306,13 +306,14 @@ class Finder:
             shown = self._tiers.shown(path) if self._hints_at_tier(path, kind) else None
             if shown is None:
                 return path, kind, None
+        self._chosen.pop(path, None)  # they are shown under other names
         return shown[1], resolve_path(*shown).kind, shown[0]
 
     def _hints_at_tier(self, path: Path, kind: TargetKind) -> bool:
         """By the names in a directory, which are kept for whoever asks for them next."""
         directory = path.parent if kind is TargetKind.FILE else path
         if path in self._chosen:
-            return False
+            return any(map(OF_A_TIER.search, self._chosen[path]))
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # whoever lists its segments says so
             self._names_in[directory] = self._fs.list(directory)
         return any(map(OF_A_TIER.search, self._names_in.get(directory, ())))

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seglog.errors import ConfigError, IncompleteError, RefusedError
+from seglog.remote.settings import StoreSettings
 from seglog.spark.arrow import record_batches
 from seglog.spark.committed import StoredLog
+from seglog.spark.files import files_of
 from seglog.spark.options import parse_read_options
 from seglog.spark.schema import default_projection
 from seglog.spark.splits import Split, plan_splits
 from tests.support.fixtures import KAFKA
 from tests.support.log_files import FS
+from tests.support.object_server import object_server
 from tests.support.tiers import (
     PLAIN,
     SEALED,
@@ -47,7 +51,7 @@ def key(tmp_path: Path) -> str:
     return str(file)
 
 
-def rows(path: Path, **given: str) -> list[tuple[Any, ...]]:
+def rows(path: Path | str, **given: str) -> list[tuple[Any, ...]]:
     options = parse_read_options({"path": str(path), **given})
     projection = default_projection("records", ("topic", "partition", "offset", "key", "value"), False)
     sent = pickle.dumps((options, plan_splits(FS, options)))
@@ -159,3 +163,19 @@ def test_what_is_missing_in_a_tier_ends_a_query_that_may_lose_nothing(tmp_path: 
 def test_options_of_tiers_are_refused_where_they_mean_nothing(genuine: Path, given: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"none of these is|no JSON|strings alone"):
         rows(genuine, **given)
+
+
+@pytest.mark.parametrize("write", [write_local_tiered, write_aiven])
+def test_a_topic_of_a_tier_in_a_bucket_is_chosen(
+    tmp_path: Path, genuine: Path, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "tier"
+    write(root, "payments", 0, tier_segments(genuine))
+    with object_server() as server:
+        for path in root.rglob("*"):
+            if path.is_file():
+                server.objects[f"bkt/{path.relative_to(tmp_path)}"] = path.read_bytes()
+        monkeypatch.setitem(globals(), "FS", files_of(StoreSettings.of(server.environment)))
+        for given in ({}, {"subscribe": "payments"}, {"assign": '{"payments": [0]}'}):
+            url = f"s3://bkt/tier{'/kafka-tiered-storage' if (root / 'kafka-tiered-storage').is_dir() else ''}"
+            assert rows(url, **server.environment, **given) == expected(genuine) != []
