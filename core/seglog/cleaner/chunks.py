@@ -39,7 +39,7 @@ _UNWANTED = np.int8(-1)  # no status of a batch that was read
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OpenPart:
     """Batches [`first`, `last`) of a chunk with their records laid open.
 
     Magic 2: batch i of the part has the payload `arena[starts[i]:ends[i]]`. Magic 0 and 1: `records` has them decoded.
@@ -147,7 +147,7 @@ def open_parts(
     opened: OpenedPayloads | None = None,
     *,
     in_windows: bool = False,
-) -> Iterator[Part]:
+) -> Iterator[OpenPart]:
     """The chunk's batches in order, in parts of about 4 MiB of records.
 
     Batches of magic 2 that are not `wanted` (bool, one a batch) get an empty payload, or their own. A large part counts
@@ -160,7 +160,7 @@ def open_parts(
     if not attributes_met(batches) & layout.CODEC_MASK and not legacy.any():
         starts = batches["position"] - chunk.position + layout.RECORD_BATCH_OVERHEAD
         ends = starts + (batches["size"] - layout.RECORD_BATCH_OVERHEAD)
-        yield Part(0, len(batches), chunk.data, starts, ends)
+        yield OpenPart(0, len(batches), chunk.data, starts, ends)
         return
     borders = [0, *(np.flatnonzero(legacy[1:] != legacy[:-1]) + 1).tolist(), len(batches)]
     for first, last in pairwise(borders):
@@ -172,7 +172,7 @@ def open_parts(
             yield from _opened_once(chunk, first, last, wanted, account or unlimited(), opened, in_windows)
 
 
-def _legacy(chunk: Chunk, first: int, last: int) -> Iterator[Part]:
+def _legacy(chunk: Chunk, first: int, last: int) -> Iterator[OpenPart]:
     rows = chunk.batches[first:last]
     waiting: list[Records] = []
     for found in decode_records(chunk.data, rows, chunk.position, limit=WHOLE_LIMIT):
@@ -188,7 +188,7 @@ def _legacy(chunk: Chunk, first: int, last: int) -> Iterator[Part]:
         waiting.clear()
         begin = first + records.first_batch
         nothing = np.zeros(0, dtype=np.int64)
-        yield Part(begin, begin + len(records.batches), records.arena, nothing, nothing, records)
+        yield OpenPart(begin, begin + len(records.batches), records.arena, nothing, nothing, records)
 
 
 def _opened_once(
@@ -199,12 +199,12 @@ def _opened_once(
     account: Account,
     opened: OpenedPayloads,
     in_windows: bool,
-) -> Iterator[Part]:
+) -> Iterator[OpenPart]:
     for stretch in opened.stretches(chunk, first, last):
         if stretch.arena is None or stretch.bounds is None:
             yield from _expanded(chunk, stretch.first, stretch.last, wanted, account, opened, in_windows)
         else:
-            yield Part(stretch.first, stretch.last, stretch.arena, stretch.bounds[:-1], stretch.bounds[1:])
+            yield OpenPart(stretch.first, stretch.last, stretch.arena, stretch.bounds[:-1], stretch.bounds[1:])
 
 
 def _expanded(
@@ -215,7 +215,7 @@ def _expanded(
     account: Account,
     opened: OpenedPayloads | None,
     in_windows: bool,
-) -> Iterator[Part]:
+) -> Iterator[OpenPart]:
     rows = chunk.batches[first:last]
     count = len(rows)
     from_, to = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
@@ -232,7 +232,7 @@ def _expanded(
     while i < count:
         behind, arena, bounds = _laid_open(chunk, packed, i, opened)
         if behind > i:
-            yield Part(first + i, first + behind, arena, bounds[:-1], bounds[1:])
+            yield OpenPart(first + i, first + behind, arena, bounds[:-1], bounds[1:])
             i = behind
             continue
         del arena
@@ -244,7 +244,9 @@ def _expanded(
         i += 1
 
 
-def _whole(chunk: Chunk, i: int, piece: np.ndarray, account: Account, opened: OpenedPayloads | None) -> Iterator[Part]:
+def _whole(
+    chunk: Chunk, i: int, piece: np.ndarray, account: Account, opened: OpenedPayloads | None
+) -> Iterator[OpenPart]:
     """Batch `i`, whose payload is `piece`, by itself."""
     account.take(WHOLE_LIMIT)  # how much it expands to shows afterwards
     alone = [_alone(chunk, chunk.batches[i], piece)]
@@ -252,11 +254,11 @@ def _whole(chunk: Chunk, i: int, piece: np.ndarray, account: Account, opened: Op
         opened.give_way()
     ends = np.array([len(alone[0])], dtype=np.int64)
     account.give(WHOLE_LIMIT - int(ends[0]))
-    yield Part(i, i + 1, alone.pop(), ends - ends, ends)  # the taker's alone
+    yield OpenPart(i, i + 1, alone.pop(), ends - ends, ends)  # the taker's alone
     account.give(int(ends[0]))
 
 
-def _windows(chunk: Chunk, i: int, piece: np.ndarray, account: Account) -> Iterator[Part]:
+def _windows(chunk: Chunk, i: int, piece: np.ndarray, account: Account) -> Iterator[OpenPart]:
     """The same a few megabytes at a time."""
     row = chunk.batches[i : i + 1]
     batch = LargeBatch(row, lambda: MemoryPayload(piece), limit=WHOLE_LIMIT, account=account)
@@ -265,7 +267,7 @@ def _windows(chunk: Chunk, i: int, piece: np.ndarray, account: Account) -> Itera
             own = row.copy()
             own["count"] = window.records
             bounds = np.array([window.start, window.end], dtype=np.int64)
-            yield Part(i, i + 1, window.arena, bounds[:1], bounds[1:], window=own)
+            yield OpenPart(i, i + 1, window.arena, bounds[:1], bounds[1:], window=own)
     except BadRecords as error:
         raise invalid_records(chunk.path, row[0], error.status) from error
     except DecompressionError as error:

@@ -21,7 +21,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.cleaner.chunks import (
-    Part,
+    OpenPart,
     attributes_met,
     check_chunk,
     invalid_records,
@@ -273,7 +273,7 @@ class _Passes:
                 if chunk.batches[-1]["last_offset"] + 1 >= self._round.plan.first_mapped_offset:
                     return
 
-    def _mark(self, chunk: Chunk, part: Part, ordinals: np.ndarray, settings: np.ndarray) -> None:
+    def _mark(self, chunk: Chunk, part: OpenPart, ordinals: np.ndarray, settings: np.ndarray) -> None:
         bits, offset_map = self._indexing.superseded, self._map
         assert bits is not None
         batches, records = part.batches(chunk), part.records

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seglog.cleaner.chunks import Part, invalid_records, open_parts
+from seglog.cleaner.chunks import OpenPart, invalid_records, open_parts
 from seglog.cleaner.opened_payloads import OpenedPayloads
 from seglog.cleaner.options import Strategy, StrategyKind
 from seglog.kernels import key_tables as kernels
@@ -102,7 +102,7 @@ class KeyReader:
             rows = part.records.rows
             yield from self.tables_of_rows(part.arena, rows[np.searchsorted(rows["batch"], first) :])
 
-    def _of_batches(self, chunk: Chunk, part: Part, skipped: np.ndarray) -> Iterator[KeyTable]:
+    def _of_batches(self, chunk: Chunk, part: OpenPart, skipped: np.ndarray) -> Iterator[KeyTable]:
         batches, marks = part.batches(chunk), skipped.view(np.uint8)
 
         def fill(cursor: np.ndarray, columns: kernels.Columns) -> int:

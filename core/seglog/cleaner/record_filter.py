@@ -17,7 +17,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.cleaner.chunks import (
-    Part,
+    OpenPart,
     attributes_met,
     check_chunk,
     invalid_records,
@@ -50,7 +50,7 @@ _NOT_PLAIN = layout.CONTROL_MASK | layout.TRANSACTIONAL_MASK | layout.DELETE_HOR
 _SLACK_BYTES = 64 << 10
 _NO_BITS = np.zeros(1, dtype=np.uint8)
 
-Piece = tuple[np.ndarray, np.ndarray]  # rows (layout.BATCH, positions within the bytes), bytes
+FilteredPiece = tuple[np.ndarray, np.ndarray]  # rows (layout.BATCH, positions within the bytes), bytes
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class FilteredChunk:
     """What is left of a chunk, in order, and the counts of `kernels.filtering`."""
 
     bytes_read: int
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[FilteredPiece] = field(default_factory=list)
     counters: np.ndarray = field(default_factory=lambda: np.zeros(filter_slots.COUNTER_SLOTS, dtype=np.int64))
     held_bytes: int = 0  # in the account that it was made with
     memory: list[np.ndarray] = field(default_factory=list)  # in which the pieces lie
@@ -238,7 +238,7 @@ class RecordFilter:
     def _filter_part(
         self,
         task: ChunkTask,
-        part: Part,
+        part: OpenPart,
         batches: np.ndarray,
         flags: np.ndarray,
         filtered: FilteredChunk,
@@ -326,7 +326,7 @@ class RecordFilter:
                 return memory
         return np.empty(size, dtype=np.uint8)
 
-    def _packed(self, chunk: Chunk, batches: np.ndarray, piece: _ChosenPiece) -> Piece:
+    def _packed(self, chunk: Chunk, batches: np.ndarray, piece: _ChosenPiece) -> FilteredPiece:
         """Puts verbatim, empty and rebuilt batches together, compressing the rebuilt ones."""
         targets, sources, actions, payloads = piece.targets, piece.sources, piece.actions, piece.out
         if not self._recompress:

@@ -31,7 +31,7 @@ from seglog.format.message_07 import End07, walk_messages
 from seglog.kernels import validate
 from seglog.log.markers import read_markers
 from seglog.scan.log_walk import Gap, LogWalk, Piece
-from seglog.scan.resync import OffsetRange, next_entry
+from seglog.scan.resync import PlausibleOffsets, next_entry
 from seglog.scan.segment_scan import CHUNK_BYTES
 from seglog.storage.filesystem import FileSystem
 
@@ -130,7 +130,7 @@ class SegmentSurveyor:
         self._fs, self._reorder, self._deep = fs, reorder, deep
         self._progress = progress
 
-    def survey(self, path: Path, offsets: OffsetRange) -> Survey:
+    def survey(self, path: Path, offsets: PlausibleOffsets) -> Survey:
         """What of the segment `path` can stay; its batches must lie in `offsets`."""
         status = self._fs.status(path)
         found = Survey(0 if status is None else status.size)
@@ -148,7 +148,7 @@ class SegmentSurveyor:
             return self._arranged(path, offsets, found.size)
         return _finished(found)
 
-    def _arranged(self, path: Path, offsets: OffsetRange, size: int) -> Survey:
+    def _arranged(self, path: Path, offsets: PlausibleOffsets, size: int) -> Survey:
         """Step 4."""
         columns: list[tuple[np.ndarray, ...]] = []
         found = Survey(size)
@@ -175,7 +175,7 @@ class SegmentSurveyor:
         found.kept = _joined(position[order], length[order])
         return _finished(found)
 
-    def judged(self, path: Path, offsets: OffsetRange, start: int = 0) -> Iterator[Judged | Gap]:
+    def judged(self, path: Path, offsets: PlausibleOffsets, start: int = 0) -> Iterator[Judged | Gap]:
         """The walk from `start` (an entry's beginning), every piece with its verdicts."""
         waiting: list[np.void] = []  # damaged batches to look into, when it is known what follows them
         for step in LogWalk(self._fs, path, start, offsets=offsets):
@@ -197,7 +197,7 @@ class SegmentSurveyor:
         for row in waiting:
             yield from self._inside(path, row, _end_of(row), offsets)
 
-    def _inside(self, path: Path, row: np.void, end: int, offsets: OffsetRange) -> Iterator[Judged]:
+    def _inside(self, path: Path, row: np.void, end: int, offsets: PlausibleOffsets) -> Iterator[Judged]:
         """Step 2, for the damaged batch of `row` and what is no batch after it, up to `end`."""
         with self._fs.open(path, "r") as file:
             start = next_entry(file, int(row["position"]) + 1, end, offsets)
@@ -214,7 +214,7 @@ class SegmentSurveyor:
                 judged.bits[~step.valid | within] = _SWALLOWED
                 yield judged
 
-    def verdicts(self, path: Path, piece: Piece, offsets: OffsetRange) -> Judged:
+    def verdicts(self, path: Path, piece: Piece, offsets: PlausibleOffsets) -> Judged:
         """A piece of a walk through `path`, whose batches must lie in `offsets`, with what is wrong of each batch."""
         state = np.zeros(validate.STATE_SIZE, dtype=np.int64)
         bits = np.zeros(len(piece.batches), dtype=np.int64)
@@ -232,7 +232,7 @@ class SegmentSurveyor:
 def judged_batches(
     fs: FileSystem,
     path: Path,
-    offsets: OffsetRange,
+    offsets: PlausibleOffsets,
     progress: Callable[[int], None] | None = None,
     start: int = 0,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:

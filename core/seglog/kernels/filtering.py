@@ -46,7 +46,6 @@ from seglog.kernels.filter_slots import (
     FIRST_DIRTY,
     HASH_MASK,
     KEEP_ALL,
-    KEY_OVERHEAD,
     LAST_KEPT,
     MAP_UNASKED,
     RECORDS_DISCARDED,
@@ -59,11 +58,11 @@ from seglog.kernels.filter_slots import (
     TOMBSTONES_EXPIRED,
     TOMBSTONES_KEPT,
 )
-from seglog.kernels.hashing import hash_key
-from seglog.kernels.offset_map import find_key, prefetch_slots
+from seglog.kernels.offset_map import prefetch_slots
 from seglog.kernels.rebuilding import keep_row, write_batch
 from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, LENGTH_INVALID, RECORDS_VALID, TRAILING_BYTES
 from seglog.kernels.spans import read_record
+from seglog.kernels.superseding import is_superseded
 from seglog.kernels.varint import read_varint
 
 # What `filter_batches` returns besides a record status.
@@ -100,9 +99,7 @@ def _is_latest(
         )  # the first dirty batch may begin clean
     if settings[SLOTS] == 0:
         return True
-    key_hash = hash_key(arena, key_position, key_size, seeds) & settings[HASH_MASK]
-    _, word = find_key(slots, settings[SLOTS], store, settings[KEY_OVERHEAD], arena, key_position, key_size, key_hash)
-    return word == 0
+    return not is_superseded(arena, key_position, key_size, slots, store, seeds, settings)
 
 
 @kernel

@@ -7,7 +7,7 @@ record that a dirty one beats (see `offset_map` and `filtering`).
 from __future__ import annotations
 
 from seglog import layout
-from seglog.kernels._jit import kernel
+from seglog.kernels._jit import inlined, kernel
 from seglog.kernels.arrays import Batches, Bytes, Int64s, Records, WritableBytes, WritableInt64s
 from seglog.kernels.bits import set_bit
 from seglog.kernels.filter_slots import (
@@ -22,6 +22,16 @@ from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, RECORDS_VAL
 from seglog.kernels.spans import read_record
 
 _CONTROL = layout.CONTROL_MASK
+
+
+@inlined
+def is_superseded(
+    arena: Bytes, key_position: int, key_size: int, slots: Bytes, store: Bytes, seeds: Int64s, settings: Int64s
+) -> bool:
+    """Whether the map has a key: a dirty record then takes the place of each clean one with it."""
+    key_hash = hash_key(arena, key_position, key_size, seeds) & settings[HASH_MASK]
+    _, word = find_key(slots, settings[SLOTS], store, settings[KEY_OVERHEAD], arena, key_position, key_size, key_hash)
+    return bool(word != 0)
 
 
 @kernel
@@ -55,13 +65,8 @@ def mark_superseded(
             status, stop, _, _, _, key_position, key_size, _, _ = read_record(arena, p, end)
             if status != RECORDS_VALID:
                 return i, status
-            if key_size >= 0:
-                key_hash = hash_key(arena, key_position, key_size, seeds) & settings[HASH_MASK]
-                _, word = find_key(
-                    slots, settings[SLOTS], store, settings[KEY_OVERHEAD], arena, key_position, key_size, key_hash
-                )
-                if word != 0:
-                    set_bit(superseded, ordinals[CLEAN_ORDINAL])
+            if key_size >= 0 and is_superseded(arena, key_position, key_size, slots, store, seeds, settings):
+                set_bit(superseded, ordinals[CLEAN_ORDINAL])
             ordinals[CLEAN_ORDINAL] += 1
             p = stop
     return len(batches), RECORDS_VALID
@@ -80,13 +85,8 @@ def mark_superseded_rows(
 ) -> None:
     """The same for messages of magic 0 and 1."""
     for i in range(len(rows)):
-        key_size = int(rows[i]["key_size"])
-        if key_size >= 0:
-            key_position = int(rows[i]["key_position"])
-            key_hash = hash_key(arena, key_position, key_size, seeds) & settings[HASH_MASK]
-            _, word = find_key(
-                slots, settings[SLOTS], store, settings[KEY_OVERHEAD], arena, key_position, key_size, key_hash
-            )
-            if word != 0:
-                set_bit(superseded, ordinals[CLEAN_ORDINAL])
+        row = rows[i]
+        key_position, key_size = int(row["key_position"]), int(row["key_size"])
+        if key_size >= 0 and is_superseded(arena, key_position, key_size, slots, store, seeds, settings):
+            set_bit(superseded, ordinals[CLEAN_ORDINAL])
         ordinals[CLEAN_ORDINAL] += 1

@@ -36,7 +36,7 @@ from seglog.errors import NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.locations import parse_location
 from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint
-from seglog.log.loader import LoadOptions, Progress, RecoveryReport, plan_recovery
+from seglog.log.loader import LoadOptions, RecoveryProgress, RecoveryReport, plan_recovery
 from seglog.log.log import Log
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
 from seglog.log.read_loader import Place
@@ -224,7 +224,9 @@ class LogDirectory:
 
     # --- logs ---------------------------------------------------------------------------------------------
 
-    def log(self, topic_partition: TopicPartition, create: bool = False, progress: Progress | None = None) -> Log:
+    def log(
+        self, topic_partition: TopicPartition, create: bool = False, progress: RecoveryProgress | None = None
+    ) -> Log:
         """The partition's log, opened at first use. NotALogError when it is missing, unless `create` makes
         it.
         """
@@ -237,7 +239,7 @@ class LogDirectory:
             self.fs.sync_directory(self.path)
         return self.log_in(directory, progress)
 
-    def log_in(self, directory: Path, progress: Progress | None = None, recover_from: int | None = None) -> Log:
+    def log_in(self, directory: Path, progress: RecoveryProgress | None = None, recover_from: int | None = None) -> Log:
         """The log in `directory`, a sub-directory of this one; its name need not be a partition's.
 
         With `recover_from` it is recovered from that offset on, whatever marker and checkpoints say.
@@ -295,7 +297,7 @@ class LogDirectory:
             self._changed.add(path.parent)
 
     def load_options(
-        self, directory: Path, progress: Progress | None = None, recover_from: int | None = None
+        self, directory: Path, progress: RecoveryProgress | None = None, recover_from: int | None = None
     ) -> LoadOptions:
         """How the log in `directory` is to be opened: by checkpoints and marker, or by what its files say."""
         require_batches(self.fs, directory)
@@ -317,19 +319,19 @@ class LogDirectory:
         )
 
     def plan_recovery(
-        self, topic_partition: TopicPartition, progress: Progress | None = None, recover_from: int | None = None
+        self, topic_partition: TopicPartition, progress: RecoveryProgress | None = None, recover_from: int | None = None
     ) -> RecoveryReport:
         """What opening the log for writing would do; changes nothing. NotALogError when it is missing."""
         return self.plan_recovery_in(self.path / str(topic_partition), progress, recover_from)
 
     def plan_recovery_in(
-        self, directory: Path, progress: Progress | None = None, recover_from: int | None = None
+        self, directory: Path, progress: RecoveryProgress | None = None, recover_from: int | None = None
     ) -> RecoveryReport:
         """The same for a sub-directory of any name."""
         plan = replace(self.load_options(directory, progress, recover_from), writable=True)
         return plan_recovery(self.fs, directory, self.clock, plan)
 
-    def load_all(self, progress: Progress | None = None) -> list[Log]:
+    def load_all(self, progress: RecoveryProgress | None = None) -> list[Log]:
         """Opens every live partition, in order; what a broker does when it starts."""
         return [self.log_in(found.path, progress) for found in self.listing.live]
 
@@ -421,7 +423,7 @@ def open_partition(
     config_of: ConfigOf,
     writable: bool,
     create: bool = False,
-    progress: Progress | None = None,
+    progress: RecoveryProgress | None = None,
     before_loss: BeforeLoss | None = None,
 ) -> tuple[LogDirectory, Log]:
     """Opens one partition directory by its path; close the LogDirectory, which holds the lock, when done.

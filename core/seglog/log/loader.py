@@ -48,7 +48,7 @@ from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 
 T = TypeVar("T")
-Progress = Callable[[LogSegment, int, int], None]
+RecoveryProgress = Callable[[LogSegment, int, int], None]
 
 _logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class LoadOptions:
     writable: bool = True
     index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
-    progress: Progress | None = None
+    progress: RecoveryProgress | None = None
     before_loss: BeforeLoss | None = None
     keeps_holes: bool = False
 

@@ -5,7 +5,6 @@ Control batches are decoded in bulk. Control records of other types (a KRaft log
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,9 @@ import numpy as np
 
 from seglog.errors import InvalidRecordError
 from seglog.format.columns import STATUS_REASONS, Records
+from seglog.format.control import ControlRecordError, parse_control_type, parse_coordinator_epoch
 from seglog.format.decoder import decode_records
 from seglog.model import ControlType
-
-_KEY = struct.Struct(">hh")  # version, type
-_VALUE = struct.Struct(">hi")  # version, coordinator epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +50,14 @@ def read_markers(
 
 
 def _marker(records: Records, row: int, path: Path, batch: np.void) -> Marker | InvalidRecordError | None:
-    key, value = records.key(row) or b"", records.value(row) or b""
-    if len(key) < _KEY.size or _KEY.unpack_from(key)[0] < 0:
-        return _invalid(path, batch, "the key of the control record is broken")
-    kind = _KEY.unpack_from(key)[1]
-    if kind not in (ControlType.ABORT, ControlType.COMMIT):
-        return None
-    if len(value) < _VALUE.size or _VALUE.unpack_from(value)[0] < 0:
-        return _invalid(path, batch, "the value of the transaction marker is broken")
-    epoch = _VALUE.unpack_from(value)[1]
-    return Marker(kind == ControlType.ABORT, epoch, int(records.rows[row]["timestamp"]))
+    try:
+        kind, _ = parse_control_type(records.key(row))
+        if kind not in (ControlType.ABORT, ControlType.COMMIT):
+            return None
+        epoch = parse_coordinator_epoch(records.value(row))
+    except ControlRecordError as error:
+        return _invalid(path, batch, str(error))
+    return Marker(kind is ControlType.ABORT, epoch, int(records.rows[row]["timestamp"]))
 
 
 def _invalid(path: Path, batch: np.void, reason: str) -> InvalidRecordError:

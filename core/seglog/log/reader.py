@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -28,6 +29,7 @@ from seglog import layout
 from seglog.errors import CorruptRecordError, InvalidRecordError, OffsetOutOfRangeError
 from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, Records
+from seglog.format.control import ControlRecordError, parse_control_type
 from seglog.format.decoder import scan_batches
 from seglog.log.batch_search import find_batch
 from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
@@ -40,7 +42,6 @@ from seglog.scan.segment_scan import HELD_BYTES, Chunk, EndReason, SegmentScan
 from seglog.storage.filesystem import File
 
 _LOOK_BYTES = 32 << 10
-_ABORT = int(ControlType.ABORT)
 
 
 @dataclass(frozen=True)
@@ -265,22 +266,21 @@ class _AbortedBatches:
                 producers.add(waiting.pop().producer_id)
             producer = int(row["producer_id"])
             if control[i]:
-                if _control_type(chunk, batches[i : i + 1]) == _ABORT:
+                if _is_abort(chunk, batches[i : i + 1]):
                     producers.discard(producer)
             elif producer in producers and int(row["attributes"]) & layout.TRANSACTIONAL_MASK:
                 dropped[i] = True
         return dropped
 
 
-def _control_type(chunk: Chunk, batch: np.ndarray) -> int:
-    """Type of a control batch's record, or -1 where it has none (emptied by the cleaner) or cannot be
-    read.
-    """
+def _is_abort(chunk: Chunk, batch: np.ndarray) -> bool:
+    """Whether a control batch holds an ABORT marker: one that the cleaner emptied, or that is broken, does not."""
     for part in chunk.records(batch):
         if len(part):
-            key = part.key(0)
-            return int.from_bytes(key[2:4], "big", signed=True) if key is not None and len(key) >= 4 else -1
-    return -1
+            with suppress(ControlRecordError):
+                return parse_control_type(part.key(0))[0] is ControlType.ABORT
+            return False
+    return False
 
 
 # --- fetching -------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 from seglog.errors import CorruptRecordError
 from seglog.log.segment import LogSegment
 from seglog.scan.log_walk import Gap, LogWalk
-from seglog.scan.resync import OffsetRange
+from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import EndReason
 
 _LOOK_BYTES = 64 << 10
@@ -50,7 +50,7 @@ def unreadable_at(segment: LogSegment, position: int, end: int, first_offset: in
 
     `first_offset` follows on the last batch before `position`.
     """
-    offsets = OffsetRange.of_segment(segment.base_offset)
+    offsets = PlausibleOffsets.of_segment(segment.base_offset)
     gap = None
     for step in LogWalk(segment.fs, segment.path, position, end, offsets=offsets, chunk_bytes=_LOOK_BYTES):
         if isinstance(step, Gap):

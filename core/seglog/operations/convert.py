@@ -38,7 +38,7 @@ from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.runs.beside import is_log_directory, new_directory
 from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_partition
 from seglog.scan.log_walk import Gap, LogWalk, Piece
-from seglog.scan.resync import OffsetRange
+from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import EndReason
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock
@@ -166,7 +166,7 @@ class _Writer:
 
 
 def _refuse_damage(surveyor: SegmentSurveyor, piece: Piece, segment: SegmentFiles) -> None:
-    judged = surveyor.verdicts(segment.log, piece, OffsetRange.of_segment(segment.base_offset))
+    judged = surveyor.verdicts(segment.log, piece, PlausibleOffsets.of_segment(segment.base_offset))
     wrong = np.flatnonzero(judged.bits)
     if len(wrong):
         row, code = piece.batches[wrong[0]], code_of(int(judged.bits[wrong[0]]))

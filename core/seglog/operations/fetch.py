@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from seglog.format import filenames
 from seglog.format.checksum import crc32c
 from seglog.format.filenames import FileKind
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
+from seglog.progress import DoneOfAll
 from seglog.runs.beside import access_for, is_log_directory, lock_open_file, require_free
 from seglog.scan.listing import PartitionListing, list_partition
 from seglog.scan.log_walk import Gap, LogWalk
@@ -46,8 +47,6 @@ _PLAN = "plan.json"
 _IN_USE = ".in-use"
 _COPY = "file.part"
 _VERSION = 1
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def fetch(
     fs: FileSystem,
     target: Path,
     options: FetchOptions | None = None,
-    progress: Progress | None = None,
+    progress: DoneOfAll | None = None,
     settled: Settled = unsettled,
 ) -> Fetched:
     """Makes `target` a partition directory with the files of the partition `source`.
@@ -167,7 +166,7 @@ class _Fetch:
         target: Path,
         plan: list[PlannedFile],
         options: FetchOptions,
-        progress: Progress | None,
+        progress: DoneOfAll | None,
     ) -> None:
         self._source_fs, self._source, self._fs, self._target = source_fs, source, fs, target
         self._options, self._progress = options, progress

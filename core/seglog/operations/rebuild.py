@@ -17,7 +17,8 @@ from seglog.clock import Clock
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import BOOTSTRAP_CHECKPOINT
 from seglog.format.metadata_snapshot import metadata_snapshot
-from seglog.reconstruction.directories import Progress, read_directory
+from seglog.progress import BytesRead
+from seglog.reconstruction.directories import read_directory
 from seglog.reconstruction.known import KnownMetadata, formatted_with, furthest, read_known
 from seglog.reconstruction.plan import NewFile, RebuildPlan
 from seglog.reconstruction.planner import Choices, Planner
@@ -49,7 +50,7 @@ def plan_rebuild(
     fs: FileSystem,
     clock: Clock,
     request: RebuildRequest,
-    progress: Progress = lambda _size: None,
+    progress: BytesRead = lambda _size: None,
     new_id: Callable[[], UUID] = uuid4,
 ) -> RebuildPlan:
     """Reads everything; changes nothing. LockedError while a broker runs, NotALogError where no log directory is,

@@ -19,7 +19,7 @@ from seglog.clock import Clock
 from seglog.errors import RefusedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_topic_partition
 from seglog.log.directory import ConfigOf, LogDirectory
-from seglog.log.loader import LossAhead, Progress, RecoveryReport, stop_at_loss
+from seglog.log.loader import LossAhead, RecoveryProgress, RecoveryReport, stop_at_loss
 from seglog.log.obstacles import partition_obstacles
 from seglog.model import TopicPartition
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
@@ -41,7 +41,7 @@ class RecoveryOptions:
     recovery_point: int | None = None
     dry_run: bool = False
     lossless: bool = False
-    progress: Progress | None = None
+    progress: RecoveryProgress | None = None
     on_loss: Callable[[LogDirectory, TopicPartition, int | None], RecoveryReport] | None = None
     settled: Settled = unsettled
 

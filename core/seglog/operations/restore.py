@@ -25,10 +25,11 @@ from seglog.format.filenames import (
 )
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
+from seglog.progress import BytesRead
 from seglog.runs.beside import new_directory, require_free
 from seglog.runs.journal import JOURNAL_FILE, OLD, read_journal
 from seglog.runs.room import check_space
-from seglog.salvage.parts import Joined, PartFile, Progress, files_of, join, keep_times, write_segments
+from seglog.salvage.parts import Joined, PartFile, files_of, join, keep_times, write_segments
 from seglog.salvage.salvage import complete_log
 from seglog.scan.listing import TargetKind, list_log_directory, list_partition, require_batches, resolve_path
 from seglog.storage import links
@@ -74,7 +75,7 @@ class RestorePlan:
 
 
 def plan_restore(
-    fs: FileSystem, sources: Sequence[Path], output: Path, progress: Progress = lambda _size: None
+    fs: FileSystem, sources: Sequence[Path], output: Path, progress: BytesRead = lambda _size: None
 ) -> RestorePlan:
     """Reads all parts; changes nothing. NotALogError where there are none, RefusedError or Obstacles where they
     contradict each other or `output` cannot be."""
@@ -159,7 +160,7 @@ def _parts_of_run(fs: FileSystem, folder: Path, left_out: list[tuple[Path, str]]
 
 
 def _put_together(
-    fs: FileSystem, partition: TopicPartition, parts: Sequence[Part], output: Path, progress: Progress
+    fs: FileSystem, partition: TopicPartition, parts: Sequence[Part], output: Path, progress: BytesRead
 ) -> RestoredPartition:
     files: list[PartFile] = []
     for part in parts:

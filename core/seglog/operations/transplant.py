@@ -17,13 +17,13 @@ from seglog.configuration.keys import LogConfig
 from seglog.errors import LockedError, NotALogError, Obstacles, SeglogError
 from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.evidence.transactions import Coordinated, read_coordinators
+from seglog.progress import BytesRead
 from seglog.scan.listing import Target
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
 from seglog.transplant.choosing import Wanted, choose
 from seglog.transplant.plan import PartitionPlan, TransplantPlan
 from seglog.transplant.planner import Circumstances, Planner
-from seglog.transplant.source import Progress
 from seglog.transplant.target import TargetDirectory
 
 
@@ -47,7 +47,7 @@ def plan_transplant(
     clock: Clock,
     request: TransplantRequest,
     config_of: Callable[[str], LogConfig],
-    progress: Progress = lambda _size: None,
+    progress: BytesRead = lambda _size: None,
 ) -> TransplantPlan:
     """Looks at sources and target; changes nothing. RefusedError, LockedError where none of it can be; where partitions
     cannot, the error of the one, or Obstacles."""

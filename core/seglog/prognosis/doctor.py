@@ -30,6 +30,7 @@ from seglog.prognosis.cases import CASES, Case, Diagnosis, Gravity
 from seglog.prognosis.directory import Ward, admitted, examine_directory, examine_failures, examine_together
 from seglog.prognosis.partition import examine_partition
 from seglog.prognosis.partition_facts import Patient
+from seglog.progress import DoneOfAll
 from seglog.scan.listing import PartitionDirectory
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
@@ -38,7 +39,6 @@ from seglog.verification.files import contradicted_offsets
 __all__ = ["CASES", "Case", "Diagnosis", "Doctor", "DoctorSummary", "Gravity"]
 
 SettingsOf = Callable[[Path], DirectorySettings]
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Doctor:
         settings_of: SettingsOf,
         *,
         deep: bool = True,
-        progress: Progress | None = None,
+        progress: DoneOfAll | None = None,
     ) -> None:
         self._fs, self._paths, self._clock, self._settings_of = fs, log_directories, clock, settings_of
         self._deep, self._progress = deep, progress

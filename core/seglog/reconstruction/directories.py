@@ -11,7 +11,7 @@ Everything is only read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
@@ -34,6 +34,7 @@ from seglog.format.index_entries import decode_offset_index, used_entries
 from seglog.format.producer_snapshot import decode_snapshot
 from seglog.log.checkpoints import OffsetCheckpoint
 from seglog.model import TopicPartition
+from seglog.progress import BytesRead
 from seglog.scan.listing import (
     LogDirectoryListing,
     PartitionDirectory,
@@ -45,8 +46,6 @@ from seglog.scan.listing import (
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
-
-Progress = Callable[[int], None]
 
 INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTION_TOPIC)
 
@@ -86,7 +85,7 @@ class FoundDirectory:
     notes: list[str] = field(default_factory=list)
 
 
-def read_directory(fs: FileSystem, path: Path, progress: Progress) -> FoundDirectory:
+def read_directory(fs: FileSystem, path: Path, progress: BytesRead) -> FoundDirectory:
     """Reads a log directory. LockedError while a broker runs on it, NotALogError where there is none."""
     holder = holder_of(path)
     if holder is not None:
@@ -129,7 +128,7 @@ def _identified(fs: FileSystem, path: Path, listing: LogDirectoryListing) -> Fou
 
 
 def _read_replica(
-    fs: FileSystem, partition: PartitionDirectory, found: FoundDirectory, clean: bool, progress: Progress
+    fs: FileSystem, partition: PartitionDirectory, found: FoundDirectory, clean: bool, progress: BytesRead
 ) -> FoundReplica:
     listing = list_partition(fs, partition.path)
     if listing.format == "0.7":
@@ -183,13 +182,13 @@ class _LastSegment:
     From the last index entry on, or `whole`: then checksums count, and what fails them ends the log.
     """
 
-    def __init__(self, fs: FileSystem, segment: SegmentFiles, *, whole: bool, progress: Progress) -> None:
+    def __init__(self, fs: FileSystem, segment: SegmentFiles, *, whole: bool, progress: BytesRead) -> None:
         self.end, self.epoch, self.producer_id = segment.base_offset, -1, -1
         start = 0 if whole else _last_indexed(fs, segment)
         if not self._walk(fs, segment, start, progress) and start:
             self._walk(fs, segment, 0, progress)
 
-    def _walk(self, fs: FileSystem, segment: SegmentFiles, start: int, progress: Progress) -> bool:
+    def _walk(self, fs: FileSystem, segment: SegmentFiles, start: int, progress: BytesRead) -> bool:
         """False where no batch begins at `start`: the index leads astray."""
         seen = False
         for chunk in SegmentScan(fs, segment.log, start):

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.evidence.findings import Finding
+from seglog.progress import DoneOfAll
 from seglog.scan.listing import Target, TargetKind
 from seglog.storage.filesystem import FileSystem
-from seglog.verification.verify import Level, Progress, Verification, VerifyOptions, VerifySummary
+from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ def examination(
     whole: bool = False,
     jobs: int = 1,
     on_finding: Callable[[Finding], None] | None = None,
-    progress: Progress | None = None,
+    progress: DoneOfAll | None = None,
 ) -> Examination:
     """Verifies `partitions` of a log directory, or with `whole` all of it and its checkpoints.
 

@@ -15,7 +15,7 @@ from seglog.format.filenames import FileKind, FileName, FileState, parse_file_na
 from seglog.log.swap import settle_leftovers
 from seglog.repairs.plan import FileRepair
 from seglog.scan.listing import list_partition
-from seglog.scan.resync import OffsetRange
+from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.atomic import TEMPORARY_SUFFIX
 from seglog.storage.overlay import OverlayFileSystem
 
@@ -98,4 +98,4 @@ def _old_segments(names: list[tuple[str, FileName]], least: int) -> dict[int, Fi
 
 def _is_whole(fs: OverlayFileSystem, directory: Path, base: int, state: FileState, surveyor: SegmentSurveyor) -> bool:
     path = directory / segment_file_name(base, FileKind.LOG, state)
-    return fs.status(path) is not None and surveyor.survey(path, OffsetRange.of_segment(base)).is_whole
+    return fs.status(path) is not None and surveyor.survey(path, PlausibleOffsets.of_segment(base)).is_whole

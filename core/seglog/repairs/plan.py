@@ -20,7 +20,7 @@ from seglog.evidence.segment_survey import ByteRange, RemovedRange
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES
 from seglog.model import TopicPartition
 from seglog.repairs.epoch_mending import EpochPatch
-from seglog.scan.resync import OffsetRange
+from seglog.scan.resync import PlausibleOffsets
 
 FileAction = Literal["rebuild", "remove", "move"]
 
@@ -81,7 +81,7 @@ class SegmentRepair:
     size_before: int
     kept: tuple[ByteRange, ...]
     removed: tuple[RemovedRange, ...]
-    offsets: OffsetRange
+    offsets: PlausibleOffsets
     moved: int = 0
     patches: tuple[EpochPatch, ...] = ()
 

@@ -29,7 +29,7 @@ from seglog.repairs.epoch_mending import EpochPatch, epoch_patches
 from seglog.repairs.leftovers import settle_on
 from seglog.repairs.plan import FileRepair, Part, PartitionPlan, Policy, RepairOptions, SegmentRepair
 from seglog.scan.listing import INDEX_KINDS, PartitionListing, SegmentFiles, list_partition
-from seglog.scan.resync import OffsetRange
+from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 
@@ -181,7 +181,7 @@ class _Planner:
             if name in self._patches or (name in surveys and not surveys[name].is_whole):
                 self._add_segment(segment, surveys[name], bounds)
 
-    def _add_segment(self, segment: SegmentFiles, survey: Survey, offsets: OffsetRange) -> None:
+    def _add_segment(self, segment: SegmentFiles, survey: Survey, offsets: PlausibleOffsets) -> None:
         name = segment.log.name
         source = self._sources.get(name, name)
         removed = tuple(survey.removed)
@@ -231,7 +231,7 @@ class _Planner:
             survey.kept = [ByteRange(0, found.valid_bytes)] if found.valid_bytes else []
             survey.removed = [RemovedRange(found.valid_bytes, found.truncated_bytes, "TORN_TAIL", found.next_offset)]
             survey.last_offset = found.next_offset - 1
-            self._add_segment(segment, survey, OffsetRange.of_segment(segment.base_offset))
+            self._add_segment(segment, survey, PlausibleOffsets.of_segment(segment.base_offset))
         for base in report.deleted_segments:
             self._drop_segment(sizes[base], listing)
         return list_partition(self._overlay, self._directory)
@@ -256,7 +256,7 @@ class _Planner:
                     " messages)"
                 )
             else:
-                self._add_segment(segment, survey, OffsetRange())
+                self._add_segment(segment, survey, PlausibleOffsets())
         self._draft.replay_from = None
 
     def _plan_indexes(self, listing: PartitionListing) -> None:
@@ -366,10 +366,10 @@ class _Planner:
         return next((each.code for each in self._findings or () if each.file == name), "missing or under suspicion")
 
 
-def _bounds(segments: Sequence[SegmentFiles], i: int) -> OffsetRange:
-    bounds = OffsetRange.of_segment(segments[i].base_offset)
+def _bounds(segments: Sequence[SegmentFiles], i: int) -> PlausibleOffsets:
+    bounds = PlausibleOffsets.of_segment(segments[i].base_offset)
     if i + 1 < len(segments):
-        return OffsetRange(bounds.least, min(bounds.most, segments[i + 1].base_offset - 1))
+        return PlausibleOffsets(bounds.least, min(bounds.most, segments[i + 1].base_offset - 1))
     return bounds
 
 

@@ -11,7 +11,7 @@ loads the log without cutting anything. The marker itself stays as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from seglog.clock import Clock
 from seglog.errors import RefusedError, SeglogError
 from seglog.evidence.findings import Finding
 from seglog.evidence.segment_survey import SegmentSurveyor
+from seglog.progress import BytesRead
 from seglog.repairs.checkpoints import plan_checkpoints, stage_checkpoints
 from seglog.repairs.plan import PartitionPlan, Policy, RepairOptions, RepairPlan
 from seglog.repairs.planner import plan_partition
@@ -30,8 +31,6 @@ from seglog.runs.prepare import prepare_run, require_one_file_system
 from seglog.runs.room import room_for_indexes
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock
-
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def plan_repair(
     partitions: Sequence[Path],
     findings: Mapping[Path, Sequence[Finding]] | None,
     options: RepairOptions,
-    progress: Progress | None = None,
+    progress: BytesRead | None = None,
 ) -> RepairPlan:
     """What repairing these partitions of a log directory would do; only looks.
 
@@ -86,7 +85,7 @@ def repair(
     findings: Mapping[Path, Sequence[Finding]] | None = None,
     options: RepairOptions | None = None,
     *,
-    progress: Progress | None = None,
+    progress: BytesRead | None = None,
     take_lock: bool = True,
 ) -> RepairOutcome:
     """Repairs partitions of a log directory (absolute paths); see the steps above.
@@ -102,7 +101,7 @@ def repair(
         return apply_plan(fs, clock, plan, progress)
 
 
-def apply_plan(fs: FileSystem, clock: Clock, plan: RepairPlan, progress: Progress | None = None) -> RepairOutcome:
+def apply_plan(fs: FileSystem, clock: Clock, plan: RepairPlan, progress: BytesRead | None = None) -> RepairOutcome:
     """Carries a plan out; the caller holds the directory's lock and changed nothing since it was made."""
     if plan.is_empty:
         return RepairOutcome(plan, None, plan.unrepaired)
@@ -121,7 +120,7 @@ def apply_plan(fs: FileSystem, clock: Clock, plan: RepairPlan, progress: Progres
     return _carried_out(fs, plan, run, journal)
 
 
-def _stage(fs: FileSystem, clock: Clock, plan: RepairPlan, folder: Path, progress: Progress | None) -> list[Change]:
+def _stage(fs: FileSystem, clock: Clock, plan: RepairPlan, folder: Path, progress: BytesRead | None) -> list[Change]:
     changes = []
     for partition in plan.partitions:
         if not partition.is_empty:

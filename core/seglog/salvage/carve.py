@@ -7,7 +7,7 @@ raw images, after foreign data and at any alignment. Both give references to bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,8 @@ import numpy as np
 from seglog import layout
 from seglog.evidence.segment_survey import judged_batches
 from seglog.format.filenames import parse_file_name
-from seglog.scan.resync import OffsetRange, next_entry
+from seglog.progress import BytesRead
+from seglog.scan.resync import PlausibleOffsets, next_entry
 from seglog.storage.filesystem import FileSystem
 
 FOUND = np.dtype(
@@ -59,24 +60,22 @@ _COPIED = (
     "leader_epoch",
 )
 
-Progress = Callable[[int], None]
 
-
-def carve_log(fs: FileSystem, path: Path, source: int, progress: Progress | None = None) -> Iterator[np.ndarray]:
+def carve_log(fs: FileSystem, path: Path, source: int, progress: BytesRead | None = None) -> Iterator[np.ndarray]:
     """The good batches of a log file as FOUND rows."""
     name = parse_file_name(path.name)
-    offsets = OffsetRange() if name is None else OffsetRange.of_segment(name.offset)
+    offsets = PlausibleOffsets() if name is None else PlausibleOffsets.of_segment(name.offset)
     for rows, first in judged_batches(fs, path, offsets, progress):
         yield found_rows(rows, first, source)
 
 
-def carve_image(fs: FileSystem, path: Path, source: int, progress: Progress | None = None) -> Iterator[np.ndarray]:
+def carve_image(fs: FileSystem, path: Path, source: int, progress: BytesRead | None = None) -> Iterator[np.ndarray]:
     """The good batches anywhere in a file as FOUND rows."""
     status = fs.status(path)
     size = 0 if status is None else status.size
     with fs.open(path, "r") as file:
-        start = next_entry(file, 0, size, OffsetRange())
-    for rows, first in judged_batches(fs, path, OffsetRange(), progress, start) if start < size else ():
+        start = next_entry(file, 0, size, PlausibleOffsets())
+    for rows, first in judged_batches(fs, path, PlausibleOffsets(), progress, start) if start < size else ():
         yield found_rows(rows, first, source)
 
 

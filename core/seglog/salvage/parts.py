@@ -11,7 +11,7 @@ Segments begin where they began in the parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,12 +20,11 @@ import numpy as np
 from seglog import layout
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import segment_file_name
+from seglog.progress import BytesRead
 from seglog.salvage.carve import FOUND, carve_log
 from seglog.scan.listing import PartitionListing
 from seglog.storage.filesystem import File, FileSystem
 from seglog.storage.pieces import copy_range, pieces
-
-Progress = Callable[[int], None]
 
 _OPEN_FILES = 64
 _IDENTITY = ["first_offset", "last_offset", "size", "crc"]
@@ -95,7 +94,7 @@ def files_of(listing: PartitionListing) -> list[PartFile]:
     return [PartFile(one.log, one.base_offset, one.size, one.modified_ms) for one in listing.segments]
 
 
-def join(fs: FileSystem, files: Sequence[PartFile], progress: Progress | None = None) -> Joined:
+def join(fs: FileSystem, files: Sequence[PartFile], progress: BytesRead | None = None) -> Joined:
     """Puts the parts together. NotALogError where nothing in them is good; RefusedError where they
     contradict each other."""
     tables = [_table(fs, one, number, progress) for number, one in enumerate(files)]
@@ -136,7 +135,7 @@ def keep_times(fs: FileSystem, joined: Joined, target: Path) -> None:
         fs.set_modified(target / segment_file_name(base), newest)
 
 
-def _table(fs: FileSystem, file: PartFile, number: int, progress: Progress | None) -> np.ndarray:
+def _table(fs: FileSystem, file: PartFile, number: int, progress: BytesRead | None) -> np.ndarray:
     parts = list(carve_log(fs, file.path, number, progress))
     return np.concatenate(parts) if parts else np.zeros(0, dtype=FOUND)
 

@@ -12,7 +12,7 @@ A batch is copied byte for byte. Memory is 88 bytes a batch found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from seglog.format.checkpoint import parse_partition_metadata
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.loader import LoadOptions, load_log
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES
+from seglog.progress import BytesRead
 from seglog.runs.beside import new_directory, require_free
 from seglog.runs.room import check_space
 from seglog.salvage.attribution import CarvedLog, attribute
@@ -42,8 +43,6 @@ DEFAULT_SEGMENT_BYTES = 1 << 30
 CARVED = "carved"  # the topic of logs whose name nobody knows
 _METADATA_LIMIT = 1 << 16
 _RANK = {FileState.LIVE: 0, FileState.SWAP: 1, FileState.DELETED: 2, FileState.CLEANED: 3}
-
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ def salvage(
     paths: Sequence[Path],
     target: Path,
     options: SalvageOptions,
-    progress: Progress | None = None,
+    progress: BytesRead | None = None,
 ) -> SalvageReport:
     """Copies the good batches of `paths` (partition directories, log files, with `carve` anything) to `target`.
 
@@ -278,7 +277,7 @@ def _sources_of(fs: FileSystem, path: Path, options: SalvageOptions) -> Iterator
         yield _Source(path, rank, status.size, is_log and not options.carve, _partition_of(path) if is_log else "")
 
 
-def _table(fs: FileSystem, source: _Source, number: int, progress: Progress | None) -> np.ndarray:
+def _table(fs: FileSystem, source: _Source, number: int, progress: BytesRead | None) -> np.ndarray:
     carve = carve_log if source.is_log else carve_image
     parts = list(carve(fs, source.path, number, progress))
     return np.concatenate(parts) if parts else np.zeros(0, dtype=FOUND)

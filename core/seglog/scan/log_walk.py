@@ -26,7 +26,7 @@ from seglog.format.decoder import BatchScan, checksums_valid, decode_large, deco
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
 from seglog.memory_budget import Account
 from seglog.scan.listing import SegmentFiles
-from seglog.scan.resync import OffsetRange, entry_end, next_entry
+from seglog.scan.resync import PlausibleOffsets, entry_end, next_entry
 from seglog.scan.segment_scan import (
     CHUNK_BYTES,
     HELD_BYTES,
@@ -102,7 +102,7 @@ class LogWalk:
         start: int = 0,
         end: int | None = None,
         *,
-        offsets: OffsetRange | None = None,
+        offsets: PlausibleOffsets | None = None,
         chunk_bytes: int = CHUNK_BYTES,
         held_bytes: int = HELD_BYTES,
         fresh: bool = False,
@@ -110,7 +110,7 @@ class LogWalk:
         file: File | None = None,
     ) -> None:
         self._fs, self._path, self._start, self._end = fs, path, start, end
-        self._offsets = OffsetRange() if offsets is None else offsets
+        self._offsets = PlausibleOffsets() if offsets is None else offsets
         self._chunk_bytes, self._held_bytes = max(chunk_bytes, 64), held_bytes
         self._fresh, self._check, self._file = fresh, check, file
 

@@ -34,19 +34,19 @@ _WORK_PER_BYTE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetRange:
-    """Where offsets of a segment can lie, both ends included."""
+class PlausibleOffsets:
+    """The offsets that a segment, or a place in one, can hold: from `least` to `most`, both included."""
 
     least: int = 0
     most: int = layout.INT64_MAX
 
     @classmethod
-    def of_segment(cls, base_offset: int) -> OffsetRange:
+    def of_segment(cls, base_offset: int) -> PlausibleOffsets:
         """What fits a segment that starts at `base_offset`: relative offsets have 31 bits, offsets 63."""
         return cls(base_offset, min(base_offset + layout.INT32_MAX, layout.INT64_MAX))
 
 
-def entry_end(file: File, position: int, size: int, stop: int, offsets: OffsetRange) -> int:
+def entry_end(file: File, position: int, size: int, stop: int, offsets: PlausibleOffsets) -> int:
     """Where the damaged entry at `position`, which declares `size` bytes, really ends: a good entry or `stop`."""
     declared = position + size
     if declared <= stop and (declared == stop or _plausible_at(file, declared, stop, offsets)):
@@ -58,18 +58,18 @@ def entry_end(file: File, position: int, size: int, stop: int, offsets: OffsetRa
     return next_entry(file, position + 1, stop, offsets)
 
 
-def next_entry(file: File, position: int, stop: int, offsets: OffsetRange) -> int:
+def next_entry(file: File, position: int, stop: int, offsets: PlausibleOffsets) -> int:
     """The first place at or behind `position` where an entry with a right checksum begins, or `stop`.
 
     Entries with offsets in `offsets` are looked for first, others only when there is none.
     """
     found = _search(file, position, stop, offsets)
     if found == stop and (offsets.least > 0 or offsets.most < layout.INT64_MAX):
-        found = _search(file, position, stop, OffsetRange())
+        found = _search(file, position, stop, PlausibleOffsets())
     return found
 
 
-def _search(file: File, position: int, stop: int, offsets: OffsetRange) -> int:
+def _search(file: File, position: int, stop: int, offsets: PlausibleOffsets) -> int:
     window = np.empty(max(0, min(_FIRST_WINDOW_BYTES, stop - position)), dtype=np.uint8)
     work = _WORK_BYTES
     while position < stop:
@@ -88,7 +88,7 @@ def _search(file: File, position: int, stop: int, offsets: OffsetRange) -> int:
 
 
 def _search_window(
-    file: File, position: int, window: np.ndarray, stop: int, offsets: OffsetRange, work: int
+    file: File, position: int, window: np.ndarray, stop: int, offsets: PlausibleOffsets, work: int
 ) -> tuple[int | None, int]:
     """(the first good entry that begins in `window`, or None; work left). `window[0]` lies at `position`."""
     size, beyond, at = len(window), stop - position - len(window), 0
@@ -110,14 +110,14 @@ def _search_window(
         at += 1
 
 
-def _plausible_at(file: File, position: int, stop: int, offsets: OffsetRange) -> bool:
+def _plausible_at(file: File, position: int, stop: int, offsets: PlausibleOffsets) -> bool:
     head = np.zeros(layout.RECORD_BATCH_OVERHEAD, dtype=np.uint8)
     filled = file.read_into(position, byte_view(head[: min(len(head), stop - position)]))
     beyond = stop - position - filled
     return find_entry(head, 0, filled, beyond, offsets.least, offsets.most) == 0
 
 
-def _chain_inside(file: File, position: int, declared: int, offsets: OffsetRange) -> int | None:
+def _chain_inside(file: File, position: int, declared: int, offsets: PlausibleOffsets) -> int | None:
     """Where a run of entries with right checksums begins that lies in (`position`, `declared`) and ends with it."""
     data = np.frombuffer(file.read_at(position, declared - position), dtype=np.uint8)
     at = 1

@@ -25,7 +25,7 @@ from seglog.errors import CorruptionError, NotALogError, UnsupportedError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_partition_metadata
 from seglog.log.directory import LogDirectory
-from seglog.log.loader import Progress, RecoveryReport
+from seglog.log.loader import RecoveryProgress, RecoveryReport
 from seglog.log.log import Log
 from seglog.model import TopicPartition
 from seglog.scan.listing import TargetKind, list_partition, log_directory_of, partition_directories, resolve_paths
@@ -123,7 +123,7 @@ class Catalog:
             if not held[owner.path] and not owner.load_options(partition.directory).clean_shutdown:
                 yield partition
 
-    def plan_recovery(self, partition: ServedPartition, progress: Progress | None = None) -> RecoveryReport:
+    def plan_recovery(self, partition: ServedPartition, progress: RecoveryProgress | None = None) -> RecoveryReport:
         """What a broker that starts on a partition would do to its log; changes nothing."""
         return self._owner_of(partition).plan_recovery_in(partition.directory, progress)
 

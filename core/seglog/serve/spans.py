@@ -30,7 +30,7 @@ from seglog.log.segments import collect_aborted
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import NO_TIMESTAMP, Isolation
 from seglog.scan.log_walk import Gap, LogWalk, Piece
-from seglog.scan.resync import OffsetRange
+from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import File
 
 _LEAST_WALK_BYTES = 64 << 10
@@ -220,7 +220,7 @@ def _steps(
 ) -> Iterator[np.ndarray | CorruptRecordError]:
     """Runs of good batches, and damage, from byte `start` of a segment's file to `end`."""
     chunk = min(max(max_bytes, _LEAST_WALK_BYTES), _MOST_WALK_BYTES)
-    offsets = OffsetRange.of_segment(segment.base_offset)
+    offsets = PlausibleOffsets.of_segment(segment.base_offset)
     walk = LogWalk(segment.fs, segment.path, start, end, offsets=offsets, chunk_bytes=chunk, file=file)
     for step in walk:
         if isinstance(step, Gap):

@@ -23,7 +23,7 @@ from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.round import RoundPlan, plan_round
 from seglog.cleaner.stats import CleanerStats, CleaningResult
 from seglog.clock import Clock
-from seglog.errors import IncompleteError, RefusedError
+from seglog.errors import RefusedError
 from seglog.format.filenames import FileKind, parse_topic_partition, segment_file_name
 from seglog.format.log_manifest import ManifestPartition, ManifestSegment
 from seglog.log.directory import LogDirectory
@@ -44,7 +44,7 @@ from seglog.operations.retain import TopicConfigs
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
 from seglog.spark.cleaning_delivery import Delivery, SegmentCopy, copied
-from seglog.spark.cleaning_spec import Identity, RoundSpec, StagedGroup, TaskOutcome, check_unchanged, identity_of
+from seglog.spark.cleaning_spec import Identity, RoundSpec, TaskOutcome, check_unchanged, identity_of, staged_groups
 from seglog.spark.files import files_of
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
@@ -265,19 +265,8 @@ def _collected(
 ) -> tuple[list[ManifestSegment], CleaningResult]:
     """The cleaned segments, in order. Raises a task's error, or IncompleteError where a group is missing."""
     stats = CleanerStats(clock)
-    groups: dict[int, StagedGroup] = {}
-    for outcome in outcomes:
-        outcome.raise_failure()
-        stats.add(outcome.counts)
-        groups.update({group.number: group for group in outcome.groups})
-    missing = work.spec.group_count - len(groups)
-    if missing:
-        raise IncompleteError(
-            f"{work.directory}: {missing} of {work.spec.group_count} groups of segments were not cleaned; nothing was"
-            " committed"
-        )
+    staged = staged_groups(work.spec, outcomes, stats, "committed")
     stats.all_done()
-    staged = [groups[number] for number in range(len(groups))]
     summaries = [summary for group in staged for summary in group.summaries]
     result = CleaningResult.of(work.plan, stats, summaries, dry_run=False)
     return [segment for group in staged for segment in group.delivered], result

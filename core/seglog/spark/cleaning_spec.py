@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,9 +14,9 @@ import numpy as np
 from seglog import errors
 from seglog.cleaner.output import SegmentSummary
 from seglog.cleaner.round import CleaningRound, RoundPlan
-from seglog.cleaner.stats import RoundCounts
+from seglog.cleaner.stats import CleanerStats, RoundCounts
 from seglog.clock import FixedClock
-from seglog.errors import RefusedError, SeglogError
+from seglog.errors import IncompleteError, RefusedError, SeglogError
 from seglog.format.filenames import segment_file_name
 from seglog.format.log_manifest import ManifestSegment
 from seglog.log.segment import LogSegment
@@ -127,6 +127,27 @@ class TaskOutcome:
         """Raises the task's error here, as the class that it was."""
         if self.failure is not None:
             raise revived(self.failure)
+
+
+def staged_groups(
+    spec: RoundSpec, outcomes: Iterable[TaskOutcome], stats: CleanerStats, effect: str
+) -> list[StagedGroup]:
+    """The round's groups in order; what tasks have counted is added to `stats`.
+
+    Raises a task's error, or IncompleteError where a group is missing: it says that nothing was `effect` ("changed").
+    """
+    groups: dict[int, StagedGroup] = {}
+    for outcome in outcomes:
+        outcome.raise_failure()
+        stats.add(outcome.counts)
+        groups.update({group.number: group for group in outcome.groups})
+    missing = spec.group_count - len(groups)
+    if missing:
+        raise IncompleteError(
+            f"{spec.plan.directory}: {missing} of {spec.group_count} groups of segments were not cleaned; nothing was"
+            f" {effect}"
+        )
+    return [groups[number] for number in range(len(groups))]
 
 
 def failed(error: SeglogError) -> TaskOutcome:

@@ -25,7 +25,7 @@ from seglog.format.filenames import FileState
 from seglog.log.log import Log
 from seglog.log.segment import LogSegment
 from seglog.log.swap import Replacement
-from seglog.spark.cleaning_spec import RoundSpec, StagedGroup, TaskOutcome, check_unchanged
+from seglog.spark.cleaning_spec import RoundSpec, StagedGroup, TaskOutcome, check_unchanged, staged_groups
 from seglog.storage import trees
 from seglog.storage.filesystem import FileSystem
 
@@ -77,19 +77,8 @@ def check_space(log: Log, plan: RoundPlan) -> None:
 def finish_round(log: Log, spec: RoundSpec, outcomes: Iterable[TaskOutcome], clock: Clock) -> CleaningResult:
     """Swaps what tasks have staged. Raises a task's error, IncompleteError or RefusedError with the log as it was."""
     stats = CleanerStats(clock)
-    groups: dict[int, StagedGroup] = {}
-    for outcome in outcomes:
-        outcome.raise_failure()
-        stats.add(outcome.counts)
-        groups.update({group.number: group for group in outcome.groups})
-    missing = spec.group_count - len(groups)
-    if missing:
-        raise IncompleteError(
-            f"{spec.plan.directory}: {missing} of {spec.group_count} groups of segments were not cleaned; nothing was"
-            " changed"
-        )
+    staged = staged_groups(spec, outcomes, stats, "changed")
     replaced = _sources(log, spec)
-    staged = [groups[number] for number in range(len(groups))]
     with stats.phase("swap"):
         cleaned = [_adopted(log.fs, spec, group) for group in staged]
         log.replace_segments([Replacement(new, old) for new, old in zip(cleaned, replaced, strict=True)])

@@ -36,7 +36,7 @@ from seglog.model import TopicPartition
 from seglog.remote.routing import RoutingFileSystem
 from seglog.scan.listing import SegmentFiles, TargetKind, resolve_path
 from seglog.scan.log_walk import Gap, LogWalk
-from seglog.scan.resync import OffsetRange
+from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import SegmentScan, checksum_valid, entry_row
 from seglog.spark.committed import BrokersTiers, committed_files
 from seglog.spark.globs import expand
@@ -418,7 +418,7 @@ def tail_of(fs: FileSystem, segment: SegmentFiles, start: int | None = None) -> 
     """
     begin = _last_indexed(fs, segment) if start is None else start
     tail = None
-    for step in LogWalk(fs, segment.log, begin, segment.size, offsets=OffsetRange(least=segment.base_offset)):
+    for step in LogWalk(fs, segment.log, begin, segment.size, offsets=PlausibleOffsets(least=segment.base_offset)):
         if isinstance(step, Gap) or not step.valid.any():
             continue
         row = step.batches[np.flatnonzero(step.valid)[-1]]

@@ -26,7 +26,7 @@ from seglog.locations import parse_location
 from seglog.remote.routing import RoutingFileSystem
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.log_walk import Piece as Entries
-from seglog.scan.resync import OffsetRange
+from seglog.scan.resync import PlausibleOffsets
 from seglog.spark.bounds import indexed_position
 from seglog.spark.options import ReadOptions
 from seglog.spark.segment_names import GONE, Segment, SegmentName, list_segments, look_at
@@ -148,7 +148,7 @@ def _walk_opened(fs: FileSystem, file: File, piece: Piece, options: ReadOptions)
         file.path,
         piece.start,
         piece.end,
-        offsets=OffsetRange(least=piece.base_offset),
+        offsets=PlausibleOffsets(least=piece.base_offset),
         chunk_bytes=CHUNK_BYTES,
         check=options.verify_crc,
         file=file,

@@ -19,6 +19,7 @@ from seglog.errors import SeglogError
 from seglog.format import filenames
 from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
 from seglog.model import TopicPartition
+from seglog.progress import BytesRead
 from seglog.runs.apply import apply_run, finish_run, take_back
 from seglog.runs.journal import NEW, Change, RunRecord, read_journal
 from seglog.runs.prepare import prepare_run, require_one_file_system
@@ -26,7 +27,7 @@ from seglog.runs.quarantine import facts_of
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.ownership import Access
 from seglog.transplant.plan import PartitionPlan, TransplantPlan
-from seglog.transplant.staging import Progress, stage_partition
+from seglog.transplant.staging import stage_partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def carry_out(
     clock: Clock,
     plan: TransplantPlan,
     config_of: Callable[[str], LogConfig],
-    progress: Progress,
+    progress: BytesRead,
 ) -> TransplantOutcome:
     """Does what the plan says. RefusedError, OSError while staging leave the target as it was."""
     if not plan.pending:

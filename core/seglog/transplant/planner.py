@@ -18,11 +18,12 @@ from seglog.errors import RefusedError
 from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.evidence.transactions import Coordinated, Transaction
 from seglog.model import TopicPartition
+from seglog.progress import BytesRead
 from seglog.scan.listing import list_log_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.transplant.choosing import Wanted
 from seglog.transplant.plan import Ending, PartitionPlan
-from seglog.transplant.source import Checkpoints, Progress, SourceLog, read_source
+from seglog.transplant.source import Checkpoints, SourceLog, read_source
 from seglog.transplant.staging import is_there
 from seglog.transplant.target import TargetDirectory, TargetPartition
 
@@ -40,7 +41,7 @@ class Circumstances:
 class Planner:
     """Plans one partition after the other."""
 
-    def __init__(self, fs: FileSystem, common: Circumstances, progress: Progress) -> None:
+    def __init__(self, fs: FileSystem, common: Circumstances, progress: BytesRead) -> None:
         self._fs, self._common, self._progress = fs, common, progress
         self._metadata: dict[Path, ClusterMetadata | None] = {}
         self._counts: dict[Path, dict[str, int]] = {}

@@ -12,7 +12,7 @@ Indexes, snapshots and leader epochs are made anew from the batches, so that the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,14 +27,13 @@ from seglog.log.checkpoints import OffsetCheckpoint
 from seglog.log.loader import LossAhead, stop_at_loss
 from seglog.log.swap import settle_leftovers
 from seglog.model import TopicPartition
+from seglog.progress import BytesRead
 from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_batches
 from seglog.scan.log_walk import Gap, LogWalk, Piece
-from seglog.scan.resync import OffsetRange
+from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.transplant.rewriting import Rewritten, counted
-
-Progress = Callable[[int], None]
 
 MENDING = (
     "a transplant leaves its source as it is: copy the directory, mend the copy (seglog verify --repair), and"
@@ -108,7 +107,7 @@ class Checkpoints:
 
 
 def read_source(
-    fs: FileSystem, directory: Path, partition: TopicPartition, checkpoints: Checkpoints, progress: Progress
+    fs: FileSystem, directory: Path, partition: TopicPartition, checkpoints: Checkpoints, progress: BytesRead
 ) -> SourceLog:
     """Reads the partition in `directory`. CorruptRecordError for damage, RefusedError for what cannot be taken over.
 
@@ -155,7 +154,7 @@ class _Reading:
     """One pass over a source."""
 
     def __init__(
-        self, found: SourceLog, listing: PartitionListing, checkpoints: Checkpoints, progress: Progress
+        self, found: SourceLog, listing: PartitionListing, checkpoints: Checkpoints, progress: BytesRead
     ) -> None:
         self._found, self._listing, self._checkpoints, self._progress = found, listing, checkpoints, progress
         self._surveyor = SegmentSurveyor(found.fs)
@@ -199,9 +198,9 @@ class _Reading:
 
     def _segment(self, segment: SegmentFiles, following: int | None) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
         """The pieces of a segment, whose offsets lie below those of the `following` one; None: it is the last."""
-        found, offsets, is_last = self._found, OffsetRange.of_segment(segment.base_offset), following is None
+        found, offsets, is_last = self._found, PlausibleOffsets.of_segment(segment.base_offset), following is None
         if following is not None:
-            offsets = OffsetRange(offsets.least, min(offsets.most, following - 1))
+            offsets = PlausibleOffsets(offsets.least, min(offsets.most, following - 1))
         largest, damage = -1, None
         for step in LogWalk(found.fs, segment.log, offsets=offsets):
             if isinstance(step, Gap):
@@ -234,7 +233,9 @@ class _Reading:
         self._found.torn_bytes = segment.size - position
         return position
 
-    def _good(self, segment: SegmentFiles, step: Piece, offsets: OffsetRange) -> tuple[int, CorruptRecordError | None]:
+    def _good(
+        self, segment: SegmentFiles, step: Piece, offsets: PlausibleOffsets
+    ) -> tuple[int, CorruptRecordError | None]:
         """How many batches of a piece are good up to the first that is not, and what is wrong with that one."""
         judged = self._surveyor.verdicts(segment.log, step, offsets)
         rows = step.batches

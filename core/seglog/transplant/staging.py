@@ -11,7 +11,7 @@ The bytes depend on source and plan alone, so that a target that holds them alre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -30,6 +30,7 @@ from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
+from seglog.progress import BytesRead
 from seglog.runs.journal import NEW, Change, group_of
 from seglog.runs.quarantine import facts_of
 from seglog.scan.listing import SEGMENT_KINDS
@@ -42,11 +43,9 @@ from seglog.transplant.plan import Ending, PartitionPlan
 from seglog.transplant.rewriting import LEADER_EPOCH, foreign_id, rewrite, seal, set_checksums
 from seglog.transplant.source import SourceLog, SourceSegment, require_unchanged
 
-Progress = Callable[[int], None]
-
 
 def stage_partition(
-    fs: FileSystem, clock: Clock, plan: PartitionPlan, config: LogConfig, folder: Path, progress: Progress
+    fs: FileSystem, clock: Clock, plan: PartitionPlan, config: LogConfig, folder: Path, progress: BytesRead
 ) -> list[Change]:
     """Makes the files in the run's folder, durably; returns what has to change in the target, in the order to do it."""
     place = folder / NEW / str(plan.partition)
@@ -101,7 +100,7 @@ def _all_bytes(plan: PartitionPlan) -> Iterator[bytes]:
     yield from map(marker_of, plan.endings)
 
 
-def _write_log(fs: FileSystem, plan: PartitionPlan, segment: SourceSegment, path: Path, progress: Progress) -> None:
+def _write_log(fs: FileSystem, plan: PartitionPlan, segment: SourceSegment, path: Path, progress: BytesRead) -> None:
     is_last = segment is plan.source.segments[-1]
     position = 0
     with fs.open(path, "create_new") as file:

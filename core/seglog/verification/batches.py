@@ -27,7 +27,7 @@ from seglog.kernels.crc32c import HARDWARE
 from seglog.kernels.validate import judge_batches, walk_clean
 from seglog.memory_budget import Account, unlimited
 from seglog.scan.log_walk import Gap, LogWalk, Piece
-from seglog.scan.resync import OffsetRange
+from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import Chunks, declared_size
 from seglog.storage.filesystem import FileSystem
 
@@ -113,7 +113,7 @@ def clean_range(
     path: Path,
     start: int,
     end: int,
-    offsets: OffsetRange,
+    offsets: PlausibleOffsets,
     level: Level,
     account: Account | None = None,
     *,
@@ -185,7 +185,7 @@ class _Range:
 
 
 def _clean_entries(
-    fs: FileSystem, path: Path, start: int, end: int, offsets: OffsetRange, level: Level, *, keep: bool
+    fs: FileSystem, path: Path, start: int, end: int, offsets: PlausibleOffsets, level: Level, *, keep: bool
 ) -> RangeResult | None:
     """The same, one kernel call a chunk; None also for entries larger than a chunk, and, where records are
     wanted, for such as are compressed or not of magic 2.
@@ -218,7 +218,7 @@ def _clean_pieces(
     path: Path,
     start: int,
     end: int,
-    offsets: OffsetRange,
+    offsets: PlausibleOffsets,
     level: Level,
     account: Account,
     *,
@@ -268,7 +268,7 @@ class SegmentVerifier:
         fs: FileSystem,
         path: Path,
         base_offset: int,
-        offsets: OffsetRange,
+        offsets: PlausibleOffsets,
         level: Level,
         *,
         last_offset: int = -1,

@@ -22,7 +22,7 @@ from seglog.evidence.surroundings import Surroundings
 from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT
 from seglog.memory_budget import Account, MemoryBudget, bytes_in_flight
 from seglog.scan.listing import PartitionListing, SegmentFiles
-from seglog.scan.resync import OffsetRange, next_entry
+from seglog.scan.resync import PlausibleOffsets, next_entry
 from seglog.scan.view import PartitionView, SingleFile
 from seglog.storage.links import name_of
 from seglog.verification.batches import Level, Observer, RangeResult, SegmentVerifier, Totals, clean_range
@@ -106,7 +106,7 @@ class PartitionLook:
             most = min(segment.base_offset + layout.INT32_MAX, layout.INT64_MAX)
             if i + 1 < len(segments):
                 most = min(most, segments[i + 1].base_offset - 1)
-            yield _Work(segment, OffsetRange(segment.base_offset, most), i + 1 == len(segments))
+            yield _Work(segment, PlausibleOffsets(segment.base_offset, most), i + 1 == len(segments))
 
     # --- in ranges, under threads -------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class _Work:
     """One segment to verify, and where its offsets may lie."""
 
     segment: SegmentFiles
-    offsets: OffsetRange
+    offsets: PlausibleOffsets
     is_last: bool
 
 

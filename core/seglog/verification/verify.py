@@ -17,7 +17,7 @@ part of it and exits 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from seglog.evidence.second_look import look_until_settled
 from seglog.evidence.surroundings import Surroundings, read_surroundings
 from seglog.format.filenames import PartitionState, parse_file_name
 from seglog.model import TopicPartition
+from seglog.progress import DoneOfAll
 from seglog.scan.listing import (
     LogDirectoryListing,
     Target,
@@ -68,8 +69,6 @@ _LOCAL = {
     "TIME_INDEX_INVALID",
     "TIME_INDEX_SHORT",
 }
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,7 @@ class Verification:
         targets: Sequence[Target],
         options: VerifyOptions,
         clock: Clock,
-        progress: Progress | None = None,
+        progress: DoneOfAll | None = None,
     ) -> None:
         self._fs, self._targets, self._options, self._clock = fs, targets, options, clock
         self._progress = progress

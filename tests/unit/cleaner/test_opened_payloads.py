@@ -14,7 +14,7 @@ from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import foresee_round
 from seglog.cleaner.opened_payloads import OpenedPayloads, Stretch
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.record_filter import Piece, RecordFilter
+from seglog.cleaner.record_filter import FilteredPiece, RecordFilter
 from seglog.cleaner.round import plan_round
 from seglog.clock import ManualClock
 from seglog.model import Compression, Record
@@ -183,7 +183,7 @@ def test_a_large_payload_is_gone_before_what_is_left_of_it_is_compressed(
         payloads.append(weakref.ref(payload))
         return payload
 
-    def checked(self: RecordFilter, *arguments: Any) -> Piece:
+    def checked(self: RecordFilter, *arguments: Any) -> FilteredPiece:
         assert len(payloads) == 1 and payloads[-1]() is None
         return packed(self, *arguments)
 

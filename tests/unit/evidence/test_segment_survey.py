@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seglog.evidence.segment_survey import ByteRange, SegmentSurveyor, Survey, survey_07
 from seglog.format.message_07 import encode_message
-from seglog.scan.resync import OffsetRange
+from seglog.scan.resync import PlausibleOffsets
 from tests.support.log_files import FS, batch, marker
 from tests.support.naive import NaiveRecord, batch_v2, message
 
@@ -14,7 +14,7 @@ from tests.support.naive import NaiveRecord, batch_v2, message
 def surveyed(tmp_path: Path, data: bytes, *, most: int = 1 << 20, **options: bool) -> Survey:
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(data)
-    return SegmentSurveyor(FS, **options).survey(path, OffsetRange(0, most))
+    return SegmentSurveyor(FS, **options).survey(path, PlausibleOffsets(0, most))
 
 
 def test_a_healthy_segment_is_one_range(tmp_path: Path) -> None:

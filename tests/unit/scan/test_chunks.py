@@ -11,7 +11,7 @@ import pytest
 from seglog.kernels.crc32c import HARDWARE
 from seglog.scan import segment_scan
 from seglog.scan.log_walk import Gap, LogWalk
-from seglog.scan.resync import OffsetRange
+from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import Chunks, SegmentScan
 from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
 from seglog.storage.forwarding import PassingFile, PassingFileSystem
@@ -117,7 +117,7 @@ def test_a_range_over_blocks_is_judged_as_one_on_a_disk(
     tmp_path: Path, block_bytes: int, level: Level, damaged: bool
 ) -> None:
     path = log_of(tmp_path / "00000000000000000000.log", damaged=damaged)
-    size, offsets = path.stat().st_size, OffsetRange()
+    size, offsets = path.stat().st_size, PlausibleOffsets()
     fs = LendingFileSystem(block_bytes)
     assert clean_range(fs, path, 0, size, offsets, level) == clean_range(
         LocalFileSystem(), path, 0, size, offsets, level
@@ -130,7 +130,7 @@ def test_a_range_over_blocks_is_judged_as_one_on_a_disk(
 def test_only_what_lies_across_two_blocks_is_copied(tmp_path: Path) -> None:
     path = log_of(tmp_path / "00000000000000000000.log", damaged=False)
     fs, size = LendingFileSystem(4096), path.stat().st_size
-    assert clean_range(fs, path, 0, size, OffsetRange(), Level.RECORD) is not None
+    assert clean_range(fs, path, 0, size, PlausibleOffsets(), Level.RECORD) is not None
     assert 0 < fs.copied <= (size // 4096) * (600 + 64)
 
 

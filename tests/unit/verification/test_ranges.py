@@ -17,7 +17,7 @@ from seglog.evidence.findings import Finding
 from seglog.format.decoder import scan_batches
 from seglog.memory_budget import unlimited
 from seglog.scan.listing import resolve_paths
-from seglog.scan.resync import OffsetRange
+from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import LocalFileSystem
 from seglog.verification import batches, partition
 from seglog.verification.batches import Level, RangeResult, _clean_entries, _clean_pieces
@@ -29,7 +29,7 @@ from tests.support.naive import batch_v2
 from tests.support.varied_directory import base_directory, copy_tree
 
 FS = LocalFileSystem()
-OFFSETS = OffsetRange(0, layout.INT64_MAX)
+OFFSETS = PlausibleOffsets(0, layout.INT64_MAX)
 
 
 def plain_batches(numbers: range) -> Iterator[bytes]:
