@@ -1,4 +1,4 @@
-"""Builds the library where it is not up to date; with --wheels DIRECTORY the wheels of all targets."""
+"""Builds the library where it is not up to date; with --wheels DIRECTORY also the wheels of all or of named targets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main() -> int:
         del os.environ[name]
     os.environ["SEGLOG_KERNELS"] = "jit"
     try:
-        names = [target.name for target in platforms.TARGETS] if options.wheels else options.target
+        names = options.target or [target.name for target in platforms.TARGETS if options.wheels]
         if not names:
             here = platforms.this_platform()
             if here is None:
@@ -47,8 +47,9 @@ def _is_there(name: str, path: Path) -> bool:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m native", description=__doc__)
     known = ", ".join(target.name for target in platforms.TARGETS)
-    parser.add_argument("--target", action="append", metavar="NAME", help=f"{known} (default: this platform)")
-    parser.add_argument("--wheels", type=Path, metavar="DIRECTORY", help="make the wheels of all targets there")
+    default = "default: this platform, with --wheels all"
+    parser.add_argument("--target", action="append", metavar="NAME", help=f"{known} ({default}); repeatable")
+    parser.add_argument("--wheels", type=Path, metavar="DIRECTORY", help="make wheels there; this takes hatchling")
     parser.add_argument("--force", action="store_true", help="build also what is up to date")
     return parser.parse_args()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +15,7 @@ from native import building, platforms
 from native.signatures import parameters_of
 from seglog.kernels import arrays
 from seglog.kernels._mode import MODE, NATIVE
+from seglog_cli.app import VERSION
 
 CORE = Path(__file__).resolve().parents[2] / "core"
 
@@ -39,6 +41,20 @@ def test_a_library_of_these_sources_is_not_built_again() -> None:
     done = native()
     assert (done.returncode, done.stderr) == (0, "")
     assert building.library_for(HERE.name).stat().st_mtime_ns == before
+
+
+@needs_library
+def test_the_development_environment_makes_the_wheel_of_a_target(tmp_path: Path) -> None:
+    pytest.importorskip("ziglang")
+    pytest.importorskip("hatchling")
+    assert HERE is not None
+    done = native("--wheels", str(tmp_path), "--target", HERE.name)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.iterdir()
+    assert wheel.name == f"seglog-{VERSION}-{HERE.tag}.whl"
+    with zipfile.ZipFile(wheel) as packed:
+        assert packed.read(f"seglog/kernels/{building.LIBRARY}") == building.library_for(HERE.name).read_bytes()
+        assert {"seglog/__init__.py", "seglog_cli/app.py"} <= set(packed.namelist())
 
 
 def test_the_stamp_is_of_sources_tools_and_target(monkeypatch: pytest.MonkeyPatch) -> None:

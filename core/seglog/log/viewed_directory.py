@@ -19,14 +19,14 @@ from seglog.log.unreadable import unreadable_at
 from seglog.scan.listing import PartitionListing
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
-from seglog.storage.forwarding import PassingFileSystem
 from seglog.storage.frozen import VanishedError
+from seglog.storage.read_only import ViewFileSystem
 
 T = TypeVar("T")
 
 
-class ViewingFileSystem(PassingFileSystem):
-    """`below`, with every sub-directory of `log_directory` as it was at the first look; for reading alone.
+class ViewingFileSystem(ViewFileSystem):
+    """`below`, with every sub-directory of `log_directory` as it was at the first look; nothing in it can be changed.
 
     A partition of which a file vanished that could not be held is looked at anew after the VanishedError.
     """
@@ -37,7 +37,12 @@ class ViewingFileSystem(PassingFileSystem):
         self._views: dict[Path, PartitionView] = {}
         self._guard = threading.Lock()
 
+    def is_only_read(self, path: Path) -> bool:
+        return path == self._log_directory or self._log_directory in path.parents
+
     def open(self, path: Path, mode: OpenMode) -> File:
+        if mode != "r":
+            return super().open(path, mode)
         return self._through(path.parent, lambda fs: fs.open(path, mode))
 
     def status(self, path: Path, follow: bool = True) -> FileStatus | None:

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
-from seglog.storage.forwarding import PassingFile, PassingFileSystem
-from seglog.storage.read_only import ReadOnlyFile
+from seglog.storage.forwarding import PassingFile
+from seglog.storage.read_only import ReadOnlyFile, UnchangedFile, ViewFileSystem
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -89,8 +89,8 @@ class Order:
     passing: frozenset[str] = frozenset()
 
 
-class FrozenFileSystem(PassingFileSystem):
-    """`below`, where `directory` is as it was when `take` looked. For reading alone.
+class FrozenFileSystem(ViewFileSystem):
+    """`below`, where `directory` is as it was when `take` looked, and cannot be changed.
 
     Close it, or leave its `with`, to give the held files back.
     """
@@ -99,6 +99,9 @@ class FrozenFileSystem(PassingFileSystem):
         super().__init__(below)
         self._directory, self._budget = directory, budget
         self._entries: dict[str, _Entry] = {}
+
+    def is_only_read(self, path: Path) -> bool:
+        return self._directory in (path, path.parent)
 
     def take(self, order_of: Callable[[Sequence[str]], Order]) -> bool:
         """Looks at the directory; returns whether it stayed the same meanwhile. Names that are new since then do not
@@ -187,10 +190,8 @@ class FrozenFileSystem(PassingFileSystem):
     # --- reading ------------------------------------------------------------------------------------------
 
     def open(self, path: Path, mode: OpenMode) -> File:
-        if path.parent != self._directory:
-            return self._below.open(path, mode)
-        if mode != "r":
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        if path.parent != self._directory or mode != "r":
+            return super().open(path, mode)
         entry = self._entries.get(path.name)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
@@ -231,7 +232,7 @@ class FrozenFileSystem(PassingFileSystem):
             return read_whole(file, limit)
 
 
-class _FrozenFile(PassingFile):
+class _FrozenFile(UnchangedFile, PassingFile):
     """A file as long as it was; closing one that the file system holds leaves it open."""
 
     def __init__(self, below: File, size: int, path: Path, *, owned: bool) -> None:

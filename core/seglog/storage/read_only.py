@@ -1,4 +1,4 @@
-"""Bases for files that no disk holds, and for files and file systems that are only read: a change gets EROFS."""
+"""Bases for files that no disk holds, and for what is only read: files, file systems, views. A change gets EROFS."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
+from seglog.remote_path import RemotePath
+from seglog.storage.forwarding import PassingFileSystem
+
 if TYPE_CHECKING:
     from types import TracebackType
 
     from _typeshed import ReadableBuffer
 
+    from seglog.storage.filesystem import File, OpenMode
     from seglog.storage.ownership import Access
 
-_REASON = "seglog only reads here: this needs a local directory"
+_REMOTE = "seglog only reads here: this needs a local directory"
+_VIEW = "seglog only reads here: this is shown as it was, or as a tier has it"
 
 
 def refuse_to_write(path: Path) -> NoReturn:
     """Raises the OSError for whatever would change something at `path`."""
-    raise OSError(errno.EROFS, _REASON, str(path))
+    raise OSError(errno.EROFS, _REMOTE if isinstance(path, RemotePath) else _VIEW, str(path))
 
 
 class VirtualFile:
@@ -60,8 +65,10 @@ class VirtualFile:
         self.close()
 
 
-class ReadOnlyFile(VirtualFile):
-    """What a `File` has beside its size and its bytes, of one that is only read."""
+class UnchangedFile:
+    """What of a `File` changes it, of one that is only read."""
+
+    path: Path
 
     def write_at(self, position: int, data: ReadableBuffer) -> None:
         refuse_to_write(self.path)
@@ -71,6 +78,10 @@ class ReadOnlyFile(VirtualFile):
 
     def give(self, access: Access) -> None:
         refuse_to_write(self.path)
+
+
+class ReadOnlyFile(UnchangedFile, VirtualFile):
+    """What a `File` has beside its size and its bytes, of one that no disk holds and that is only read."""
 
 
 class ReadOnlyFileSystem:
@@ -102,3 +113,53 @@ class ReadOnlyFileSystem:
 
     def link(self, source: Path, target: Path) -> None:
         refuse_to_write(target)
+
+
+class ViewFileSystem(PassingFileSystem):
+    """`below`, with paths that are only read (`is_only_read`), as views show them; others can be changed as below."""
+
+    def is_only_read(self, path: Path) -> bool:
+        """Whether nothing may be changed at a path."""
+        raise NotImplementedError
+
+    def _check(self, *paths: Path) -> None:
+        for path in paths:
+            if self.is_only_read(path):
+                refuse_to_write(path)
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        if mode != "r":
+            self._check(path)
+        return super().open(path, mode)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._check(source, target)
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._check(path)
+        super().remove(path)
+
+    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
+        self._check(path)
+        super().make_directory(path, parents, access)
+
+    def remove_directory(self, path: Path) -> None:
+        self._check(path)
+        super().remove_directory(path)
+
+    def sync_directory(self, path: Path) -> None:
+        self._check(path)
+        super().sync_directory(path)
+
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        self._check(path)
+        super().set_modified(path, modified_ms)
+
+    def copy_attributes(self, source: Path, target: Path) -> None:
+        self._check(target)
+        super().copy_attributes(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        self._check(source, target)
+        super().link(source, target)

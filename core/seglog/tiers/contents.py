@@ -21,8 +21,8 @@ from seglog.format.tier_manifest import ChunkIndex
 from seglog.model import Compression
 from seglog.storage.bytes_cache import BytesCache
 from seglog.storage.filesystem import File, FileStatus, FileSystem, OpenMode
-from seglog.storage.forwarding import PassingFile, PassingFileSystem
-from seglog.storage.read_only import ReadOnlyFile
+from seglog.storage.forwarding import PassingFile
+from seglog.storage.read_only import ReadOnlyFile, UnchangedFile, ViewFileSystem
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -55,9 +55,7 @@ class WholeObject:
     crc32c: int | None = None
 
     def open(self, path: Path) -> File:
-        file = PassingFile(self.fs.open(self.path, "r"))
-        file.path = path
-        return file
+        return _Whole(self.fs.open(self.path, "r"), path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +150,15 @@ class ChunkedLog:
         return data
 
 
-class OneFile(PassingFileSystem):
+class OneFile(ViewFileSystem):
     """A file system in which one path is a stored file, for what reads by a path."""
 
     def __init__(self, below: FileSystem, path: Path, stored: Stored) -> None:
         super().__init__(below)
         self._path, self._stored = path, stored
+
+    def is_only_read(self, path: Path) -> bool:
+        return path == self._path
 
     def open(self, path: Path, mode: OpenMode) -> File:
         return self._stored.open(path) if path == self._path and mode == "r" else super().open(path, mode)
@@ -188,8 +189,16 @@ class _Made(ReadOnlyFile):
         return len(data)
 
 
-class _ReadFile(PassingFile):
-    """A file that is read through `_bytes`; whatever would write goes to the object, which is open for reading."""
+class _Whole(UnchangedFile, PassingFile):
+    """An object under the name by which it is shown."""
+
+    def __init__(self, below: File, path: Path) -> None:
+        super().__init__(below)
+        self.path = path
+
+
+class _ReadFile(UnchangedFile, PassingFile):
+    """Base of files that are worked out of a stored one while they are read."""
 
     def __init__(self, below: File, status: FileStatus, path: Path) -> None:
         super().__init__(below)

@@ -22,8 +22,6 @@ what must be known about them.
 
 from __future__ import annotations
 
-import errno
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -34,7 +32,7 @@ from seglog.format import filenames
 from seglog.format.tier_names import COMMITTED
 from seglog.storage import links
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
-from seglog.storage.forwarding import PassingFileSystem
+from seglog.storage.read_only import ViewFileSystem
 from seglog.tiers.contents import Stored
 from seglog.tiers.manifests import required
 from seglog.tiers.partition import TieredPartition, TierOptions, load_partition
@@ -122,8 +120,8 @@ def _unheard(remark: Remark) -> None:
     """Where nobody wants to hear of them."""
 
 
-class TierFileSystem(PassingFileSystem):
-    """`below`, in which partitions of tiered storage are directories; for reading alone.
+class TierFileSystem(ViewFileSystem):
+    """`below`, in which partitions of tiered storage are directories, which cannot be changed.
 
     `mounts` are the partitions by the path at which they are shown; a path among `roots` shows no others, and of a
     local log directory its checkpoints. `made` are files that no object is.
@@ -170,11 +168,12 @@ class TierFileSystem(PassingFileSystem):
             return None
         return self.partition(path.parent).files.get(path.name)
 
+    def is_only_read(self, path: Path) -> bool:
+        return path in self.made or path in self._mounts or path.parent in self._mounts
+
     def open(self, path: Path, mode: OpenMode) -> File:
-        if path.parent not in self._mounts and path not in self.made:
-            return self._below.open(path, mode)
-        if mode != "r":
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        if mode != "r" or not self.is_only_read(path):
+            return super().open(path, mode)
         stored = self.stored(path)
         return self._below.open(path, mode) if stored is None else stored.open(path)
 

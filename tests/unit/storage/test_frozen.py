@@ -129,13 +129,6 @@ def test_descriptors_go_back(tmp_path: Path) -> None:
     assert budget.take() and budget.take() and not budget.take()
 
 
-def test_nothing_is_opened_for_writing(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"x")
-    with frozen(tmp_path) as fs, pytest.raises(OSError, match="Read-only") as error:
-        fs.open(tmp_path / "a", "r+")
-    assert error.value.errno == errno.EROFS
-
-
 def test_what_may_not_be_opened_is_refused_when_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop2")
     (tmp_path / "a").write_bytes(b"x")
