@@ -49,11 +49,6 @@ class Console:
         """Whether data goes to a terminal."""
         return self._out.is_terminal
 
-    @property
-    def stderr_is_terminal(self) -> bool:
-        """Whether messages go to a terminal."""
-        return self._err.is_terminal
-
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Rendered lines, in which everything is escaped already, to stdout."""
         self._out.write(data)

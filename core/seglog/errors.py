@@ -26,7 +26,6 @@
         ├── OffsetsOutOfOrderError    follower append that does not ascend
         ├── UnexpectedAppendOffsetError  follower append below the log end offset
         ├── OutOfOrderSequenceError   a gap in a producer's sequence
-        ├── DuplicateSequenceError    older than the batches remembered for the producer
         ├── ProducerFencedError       an epoch older than the producer's current one
         └── InvalidTransactionStateError  a batch that contradicts the producer's open transaction
 
@@ -234,10 +233,6 @@ class UnexpectedAppendOffsetError(AppendError):
 
 class OutOfOrderSequenceError(AppendError):
     """A producer batch whose first sequence is not the one that must follow."""
-
-
-class DuplicateSequenceError(AppendError):
-    """A producer batch older than the five that are remembered."""
 
 
 class ProducerFencedError(AppendError):

@@ -88,7 +88,6 @@ class Uncleanable:
 
     topic_partition: TopicPartition
     reason: str
-    since_ms: int
     fingerprint: Fingerprint | None
     bytes: int
 
@@ -235,7 +234,6 @@ class CleanerManager:
             found = Uncleanable(
                 topic_partition,
                 str(error),
-                self._clock.now_ms(),
                 None if again else fingerprint_of(log.fs, log.directory),
                 log.segments.size,
             )

@@ -238,7 +238,7 @@ class CleanerService:
         path = self.log_directory / str(topic_partition)
         fingerprint = fingerprint_of(self._plain_fs, path)
         size = sum(entry[1] for entry in fingerprint if entry[0].endswith(".log"))
-        found = Uncleanable(topic_partition, str(error), self.clock.now_ms(), fingerprint, size)
+        found = Uncleanable(topic_partition, str(error), fingerprint, size)
         self.uncleanable[topic_partition] = found
         self.listener.uncleanable(found)
 

@@ -94,7 +94,6 @@ class Replay:
             raise NotALogError(state_file, "nothing to replay: no partition but internal topics' is there")
         self._cluster_id, self._counts = cluster.topics()
         found = ReplayState.load(fs, state_file)
-        self._is_new = found is None
         self.state = found or ReplayState(self._cluster_id)
         self.state.require_cluster(self._cluster_id, state_file)
         self._map = None if map_file is None else OffsetMap(fs, map_file)
