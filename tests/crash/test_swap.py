@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -57,22 +58,28 @@ class MortalFileSystem(LocalFileSystem):
         super().remove(path)
 
 
-def prepared(directory: Path) -> None:
-    """Segments 0, 20, 40 and 60; output that merges 0 with 20 and 40 with nothing."""
+def prepared(directory: Path) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """Segments 0, 20, 40 and 60; output that merges 0 with 20 and 40 with nothing; before and after."""
     for base in (0, 20, 40, 60):
         write_segment(directory, base, batch(base, 10), batch(base + 10, 10), index_interval_bytes=0)
         (directory / f"{base:020d}.snapshot").write_bytes(bytes.fromhex("000148674bc700000000"))
+    old = contents(directory)
     write_segment(directory, 0, batch(0, 10, value=b"new"), batch(30, 10, value=b"new"), state=FileState.CLEANED)
     write_segment(directory, 40, batch(50, 10, value=b"new"), state=FileState.CLEANED)
+    merged = batch(0, 10, value=b"new") + batch(30, 10, value=b"new")
+    return old, {0: merged, 40: batch(50, 10, value=b"new"), 60: old[60]}
+
+
+def prepared_swapped(fs: FileSystem, directory: Path) -> None:
+    live = [LogSegment(fs, directory, base) for base in (0, 20, 40, 60)]
+    new = [LogSegment(fs, directory, base, state=FileState.CLEANED) for base in (0, 40)]
+    replace_segments(LogSegments(live), [Replacement(new, live[:3])], ProducerStateManager(fs, directory))
 
 
 def swapped(directory: Path, life: int) -> bool:
     """Replaces; whether it came to the end."""
-    fs = MortalFileSystem(life)
-    live = [LogSegment(fs, directory, base) for base in (0, 20, 40, 60)]
-    new = [LogSegment(fs, directory, base, state=FileState.CLEANED) for base in (0, 40)]
     try:
-        replace_segments(LogSegments(live), [Replacement(new, live[:3])], ProducerStateManager(fs, directory))
+        prepared_swapped(MortalFileSystem(life), directory)
     except Died:
         return False
     return True
@@ -97,15 +104,37 @@ def neighbours_swapped(fs: FileSystem, directory: Path) -> None:
     replace_segments(LogSegments(live), run, ProducerStateManager(fs, directory))
 
 
+def cut_everywhere(
+    directory: Path, swap: Callable[[FileSystem, Path], None], old: dict[int, bytes], new: dict[int, bytes]
+) -> CrashFileSystem:
+    """Swaps with the power cut at each change, until one swap comes to its end: over that one's file system."""
+    outcomes, mutation = set(), 0
+    while True:
+        fs, finished = CrashFileSystem.of(directory), False
+        fs.cut_at(mutation)
+        with suppress(PowerCut):
+            swap(fs, directory)
+            finished = True
+        for seed in range(4):
+            survivor = fs.survivor(seed)
+            settle_leftovers(survivor, directory)
+            files = survivor.contents(directory)
+            found = {int(name[:20]): data for name, data in files.items() if name.endswith(".log")}
+            assert found in (old, new), f"after {mutation} changes, seed {seed}: {sorted(files)}"
+            outcomes.add(found == new)
+        if finished:
+            assert outcomes == {True, False}
+            return fs
+        mutation += 1
+
+
 def contents(directory: Path) -> dict[int, bytes]:
     return {int(path.name[:20]): path.read_bytes() for path in sorted(directory.glob("*.log"))}
 
 
 def test_a_crash_anywhere_leaves_the_old_segments_or_the_new(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    prepared(source)
-    old = contents(source)
-    new = {0: batch(0, 10, value=b"new") + batch(30, 10, value=b"new"), 40: batch(50, 10, value=b"new"), 60: old[60]}
+    old, new = prepared(source)
     outcomes, life, finished = set(), 0, False
     while not finished:
         directory = tmp_path / f"t-{life}"
@@ -142,22 +171,7 @@ def test_a_crash_anywhere_leaves_all_neighbours_old_or_all_of_them_new(tmp_path:
 
 def test_neighbours_wait_for_the_disk_together_and_a_power_cut_leaves_all_old_or_all_new(tmp_path: Path) -> None:
     old, new = neighbours(tmp_path)
-    outcomes, mutation, finished = set(), 0, False
-    while not finished:
-        fs = CrashFileSystem.of(tmp_path)
-        fs.cut_at(mutation)
-        with suppress(PowerCut):
-            neighbours_swapped(fs, tmp_path)
-            finished = True
-        for seed in range(4):
-            survivor = fs.survivor(seed)
-            settle_leftovers(survivor, tmp_path)
-            files = survivor.contents(tmp_path)
-            found = {int(name[:20]): data for name, data in files.items() if name.endswith(".log")}
-            assert found in (old, new), f"after {mutation} changes, seed {seed}: {sorted(files)}"
-            outcomes.add(found == new)
-        mutation += 1
-    assert outcomes == {True, False}
+    fs = cut_everywhere(tmp_path, neighbours_swapped, old, new)
     # names, twice for the replacement that is two segments, the others together, old ones, new ones
     assert sum(step.startswith("sync directory") for step in fs.trace) == 6
 
@@ -171,9 +185,7 @@ def test_replacements_with_a_segment_between_them_are_swapped_one_after_the_othe
 
 def test_a_crash_while_finishing_is_finished_the_next_time(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    prepared(source)
-    old = contents(source)
-    new = {0: batch(0, 10, value=b"new") + batch(30, 10, value=b"new"), 40: batch(50, 10, value=b"new"), 60: old[60]}
+    old, new = prepared(source)
     outcomes: Counter[bool] = Counter()
     for life in range(9):
         swapping = tmp_path / f"s-{life}"
@@ -215,26 +227,5 @@ def test_a_crash_while_splitting_loses_nothing(tmp_path: Path, life: int) -> Non
 
 
 def test_a_power_cut_anywhere_leaves_the_old_segments_or_the_new(tmp_path: Path) -> None:
-    prepared(tmp_path)
-    old = contents(tmp_path)
-    new = {0: batch(0, 10, value=b"new") + batch(30, 10, value=b"new"), 40: batch(50, 10, value=b"new"), 60: old[60]}
-    outcomes, mutation, finished = set(), 0, False
-    while not finished:
-        fs = CrashFileSystem.of(tmp_path)
-        live = [LogSegment(fs, tmp_path, base) for base in (0, 20, 40, 60)]
-        cleaned = [LogSegment(fs, tmp_path, base, state=FileState.CLEANED) for base in (0, 40)]
-        fs.cut_at(fs.mutations + mutation)
-        try:
-            replace_segments(LogSegments(live), [Replacement(cleaned, live[:3])], ProducerStateManager(fs, tmp_path))
-            finished = True
-        except PowerCut:
-            pass
-        for seed in range(4):
-            survivor = fs.survivor(seed)
-            settle_leftovers(survivor, tmp_path)
-            files = survivor.contents(tmp_path)
-            found = {int(name[:20]): data for name, data in files.items() if name.endswith(".log")}
-            assert found in (old, new), f"after {mutation} changes, seed {seed}: {sorted(files)}"
-            outcomes.add(found == new)
-        mutation += 1
-    assert outcomes == {True, False}
+    old, new = prepared(tmp_path)
+    cut_everywhere(tmp_path, prepared_swapped, old, new)
