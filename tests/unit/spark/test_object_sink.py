@@ -206,7 +206,7 @@ def failing(method: str, nth: int) -> Fault:
     return Fault(reset=True) if nth % 2 else Fault(500 if method in ("GET", "HEAD") else 403, "AccessDenied")
 
 
-@pytest.mark.parametrize("nth", range(24))
+@pytest.mark.parametrize("nth", range(22))
 def test_each_request_fails_once_and_each_batch_is_there_exactly_once(
     nth: int, server: ObjectServer, tmp_path: Path
 ) -> None:
@@ -216,9 +216,10 @@ def test_each_request_fails_once_and_each_batch_is_there_exactly_once(
     asked: list[str] = []
 
     def fault(method: str, path: str) -> Fault | None:
-        if method != "BODY":
-            asked.append(f"{method} {path}")
-        return failing(method, nth) if method != "BODY" and len(asked) == nth + 1 else None
+        if method in ("BODY", "LISTING"):  # of an answer that was let through
+            return None
+        asked.append(f"{method} {path}")
+        return failing(method, nth) if len(asked) == nth + 1 else None
 
     server.fault = fault
     for attempt in range(2):
