@@ -182,7 +182,7 @@ def _legacy(chunk: Chunk, first: int, last: int) -> Iterator[OpenPart]:
         if len(bad):
             raise invalid_records(chunk.path, found.batches[bad[0]], int(found.status[bad[0]]))
         waiting.append(found)
-        if found.rows_behind:
+        if found.rows_after:
             continue  # a wrapper in parts is written anew as a whole
         records = joined(waiting)
         waiting.clear()
@@ -230,10 +230,10 @@ def _expanded(
     )
     i = 0
     while i < count:
-        behind, arena, bounds = _laid_open(chunk, packed, i, opened)
-        if behind > i:
-            yield OpenPart(first + i, first + behind, arena, bounds[:-1], bounds[1:])
-            i = behind
+        stop, arena, bounds = _laid_open(chunk, packed, i, opened)
+        if stop > i:
+            yield OpenPart(first + i, first + stop, arena, bounds[:-1], bounds[1:])
+            i = stop
             continue
         del arena
         piece = chunk.data[from_[i] : to[i]]
@@ -277,16 +277,16 @@ def _windows(chunk: Chunk, i: int, piece: np.ndarray, account: Account) -> Itera
 def _laid_open(
     chunk: Chunk, packed: _Packed, first: int, opened: OpenedPayloads | None
 ) -> tuple[int, np.ndarray, np.ndarray]:
-    """(batch behind those that fit an arena, from `first` on, the arena, where the payloads in it begin and end)."""
+    """(batch after those that fit an arena, from `first` on, the arena, where the payloads in it begin and end)."""
     space = None if opened is None else opened.space(_ARENA_BYTES)
     arena = np.empty(_ARENA_BYTES, dtype=np.uint8) if space is None else space.arena
     bounds = np.zeros(len(packed.rows) - first + 1, dtype=np.int64)
-    behind, used = packed.lay_open(first, arena, bounds)
-    bounds = bounds[: behind - first + 1]
+    stop, used = packed.lay_open(first, arena, bounds)
+    bounds = bounds[: stop - first + 1]
     if opened is not None and space is not None:
-        is_open = packed.status[first:behind] == 0
-        opened.keep(space, chunk.path, packed.rows[first:behind], is_open, bounds)
-    return behind, arena[:used], bounds
+        is_open = packed.status[first:stop] == 0
+        opened.keep(space, chunk.path, packed.rows[first:stop], is_open, bounds)
+    return stop, arena[:used], bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,10 +308,10 @@ class _Packed:
         count, i, used = len(self.rows), first, 0
         while i < count and self.status[i] != DECOMPRESSION_FAILED:
             if _in_runs(self.codecs[i]) and not self.status[i]:
-                behind, used = self._run(i, arena, used, bounds[i - first + 1 :])
-                if behind == i:
+                stop, used = self._run(i, arena, used, bounds[i - first + 1 :])
+                if stop == i:
                     return i, used
-                i = behind
+                i = stop
                 continue
             if not self.status[i]:
                 size = _put(self.codecs[i], self.data[self.starts[i] : self.ends[i]], arena, used)
@@ -324,7 +324,7 @@ class _Packed:
 
     def _run(self, i: int, arena: np.ndarray, used: int, ends: np.ndarray) -> tuple[int, int]:
         """The same for the run of batches from `i` on that one kernel can do; they end at `ends`."""
-        behind, after = decompress_run(
+        stop, after = decompress_run(
             self.data,
             self.starts[i:],
             self.ends[i:],
@@ -340,9 +340,9 @@ class _Packed:
             len(arena),
             ends,
         )
-        damaged = np.flatnonzero(self.status[i : i + behind] == DECOMPRESSION_FAILED)
+        damaged = np.flatnonzero(self.status[i : i + stop] == DECOMPRESSION_FAILED)
         if not len(damaged):
-            return i + int(behind), int(after)
+            return i + int(stop), int(after)
         good = int(damaged[0])
         return i + good, int(ends[good - 1]) if good else used
 

@@ -77,10 +77,10 @@ class OffsetIndexing:
         )
 
 
-def _start_at(starts: list[tuple[int, int]], base_offset: int, behind: int) -> int:
-    """A segment of which nothing was read begins where the next one does, or `behind` them all."""
+def _start_at(starts: list[tuple[int, int]], base_offset: int, end: int) -> int:
+    """A segment of which nothing was read begins where the next one does, or at `end`."""
     at = bisect_left(starts, (base_offset, 0))
-    return starts[at][1] if at < len(starts) else behind
+    return starts[at][1] if at < len(starts) else end
 
 
 def _note_start(starts: list[tuple[int, int]], segment: LogSegment, ordinal: int) -> None:

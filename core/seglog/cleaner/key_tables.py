@@ -63,7 +63,7 @@ class KeyTable:
 
 
 class KeyReader:
-    """Reads the keys of the records at or behind `first_dirty_offset`, for several threads at once.
+    """Reads the keys of the records at or after `first_dirty_offset`, for several threads at once.
 
     `seeds` and `hash_mask` are those of the offset map that will take the tables. Tables that are given back are
     filled again: fresh memory costs as much as filling it.

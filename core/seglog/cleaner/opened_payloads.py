@@ -56,13 +56,13 @@ class _Run:
 
     def same(self, rows: np.ndarray, at: int) -> np.ndarray:
         """Which of `rows` (layout.BATCH) are the batches from `at` on, and have their payload here (bool)."""
-        behind = at + len(rows)
+        stop = at + len(rows)
         found = np.zeros(len(rows), dtype=bool)
-        if behind <= len(self.positions):
-            found[:] = self.is_open[at:behind]
-            found &= rows["position"] == self.positions[at:behind]
-            found &= rows["size"] == self.sizes[at:behind]
-            found &= rows["crc"] == self.checksums[at:behind]
+        if stop <= len(self.positions):
+            found[:] = self.is_open[at:stop]
+            found &= rows["position"] == self.positions[at:stop]
+            found &= rows["size"] == self.sizes[at:stop]
+            found &= rows["crc"] == self.checksums[at:stop]
         return found
 
 
@@ -173,12 +173,12 @@ class OpenedPayloads:
             at = int(np.searchsorted(run.positions, positions[low - first]))
             same = run.same(chunk.batches[low:high], at)
             borders = [0, *(np.flatnonzero(same[1:] != same[:-1]) + 1).tolist(), high - low]
-            for i, behind in pairwise(borders):
+            for i, stop in pairwise(borders):
                 if same[i]:
                     if begin < low + i:
                         yield Stretch(begin, low + i)
-                    begin = low + behind
-                    yield Stretch(low + i, begin, run.arena, run.bounds[at + i : at + behind + 1])
+                    begin = low + stop
+                    yield Stretch(low + i, begin, run.arena, run.bounds[at + i : at + stop + 1])
         if begin < last:
             yield Stretch(begin, last)
 

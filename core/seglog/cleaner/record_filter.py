@@ -142,7 +142,7 @@ class RecordFilter:
         aborted = self._tracker.take_kept_aborted()
         ordinals = self.ordinals.copy()
         if (batches["magic"] < 2).any():
-            # how many records a wrapper has, only decoding tells, and the next chunk begins behind them
+            # how many records a wrapper has, only decoding tells, and the next chunk begins after them
             task = ChunkTask(chunk, flags, self.ordinals, aborted)
             return ChunkTask(chunk, flags, self.ordinals, aborted, self.filter_chunk(task, unlimited()))
         counted = (batches["attributes"] & layout.CONTROL_MASK == 0) & (flags & KEEP_ALL == 0)
@@ -352,9 +352,9 @@ class RecordFilter:
                 at, size = int(targets[row]["position"]), int(targets[row]["size"])
                 codec = int(targets[row]["attributes"]) & layout.CODEC_MASK
                 packed = compress(codec, byte_view(payloads)[at : at + size])
-                behind = used + _OVERHEAD + len(packed)
-                out[used + _OVERHEAD : behind] = np.frombuffer(packed, dtype=np.uint8)
-                targets[row]["position"], targets[row]["size"] = used, behind - used
+                stop = used + _OVERHEAD + len(packed)
+                out[used + _OVERHEAD : stop] = np.frombuffer(packed, dtype=np.uint8)
+                targets[row]["position"], targets[row]["size"] = used, stop - used
                 seal_batch(out, used, targets[row], True)
-                row, used = row + 1, behind
+                row, used = row + 1, stop
         return targets, out[:used]

@@ -312,7 +312,7 @@ def _first_young(segments: LogSegments, first: int, lag_ms: int, now_ms: int) ->
 
 
 def round_down(segments: LogSegments, offset: int) -> int:
-    """The base of the first inactive segment at or behind the floor of `offset`, else the active segment's base."""
+    """The base of the first inactive segment at or after the floor of `offset`, else the active segment's base."""
     for segment in segments.from_floor(offset):
         if segment is not segments.active:
             return segment.base_offset
@@ -338,13 +338,13 @@ def group_segments(
         log_bytes += segment.size
         offset_bytes += segment.offset_index.size
         time_bytes += segment.closed_time_index_size
-        behind = segments[i + 1].base_offset if i + 1 < len(segments) else first_uncleanable_offset
+        next_base = segments[i + 1].base_offset if i + 1 < len(segments) else first_uncleanable_offset
         fits = (
             bool(groups)
             and log_bytes <= segment_bytes
             and offset_bytes <= index_bytes
             and time_bytes <= index_bytes
-            and (segment.size == 0 or behind - 1 - groups[-1][0].base_offset <= layout.INT32_MAX)
+            and (segment.size == 0 or next_base - 1 - groups[-1][0].base_offset <= layout.INT32_MAX)
         )
         if fits:
             groups[-1].append(segment)

@@ -217,7 +217,7 @@ def _with_inner_offsets(records: Records) -> np.ndarray:
         return batches
     batches = batches.copy()
     numbers, first, counts = np.unique(records.rows["batch"], return_index=True, return_counts=True)
-    counts[-1:] += records.rows_behind
+    counts[-1:] += records.rows_after
     legacy = (batches["magic"][numbers] < 2) & (records.status[numbers] == 0)
     batches["base_offset"][numbers[legacy]] = records.rows["offset"][first[legacy]]
     batches["count"][numbers[legacy]] = counts[legacy]

@@ -116,7 +116,7 @@ def record_findings(records: Records, valid: np.ndarray, path: Path) -> Iterator
 
     On a batch that comes in parts, with its last one.
     """
-    if records.rows_behind:
+    if records.rows_after:
         return
     for i in np.flatnonzero((records.status != 0) & valid).tolist():
         row, status = records.batches[i], int(records.status[i])

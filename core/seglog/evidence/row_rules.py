@@ -24,7 +24,7 @@ class RowRules:
         `last_offset` is that of the batch before, which messages of magic 0 and 1 must exceed.
         """
         bits = np.zeros(len(records.batches), dtype=np.int64)
-        if not records.rows_before and not records.rows_behind:
+        if not records.rows_before and not records.rows_after:
             judge_rows(records.rows, records.batches, records.status, last_offset, bits)
             return bits
         row = records.batches.copy()
@@ -36,5 +36,5 @@ class RowRules:
         judge_rows(records.rows, row, records.status, last_offset, bits)
         self._next = min(int(records.rows["offset"][-1]), layout.INT64_MAX - 1) + 1
         self._bits |= int(bits[0])
-        bits[0] = 0 if records.rows_behind else self._bits
+        bits[0] = 0 if records.rows_after else self._bits
         return bits

@@ -266,7 +266,7 @@ def _judge_records(judged: Judged) -> None:
         readable = (records.status == 0) | np.isin(records.status, TOO_LARGE)
         wrong = rules.judge(records, _NO_OFFSET)
         legacy = records.batches["magic"][records.rows["batch"]] < 2
-        if records.rows_before or records.rows_behind:
+        if records.rows_before or records.rows_after:
             if legacy.any() and not records.rows_before:
                 judged.first[part] = records.rows["offset"][0]
         else:

@@ -47,7 +47,7 @@ class Records:
     `first_batch` is the index of `batches[0]` in the table that was decoded.
 
     A batch that is too large to be held comes in parts, each with this one batch and the status that it has in the end;
-    `rows_before` of its records came in earlier parts, `rows_behind` come in later ones.
+    `rows_before` of its records came in earlier parts, `rows_after` come in later ones.
     """
 
     arena: np.ndarray
@@ -56,7 +56,7 @@ class Records:
     status: np.ndarray
     first_batch: int = 0
     rows_before: int = 0
-    rows_behind: int = 0
+    rows_after: int = 0
 
     @classmethod
     def without_rows(cls, batches: np.ndarray, status: int = kernels.RECORDS_VALID, first_batch: int = 0) -> Records:

@@ -192,32 +192,32 @@ class _Run:
         first = 0
         while first < len(self.batches):
             arena, ends = self._arena(first)
-            behind = first + len(ends)
-            if behind == first:
+            until = first + len(ends)
+            if until == first:
                 yield from self._large(first)
-                behind += 1
+                until += 1
             else:
                 starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
-                yield from self._decoded(arena, starts, ends, first, behind)
+                yield from self._decoded(arena, starts, ends, first, until)
             self.account.give(self._held)
-            first = behind
+            first = until
 
     def _arena(self, first: int) -> tuple[np.ndarray, np.ndarray]:
         """(arena, where each payload in it ends): batches from `first` on, until it is full or one does not fit."""
         last = len(self.batches)
         arena = self._empty(self._expected_bytes(first, last))
         bounds = np.zeros(last, dtype=np.int64)  # where each batch's payload ends in the arena
-        behind, end = first, 0
-        while behind < last and (behind == first or end < self.arena_bytes):
-            reached, end = self._expand_run(behind, last, arena, end, bounds)
-            if reached == behind:  # another codec, or no room: one batch by itself
-                fits, arena, end = self._expand(behind, arena, end)
+        until, end = first, 0
+        while until < last and (until == first or end < self.arena_bytes):
+            reached, end = self._expand_run(until, last, arena, end, bounds)
+            if reached == until:  # another codec, or no room: one batch by itself
+                fits, arena, end = self._expand(until, arena, end)
                 if not fits:
                     break
-                bounds[behind] = end
+                bounds[until] = end
                 reached += 1
-            behind = reached
-        return arena[:end], bounds[first:behind]
+            until = reached
+        return arena[:end], bounds[first:until]
 
     def _empty(self, size: int) -> np.ndarray:
         self.account.take(size)
@@ -285,10 +285,10 @@ class _Run:
         yield from batch.parts()
 
     def _decoded(
-        self, arena: np.ndarray, starts: np.ndarray, ends: np.ndarray, first: int, behind: int
+        self, arena: np.ndarray, starts: np.ndarray, ends: np.ndarray, first: int, until: int
     ) -> Iterator[Records]:
-        """Batches `first` to `behind`, whose payloads lie in `arena`, at most ROWS_AT_ONCE records a part."""
-        for begin, stop in self._cuts(starts, ends, first, behind):
+        """Batches `first` to `until`, whose payloads lie in `arena`, at most ROWS_AT_ONCE records a part."""
+        for begin, stop in self._cuts(starts, ends, first, until):
             batches, status = self.batches[begin:stop], self.status[begin:stop]
             own = starts[begin - first : stop - first], ends[begin - first : stop - first]
             needed = kernels.rows_needed(batches, *own)
@@ -302,17 +302,17 @@ class _Run:
             yield Records(arena, rows[:filled], batches, status, begin)
             self.account.give(needed * layout.RECORD.itemsize)
 
-    def _cuts(self, starts: np.ndarray, ends: np.ndarray, first: int, behind: int) -> Iterator[tuple[int, int]]:
+    def _cuts(self, starts: np.ndarray, ends: np.ndarray, first: int, until: int) -> Iterator[tuple[int, int]]:
         """Runs of batches with few enough records, by what their bytes can hold; one with more is a run by itself."""
-        if kernels.rows_needed(self.batches[first:behind], starts, ends) <= ROWS_AT_ONCE:
-            yield first, behind
+        if kernels.rows_needed(self.batches[first:until], starts, ends) <= ROWS_AT_ONCE:
+            yield first, until
             return
         begin, total = first, 0
-        for i in range(first, behind):
+        for i in range(first, until):
             at = i - first
             rows = kernels.rows_needed(self.batches[i : i + 1], starts[at : at + 1], ends[at : at + 1])
             if i > begin and total + rows > ROWS_AT_ONCE:
                 yield begin, i
                 begin, total = i, 0
             total += rows
-        yield begin, behind
+        yield begin, until

@@ -118,10 +118,10 @@ class LargeBatch:
                     rows = rows[: survey.records - given]
                     if self._is_legacy:
                         self._finish_wrapped(window.arena, rows, survey.base_offset)
-                    behind = survey.records - given - len(rows)
-                    yield Records(window.arena, rows, self._row, status, self._number, given, behind)
+                    left = survey.records - given - len(rows)
+                    yield Records(window.arena, rows, self._row, status, self._number, given, left)
                     given += len(rows)
-                    if not behind:
+                    if not left:
                         return
         if not given:
             yield Records.without_rows(self._row, survey.status, self._number)
@@ -279,9 +279,9 @@ class _Windows:
     def __iter__(self) -> Iterator[Window]:
         while self._left > 0:
             most = min(self._left, WINDOW_ROWS)
-            behind, records, wanted = self._cut(self._arena, self._start, self._end, most)
+            cut, records, wanted = self._cut(self._arena, self._start, self._end, most)
             if records:
-                window = Window(self._arena, self._start, int(behind), int(records))
+                window = Window(self._arena, self._start, int(cut), int(records))
                 self._start, self._left = window.end, self._left - window.records
                 yield window
             elif wanted < 0:

@@ -131,7 +131,7 @@ class _Gathering:
             codecs = records.batches["attributes"] & layout.CODEC_MASK
             sizes = np.bincount(records.rows["batch"], records.rows["size"], len(records.batches))
             np.add.at(self.by_codec[:, 2], codecs, sizes.astype(np.int64))
-            if records.rows_behind:
+            if records.rows_after:
                 continue  # the batch counts with its last part
             counts = np.bincount(records.rows["batch"], minlength=len(records.batches))
             counts[:1] += records.rows_before

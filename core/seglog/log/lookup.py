@@ -103,7 +103,7 @@ def _first_in(chunk: Chunk, batch: np.ndarray, timestamp: int, least_offset: int
         if len(hits):
             row = rows[hits[0]]
             return TimestampOffset(int(row["timestamp"]), int(row["offset"]), int(batch["leader_epoch"][0]))
-        if records.status.any() and not records.rows_behind:
+        if records.status.any() and not records.rows_after:
             reason = STATUS_REASONS[int(records.status[0])]
             raise InvalidRecordError(chunk.path, reason, int(batch["position"][0]))
     return None

@@ -103,13 +103,13 @@ def runs_of_neighbours(segments: LogSegments, replacements: Sequence[Replacement
     """
     numbers = {segment.base_offset: number for number, segment in enumerate(segments)}
     run: list[Replacement] = []
-    behind = -1
+    following = -1
     for replacement in replacements:
-        if run and (len(run) == AT_ONCE or numbers[replacement.old[0].base_offset] != behind):
+        if run and (len(run) == AT_ONCE or numbers[replacement.old[0].base_offset] != following):
             yield run
             run = []
         run.append(replacement)
-        behind = numbers[replacement.old[-1].base_offset] + 1
+        following = numbers[replacement.old[-1].base_offset] + 1
     if run:
         yield run
 

@@ -64,7 +64,7 @@ class ReadAhead:
             return self._asked(walk)
 
     def read(self, start: int, end: int) -> tuple[int, int]:
-        """Takes note of a read, and gives the bytes (first, behind the last) to ask for: none where both are equal."""
+        """Takes note of a read, and gives the bytes (first, stop) to ask for: none where both are equal."""
         with self._guard:
             walk = self._walk_at(start)
             if walk is None:

@@ -174,7 +174,7 @@ class LogWalk:
         size = declared_size(data, 0, len(data))
         framed = status not in (WALK_BAD_SIZE, WALK_BAD_HEADER) and size > 0 and size <= stop - position
         row = entry_row(file, position, stop) if framed else None
-        behind = None
+        following = None
         if row is not None:
             # A hostile size is not worth its memory: what was read must look like an entry that goes on.
             if size <= min(self._held_bytes, 8 * self._chunk_bytes):
@@ -182,14 +182,14 @@ class LogWalk:
             right = checksum_valid(file, row[0])
             if right and size <= self._held_bytes:
                 return position, size
-            behind = position + size if right else entry_end(file, position, size, stop, self._offsets)
-            if behind == position + size:
+            following = position + size if right else entry_end(file, position, size, stop, self._offsets)
+            if following == position + size:
                 yield Piece(position, data[:0], row, np.array([right]), self._source, complete=False)
-                return behind, 0
+                return following, 0
         reason = _REASONS.get(status, EndReason.TRAILING)
-        behind, gap = self._gap(file, position, stop, size, reason, behind)
+        following, gap = self._gap(file, position, stop, size, reason, following)
         yield gap
-        return behind, 0
+        return following, 0
 
     def _gap(
         self,
@@ -198,12 +198,12 @@ class LogWalk:
         stop: int,
         size: int,
         reason: EndReason = EndReason.TRAILING,
-        behind: int | None = None,
+        following: int | None = None,
     ) -> tuple[int, Gap]:
-        if behind is None:
-            behind = next_entry(file, position + 1, stop, self._offsets)
-        zeros = _all_zeros(file, position, behind)
-        return behind, Gap(position, behind - position, reason, size, zeros, at_end=behind == stop)
+        if following is None:
+            following = next_entry(file, position + 1, stop, self._offsets)
+        zeros = _all_zeros(file, position, following)
+        return following, Gap(position, following - position, reason, size, zeros, at_end=following == stop)
 
 
 def is_whole(fs: FileSystem, path: Path) -> bool:

@@ -3,7 +3,7 @@
 An entry's size field is not covered by its checksum, so a wrong checksum leaves two possibilities: the bytes
 inside are damaged, or the size is and what follows was swallowed. Steps:
 
-1. The size is believed when an entry that could be one begins right behind (or the file ends there), unless a
+1. The size is believed when an entry that could be one begins right after it (or the file ends there), unless a
    chain of entries with right checksums lies inside and ends at that very place: then the size swallowed them.
 2. Otherwise every byte is tried as the beginning of an entry; the first one with a right checksum counts.
 
@@ -59,7 +59,7 @@ def entry_end(file: File, position: int, size: int, stop: int, offsets: Plausibl
 
 
 def next_entry(file: File, position: int, stop: int, offsets: PlausibleOffsets) -> int:
-    """The first place at or behind `position` where an entry with a right checksum begins, or `stop`.
+    """The first place at or after `position` where an entry with a right checksum begins, or `stop`.
 
     Entries with offsets in `offsets` are looked for first, others only when there is none.
     """

@@ -1,6 +1,6 @@
 """Reading a `.log` file as a stream of chunks of whole batches, in bounded memory (Kafka: FileLogInputStream).
 
-A chunk is one fill of a reused buffer, cut behind its last whole batch. A batch larger than the buffer makes it
+A chunk is one fill of a reused buffer, cut after its last whole batch. A batch larger than the buffer makes it
 grow to that batch, up to `held_bytes`; the next chunk shrinks back. A batch above that comes as a chunk by itself,
 without its bytes: checksum and records are read from the file piece by piece. Reading is by `pread`, never by a
 mapping: a broker that truncates under us must not kill the process. Bytes that lie in memory anyway (`File.lend`: what
@@ -87,7 +87,7 @@ class EndReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ScanEnd:
-    """Where a scan stopped: `position` is behind the last whole batch, `remaining` the bytes left in the range.
+    """Where a scan stopped: `position` is after the last whole batch, `remaining` the bytes left in the range.
 
     `size` is what the entry at `position` declares (with overhead), where it has a size field, else 0.
     """

@@ -54,8 +54,8 @@ class ArrowRows:
         self._constants = _Constants(piece)
 
     def of(self, records: Records) -> Iterator[pa.RecordBatch]:
-        for first, behind in cuts(records.rows):
-            part = Records(records.arena, records.rows[first:behind], records.batches, records.status)
+        for first, stop in cuts(records.rows):
+            part = Records(records.arena, records.rows[first:stop], records.batches, records.status)
             arrays = [_COLUMNS[field.column](part, self._constants) for field in self._projection]
             if arrays:
                 yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -90,16 +90,16 @@ def decoded(step: Batches, times: Range = ALL) -> Iterator[Records | Damage]:
             rows = rows[records.status[rows["batch"]] == 0]
         if len(rows):
             offsets = rows["offset"]
-            if offsets.min() < piece.first_offset or offsets.max() >= piece.behind_offset:
-                rows = rows[(offsets >= piece.first_offset) & (offsets < piece.behind_offset)]
+            if offsets.min() < piece.first_offset or offsets.max() >= piece.stop_offset:
+                rows = rows[(offsets >= piece.first_offset) & (offsets < piece.stop_offset)]
         if times != ALL and len(rows):
             stamps = rows["timestamp"]  # a record without one fulfils no condition, as in SQL
-            rows = rows[(stamps >= max(times.first, 0)) & (stamps < times.behind)]
+            rows = rows[(stamps >= max(times.first, 0)) & (stamps < times.stop)]
         yield Records(records.arena, rows, records.batches, records.status)
 
 
 def cuts(rows: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Runs (first, behind) of at most BATCH_ROWS rows and about BATCH_BYTES; a larger record has a run of its own."""
+    """Runs (first, stop) of at most BATCH_ROWS rows and about BATCH_BYTES; a larger record has a run of its own."""
     if len(rows) <= BATCH_ROWS and int(rows["size"].sum(dtype=np.int64)) <= BATCH_BYTES:
         yield 0, len(rows)
         return
@@ -108,9 +108,9 @@ def cuts(rows: np.ndarray) -> Iterator[tuple[int, int]]:
     while first < len(rows):
         start = int(ends[first - 1]) if first else 0
         full = int(np.searchsorted(ends, start + BATCH_BYTES, side="right"))
-        behind = min(max(full, first + 1), first + BATCH_ROWS, len(rows))
-        yield first, behind
-        first = behind
+        stop = min(max(full, first + 1), first + BATCH_ROWS, len(rows))
+        yield first, stop
+        first = stop
 
 
 class _Constants:

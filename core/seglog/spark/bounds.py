@@ -35,10 +35,10 @@ UNBOUNDED = INT64_MAX
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets `first` to `behind` (exclusive) of a partition; UNBOUNDED: all that the files held."""
+    """Offsets `first` to `stop` (exclusive) of a partition; UNBOUNDED: all that the files held."""
 
     first: int
-    behind: int = UNBOUNDED
+    stop: int = UNBOUNDED
 
 
 def check_batch_offsets(partitions: Sequence[PartitionLog], options: ReadOptions) -> None:
@@ -57,17 +57,17 @@ def batch_range(log: PartitionLog, options: ReadOptions) -> OffsetRange:
     first = _resolved(log, starting, options, starts=True)
     if starting.kind != "earliest":
         first = within(log, first, "starting offset", options.fail_on_data_loss)
-    behind = first if starting.kind != "earliest" and first >= log.log_end_offset else UNBOUNDED
-    if ending.kind not in ("latest", "earliest") and behind == UNBOUNDED:
-        behind = _resolved(log, ending, options, starts=False)
-        if behind != UNBOUNDED:
-            behind = within(log, behind, "ending offset", options.fail_on_data_loss)
+    stop = first if starting.kind != "earliest" and first >= log.log_end_offset else UNBOUNDED
+    if ending.kind not in ("latest", "earliest") and stop == UNBOUNDED:
+        stop = _resolved(log, ending, options, starts=False)
+        if stop != UNBOUNDED:
+            stop = within(log, stop, "ending offset", options.fail_on_data_loss)
     if options.isolation == Isolation.READ_COMMITTED:
         # also where all is stable: what comes after it may not be
-        behind = min(behind, max(log.last_stable_offset, first))
-    if behind < first:
-        raise ConfigError(f"{log.topic_partition}: the ending offset {behind} is before the starting offset {first}")
-    return OffsetRange(first, behind)
+        stop = min(stop, max(log.last_stable_offset, first))
+    if stop < first:
+        raise ConfigError(f"{log.topic_partition}: the ending offset {stop} is before the starting offset {first}")
+    return OffsetRange(first, stop)
 
 
 def starting_offset(log: PartitionLog, options: ReadOptions) -> int:
@@ -83,15 +83,15 @@ def _of_partition(rule: OffsetRule, log: PartitionLog) -> OffsetRule:
 
 def within(log: PartitionLog, offset: int, what: str, fail: bool) -> int:
     """`offset` if the log holds it; else OffsetOutOfRangeError, or without `fail` the nearest one it holds."""
-    first, behind = log.log_start_offset, log.log_end_offset
-    if first <= offset <= behind:
+    first, stop = log.log_start_offset, log.log_end_offset
+    if first <= offset <= stop:
         return offset
     if fail:
         subject = f"{log.topic_partition}: {what} (failOnDataLoss=false takes the nearest one there is)"
-        raise OffsetOutOfRangeError(offset, first, behind, subject)
-    nearest = min(max(offset, first), behind)
+        raise OffsetOutOfRangeError(offset, first, stop, subject)
+    nearest = min(max(offset, first), stop)
     place = f"{log.topic_partition}: {what} {offset}"
-    _logger.warning("%s is outside [%d, %d]; going on at %d", place, first, behind, nearest)
+    _logger.warning("%s is outside [%d, %d]; going on at %d", place, first, stop, nearest)
     return nearest
 
 
@@ -155,7 +155,7 @@ def _first_at(fs: FileSystem, segment: SegmentFiles, offset: int, timestamp: int
                 hits = np.flatnonzero((rows["timestamp"] >= timestamp) & (rows["offset"] >= least_offset))
                 if len(hits):
                     return int(rows["offset"][hits[0]])
-                if records.status.any() and not records.rows_behind:
+                if records.status.any() and not records.rows_after:
                     reason = STATUS_REASONS[int(records.status[0])]
                     raise InvalidRecordError(segment.log, reason, int(batch["position"][0]))
     return None

@@ -209,7 +209,7 @@ class _Table:
 
 
 class _BlobFile:
-    """Blobs one behind the other, each behind its length; there is no file before the first."""
+    """Blobs one after the other, each after its length; there is no file before the first."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         self._fs, self._path = fs, path

@@ -6,7 +6,7 @@
 2. Walk past any damage (`scan.log_walk`); a wrong checksum, bytes that are no batch, and offsets that cannot be
    here become `Damage`. Batches out of order, also those that the next segment claims, are damage that `onCorrupt`
    skip keeps: which one is wrong is unknown.
-3. Stop behind the wanted offsets. Bytes at the end of the active segment that are no whole batch are a torn tail:
+3. Stop after the wanted offsets. Bytes at the end of the active segment that are no whole batch are a torn tail:
    a broker's unfinished write, never read and no error.
 """
 
@@ -69,7 +69,7 @@ class Damage:
 class Batches:
     """Good batches (layout.BATCH) that touch the wanted offsets, of what a walk through `piece.path` has met.
 
-    Of their records those from `piece.first_offset` to `piece.behind_offset` are wanted.
+    Of their records those from `piece.first_offset` to `piece.stop_offset` are wanted.
     """
 
     piece: Piece
@@ -156,7 +156,7 @@ def _walk_opened(fs: FileSystem, file: File, piece: Piece, options: ReadOptions)
     reached, position = piece.base_offset - 1, piece.start
     try:
         for step in walk:
-            if reached >= piece.behind_offset:
+            if reached >= piece.stop_offset:
                 return
             damage, good = _judged(piece, step)
             if damage and not _is_planned(fs, file.path, piece, to_the_end=True):
@@ -175,7 +175,7 @@ def _walk_opened(fs: FileSystem, file: File, piece: Piece, options: ReadOptions)
             position = int(last["position"]) + int(last["size"])
     except GONE as error:  # an object that was replaced says so when it is read
         raise ReplacedError(max(reached, piece.share[0])) from error
-    if position < piece.end and reached < piece.behind_offset:  # cut off in place while it was read
+    if position < piece.end and reached < piece.stop_offset:  # cut off in place while it was read
         raise ReplacedError(max(reached, piece.share[0]))
 
 
@@ -229,7 +229,7 @@ def _walk_replacement(fs: FileSystem, piece: Piece, reached: int, options: ReadO
 
 
 def _walk_listed(fs: FileSystem, piece: Piece, reached: int, options: ReadOptions) -> Iterator[Batches | Damage]:
-    directory, behind = parse_location(piece.path).parent, piece.share[1]
+    directory, stop = parse_location(piece.path).parent, piece.share[1]
     try:
         names = list_segments(fs, directory)
     except NotALogError:
@@ -237,33 +237,33 @@ def _walk_listed(fs: FileSystem, piece: Piece, reached: int, options: ReadOption
     except PermissionError as error:
         raise RefusedError(f"{error.filename}: no permission to read it") from error
     if not names:
-        _lost(piece, reached, behind, "the partition is gone", options)
+        _lost(piece, reached, stop, "the partition is gone", options)
         return
     if names[0].base_offset > reached:
-        _lost(piece, reached, min(names[0].base_offset, behind), "they were deleted", options)
+        _lost(piece, reached, min(names[0].base_offset, stop), "they were deleted", options)
         reached = names[0].base_offset
     for i, name in enumerate(names):
         next_base = names[i + 1].base_offset if i + 1 < len(names) else INT64_MAX
-        if next_base <= reached or name.base_offset >= behind:
+        if next_base <= reached or name.base_offset >= stop:
             continue
         segment = _looked_at(fs, name, reached)
         if _was_removed(piece, segment):
-            _lost(piece, reached, min(next_base, behind), f"{PurePosixPath(piece.path).name} was removed", options)
-            reached = min(next_base, behind)
+            _lost(piece, reached, min(next_base, stop), f"{PurePosixPath(piece.path).name} was removed", options)
+            reached = min(next_base, stop)
             continue
         for step in walk_file(fs, _now(fs, piece, segment, reached, next_base), options):
             if isinstance(step, Batches) and len(step.batches):
                 reached = max(reached, int(step.batches["last_offset"][-1]) + 1)
             yield step
-            if reached >= behind:
+            if reached >= stop:
                 return
         reached, cut = max(reached, name.base_offset), _was_cut(piece, segment)
-        if next_base == INT64_MAX and (cut or behind < INT64_MAX):
-            _lost(piece, reached, behind, f"the log ends at {reached}: it was truncated", options)
+        if next_base == INT64_MAX and (cut or stop < INT64_MAX):
+            _lost(piece, reached, stop, f"the log ends at {reached}: it was truncated", options)
         elif next_base < INT64_MAX:
             if cut:
-                _lost(piece, reached, min(next_base, behind), f"{name.log.name} was cut", options)
-            reached = max(reached, min(next_base, behind))
+                _lost(piece, reached, min(next_base, stop), f"{name.log.name} was cut", options)
+            reached = max(reached, min(next_base, stop))
 
 
 def _looked_at(fs: FileSystem, name: SegmentName, reached: int) -> Segment:
@@ -276,7 +276,7 @@ def _looked_at(fs: FileSystem, name: SegmentName, reached: int) -> Segment:
 def _now(fs: FileSystem, piece: Piece, segment: Segment, reached: int, next_base: int) -> Piece:
     """A piece of a segment as it is now, for the share of `piece` from `reached` on."""
     files, (size, modified_ns, inode) = segment.files, segment.identity
-    first, behind = max(piece.first_offset, reached), min(piece.behind_offset, piece.share[1])
+    first, stop = max(piece.first_offset, reached), min(piece.stop_offset, piece.share[1])
     try:
         start = indexed_position(fs, files, first)
     except GONE as error:
@@ -292,7 +292,7 @@ def _now(fs: FileSystem, piece: Piece, segment: Segment, reached: int, next_base
         inode=inode,
         active=next_base == INT64_MAX,
         first_offset=first,
-        behind_offset=behind,
+        stop_offset=stop,
         least_offset=first,
         next_offset=next_base,
         version=segment.version,
@@ -315,11 +315,11 @@ def _was_cut(piece: Piece, segment: Segment) -> bool:
     return same and size < piece.end and modified_ns > piece.modified_ns and modified_ns % 1_000_000 != 0
 
 
-def _lost(piece: Piece, first: int, behind: int, why: str, options: ReadOptions) -> None:
+def _lost(piece: Piece, first: int, stop: int, why: str, options: ReadOptions) -> None:
     """Offsets that no file holds any more: an error, or passed over."""
-    if first >= behind:
+    if first >= stop:
         return
-    which = f"offsets {first} to {behind - 1}" if behind < INT64_MAX else f"offsets from {first} on"
+    which = f"offsets {first} to {stop - 1}" if stop < INT64_MAX else f"offsets from {first} on"
     text = f"{piece.topic}-{piece.partition}: {which} are gone since the query was planned: {why}"
     if options.fail_on_data_loss:
         raise IncompleteError(f"{text} (failOnDataLoss=false goes on with what is there)")
@@ -367,7 +367,7 @@ def _inside(batches: np.ndarray, piece: Piece) -> np.ndarray:
 
 
 def _disorder(piece: Piece, batches: np.ndarray, reached: int) -> Iterator[Damage]:
-    """The batches that do not end behind the one before; `reached` is behind the last one before them all."""
+    """The batches that do not end after the one before; `reached` is after the last one before them all."""
     last = batches["last_offset"]
     for i in np.flatnonzero(np.diff(last, prepend=reached - 1) <= 0).tolist():
         yield damage_at(piece, batches[i], ORDER, "its offsets do not follow those before it")
@@ -376,7 +376,7 @@ def _disorder(piece: Piece, batches: np.ndarray, reached: int) -> Iterator[Damag
 def _wanted(batches: np.ndarray, piece: Piece) -> np.ndarray:
     # a legacy wrapper's base offset is its last one: where it begins is not known before it is decoded
     begins = np.where(batches["magic"] >= 2, batches["base_offset"], np.int64(0))
-    wanted: np.ndarray = (batches["last_offset"] >= piece.first_offset) & (begins < piece.behind_offset)
+    wanted: np.ndarray = (batches["last_offset"] >= piece.first_offset) & (begins < piece.stop_offset)
     return wanted
 
 

@@ -42,7 +42,7 @@ _CUT_TRIES = 4
 class Piece:
     """Bytes `start` to `end` of a segment's `.log`, which begin and end at batches.
 
-    Records are wanted from offset `first_offset` to `behind_offset` (exclusive). `size`, `modified_ns` and `inode` are
+    Records are wanted from offset `first_offset` to `stop_offset` (exclusive). `size`, `modified_ns` and `inode` are
     the file's when it was planned; `active` is the last segment, which may have grown since and may end in a torn
     batch. What follows these bytes in the log begins at offset `next_offset`. `least_offset` and `before` are for a
     file that is another one by then: the first offset of all that this piece is to read, and the base offset and
@@ -62,7 +62,7 @@ class Piece:
     modified_ns: int
     active: bool
     first_offset: int = 0
-    behind_offset: int = INT64_MAX
+    stop_offset: int = INT64_MAX
     aborted: tuple[tuple[int, int, int], ...] = ()
     indexes: tuple[bool, bool, bool] = (True, True, False)
     inode: int = 0
@@ -80,7 +80,7 @@ class Piece:
     @property
     def share(self) -> tuple[int, int]:
         """The offsets that this piece of all is to read, the last one exclusive."""
-        return self.least_offset, min(self.next_offset, self.behind_offset)
+        return self.least_offset, min(self.next_offset, self.stop_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +150,13 @@ def target_bytes(total: int, options: ReadOptions) -> int:
 def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> Iterator[Piece]:
     """One piece for each segment that may hold wanted offsets. FileNotFoundError when one is gone."""
     condition = options.where
-    wanted = OffsetRange(max(wanted.first, condition.offset.first), min(wanted.behind, condition.offset.behind))
+    wanted = OffsetRange(max(wanted.first, condition.offset.first), min(wanted.stop, condition.offset.stop))
     aborted: tuple[AbortedTransaction, ...] = ()
     if options.isolation == Isolation.READ_COMMITTED:
         aborted = log.aborted_transactions
     for i in log.chosen:
-        base, behind = log.names[i].base_offset, log.end_of(i)
-        if behind <= wanted.first or base >= wanted.behind or wanted.first >= wanted.behind:
+        base, stop = log.names[i].base_offset, log.end_of(i)
+        if stop <= wanted.first or base >= wanted.stop or wanted.first >= wanted.stop:
             continue
         if condition.timestamp.first > 0 and log.is_older(i, condition.timestamp.first):
             continue
@@ -164,7 +164,7 @@ def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> I
         if options.view != SEGMENTS:
             piece = narrowed(log, log.segment(i).files, piece)
         if piece.bytes > 0 or options.view == SEGMENTS:
-            yield _with_aborted(piece, aborted, base, min(behind, wanted.behind))
+            yield _with_aborted(piece, aborted, base, min(stop, wanted.stop))
 
 
 def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> Piece:
@@ -182,7 +182,7 @@ def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> Piece:
         modified_ns=modified_ns,
         active=index == len(log.names) - 1,
         first_offset=wanted.first,
-        behind_offset=wanted.behind,
+        stop_offset=wanted.stop,
         indexes=(name.offset_index is not None, name.time_index is not None, name.transaction_index is not None),
         inode=inode,
         least_offset=max(name.base_offset, wanted.first),
@@ -197,13 +197,13 @@ def narrowed(log: PartitionLog, segment: SegmentFiles, piece: Piece) -> Piece:
     """The piece without the bytes that the offset index shows to be outside its offsets."""
     start = indexed_position(log.fs, segment, piece.first_offset)
     end = piece.end
-    if piece.behind_offset < INT64_MAX:
+    if piece.stop_offset < INT64_MAX:
         entries = log.index_of(segment)
-        # the entry behind the first one that reaches the end: an old broker's entry speaks of several batches
-        later = np.flatnonzero(entries[:, 0] >= piece.behind_offset)[1:]
+        # the entry after the first one that reaches the end: an old broker's entry speaks of several batches
+        later = np.flatnonzero(entries[:, 0] >= piece.stop_offset)[1:]
         for position in entries[later[:_CUT_TRIES], 1].tolist():
             row = batch_at(log.fs, segment.log, position, segment.size)
-            if position > start and row is not None and row["magic"] >= 2 and row["base_offset"] >= piece.behind_offset:
+            if position > start and row is not None and row["magic"] >= 2 and row["base_offset"] >= piece.stop_offset:
                 end = position
                 break
     return replace(piece, start=start, end=max(end, start))
@@ -247,11 +247,11 @@ def pack(pieces: Sequence[Piece], target: int) -> list[Split]:
     return [*splits, Split(tuple(waiting))] if waiting else splits
 
 
-def _with_aborted(piece: Piece, aborted: Iterable[AbortedTransaction], first: int, behind: int) -> Piece:
-    """The piece with the aborted transactions that reach into offsets `first` to `behind`."""
+def _with_aborted(piece: Piece, aborted: Iterable[AbortedTransaction], first: int, stop: int) -> Piece:
+    """The piece with the aborted transactions that reach into offsets `first` to `stop`."""
     touching = [
         (entry.producer_id, entry.first_offset, entry.last_offset)
         for entry in aborted
-        if entry.last_offset >= first and entry.first_offset < behind
+        if entry.last_offset >= first and entry.first_offset < stop
     ]
     return replace(piece, aborted=tuple(touching)) if touching else piece

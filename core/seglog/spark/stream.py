@@ -1,11 +1,11 @@
 """`spark.readStream.format("seglog")`: following directories that a broker or seglog appends to.
 
-Offsets are Kafka's JSON, end-exclusive. The end of a partition is what no writer takes back: behind the last whole
+Offsets are Kafka's JSON, end-exclusive. The end of a partition is what no writer takes back: after the last whole
 batch with a right checksum, at most the high watermark that the log directory's checkpoint holds, and for
 read_committed at most the last stable offset.
 
 1. `initialOffset`: computed once and kept, because Spark asks twice and `latest` moves on between.
-2. `latestOffset(start, limit)`: the ends now (with AvailableNow those of the query's start), never behind the start;
+2. `latestOffset(start, limit)`: the ends now (with AvailableNow those of the query's start), never before the start;
    a limit is shared among the partitions in proportion to what each has.
 3. `partitions(start, end)`: splits of exactly these offsets; a partition that is new begins at its log start.
 4. Offsets that the log no longer holds are data loss: refused, or with `failOnDataLoss` false passed over.
@@ -152,15 +152,15 @@ class FollowedLog:
             self._list("splits")
         self._listed_for.discard("splits")
         planned = []
-        for key, behind in end.items():
+        for key, stop in end.items():
             log = self._logs.get(key)
-            first = start.get(key, behind if log is None else log.log_start_offset)
-            if first >= behind:
+            first = start.get(key, stop if log is None else log.log_start_offset)
+            if first >= stop:
                 continue
-            wanted = OffsetRange(first, behind)
+            wanted = OffsetRange(first, stop)
             found = None if log is None else self._planned(log, wanted)
             if found is None:
-                self._lost(f"{key}: the partition is gone; offsets {first} to {behind - 1} were not read")
+                self._lost(f"{key}: the partition is gone; offsets {first} to {stop - 1} were not read")
             else:
                 planned.append(found)
         return splits_of(planned, self._options)
@@ -198,19 +198,19 @@ class FollowedLog:
 
     def _held(self, wanted: OffsetRange, log: PartitionLog) -> OffsetRange:
         """Of these offsets those that the log holds."""
-        key, first, behind = log.topic_partition, wanted.first, wanted.behind
+        key, first, stop = log.topic_partition, wanted.first, wanted.stop
         if first < log.log_start_offset:
-            last = min(log.log_start_offset, behind) - 1
+            last = min(log.log_start_offset, stop) - 1
             self._lost(f"{key}: offsets {first} to {last} were deleted before they were read")
             first = log.log_start_offset
         self._take_tail(log)
-        if log.log_end_offset < behind:
+        if log.log_end_offset < stop:
             self._lost(
-                f"{key}: offsets {max(first, log.log_end_offset)} to {behind - 1} are gone, as the log now ends at"
+                f"{key}: offsets {max(first, log.log_end_offset)} to {stop - 1} are gone, as the log now ends at"
                 f" {log.log_end_offset}: it was truncated"
             )
-            behind = log.log_end_offset
-        return OffsetRange(min(first, behind), behind)
+            stop = log.log_end_offset
+        return OffsetRange(min(first, stop), stop)
 
     def _take_tail(self, log: PartitionLog) -> None:
         """Gives the log its tail, walked from where the last call came to instead of from the last index entry."""

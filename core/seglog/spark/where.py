@@ -24,17 +24,17 @@ _LEAST = -INT64_MAX - 1
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers from `first` to `behind`, exclusive."""
+    """Numbers from `first` to `stop`, exclusive."""
 
     first: int = _LEAST
-    behind: int = INT64_MAX
+    stop: int = INT64_MAX
 
     def within(self, other: Range) -> Range:
         """What both hold."""
-        return Range(max(self.first, other.first), min(self.behind, other.behind))
+        return Range(max(self.first, other.first), min(self.stop, other.stop))
 
     def __contains__(self, number: int) -> bool:
-        return self.first <= number < self.behind
+        return self.first <= number < self.stop
 
 
 ALL = Range()
@@ -110,13 +110,13 @@ class _Parser:
     def _narrowed(self, where: Where, column: str, operator: str, first: int | str, last: int | str = "") -> Where:
         if isinstance(first, str):
             return self._chosen(where, column, [first]) if operator == "=" else self._fail("a topic is compared with =")
-        after, behind = min(first + 1, INT64_MAX), min(last + 1, INT64_MAX) if isinstance(last, int) else INT64_MAX
+        after, stop = min(first + 1, INT64_MAX), min(last + 1, INT64_MAX) if isinstance(last, int) else INT64_MAX
         wanted = {
             "=": Range(first, after),
-            "<": Range(behind=first),
-            "<=": Range(behind=after),
+            "<": Range(stop=first),
+            "<=": Range(stop=after),
             ">": Range(after),
-            ">=": Range(first, behind),
+            ">=": Range(first, stop),
         }[operator]
         if column == "partition":
             return replace(where, partition=where.partition.within(wanted))

@@ -2,7 +2,7 @@
 
 A broker only ever appends to a file, renames it, replaces it by a rename, or removes it. So whoever has opened all
 files of a partition and noted their sizes has a copy of that moment which costs nothing: an open file outlives its
-name, and what is appended lies behind the noted size. Two kinds of files need more:
+name, and what is appended lies after the noted size. Two kinds of files need more:
 
 - those that are changed in place (the indexes of the segment being written, which a broker maps into memory) are
   read whole;

@@ -237,8 +237,8 @@ def _clean_pieces(
             if records < 0:
                 return None
             totals.records += records
-        end = int(step.batches["position"][-1]) + int(step.batches["size"][-1])
-        found.add(step.batches, step.data, end, complete=step.complete)
+        piece_end = int(step.batches["position"][-1]) + int(step.batches["size"][-1])
+        found.add(step.batches, step.data, piece_end, complete=step.complete)
         if found.is_full:
             break
     if level < Level.RECORD:
@@ -330,14 +330,14 @@ class SegmentVerifier:
             valid = piece.valid[part]
             found = rules.judge(records, last_offset)
             found[~valid | (records.status != 0)] = 0
-            if not records.rows_behind:
+            if not records.rows_after:
                 yield from self._rule_findings(records.batches, bits[part] | found)
             for broken in record_findings(records, valid, self.path):
                 self._count_damage(broken)
                 yield broken
             self.totals.records += _readable(records, valid)
             good = records.batches[valid]
-            if len(good) and not records.rows_behind:
+            if len(good) and not records.rows_after:
                 last_offset = max(last_offset, int(good["last_offset"].max()))
 
     def _rule_findings(self, batches: np.ndarray, bits: np.ndarray) -> Iterator[Finding]:

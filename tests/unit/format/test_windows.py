@@ -28,7 +28,7 @@ def summary(parts: Iterator[Records]) -> Decoded:
     records, status = [], {}
     expected = 0
     for part in parts:
-        if part.rows_before or part.rows_behind:
+        if part.rows_before or part.rows_after:
             assert len(part.batches) == 1 and len(part.rows)
             assert part.rows_before in (0, expected)
             expected = part.rows_before + len(part.rows)
@@ -111,7 +111,7 @@ def test_parts_say_how_many_records_come_before_and_behind(small_windows: None) 
     )
     parts = list(decode_records(array, batches, 0, arena_bytes=1))
     assert [part.rows_before for part in parts] == list(np.cumsum([0, *[len(part) for part in parts[:-1]]]))
-    assert all(part.rows_before + len(part) + part.rows_behind == 20 for part in parts)
+    assert all(part.rows_before + len(part) + part.rows_after == 20 for part in parts)
 
 
 def test_parts_joined_are_the_whole(small_windows: None) -> None:

@@ -165,7 +165,7 @@ def test_a_broken_checkpoint_is_named(logs, tmp_path):
 
 def bounded(logs: Path, **given: object):
     splits = plan(logs / "clicks-0", **given)
-    return {(piece.first_offset, piece.behind_offset) for split in splits for piece in split.pieces}
+    return {(piece.first_offset, piece.stop_offset) for split in splits for piece in split.pieces}
 
 
 def test_the_log_start_checkpoint_hides_older_records(logs, tmp_path):
@@ -205,7 +205,7 @@ def test_partitions_that_are_not_named_are_read_whole(tmp_path, suffix):
             (tmp_path / f"t-{number}" / f"{base:020}.log").write_bytes(batch_v2(base, records, base_timestamp=base))
     chosen = options(tmp_path, **{f"starting{suffix}": '{"t":{"1":10}}', f"ending{suffix}": '{"t":{"2":10}}'})
     found = [batch_range(log, chosen) for log in find_partitions(FS, chosen)]
-    assert [(one.first, min(one.behind, 20)) for one in found] == [(0, 20), (10, 20), (0, 10)]
+    assert [(one.first, min(one.stop, 20)) for one in found] == [(0, 20), (10, 20), (0, 10)]
     assert len(plan_splits(FS, chosen)) == 1
 
 

@@ -30,7 +30,7 @@ COLUMNS = default_projection("records", ("topic", "partition", "offset", "timest
     [
         ("offset = 7", Where(offset=Range(7, 8))),
         ("offset>7 and offset<=9", Where(offset=Range(8, 10))),
-        ("OFFSET BETWEEN 7 AND 9 AND partition < 3", Where(offset=Range(7, 10), partition=Range(behind=3))),
+        ("OFFSET BETWEEN 7 AND 9 AND partition < 3", Where(offset=Range(7, 10), partition=Range(stop=3))),
         ("partition IN (1, 2) AND partition IN (2,3)", Where(partitions=frozenset({2}))),
         ("topic = 'o''brien' AND topic IN ('o''brien', 'x')", Where(topics=frozenset({"o'brien"}))),
         ("timestamp >= '1970-01-02' AND timestamp < 172800000", Where(timestamp=Range(DAY, 2 * DAY))),
