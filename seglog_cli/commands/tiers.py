@@ -27,7 +27,8 @@ def run(
 
     A segment that lacks its manifest, or some of its files, was not uploaded completely and does not count. With
     --remote-metadata, the records of __remote_log_metadata decide: an object without a record is an orphan, and a
-    record without an object is a missing segment. Leaders of several epochs may have uploaded the same offsets.
+    record without an object is a missing segment. Where a record names another prefix or key (the custom metadata of
+    Aiven's plugin), the segment is read from there. Leaders of several epochs may have uploaded the same offsets.
     Segments of epochs that the log's leader epochs do not name are left out, and overlaps are cut; the output reports
     both.
 

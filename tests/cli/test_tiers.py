@@ -11,7 +11,7 @@ from tests.support.command_line import json_lines, run
 from tests.support.fixtures import KAFKA
 from tests.support.log_files import write_segment
 from tests.support.naive import NaiveRecord, batch_v2
-from tests.support.tiers import remote_record, tier_segments, write_aiven, write_local_tiered
+from tests.support.tiers import custom_metadata, remote_record, tier_segments, write_aiven, write_local_tiered
 
 NAME = "customers-uncleaned-0"
 GENUINE = KAFKA / "4.3.0" / "clean" / NAME
@@ -75,6 +75,40 @@ def test_objects_and_metadata_are_compared(root: Path, tmp_path: Path) -> None:
         ("ORPHAN_OBJECT", NAME),
         ("MISSING_OBJECT", "other-3"),
     ]
+
+
+def test_every_reading_command_finds_objects_where_custom_metadata_names_them(tmp_path: Path) -> None:
+    """The first segment's log and indexes have an older prefix: only the metadata tells, and `fetch` brings all."""
+    directory = write_aiven(tmp_path / "tier" / "new", "customers-uncleaned", 0, SEGMENTS)
+    before = json_lines(run("read", "--json", directory))
+    custom = custom_metadata("old/")
+    records = [remote_record(one, "customers-uncleaned", 0, state=1, custom=custom) for one in SEGMENTS[:1]]
+    records += [remote_record(one, "customers-uncleaned", 0, state=1) for one in SEGMENTS[1:]]
+    metadata = metadata_of(tmp_path, *records)
+    old = tmp_path / "tier" / "old" / directory.parent.name / "0"
+    old.mkdir(parents=True)
+    for kind in ("log", "indexes"):
+        (path,) = directory.glob(f"{0:020d}-*.{kind}")
+        path.rename(old / path.name)
+    given = ("--remote-metadata", metadata, directory)
+    assert run("tiers", directory).exit_code == 1
+    for command in ("tiers", "ls", "dump", "verify"):
+        found = run(command, *given)
+        assert (found.exit_code, found.stderr) == (0, ""), (command, found.output)
+    assert json_lines(run("read", "--json", *given)) == before != json_lines(run("read", "--json", directory))
+    target = tmp_path / "restored" / NAME
+    assert run("fetch", *given, "-o", target).exit_code == 0
+    for one in SEGMENTS:
+        assert (target / f"{one.start:020d}.log").read_bytes() == one.log
+
+
+def test_custom_metadata_that_cannot_be_read_is_told_by_each_command(root: Path, tmp_path: Path) -> None:
+    records = [remote_record(one, "customers-uncleaned", 0, state=1, custom=b"\xff") for one in SEGMENTS]
+    metadata = metadata_of(tmp_path, *records)
+    for command in ("tiers", "ls", "read"):
+        found = run(command, "--remote-metadata", metadata, next(root.glob("*/0")))
+        assert "the custom metadata of the segment at offset 1200 cannot be read" in found.output, command
+        assert found.exit_code == (1 if command == "tiers" else 3), command
 
 
 def test_a_path_without_a_tier_is_refused_by_name(tmp_path: Path) -> None:

@@ -256,7 +256,15 @@ def renumbered(one: TierSegmentFiles, number: int, **changes: Any) -> TierSegmen
     return replace(one, segment_id=segment_id(number), **changes)
 
 
-def remote_record(one: TierSegmentFiles, topic: str, partition: int, *, state: int, number: int | None = None) -> bytes:
+def remote_record(
+    one: TierSegmentFiles,
+    topic: str,
+    partition: int,
+    *,
+    state: int,
+    number: int | None = None,
+    custom: bytes | None = None,
+) -> bytes:
     """The record of `__remote_log_metadata` that adds a segment in a state (RemoteLogSegmentMetadataRecord)."""
     name = segment_id(number) if number is not None else one.segment_id
     owner = bytes([len(topic) + 1]) + topic.encode() + parse_uuid(TOPIC_ID).bytes + partition.to_bytes(4, "big") + b"\0"
@@ -269,5 +277,22 @@ def remote_record(one: TierSegmentFiles, topic: str, partition: int, *, state: i
         + struct.pack(">qqiqq", one.start, one.end, 1, 1_700_000_000_000, 1_700_000_001_000)
         + bytes([len(one.own_epochs) + 1])
         + epochs
-        + struct.pack(">iBbB", len(one.log), 0, state, 0)
+        + struct.pack(">i", len(one.log))
+        + (b"\0" if custom is None else _varint(len(custom) + 1) + custom)
+        + struct.pack(">bB", state, 0)
     )
+
+
+def custom_metadata(prefix: str | None = None, key: str | None = None) -> bytes:
+    """What Aiven's plugin keeps with a segment: 1500 bytes that are stored, and where."""
+    fields = [b"\0\2\xb8\x17"]
+    for tag, text in ((1, prefix), (2, key)):
+        if text is not None:
+            data = _varint(len(text.encode()) + 1) + text.encode()
+            fields.append(bytes([tag]) + _varint(len(data)) + data)
+    return _varint(len(fields)) + b"".join(fields)
+
+
+def _varint(number: int) -> bytes:
+    low = number & 0x7F
+    return bytes([low]) if number < 0x80 else bytes([low | 0x80]) + _varint(number >> 7)

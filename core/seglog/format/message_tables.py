@@ -244,6 +244,11 @@ REMOTE = """
     segmentSizeInBytes:int32 customMetadata:bytes? remoteLogSegmentState:int8 txnIndexEmpty:bool#0
 """
 
+# What Aiven's plugin writes into `customMetadata` (`tier_custom`).
+TIER_CUSTOM = """
+0 fields 0 0 objectPrefix:string#1=null objectKey:string#2=null
+"""
+
 TRANSACTIONS = """
 0 key 0 - transactionalId:string
 0 value 1 1

@@ -27,7 +27,6 @@ from seglog.tiers.segments import Problem, Remark, TierSegment
 REMOTE_TOPIC = "__remote_log_metadata"
 
 _PROBLEMS_SHOWN = 8
-_READABLE = RemoteSegmentState.COPY_SEGMENT_FINISHED
 _DELETING = (RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELETE_SEGMENT_FINISHED)
 
 
@@ -39,6 +38,11 @@ class RemoteCopy:
     state: RemoteSegmentState
     size: int
     custom: bytes | None = None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether a broker would read it."""
+        return self.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
 
 
 @dataclass(slots=True)
@@ -131,7 +135,7 @@ def checked_against(
     partition = str(place.topic_partition)
     for one in segments:
         known = copies.get(one.segment_id)
-        if known is not None and known.state is _READABLE:
+        if known is not None and known.is_readable:
             end, epochs = known.segment.end_offset, known.segment.epochs
             kept.append(
                 replace(one, end_offset=end, epochs=epochs, event_timestamp_ms=known.segment.event_timestamp_ms)
@@ -144,7 +148,7 @@ def checked_against(
         message = f"the segment at offset {one.start_offset} ({one.path}) is left out: {what}"
         remarks.append(Remark(problem, partition, message, one.start_offset, one.end_offset, one.path))
     for segment_id, copy in copies.items():
-        if copy.state is _READABLE and segment_id not in ids:
+        if copy.is_readable and segment_id not in ids:
             first, last = copy.segment.start_offset, copy.segment.end_offset
             message = f"the metadata has offsets {first} to {last} in segment {segment_id}, of which no object is there"
             remarks.append(Remark(Problem.MISSING_OBJECT, partition, message, first, last))

@@ -22,6 +22,7 @@ from seglog.tiers.lineage import Chosen, Local, choose, is_ascending, lineage_of
 from seglog.tiers.manifests import files_of_partition
 from seglog.tiers.metadata import RemoteLogs, checked_against
 from seglog.tiers.recognition import Place
+from seglog.tiers.relocation import Relocation
 from seglog.tiers.segments import Inventory, Keys, Problem, Remark, TierSegment, cut_position
 
 
@@ -58,8 +59,9 @@ def load_partition(fs: FileSystem, place: Place, options: TierOptions) -> Tiered
     """
     if place.described is not None:
         return _committed(fs, place, place.described, options)
-    found = Inventory(fs, place, options.keys, options.cache)
-    remarks, segments = list(found.remarks), list(found.segments)
+    moved = Relocation(fs, place, options.metadata or RemoteLogs())
+    found = Inventory(fs, place, options.keys, options.cache, moved.objects)
+    remarks, segments = [*found.remarks, *moved.remarks()], list(found.segments)
     if options.metadata is not None:
         segments, more = checked_against(options.metadata, place, segments, found.ids)
         remarks += more

@@ -68,6 +68,7 @@ class Problem(Enum):
     GAP = "gap"
     LOCAL_BEHIND = "local log behind"
     LOG_START = "log start within a segment"
+    MOVED_OBJECT = "moved object"
 
 
 # What takes records away, or makes an answer uncertain; the others are what tiered storage leaves behind by itself.
@@ -153,18 +154,21 @@ class Keys:
         return open_key
 
 
-_Objects = tuple[tuple[int, str], dict[ObjectKind, WholeObject]]  # base offset and segment id, and what is there
+Objects = Mapping[ObjectKind, WholeObject]
+Locate = Callable[[str, Objects], Objects]  # what a segment, by its id, has in place of what lies in its directory
+_Objects = tuple[tuple[int, str], Objects]  # base offset and segment id, and what is there
 _by_key = itemgetter(0)
 
 
 class Inventory:
     """What lies in the directory of one partition: `segments`, in the order of their offsets, and `remarks`.
 
-    Raises OSError where the directory cannot be read.
+    `locate` is asked, by several threads, for the objects of each of Aiven's segments with a manifest. Raises OSError
+    where the directory cannot be read.
     """
 
-    def __init__(self, fs: FileSystem, place: Place, keys: Keys, cache: ChunkCache) -> None:
-        self._fs, self._keys, self._cache = fs, keys, cache
+    def __init__(self, fs: FileSystem, place: Place, keys: Keys, cache: ChunkCache, locate: Locate) -> None:
+        self._fs, self._keys, self._cache, self._locate = fs, keys, cache, locate
         self.place, self.remarks = place, list[Remark]()
         self.ids = set[str]()
         entries = [(name, status) for name, status in fs.entries(place.directory) if not status.is_directory]
@@ -200,10 +204,11 @@ class Inventory:
     def _aiven_one(self, found: _Objects) -> TierSegment | Remark:
         (base, segment_id), objects = found
         some = next(iter(objects.values())).path
-        missing = [kind for kind in (ObjectKind.LOG, ObjectKind.INDEXES) if kind not in objects]
         if ObjectKind.MANIFEST not in objects:
             message = f"the segment at offset {base} has no manifest: its upload was not completed ({some})"
             return self._remark(Problem.INCOMPLETE_UPLOAD, message, some, base)
+        objects = self._locate(segment_id, objects)
+        missing = [kind for kind in (ObjectKind.LOG, ObjectKind.INDEXES) if kind not in objects]
         if missing:
             lacking = " and ".join(f"{ObjectName(base, segment_id, kind)}" for kind in missing)
             message = f"the segment at offset {base} has a manifest, but {lacking} is missing"
@@ -213,7 +218,7 @@ class Inventory:
         except CorruptTierError as error:
             return self._remark(Problem.BAD_OBJECT, f"the segment at offset {base}: {error}", some, base)
 
-    def _aiven_segment(self, objects: Mapping[ObjectKind, WholeObject], base: int, segment_id: str) -> TierSegment:
+    def _aiven_segment(self, objects: Objects, base: int, segment_id: str) -> TierSegment:
         described = objects[ObjectKind.MANIFEST]
         if described.status.size > MANIFEST_BYTES_LIMIT:
             raise CorruptTierError(described.path, f"a manifest of {described.status.size} bytes is none")

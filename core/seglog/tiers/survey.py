@@ -8,7 +8,6 @@ from enum import Enum
 from pathlib import Path
 
 from seglog.errors import NotALogError
-from seglog.format.remote_metadata import RemoteSegmentState
 from seglog.remote_path import why_absent
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
@@ -141,7 +140,7 @@ def _without_objects(options: TierOptions, seen: set[tuple[str | None, int]]) ->
     if options.metadata is None:
         return
     for (topic_id, number), copies in sorted(options.metadata.copies.items()):
-        kept = [one for one in copies.values() if one.state is RemoteSegmentState.COPY_SEGMENT_FINISHED]
+        kept = [one for one in copies.values() if one.is_readable]
         if kept and (topic_id, number) not in seen:
             first, last = min(c.segment.start_offset for c in kept), max(c.segment.end_offset for c in kept)
             partition = str(kept[0].segment.topic_partition)

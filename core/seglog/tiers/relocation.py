@@ -1,0 +1,115 @@
+"""Where a segment's objects lie whose custom metadata names another prefix or key than that of its manifest.
+
+A broker asks Aiven's plugin with that metadata, and the plugin reads log and indexes where it says (Aiven:
+ObjectKeyFactory); the manifest alone always has the configured prefix. What a key is counted from, the names of
+directories do not tell: a bucket's root, or that of a copy. So it is the nearest directory above the partition's from
+which both objects are found.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+
+from seglog.format.tier_custom import CustomMetadata, parse_custom_metadata
+from seglog.format.tier_manifest import RemoteSegment
+from seglog.format.tier_names import ObjectKind, ObjectName, TieredDirectory
+from seglog.format.wire import WireError
+from seglog.remote_path import RemotePath
+from seglog.storage.filesystem import FileSystem
+from seglog.tiers.contents import WholeObject
+from seglog.tiers.metadata import RemoteLogs
+from seglog.tiers.recognition import Place
+from seglog.tiers.segments import Objects, Problem, Remark
+
+_MOVED = (ObjectKind.LOG, ObjectKind.INDEXES)
+# What may be said of a key that is counted from the wrong directory: that nobody may look there, or that it is no path.
+_NOWHERE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG)
+
+
+class Relocation:
+    """The objects of a partition's segments where the metadata has them; several threads may ask."""
+
+    def __init__(self, fs: FileSystem, place: Place, metadata: RemoteLogs) -> None:
+        self._fs, self._place, self._copies = fs, place, metadata.of(place)
+        self._said: list[Remark] = []
+        self._absent: list[tuple[RemoteSegment, str]] = []  # segments, and the keys at which nothing is
+
+    def objects(self, segment_id: str, beside: Objects) -> Objects:
+        """Manifest, log and indexes of a segment; `beside` is what lies in the directory of its manifest, and what
+        counts where nothing else is named or found.
+        """
+        copy = self._copies.get(segment_id)
+        if copy is None or not copy.custom or not copy.is_readable:
+            return beside
+        segment, own = copy.segment, beside[ObjectKind.MANIFEST]
+        try:
+            key, stems = _named(self._place, segment, parse_custom_metadata(copy.custom))
+        except WireError as error:
+            why = f"the custom metadata of the segment at offset {segment.start_offset} cannot be read: {error}"
+            self._say(Problem.BAD_OBJECT, f"{why}; its objects are looked for beside its manifest", segment, own.path)
+            return beside
+        left = {kind: beside[kind] for kind in _MOVED if kind in beside}
+        here = own.path.with_suffix("")
+        for stem in stems:
+            found = left if stem == here else self._at(stem)
+            if len(found) == len(_MOVED):
+                if stem != here:
+                    self._leave(left, stem, segment)
+                return {ObjectKind.MANIFEST: own, **found}
+        if here not in stems:
+            self._absent.append((segment, key))
+        return beside
+
+    def remarks(self) -> list[Remark]:
+        """What must be said of the segments that were asked for."""
+        found = sorted(self._said, key=lambda one: (one.first_offset or 0, str(one.path)))
+        if self._absent:
+            absent = sorted(self._absent, key=lambda one: one[0].start_offset)
+            message = (
+                f"the custom metadata of {len(absent)} segments names objects that are not there, or not to be seen"
+                f" (the first: {absent[0][1]}): what lies beside the manifests counts"
+            )
+            first, last = absent[0][0].start_offset, max(one.end_offset for one, _ in absent)
+            partition, where = str(self._place.topic_partition), self._place.directory
+            found.append(Remark(Problem.MOVED_OBJECT, partition, message, first, last, where))
+        return found
+
+    def _leave(self, left: Objects, stem: Path, segment: RemoteSegment) -> None:
+        for one in left.values():
+            message = f"{one.path} is left out: the metadata has the segment's objects at {stem}"
+            self._say(Problem.ORPHAN_OBJECT, message, segment, one.path)
+
+    def _at(self, stem: Path) -> dict[ObjectKind, WholeObject]:
+        found = {}
+        for kind in _MOVED:
+            path = stem.with_name(stem.name + kind.value)
+            try:
+                status = self._fs.status(path)
+            except OSError as error:
+                if error.errno not in _NOWHERE:
+                    raise
+                status = None
+            if status is not None and not status.is_directory:
+                found[kind] = WholeObject(self._fs, path, status)
+        return found
+
+    def _say(self, problem: Problem, message: str, segment: RemoteSegment, path: Path) -> None:
+        partition = str(self._place.topic_partition)
+        self._said.append(Remark(problem, partition, message, segment.start_offset, segment.end_offset, path))
+
+
+def _named(place: Place, segment: RemoteSegment, custom: CustomMetadata) -> tuple[str, Sequence[Path]]:
+    """The key of a segment's objects without a suffix, and the paths that it may mean, the nearest first."""
+    topic = str(TieredDirectory(segment.topic_partition.topic, segment.topic_id))
+    stem = str(ObjectName(segment.start_offset, segment.segment_id, ObjectKind.LOG)).removesuffix(ObjectKind.LOG.value)
+    key = custom.key if custom.key is not None else f"{topic}/{segment.topic_partition.partition}/{stem}"
+    above = place.directory.parents[1:]  # without the directory of the topic
+    if custom.prefix is None:
+        # the configured prefix, whose end is part of that directory's name where it has no slash
+        key, above = place.directory.parent.name.removesuffix(topic) + key, above[:1]
+    else:
+        key = custom.prefix + key
+    roots = [one for one in above if not isinstance(one, RemotePath) or one.store]
+    return key, [one.joinpath(*key.split("/")) for one in roots]
