@@ -40,7 +40,8 @@ def run(
 
     It brings every file that a broker keeps: logs, indexes, producer snapshots and leader epochs. It checks each batch
     on the way: the checksum, and that no offset is missing. Damage is an error, and so are missing offsets without
-    --allow-gaps. It makes no partition.metadata: a broker that has the topic writes its id there.
+    --allow-gaps. It makes no partition.metadata, which holds the topic's id and without which a broker sets a partition
+    aside. Copy that file from another replica, or give DIR to transplant: it does all that another cluster needs.
 
     A file gets its name when it is complete and on the disk. A partition gets its name when all of its files have
     theirs. If a fetch is killed, run it again: it continues where it was, and fetches again what the source has changed
