@@ -25,11 +25,11 @@ from seglog.log.append_journal import MOST_STREAMS, StagedFile, StreamBatch, was
 from seglog.log.log import Log
 from seglog.log.object_pieces import adopted
 from seglog.log.partition_growth import Growth, beside, growth_of
-from seglog.log.scratch_log import GrowingPrefix, new_segments, object_of
+from seglog.log.scratch_log import GrowingPrefix, new_segments
 from seglog.log.staged_batches import append_placed, by_partition, check_staged, placed_at
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.trees import remove_tree
-from seglog.tiers.manifests import CommittedLogs, read_committed
+from seglog.tiers.manifests import CommittedLogs, object_of, read_committed
 from seglog.tiers.publishing import commit, epochs_in, new_place, put_segment, require_new
 
 _AT_ONCE = 8  # partitions

@@ -19,9 +19,10 @@ from seglog.format.log_manifest import ManifestPartition, ManifestSegment, Store
 from seglog.format.producer_snapshot import encode_snapshot
 from seglog.log.append_journal import MadeSegment, Placement, StagedFile
 from seglog.log.partition_growth import Growth
-from seglog.log.scratch_log import GrowingPrefix, new_segments, object_of, without_snapshot
+from seglog.log.scratch_log import GrowingPrefix, new_segments, without_snapshot
 from seglog.log.staged_batches import append_placed
 from seglog.storage.trees import remove_tree
+from seglog.tiers.manifests import object_of
 from seglog.tiers.publishing import new_place, put_segment
 
 

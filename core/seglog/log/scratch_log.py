@@ -12,19 +12,13 @@ from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.format.checkpoint import format_leader_epochs
 from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, segment_file_name
-from seglog.format.log_manifest import ManifestSegment
 from seglog.layout import INT64_MAX
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.log.partition_growth import Growth
-from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
+from seglog.tiers.manifests import object_of
 from seglog.tiers.publishing import ObjectFiles, SegmentToPut, segments_to_put
-
-
-def object_of(prefix: Path, name: TopicPartition, segment: ManifestSegment, kind: FileKind) -> Path:
-    """Where a file of a committed segment lies."""
-    return prefix / str(name) / segment.place / segment.name_of(kind)
 
 
 @dataclass(frozen=True, slots=True)

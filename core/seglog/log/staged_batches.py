@@ -63,11 +63,9 @@ def check_staged(fs: FileSystem, staging: Path, file: StagedFile) -> None:
 def by_partition(files: Iterable[StagedFile]) -> dict[TopicPartition, tuple[StagedFile, ...]]:
     """The files of each partition by offset, or in the order of the tasks; partitions in their order."""
     found: dict[TopicPartition, list[StagedFile]] = {}
-    for file in files:
+    for file in sorted(files, key=lambda one: -1 if one.first_offset is None else one.first_offset):
         found.setdefault(file.topic_partition, []).append(file)
-    first = {name: sorted(each, key=lambda one: -1 if one.first_offset is None else one.first_offset)
-             for name, each in sorted(found.items())}  # fmt: skip
-    return {name: tuple(each) for name, each in first.items()}
+    return {name: tuple(found[name]) for name in sorted(found)}
 
 
 def placed_at(directory: Path, end: int, epoch: int, files: Sequence[StagedFile]) -> Placement:

@@ -48,6 +48,7 @@ from seglog.spark.cleaning_spec import Identity, RoundSpec, TaskOutcome, check_u
 from seglog.spark.files import files_of
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.tiers.manifests import object_of
 from seglog.tiers.publishing import (
     ObjectFiles,
     commit,
@@ -297,7 +298,7 @@ def _described(store: ObjectFiles, work: _Work) -> ManifestPartition:
     for i, one in enumerate(segments):
         path = snapshots.get(one.end_offset + 1)
         if path is not None and FileKind.PRODUCER_SNAPSHOT not in one.objects:
-            target = work.delivery.output / str(work.key) / one.place / one.name_of(FileKind.PRODUCER_SNAPSHOT)
+            target = object_of(work.delivery.output, work.key, one, FileKind.PRODUCER_SNAPSHOT)
             with work.overlay.open(path, "r") as file:
                 stored = put_object(store, target, file)
             segments[i] = replace(one, objects={**one.objects, FileKind.PRODUCER_SNAPSHOT: stored})

@@ -28,7 +28,7 @@ from seglog.log.append_journal import StagedFile, StreamBatch
 from seglog.log.object_append import ObjectAppend
 from seglog.log.object_pieces import after_made, made
 from seglog.log.partition_growth import JOINED_BYTES, Growth, beside
-from seglog.log.scratch_log import GrowingPrefix, object_of
+from seglog.log.scratch_log import GrowingPrefix
 from seglog.model import TopicPartition
 from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.spark.files import files_of
@@ -36,7 +36,7 @@ from seglog.spark.write_options import WriteOptions
 from seglog.spark.writer import stage_rows
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from seglog.storage.scratch import ScratchFileSystem
-from seglog.tiers.manifests import read_committed
+from seglog.tiers.manifests import object_of, read_committed
 from seglog.tiers.publishing import ObjectFiles, put_object
 from seglog.tiers.recognition import committed_prefix
 

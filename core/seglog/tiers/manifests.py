@@ -56,6 +56,11 @@ class CommittedLogs:
         return checkpoints_of(self.prefix, self.manifest.partitions, self.status)
 
 
+def object_of(prefix: Path, name: TopicPartition, segment: ManifestSegment, kind: FileKind) -> Path:
+    """Where a file of a committed segment lies."""
+    return prefix / str(name) / segment.place / segment.name_of(kind)
+
+
 def checkpoints_of(prefix: Path, described: Sequence[ManifestPartition], status: FileStatus) -> dict[Path, Stored]:
     """The checkpoints about some partitions; `status` is that of what says so."""
     partitions = {one.topic_partition: one for one in described}

@@ -44,7 +44,7 @@ from seglog.scan.listing import list_partition
 from seglog.storage.filesystem import File, FileSystem
 from seglog.storage.pieces import pieces
 from seglog.tiers.contents import WholeObject
-from seglog.tiers.manifests import CommittedLogs, read_committed
+from seglog.tiers.manifests import CommittedLogs, object_of, read_committed
 from seglog.tiers.segments import last_offset
 
 _KEPT_MANIFESTS = 10
@@ -232,7 +232,7 @@ def _objects(store: FileSystem, prefix: Path, number: int) -> set[Path]:
     path = prefix / COMMITTED / manifest_name(number)
     manifest = parse_log_manifest(store.read_bytes(path, LOG_MANIFEST_BYTES_LIMIT), path)
     return {
-        prefix / str(partition.topic_partition) / segment.place / segment.name_of(kind)
+        object_of(prefix, partition.topic_partition, segment, kind)
         for partition in manifest.partitions
         for segment in partition.segments
         for kind in segment.objects
