@@ -37,10 +37,15 @@ LEAST_ENTRY_SIZE = 14
 
 # --- attributes, all magics (bit 3 from magic 1 on, bits 4 to 6 from magic 2 on) ---------------------------
 CODEC_MASK = 0x07
+LAST_CODEC = 4  # zstd; of a message it is LAST_MESSAGE_CODEC
+LAST_MESSAGE_CODEC = 3  # lz4
 TIMESTAMP_TYPE_MASK = 0x08
 TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
 DELETE_HORIZON_MASK = 0x40
+
+# --- record of magic 2: length, attributes, timestamp delta, offset delta, key, value, headers -------------
+RECORD_ATTRIBUTES_BYTES = 1  # unused; everything else before the key is a varint
 
 # --- message, magic 0 and 1 (positions count from the start of the entry, offset and size included) -------
 MESSAGE_CRC_OFFSET = 12
@@ -51,6 +56,7 @@ MESSAGE_V0_KEY_SIZE_OFFSET = 18
 MESSAGE_V1_KEY_SIZE_OFFSET = 26
 MESSAGE_V0_OVERHEAD = 14  # crc, magic, attributes, key size, value size
 MESSAGE_V1_OVERHEAD = 22
+MESSAGE_SIZE_BYTES = 4  # the size that stands before a key, and before a value
 
 # --- Kafka 0.7 (`.kafka` files; an offset is a byte position) ----------------------------------------------
 MESSAGE_07_MAGIC_0_HEADER = 5  # magic, crc

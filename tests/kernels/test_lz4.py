@@ -57,8 +57,8 @@ def test_damage_gives_the_same_status_compiled_and_interpreted(at: int, value: i
     results = []
     for decompress in FRAMES:  # the interpreted one fails at any access out of bounds
         out = np.zeros(1200, dtype=np.uint8)
-        behind = decompress(source, 0, len(source), False, out, 0, room)
-        results.append((behind, out[: max(behind, 0)].tobytes()))
+        after = decompress(source, 0, len(source), False, out, 0, room)
+        results.append((after, out[: max(after, 0)].tobytes()))
     assert results[0] == results[1]
 
 
@@ -82,9 +82,9 @@ def compressed(compress_frame, data: bytes, before: int = 3) -> bytes:
     source = np.frombuffer(b"\x07" * before + data, dtype=np.uint8)
     room = largest_frame(len(data))
     out = np.full(room + 9, 7, dtype=np.uint8)
-    behind = compress_frame(source, before, len(source), out, 2, np.empty(kernels.TABLE_SLOTS, dtype=np.uint16))
+    after = compress_frame(source, before, len(source), out, 2, np.empty(kernels.TABLE_SLOTS, dtype=np.uint16))
     assert out[:2].tolist() == [7, 7] and (out[room + 2 :] == 7).all()
-    return out[2:behind].tobytes()
+    return out[2:after].tobytes()
 
 
 @given(st.lists(st.binary(max_size=40) | st.sampled_from([b"abcd", b"x" * 30, TEXT[:400]]), max_size=30))

@@ -169,7 +169,7 @@ def large_record(value: bytes, end: bytes, headers: int) -> tuple[np.ndarray, np
 
 
 def pieces_of(run: Callable[..., int], batch: np.ndarray, row: np.ndarray, arena: np.ndarray, room: int) -> bytes:
-    """What `run` writes, with a buffer of `room` bytes; nothing may be written behind that."""
+    """What `run` writes, with a buffer of `room` bytes; nothing may be written after that."""
     state, shown, found = np.zeros(render.STATE_SIZE, dtype=np.int64), np.array([render.SHOW_RECORDS], np.uint8), b""
     out = np.full(room + 64, 0xEE, dtype=np.uint8)
     while state[render.STATE_BATCH] < 1:

@@ -41,11 +41,11 @@ def run(decompress_run, data: np.ndarray, batches: np.ndarray, zstd: np.ndarray,
     out, bounds = np.full(room + 2, 7, dtype=np.uint8), np.zeros(len(batches), dtype=np.int64)
     status = np.zeros(len(batches), dtype=np.int8)
     last, failed = len(batches), DECOMPRESSION_FAILED
-    behind, used = decompress_run(
+    after, used = decompress_run(
         data, starts, ends, batches, first, last, status, failed, zstd, out[:room], 0, room, room, bounds
     )
     assert (out[room:] == 7).all()
-    return behind, out[:used].tobytes(), bounds.tolist(), status.tolist()
+    return after, out[:used].tobytes(), bounds.tolist(), status.tolist()
 
 
 def test_this_environment_has_the_functions() -> None:
@@ -57,8 +57,8 @@ def test_this_environment_has_the_functions() -> None:
 def test_lz4_and_zstd_come_out_one_behind_another(decompress_run) -> None:
     data, batches = log_of([4, 3, 4, 3])
     room = sum(map(len, PAYLOADS))
-    behind, found, bounds, status = run(decompress_run, data, batches, zstd_slots(), room + 9)
-    assert (behind, found, status) == (4, b"".join(PAYLOADS), [0] * 4)
+    after, found, bounds, status = run(decompress_run, data, batches, zstd_slots(), room + 9)
+    assert (after, found, status) == (4, b"".join(PAYLOADS), [0] * 4)
     assert bounds == np.cumsum([len(payload) for payload in PAYLOADS]).tolist()
 
 
@@ -77,8 +77,8 @@ def test_damaged_zstd_ends_the_run_and_damaged_lz4_is_marked(decompress_run) -> 
     for codec, expected in ((4, (1, [0, 0, 0, 0])), (3, (4, [0, DECOMPRESSION_FAILED, 0, 0]))):
         data, batches = log_of([codec] * 4)
         data[batches[1]["position"] + 61] ^= 0xFF
-        behind, _, _, status = run(decompress_run, data, batches, zstd_slots(), room)
-        assert (behind, status) == expected
+        after, _, _, status = run(decompress_run, data, batches, zstd_slots(), room)
+        assert (after, status) == expected
 
 
 def zstd_frames() -> dict[str, bytes]:

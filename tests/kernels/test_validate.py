@@ -39,7 +39,7 @@ def test_no_more_bytes_are_checksummed_than_allowed(module: object) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_an_entry_that_goes_on_behind_the_buffer_is_for_the_caller(module: object) -> None:
+def test_an_entry_that_goes_on_after_the_buffer_is_for_the_caller(module: object) -> None:
     good = logs.plain_batches(1)[0]
     data = buffer(good[:-9])
     find = module.find_good_entry  # type: ignore[attr-defined]

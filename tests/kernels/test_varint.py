@@ -41,9 +41,9 @@ def test_any_bytes_are_read_inside_their_bounds(data: bytes, end: int) -> None:
     end = min(end, len(buffer))
     for name in ("read_varint", "read_varlong", "read_unsigned_varint"):
         compiled, interpreted = both(kernels, name)
-        value, behind = compiled(buffer, 0, end)
-        assert (value, behind) == interpreted(buffer, 0, end)
-        assert behind == -1 or 0 < behind <= end
+        value, after = compiled(buffer, 0, end)
+        assert (value, after) == interpreted(buffer, 0, end)
+        assert after == -1 or 0 < after <= end
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ _LOG_OVERHEAD = layout.LOG_OVERHEAD
 _LEAST_ENTRY_SIZE = layout.LEAST_ENTRY_SIZE
 _RECORD_BATCH_OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 _HEADER_UP_TO_MAGIC = layout.HEADER_UP_TO_MAGIC
-_MOST_OFFSET = (1 << 63) - 2  # the offset behind it must be an int64 as well
+_MOST_OFFSET = (1 << 63) - 2  # the offset after it must be an int64 as well
 
 
 @kernel
@@ -73,7 +73,7 @@ def read_message_row(data: Bytes, p: int, size: int, file_position: int, row: Wr
 
 @kernel
 def _last_offset_exists(data: Bytes, p: int) -> bool:
-    """Whether base offset plus delta of the record batch at `p` is an offset, and so is the one behind it."""
+    """Whether base offset plus delta of the record batch at `p` is an offset, and so is the one after it."""
     base_offset, delta = (
         load_int64(data, p + layout.BASE_OFFSET_OFFSET),
         load_int32(data, p + layout.LAST_OFFSET_DELTA_OFFSET),
@@ -93,7 +93,7 @@ def header_valid(data: Bytes, p: int, size: int) -> bool:
 def walk_batches(data: Bytes, start: int, end: int, file_position: int, out: WritableBatches) -> tuple[int, int, int]:
     """Fills `out` (layout.BATCH) with the entries of `data[start:end]`, whose first byte is at `file_position`.
 
-    Returns (rows filled, index in `data` behind the last whole entry, WALK_* status).
+    Returns (rows filled, index in `data` after the last whole entry, WALK_* status).
     """
     rows = 0
     p = start

@@ -1,7 +1,7 @@
 """Encoding record rows into v2 batches (Kafka: DefaultRecord.writeTo, MemoryRecordsBuilder).
 
 One pass over the rows: each record is measured (varints in their shortest form), the batch is closed when the
-next record would not fit its limits, and the 61-byte header is written behind the records it describes.
+next record would not fit its limits. Its 61-byte header, which lies before the records, is written last.
 
 1. measure the record; check its spans against the arena and its offset and timestamp against Kafka's rules;
 2. close the batch if it is full (records, bytes) and begin another, or stop when `out` is;
@@ -59,7 +59,7 @@ def _headers_size(row: RecordRow) -> int:
 
 @kernel
 def _body_size(row: RecordRow, timestamp_delta: int, offset_delta: int, end: int) -> int:
-    """Bytes of the record behind its length varint, or -1 when a span leaves the arena of `end` bytes."""
+    """Bytes of the record after its length varint, or -1 when a span leaves the arena of `end` bytes."""
     key_size = int(row["key_size"])
     value_size = int(row["value_size"])
     header_count = int(row["header_count"])
@@ -87,7 +87,7 @@ def _write_record(
     out: WritableBytes,
     p: int,
 ) -> int:
-    """Writes one measured record at `p`; returns the index behind it."""
+    """Writes one measured record at `p`; returns the index after it."""
     p = write_varint(out, p, body_size)
     store_byte(out, p, 0)  # attributes: unused
     p = write_varint(out, p + 1, timestamp_delta)
@@ -132,7 +132,7 @@ def write_batch_header(out: WritableBytes, p: int, row: BatchRow) -> None:
 
 @kernel
 def seal_batch(out: WritableBytes, p: int, row: WritableBatchRow, checksum: bool) -> None:
-    """Writes the header of the batch whose records already lie behind it; with `checksum` also its
+    """Writes the header of the batch whose records already lie after it; with `checksum` also its
     CRC-32C.
     """
     row["crc"] = 0
@@ -198,13 +198,13 @@ def encode_batches(
     own offsets count, and the first batch starts at the template's base offset, each later one at its first
     record. `most_bytes` limits a batch as it is here, uncompressed and with its header; one record always
     fits. Positions in `batches` are indexes in `out`. A batch that `out` cannot hold whole is left for the
-    next call. Returns (row behind the last one encoded, bytes, batches, status).
+    next call. Returns (row after the last one encoded, bytes, batches, status).
     """
     end = len(arena)
     head = template[0]
     count_done = 0  # batches closed
-    p = 0  # index behind the last closed batch
-    done = first  # row behind the last closed batch
+    p = 0  # index after the last closed batch
+    done = first  # row after the last closed batch
     at = 0
     open_batch = False
     i = first

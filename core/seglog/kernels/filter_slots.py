@@ -10,7 +10,7 @@ DISCARD = 1  # none of its records is kept
 RETAIN_EMPTY = 2  # without records it stays as a header
 DELETE = 4  # DISCARD without RETAIN_EMPTY: not even read
 STAMP_MARKER = 8  # a marker whose transaction has no batch left: gets a horizon
-DIRTY = 16  # its last offset is at or behind the first dirty offset, and its records have ordinals
+DIRTY = 16  # its last offset is at or after the first dirty offset, and its records have ordinals
 EXPIRED = 32  # its tombstones are not protected any more
 KEEP_ALL = 64  # the index passed over it as aborted: no ordinals, and nothing is dropped
 

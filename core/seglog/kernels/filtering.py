@@ -4,7 +4,7 @@ For each batch, in order, under flags that the caller has worked out (transactio
 
 1. DELETE: the batch goes unread; only the ordinals of its records are counted.
 2. Otherwise its records are read. Each is dropped (its transaction was aborted, no key, superseded, an expired
-   tombstone) or kept. Records at or behind the first dirty offset ask the survivors' bits, older ones the map.
+   tombstone) or kept. Records at or after the first dirty offset ask the survivors' bits, older ones the map.
 3. All kept and nothing to stamp: the batch stays as its bytes are.
 4. Some kept: a new batch. Base timestamp = delete horizon, or the first kept record's timestamp; each record's bytes
    are copied, and only where its timestamp delta changes are length and delta written anew.
@@ -125,7 +125,7 @@ def _choose(
     p = start
     for _ in range(count):
         found = read_record(arena, p, end)
-        status, stop, timestamp_delta, behind_delta, offset_delta, key_position, key_size, value_size, _ = found
+        status, stop, timestamp_delta, after_delta, offset_delta, key_position, key_size, value_size, _ = found
         if status != RECORDS_VALID:
             return status, 0, 0
         keep = False
@@ -145,7 +145,7 @@ def _choose(
         else:
             keep = True
         if keep:
-            keep_row(kept, n, p, stop, timestamp_delta, behind_delta)
+            keep_row(kept, n, p, stop, timestamp_delta, after_delta)
             n += 1
             if value_size < 0:
                 tombstones += 1
@@ -188,13 +188,13 @@ def _choose_indexed(
             superseded += 1
         else:
             found = read_record(arena, p, end)
-            status, stop, timestamp_delta, behind_delta, _, _, _, value_size, _ = found
+            status, stop, timestamp_delta, after_delta, _, _, _, value_size, _ = found
             if status != RECORDS_VALID:
                 return status, 0, 0
             if value_size < 0 and expired:
                 dropped += 1
             else:
-                keep_row(kept, n, p, stop, timestamp_delta, behind_delta)
+                keep_row(kept, n, p, stop, timestamp_delta, after_delta)
                 n += 1
                 if value_size < 0:
                     tombstones += 1

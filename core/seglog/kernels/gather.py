@@ -11,6 +11,7 @@ import numpy as np
 
 from seglog.kernels._jit import copy_bytes, kernel
 from seglog.kernels.arrays import Bytes, Int32Column, Int32s, WritableBytes, WritableInt32s
+from seglog.kernels.bits import set_bit
 from seglog.kernels.varint import read_varint
 
 
@@ -39,7 +40,7 @@ def gather_spans(
         else:
             copy_bytes(arena, position, out, at, size)
             at += size
-            validity[i >> 3] |= np.uint8(1 << (i & 7))
+            set_bit(validity, i)
         offsets[i + 1] = at
     return nulls
 
@@ -109,22 +110,22 @@ def gather_headers(
             size, p = read_varint(arena, p, end)
             if p < 0 or size < 0 or size > end - p or size > len(keys) - key_at:
                 break
-            value_size, behind = read_varint(arena, p + size, end)
-            if behind < 0 or value_size > end - behind or value_size > len(values) - value_at:
+            value_size, after_size = read_varint(arena, p + size, end)
+            if after_size < 0 or value_size > end - after_size or value_size > len(values) - value_at:
                 break
             copy_bytes(arena, p, keys, key_at, size)
             key_at += size
-            p = behind
+            p = after_size
             if value_size >= 0:
                 copy_bytes(arena, p, values, value_at, value_size)
                 value_at += value_size
                 p += value_size
-                value_validity[found >> 3] |= np.uint8(1 << (found & 7))
+                set_bit(value_validity, found)
             found += 1
             key_offsets[found] = key_at
             value_offsets[found] = value_at
         if found > before:
-            list_validity[i >> 3] |= np.uint8(1 << (i & 7))
+            set_bit(list_validity, i)
         else:
             without += 1
         list_offsets[i + 1] = found

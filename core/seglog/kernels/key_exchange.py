@@ -126,8 +126,8 @@ def merge(
 ) -> None:
     """Fills `newest` (uint8): 1 for the entry of each key with the highest rank (int64).
 
-    `slots` (int64, a power of two above the number of entries) holds -1 before, and the newest entries behind;
-    `hashes` (int64) are filled in.
+    `slots` (int64, a power of two above the number of entries) holds -1 before the call, and the newest entries
+    after it; `hashes` (int64) are filled in.
     """
     count = len(positions)
     for i in range(count):

@@ -1,6 +1,6 @@
 """Laying out the keys of records for the offset map: what can be done with a record before its turn to be put.
 
-A table holds, for each record that has a key and lies at or behind the first dirty offset: the hash of the key
+A table holds, for each record that has a key and lies at or after the first dirty offset: the hash of the key
 (int64), its size and the record's ordinal, counted from the table's first record (int32 each), under a strategy other
 than offset its version (int64) and whether it has one (int8); and the keys' bytes side by side. So a table needs no
 record any more, and several threads can fill tables while one puts them, in order, into the map.

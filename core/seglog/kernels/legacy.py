@@ -22,8 +22,10 @@ from seglog.kernels.records import (
 )
 
 LEAST_ENTRY = layout.LOG_OVERHEAD + layout.LEAST_ENTRY_SIZE
+OUT_OF_BOUNDS = -2  # a size, where a null's is -1
 
 _LOG_OVERHEAD = layout.LOG_OVERHEAD
+_SIZE_BYTES = layout.MESSAGE_SIZE_BYTES
 _CODEC_MASK = layout.CODEC_MASK
 _TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
 
@@ -83,7 +85,7 @@ def message_checksums(data: Bytes, batches: Batches, file_position: int, out: Wr
 
 @inlined
 def _key_at(data: Bytes, p: int) -> int:
-    """Where the key's size lies in the entry at `p`: behind the timestamp, which only magic 0 has not."""
+    """Where the key's size lies in the entry at `p`: after the timestamp, which only magic 0 has not."""
     if load_byte(data, p + layout.MESSAGE_MAGIC_OFFSET) == 0:
         return p + layout.MESSAGE_V0_KEY_SIZE_OFFSET
     return p + layout.MESSAGE_V1_KEY_SIZE_OFFSET
@@ -91,25 +93,25 @@ def _key_at(data: Bytes, p: int) -> int:
 
 @kernel
 def value_span(data: Bytes, p: int, end: int) -> tuple[int, int]:
-    """(position, size) of the value of the entry `data[p:end]`; size -1 is null, -2 a field out of bounds."""
+    """(position, size) of the value of the entry `data[p:end]`; size -1: null, OUT_OF_BOUNDS: a field leaves it."""
     key_at = _key_at(data, p)
-    if end - key_at < 8:
-        return 0, -2
+    if end - key_at < 2 * _SIZE_BYTES:
+        return 0, OUT_OF_BOUNDS
     key_size = load_int32(data, key_at)
-    if key_size > end - key_at - 8:
-        return 0, -2
-    value_at = key_at + 4 + max(key_size, 0)
+    if key_size > end - key_at - 2 * _SIZE_BYTES:
+        return 0, OUT_OF_BOUNDS
+    value_at = key_at + _SIZE_BYTES + max(key_size, 0)
     value_size = load_int32(data, value_at)
-    if value_size > end - value_at - 4:
-        return 0, -2
-    return value_at + 4, max(value_size, -1)
+    if value_size > end - value_at - _SIZE_BYTES:
+        return 0, OUT_OF_BOUNDS
+    return value_at + _SIZE_BYTES, max(value_size, -1)
 
 
 @kernel
 def _decode_message(data: Bytes, p: int, end: int, row: WritableRecordRow) -> int:
     """Fills the spans, offset and stored timestamp of `row` from the entry `data[p:end]`; returns a status."""
     value_position, value_size = value_span(data, p, end)
-    if value_size == -2:
+    if value_size == OUT_OF_BOUNDS:
         return ENTRY_INVALID
     key_at = _key_at(data, p)
     row["offset"] = load_int64(data, p + layout.OFFSET_OFFSET)
@@ -117,7 +119,7 @@ def _decode_message(data: Bytes, p: int, end: int, row: WritableRecordRow) -> in
     row["timestamp"] = load_int64(data, p + layout.MESSAGE_TIMESTAMP_OFFSET) if has_timestamp else -1
     row["position"] = p
     row["size"] = end - p
-    row["key_position"] = key_at + 4
+    row["key_position"] = key_at + _SIZE_BYTES
     row["key_size"] = max(load_int32(data, key_at), -1)
     row["value_position"] = value_position
     row["value_size"] = value_size
@@ -178,7 +180,7 @@ def decode_entry(
 ) -> tuple[int, int]:
     """Decodes one log entry: the entry itself when it is not compressed, else its decompressed value.
 
-    `data[start:end]` is the one or the other. Returns (n behind the last row, status).
+    `data[start:end]` is the one or the other. Returns (n after the last row, status).
     """
     attributes = np.int64(batch["attributes"])
     magic = np.int64(batch["magic"])

@@ -2,7 +2,7 @@
 
 Formats: LZ4 Frame Format 1.6 and LZ4 Block Format (Y. Collet). Kafka: Lz4BlockInputStream, whose limits hold here
 too: version 1, independent blocks, no dictionary, blocks of 64 KiB to 4 MiB; block checksums are verified, the
-content checksum is not read, bytes behind the end mark are ignored. A frame of magic 0 has a wrong header
+content checksum is not read, bytes after the end mark are ignored. A frame of magic 0 has a wrong header
 checksum (KAFKA-3160), which is not looked at.
 """
 
@@ -62,7 +62,12 @@ _BLOCK_SIZE_SHIFT = 4
 _LEAST_BLOCK_SIZE = 4
 _DESCRIPTOR_RESERVED = 0x8F
 
-# The four bytes in front of a block: its size, or 0 for the end mark.
+# Before each block: its size, or the end mark.
+_BLOCK_SIZE_BYTES = 4
+_END_MARK = 0
+_CHECKSUM_BYTES = 4  # after each block, where the flags say so
+_LONG = 15  # a length's nibble when bytes follow that add to it
+_LEAST_MATCH = 4  # a sequence says by how much its match is longer
 _STORED = 0x80000000  # set in it: the block is not compressed
 _SIZE_MASK = 0x7FFFFFFF
 
@@ -76,8 +81,8 @@ def _little_uint32(data: Bytes, p: int) -> int:
 
 @inlined
 def _length(data: Bytes, p: int, end: int, nibble: int) -> tuple[int, int]:
-    """(a length that starts with `nibble`, index behind its extra bytes, or -1 where they do not end)."""
-    if nibble < 15:
+    """(a length that starts with `nibble`, index after its extra bytes, or -1 where they do not end)."""
+    if nibble < _LONG:
         return nibble, p
     total = nibble
     while p < end:
@@ -102,7 +107,7 @@ def _copy_match(out: WritableBytes, o: int, distance: int, length: int, room: in
 
 @apart  # within the run's kernel it took 1.4 times as long
 def decompress_block(data: Bytes, start: int, end: int, out: WritableBytes, o: int, room: int) -> int:
-    """Decompresses the block `data[start:end]` to `out[o:room]`; the index behind the result, or a negative status."""
+    """Decompresses the block `data[start:end]` to `out[o:room]`; the index after the result, or a negative status."""
     first = o
     p = start
     while p < end:
@@ -114,7 +119,7 @@ def decompress_block(data: Bytes, start: int, end: int, out: WritableBytes, o: i
             p += 1 + (token >> 4)
             o += token >> 4
             distance = load_byte(data, p) | load_byte(data, p + 1) << 8
-            length = (token & 15) + 4
+            length = (token & _LONG) + _LEAST_MATCH
             if length < 19 and distance >= 8 and distance <= o - first:
                 store_int64(out, o, load_int64(out, o - distance))
                 store_int64(out, o + 8, load_int64(out, o + 8 - distance))
@@ -137,8 +142,8 @@ def decompress_block(data: Bytes, start: int, end: int, out: WritableBytes, o: i
             if end - p < 2:
                 return MALFORMED
             distance = load_byte(data, p) | load_byte(data, p + 1) << 8
-        length, p = _length(data, p + 2, end, token & 15)
-        length += 4
+        length, p = _length(data, p + 2, end, token & _LONG)
+        length += _LEAST_MATCH
         if p < 0 or distance == 0 or distance > o - first:
             return MALFORMED
         if length > room - o:
@@ -150,7 +155,7 @@ def decompress_block(data: Bytes, start: int, end: int, out: WritableBytes, o: i
 
 @kernel
 def _first_block(data: Bytes, start: int, end: int, check_header: bool) -> int:
-    """The index of the first block behind a valid frame header, or a negative status."""
+    """The index of the first block after a valid frame header, or a negative status."""
     if end - start < _HEADER_BYTES + 1 or _little_uint32(data, start) != _MAGIC:
         return NO_MAGIC
     flags = load_byte(data, start + _FLAGS_AT)
@@ -171,16 +176,16 @@ def _first_block(data: Bytes, start: int, end: int, check_header: bool) -> int:
 def decompress_frame(
     data: Bytes, start: int, end: int, check_header: bool, out: WritableBytes, o: int, room: int
 ) -> int:
-    """Decompresses the frame `data[start:end]` to `out[o:room]`; the index behind the result, or a negative status."""
+    """Decompresses the frame `data[start:end]` to `out[o:room]`; the index after the result, or a negative status."""
     p = _first_block(data, start, end, check_header)
     if p < 0:
         return p
     block_bytes = 1 << (2 * (load_byte(data, start + _DESCRIPTOR_AT) >> _BLOCK_SIZE_SHIFT) + 8)
-    checksum_bytes = 4 if load_byte(data, start + _FLAGS_AT) & _BLOCK_CHECKSUMS != 0 else 0
-    while end - p >= 4:
+    checksum_bytes = _CHECKSUM_BYTES if load_byte(data, start + _FLAGS_AT) & _BLOCK_CHECKSUMS != 0 else 0
+    while end - p >= _BLOCK_SIZE_BYTES:
         field = _little_uint32(data, p)
-        p += 4
-        if field == 0:
+        p += _BLOCK_SIZE_BYTES
+        if field == _END_MARK:
             return o
         size = field & _SIZE_MASK
         if size > block_bytes or size + checksum_bytes > end - p:
@@ -193,12 +198,12 @@ def decompress_frame(
             copy_bytes(data, p, out, o, size)
             o += size
         else:
-            behind = decompress_block(data, p, p + size, out, o, min(room, o + block_bytes))
-            if behind == NO_ROOM and room - o >= block_bytes:
+            after = decompress_block(data, p, p + size, out, o, min(room, o + block_bytes))
+            if after == NO_ROOM and room - o >= block_bytes:
                 return BLOCK_SIZE_WRONG  # the block is larger than its frame allows
-            if behind < 0:
-                return behind
-            o = behind
+            if after < 0:
+                return after
+            o = after
         p += size + checksum_bytes
     return NO_END_MARK
 
@@ -227,7 +232,7 @@ def _slot(word: int) -> int:
 
 @inlined
 def _write_length(out: WritableBytes, o: int, rest: int) -> int:
-    """What is left of a length whose nibble is 15."""
+    """What is left of a length whose nibble is _LONG."""
     while rest >= 255:
         store_byte(out, o, 255)
         rest -= 255
@@ -240,14 +245,14 @@ def _write_length(out: WritableBytes, o: int, rest: int) -> int:
 def _write_sequence(
     data: Bytes, anchor: int, literals: int, out: WritableBytes, o: int, distance: int, match: int
 ) -> int:
-    """Writes literals and a match of `match` bytes (0: none, at the end); returns the index behind them."""
+    """Writes literals and a match of `match` bytes (0: none, at the end); returns the index after them."""
     token = o
     o += 1
-    store_byte(out, token, min(literals, 15) << 4)
-    if literals >= 15:
-        o = _write_length(out, o, literals - 15)
+    store_byte(out, token, min(literals, _LONG) << 4)
+    if literals >= _LONG:
+        o = _write_length(out, o, literals - _LONG)
     if match > 0 and literals <= 32:
-        for k in range(0, literals, 8):  # up to seven bytes too many, which the match and what is behind it hold
+        for k in range(0, literals, 8):  # up to seven bytes too many, which the match and what follows it hold
             store_int64(out, o + k, load_int64(data, anchor + k))
     else:
         copy_bytes(data, anchor, out, o, literals)
@@ -256,9 +261,9 @@ def _write_sequence(
         store_byte(out, o, distance)
         store_byte(out, o + 1, distance >> 8)
         o += 2
-        store_byte(out, token, min(literals, 15) << 4 | min(match - 4, 15))
-        if match - 4 >= 15:
-            o = _write_length(out, o, match - 4 - 15)
+        store_byte(out, token, min(literals, _LONG) << 4 | min(match - _LEAST_MATCH, _LONG))
+        if match - _LEAST_MATCH >= _LONG:
+            o = _write_length(out, o, match - _LEAST_MATCH - _LONG)
     return o
 
 
@@ -282,7 +287,7 @@ def _matching(data: Bytes, p: int, q: int, end: int) -> int:
 def compress_block(
     data: Bytes, start: int, end: int, out: WritableBytes, o: int, room: int, table: WritableUInt16s
 ) -> int:
-    """Compresses at most BLOCK_BYTES of `data[start:end]` to `out[o:room]`; the index behind the result, or NO_ROOM.
+    """Compresses at most BLOCK_BYTES of `data[start:end]` to `out[o:room]`; the index after the result, or NO_ROOM.
 
     `table` (uint16[TABLE_SLOTS]) is scratch. Greedy, one candidate a slot, and the longer nothing matches the wider
     the steps, as in LZ4's fast compressor.
@@ -303,7 +308,7 @@ def compress_block(
         while p > anchor and q > start and load_byte(data, p - 1) == load_byte(data, q - 1):
             p -= 1
             q -= 1
-        match = 4 + _matching(data, p + 4, q + 4, end - _LAST_LITERALS)
+        match = _LEAST_MATCH + _matching(data, p + _LEAST_MATCH, q + _LEAST_MATCH, end - _LAST_LITERALS)
         literals = p - anchor
         if o + 16 + literals + literals // 255 + match // 255 > room:
             return NO_ROOM
@@ -324,7 +329,7 @@ def compress_frame(data: Bytes, start: int, end: int, out: WritableBytes, o: int
     """Writes `data[start:end]` as a frame like Kafka's to `out`, from `o` on: room for the data, 11 bytes, and 4
     for each block.
 
-    Independent blocks of 64 KiB without checksums. Returns the index behind it. `table` as for `compress_block`.
+    Independent blocks of 64 KiB without checksums. Returns the index after it. `table` as for `compress_block`.
     """
     _store_little_uint32(out, o, _MAGIC)
     store_byte(out, o + _FLAGS_AT, _FLAGS_WRITTEN)
@@ -333,15 +338,17 @@ def compress_frame(data: Bytes, start: int, end: int, out: WritableBytes, o: int
     o += _HEADER_BYTES + 1
     p = start
     while p < end:
-        behind = min(p + BLOCK_BYTES, end)
-        stop = compress_block(data, p, behind, out, o + 4, o + 4 + behind - p, table)
-        if stop >= 0 and stop - o - 4 < behind - p:
-            _store_little_uint32(out, o, stop - o - 4)
+        block_end = min(p + BLOCK_BYTES, end)
+        stop = compress_block(
+            data, p, block_end, out, o + _BLOCK_SIZE_BYTES, o + _BLOCK_SIZE_BYTES + block_end - p, table
+        )
+        if stop >= 0 and stop - o - _BLOCK_SIZE_BYTES < block_end - p:
+            _store_little_uint32(out, o, stop - o - _BLOCK_SIZE_BYTES)
             o = stop
         else:
-            _store_little_uint32(out, o, (behind - p) | _STORED)
-            copy_bytes(data, p, out, o + 4, behind - p)
-            o += 4 + behind - p
-        p = behind
-    _store_little_uint32(out, o, 0)
-    return o + 4
+            _store_little_uint32(out, o, (block_end - p) | _STORED)
+            copy_bytes(data, p, out, o + _BLOCK_SIZE_BYTES, block_end - p)
+            o += _BLOCK_SIZE_BYTES + block_end - p
+        p = block_end
+    _store_little_uint32(out, o, _END_MARK)
+    return o + _BLOCK_SIZE_BYTES

@@ -211,9 +211,9 @@ def put_keys(
                 set_bit(survivors, ordinal)
                 store_int64(store, q + ORDINAL_AT, ordinal)
         else:
-            behind = used + entry_bytes(key_size, overhead)
-            if entries >= entry_limit or behind > len(store):
-                if entries >= settings[ENTRY_LIMIT] or (behind > settings[STORE_LIMIT] and entries > 0):
+            used_then = used + entry_bytes(key_size, overhead)
+            if entries >= entry_limit or used_then > len(store):
+                if entries >= settings[ENTRY_LIMIT] or (used_then > settings[STORE_LIMIT] and entries > 0):
                     if not tracking:
                         outcome = PUT_FULL
                         break
@@ -233,7 +233,7 @@ def put_keys(
             store_int64(slots, SLOT_BYTES * slot, (used // _STORE_STEP + 1) << _TAG_BITS | (key_hash & _TAG_MASK))
             set_bit(survivors, ordinal)
             entries += 1
-            used = behind
+            used = used_then
         if tracking:
             set_bit(settled, ordinal)
         key_position += key_size

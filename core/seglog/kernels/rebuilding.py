@@ -1,6 +1,6 @@
 """Writing what is left of a v2 batch (Kafka: MemoryRecords.filterTo, buildRetainedRecordsInto, writeEmptyHeader).
 
-The records to keep come as rows of `kept`: start, end, timestamp delta, position behind that delta. Base timestamp is
+The records to keep come as rows of `kept`: start, end, timestamp delta, position after that delta. Base timestamp is
 the delete horizon if there is one, else the first kept record's timestamp; a record's bytes are copied as they are,
 and only where its timestamp delta changes are length and delta written anew.
 """
@@ -57,20 +57,20 @@ _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 
 
 @inlined
-def keep_row(kept: WritableBytes, n: int, start: int, end: int, timestamp_delta: int, behind_delta: int) -> None:
+def keep_row(kept: WritableBytes, n: int, start: int, end: int, timestamp_delta: int, after_delta: int) -> None:
     """Fills row `n` of the records to keep."""
     at = n * KEPT_ROW_BYTES
     store_int32(kept, at, start)
     store_int32(kept, at + _KEPT_END, end)
     store_int64(kept, at + _KEPT_DELTA, timestamp_delta)
-    store_int32(kept, at + _KEPT_REST, behind_delta)
+    store_int32(kept, at + _KEPT_REST, after_delta)
 
 
 @kernel
 def _rebuild_records(
     arena: Bytes, kept: Bytes, n: int, row: BatchRow, out: WritableBytes, p: int, rebuilt: WritableBatchRow
 ) -> int:
-    """Writes the kept records at `p`, and timestamps and count into `rebuilt`; returns the index behind them.
+    """Writes the kept records at `p`, and timestamps and count into `rebuilt`; returns the index after them.
 
     `row` is the source batch. `rebuilt["base_timestamp"]` is the delete horizon if its attribute says so.
     """
@@ -138,7 +138,7 @@ def write_batch(
     target: WritableBatchRow,
     counters: WritableInt64s,
 ) -> tuple[int, int]:
-    """Writes what is left of a batch at `at` and its row to `target`; returns (index behind it, action)."""
+    """Writes what is left of a batch at `at` and its row to `target`; returns (index after it, action)."""
     compressed = settings[COMPRESSED] != 0
     attributes = int(row["attributes"])
     stamped = attributes & _HORIZON != 0
@@ -167,13 +167,13 @@ def write_batch(
         target["base_timestamp"] = settings[NEW_HORIZON]
     target["attributes"] = attributes & _REBUILT_ATTRIBUTES | (_HORIZON if stamp or stamped else 0)
     if compressed:
-        behind = _rebuild_records(arena, kept, n, row, out, at, target)
-        target["size"] = behind - at
-        return behind, REBUILT
-    behind = _rebuild_records(arena, kept, n, row, out, at + _OVERHEAD, target)
-    target["size"] = behind - at
+        stop = _rebuild_records(arena, kept, n, row, out, at, target)
+        target["size"] = stop - at
+        return stop, REBUILT
+    stop = _rebuild_records(arena, kept, n, row, out, at + _OVERHEAD, target)
+    target["size"] = stop - at
     seal_batch(out, at, target, True)
-    return behind, REBUILT
+    return stop, REBUILT
 
 
 @kernel
@@ -182,14 +182,14 @@ def stamp_records(
 ) -> tuple[int, int]:
     """Rewrites all records of a batch relative to the delete horizon that `target["base_timestamp"]` holds.
 
-    `target["attributes"]` says that it holds one. Returns (index behind the records in `out`, record status).
+    `target["attributes"]` says that it holds one. Returns (index after the records in `out`, record status).
     """
     count = int(row["count"])
     p = start
     for n in range(count):
-        status, stop, timestamp_delta, behind_delta, _, _, _, _, _ = read_record(arena, p, end)
+        status, stop, timestamp_delta, after_delta, _, _, _, _, _ = read_record(arena, p, end)
         if status != RECORDS_VALID:
             return 0, status
-        keep_row(kept, n, p, stop, timestamp_delta, behind_delta)
+        keep_row(kept, n, p, stop, timestamp_delta, after_delta)
         p = stop
     return _rebuild_records(arena, kept, count, row, out, 0, target), RECORDS_VALID

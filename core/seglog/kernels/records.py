@@ -24,7 +24,7 @@ LENGTH_INVALID = 2  # a record's length does not fit what remains
 FIELD_INVALID = 3  # a malformed varint, or a key or value that leaves the record
 HEADERS_INVALID = 4  # header count or a header
 BODY_INVALID = 5  # the body is shorter or longer than the record's length
-TRAILING_BYTES = 6  # bytes behind the last record
+TRAILING_BYTES = 6  # bytes after the last record
 ENTRY_INVALID = 7  # legacy: an inner entry that cannot be
 OFFSET_INVALID = 8  # legacy: a relative offset beyond the wrapper's
 COMPRESSED_INSIDE = 9  # legacy: a compressed message inside a compressed one
@@ -41,7 +41,7 @@ MAX_VARINT_BYTES = layout.MAX_VARINT_BYTES
 
 @kernel
 def _skip_headers(data: Bytes, p: int, end: int, count: int) -> int:
-    """The index behind `count` headers, or -1."""
+    """The index after `count` headers, or -1."""
     for _ in range(count):
         size, p = read_varint(data, p, end)
         if p < 0 or size < 0 or size > end - p:
@@ -60,7 +60,7 @@ def _skip_headers(data: Bytes, p: int, end: int, count: int) -> int:
 @inlined
 def _decode_record(data: Bytes, p: int, end: int, row: WritableRecordRow) -> tuple[int, int, int]:
     """Fills the spans of `row` from the record body in `data[p:end]`; returns (status, timestamp and offset delta)."""
-    p += 1  # attributes, unused
+    p += layout.RECORD_ATTRIBUTES_BYTES
     timestamp_delta, p = read_varlong(data, p, end)
     if p < 0:
         return FIELD_INVALID, 0, 0
@@ -95,7 +95,7 @@ def _decode_record(data: Bytes, p: int, end: int, row: WritableRecordRow) -> tup
 def whole_records(data: Bytes, start: int, end: int, most: int) -> tuple[int, int, int]:
     """At most `most` records that lie whole in `data[start:end]`, by their lengths alone.
 
-    Returns (index behind the last one, how many, bytes of the next one as far as they are known: 0 when nothing of it
+    Returns (index after the last one, how many, bytes of the next one as far as they are known: 0 when nothing of it
     is there, -1 when its length is none that a record can have).
     """
     p = start
@@ -119,7 +119,7 @@ def decode_batch(
 ) -> tuple[int, int]:
     """Decodes the records of one batch in `data[start:end]` into `out[n:]`; `number` goes into column `batch`.
 
-    Returns (n behind the last row, status). `out` must have room for `rows_needed`.
+    Returns (n after the last row, status). `out` must have room for `rows_needed`.
     """
     count = np.int64(batch["count"])
     if count < 0 or count * LEAST_RECORD_SIZE > end - start:
@@ -143,7 +143,7 @@ def decode_batch(
         row["position"] = p
         row["size"] = body + length - p
         row["batch"] = number
-        row["sequence"] = -1 if base_sequence < 0 else (base_sequence + delta) & 0x7FFFFFFF
+        row["sequence"] = -1 if base_sequence < 0 else (base_sequence + delta) & layout.INT32_MAX
         n += 1
         p = body + length
     if count > 0 and p != end:

@@ -52,7 +52,7 @@ SHOW_RECORDS = 4
 
 LINE_BYTES = 1024  # a line without key, value and headers takes less, prefix not counted
 HEADER_BYTES = 128  # and so does a header without its bytes
-_WORDS_BYTES = 128  # and so do three words side by side, with what they spoil behind them
+_WORDS_BYTES = 128  # and so do three words side by side, with what they spoil after them
 _LEAST_PIECE = 12  # bytes of a text that are written at once, at least: a character, and whole steps of base64
 
 _JSON_WORDS = [
@@ -157,7 +157,7 @@ def _put_batch(out: WritableBytes, p: int, style: int, prefix: Bytes, batch: Bat
     p = _field(out, p, style + _PRODUCER_ID, int(batch["producer_id"]))
     p = _field(out, p, style + _PRODUCER_EPOCH, int(batch["producer_epoch"]))
     p = _field(out, p, style + _BASE_SEQUENCE, sequence)
-    p = _field(out, p, style + _LAST_SEQUENCE, -1 if sequence < 0 else (sequence + delta) & 0x7FFFFFFF)
+    p = _field(out, p, style + _LAST_SEQUENCE, -1 if sequence < 0 else (sequence + delta) & layout.INT32_MAX)
     p = _flag(out, p, style + _TRANSACTIONAL, style, magic >= 2 and attributes & _TRANSACTIONAL_MASK != 0)
     p = _flag(out, p, style + _CONTROL, style, magic >= 2 and attributes & _CONTROL_MASK != 0)
     p = _field(out, p, style + _LEADER_EPOCH, int(batch["leader_epoch"]))
@@ -244,7 +244,7 @@ def _continue_bytes(
     size: int,
     state: WritableInt64s,
 ) -> tuple[int, bool]:
-    """Goes on with what `_bytes` writes at once; (index behind it, whether it is done and a word fits behind)."""
+    """Goes on with what `_bytes` writes at once; (index after it, whether it is done and a word fits then)."""
     if state[STATE_AT] == 0:
         if len(out) - p < _WORDS_BYTES:
             return p, False
@@ -313,7 +313,7 @@ def _continue_record(
     row: RecordRow,
     state: WritableInt64s,
 ) -> tuple[int, bool]:
-    """Goes on with what `_put_record` writes at once; (index behind it, whether the line is done)."""
+    """Goes on with what `_put_record` writes at once; (index after it, whether the line is done)."""
     if state[STATE_PART] == _HEAD_PART:
         if len(out) - p < LINE_BYTES + SLACK + len(prefix):
             return p, False

@@ -1,7 +1,7 @@
 """Batches and records in the very text of kafka-dump-log (Kafka: DumpLogSegments), a whole chunk in one call.
 
 What takes an object decoder (control records, internal topics) comes as ready text: `endings` holds the bytes
-behind each row's metadata, where `has_ending` says so. Everything else is written here. A record whose line might be
+after each row's metadata, where `has_ending` says so. Everything else is written here. A record whose line might be
 larger than the whole buffer is written in pieces, as by `render`.
 """
 
@@ -96,7 +96,7 @@ def _put_batch(out: WritableBytes, p: int, batch: BatchRow, valid: bool) -> int:
         p = _field(out, p, _LAST_OFFSET, last)
         p = _field(out, p, _COUNT, int(batch["count"]))
         p = _field(out, p, _BASE_SEQUENCE, sequence)
-        p = _field(out, p, _LAST_SEQUENCE, -1 if sequence < 0 else (sequence + last - base) & 0x7FFFFFFF)
+        p = _field(out, p, _LAST_SEQUENCE, -1 if sequence < 0 else (sequence + last - base) & layout.INT32_MAX)
         p = _field(out, p, _PRODUCER_ID, int(batch["producer_id"]))
         p = _field(out, p, _PRODUCER_EPOCH, int(batch["producer_epoch"]))
         p = _field(out, p, _LEADER_EPOCH, int(batch["leader_epoch"]))
@@ -191,7 +191,7 @@ _TAIL_PART = 5
 def _continue_text(
     out: WritableBytes, p: int, word: int, arena: Bytes, start: int, size: int, state: WritableInt64s
 ) -> tuple[int, bool]:
-    """Goes on with a text, a word (none: -1) before it; (index behind it, whether it is done and a word fits then)."""
+    """Goes on with a text, a word (none: -1) before it; (index after it, whether it is done and a word fits then)."""
     if state[STATE_AT] == 0:
         if len(out) - p < 2 * SLACK:
             return p, False
@@ -217,7 +217,7 @@ def _continue_text(
 def _continue_header_keys(
     out: WritableBytes, p: int, arena: Bytes, row: RecordRow, state: WritableInt64s
 ) -> tuple[int, bool]:
-    """Goes on with what `_put_header_keys` writes at once, and the bracket behind it."""
+    """Goes on with what `_put_header_keys` writes at once, and the bracket after it."""
     end = int(row["position"]) + int(row["size"])
     while state[STATE_HEADER] < row["header_count"]:
         size, at = read_varint(arena, state[STATE_PLACE], end)

@@ -65,7 +65,7 @@ def _little_uint24(data: Bytes, p: int) -> int:
 
 @kernel
 def is_plain_zstd(data: Bytes, start: int, end: int) -> bool:
-    """Whether `data[start:end]` is one zstd frame, nothing before or behind it, with a window of at most 128 MiB.
+    """Whether `data[start:end]` is one zstd frame, nothing before or after it, with a window of at most 128 MiB.
 
     The library's function takes several frames and any window. Format: RFC 8878.
     """
@@ -106,12 +106,12 @@ def decompress_run(
     full: int,
     bounds: WritableInt64s,
 ) -> tuple[int, int]:
-    """Decompresses the lz4 and zstd payloads `data[starts[i]:ends[i]]` of batches `first` to `last` one behind another.
+    """Decompresses the lz4 and zstd payloads `data[starts[i]:ends[i]]` of batches `first` to `last` one after another.
 
-    `bounds[i]` becomes the index in `out` behind batch `i`. A malformed lz4 frame sets `status[i] = failed` and takes
+    `bounds[i]` becomes the index in `out` after batch `i`. A malformed lz4 frame sets `status[i] = failed` and takes
     no room. Stops at a batch of another codec, at one that needs more room than `out` or `limit` gives, at zstd that
     is not one plain frame or damaged, and as soon as the index reaches `full`; returns (first batch not done, index
-    behind the last result).
+    after the last result).
     """
     for i in range(first, last):
         codec = np.int64(batches[i]["attributes"]) & _CODEC_MASK
@@ -132,13 +132,13 @@ def decompress_run(
                     return i, o
                 o += size
             else:
-                behind = lz4.decompress_frame(data, start, end, magic > 0, out, o, room)
-                if behind == lz4.NO_ROOM:
+                after = lz4.decompress_frame(data, start, end, magic > 0, out, o, room)
+                if after == lz4.NO_ROOM:
                     return i, o
-                if behind < 0:
+                if after < 0:
                     status[i] = failed
                 else:
-                    o = behind
+                    o = after
         bounds[i] = o
     return last, o
 
@@ -172,7 +172,7 @@ def pack_run(
 
     Verbatim batches come from `data` (whose first byte is at `file_position`), empty ones and the payloads of rebuilt
     ones from `payloads`; the latter are compressed, and sealed. `out` has room for `packed_bound`; `table` is lz4's
-    scratch. Positions and sizes of `targets` become those in `out`. Returns (first row not done, index behind).
+    scratch. Positions and sizes of `targets` become those in `out`. Returns (first row not done, index after).
     """
     for i in range(first, len(targets)):
         at = int(targets[i]["position"])

@@ -5,6 +5,7 @@ The same rules as `records.decode_batch`, which fills a whole row: a record that
 
 from __future__ import annotations
 
+from seglog import layout
 from seglog.kernels._jit import inlined, kernel, load_byte, load_int64
 from seglog.kernels.arrays import Bytes
 from seglog.kernels.records import (
@@ -18,22 +19,24 @@ from seglog.kernels.records import (
 )
 from seglog.kernels.varint import read_varint, read_varlong
 
+_INT64_BYTES = 8
+
 
 @inlined
 def read_record(data: Bytes, p: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int]:
     """The spans of the record at `p`, which must end by `end`.
 
-    Returns (status, end of the record, timestamp delta, position behind that delta, offset delta, key position,
+    Returns (status, end of the record, timestamp delta, position after that delta, offset delta, key position,
     key size, value size, position of the header count). Sizes of null are -1.
     """
     length, body = read_varint(data, p, end)
     if body < 0 or length < LEAST_RECORD_SIZE - 1 or length > end - body:
         return LENGTH_INVALID, 0, 0, 0, 0, 0, 0, 0, 0
     stop = body + length
-    timestamp_delta, behind_delta = read_varlong(data, body + 1, stop)
-    if behind_delta < 0:
+    timestamp_delta, after_delta = read_varlong(data, body + layout.RECORD_ATTRIBUTES_BYTES, stop)
+    if after_delta < 0:
         return FIELD_INVALID, 0, 0, 0, 0, 0, 0, 0, 0
-    offset_delta, p = read_varint(data, behind_delta, stop)
+    offset_delta, p = read_varint(data, after_delta, stop)
     if p < 0:
         return FIELD_INVALID, 0, 0, 0, 0, 0, 0, 0, 0
     key_size, key_position = read_varint(data, p, stop)
@@ -57,7 +60,7 @@ def read_record(data: Bytes, p: int, end: int) -> tuple[int, int, int, int, int,
         RECORDS_VALID,
         stop,
         timestamp_delta,
-        behind_delta,
+        after_delta,
         offset_delta,
         key_position,
         max(key_size, -1),
@@ -68,7 +71,7 @@ def read_record(data: Bytes, p: int, end: int) -> tuple[int, int, int, int, int,
 
 @kernel
 def header_as_int64(data: Bytes, p: int, end: int, name: Bytes) -> tuple[int, int]:
-    """(1, value) of the last header called `name` (uint8) if its value has 8 bytes, else (0, 0).
+    """(1, value) of the last header called `name` (uint8) if its value has the bytes of one, else (0, 0).
 
     `p` is the position of the header count of a record that `read_record` has passed; the record ends at `end`.
     """
@@ -87,7 +90,7 @@ def header_as_int64(data: Bytes, p: int, end: int, name: Bytes) -> tuple[int, in
         if same:
             present = 0
             value = 0
-            if size == 8:
+            if size == _INT64_BYTES:
                 present = 1
                 value = load_int64(data, p)
         p += max(size, 0)

@@ -1,8 +1,8 @@
 """Writing text into a byte buffer: numbers, JSON strings, base64, and what Java makes of bytes that are no UTF-8.
 
-Every `put_…` writes at `p` of `out` and returns the index behind; the caller has made room. Fixed words come out
+Every `put_…` writes at `p` of `out` and returns the index after; the caller has made room. Fixed words come out
 of a table of 32-byte cells and are copied whole (one or two machine instructions), so a writer may spoil up to
-32 bytes behind what it wrote: `SLACK` is to be left free behind everything.
+32 bytes after what it wrote: `SLACK` is to be left free after everything.
 """
 
 from __future__ import annotations
@@ -34,10 +34,14 @@ _HIGH_BITS = -0x7F7F7F7F7F7F7F80  # 0x80 in every byte, as int64
 _LEAST_INT64 = -(2**63)
 _QUOTE = 0x22
 _MINUS = 0x2D
+_ZERO = 0x30
+_PADDING = 0x3D  # of base64
+_BACKSLASH = 0x5C
+_LETTER_U = 0x75
 
 
 def _escapes() -> np.ndarray:
-    """(128,) uint8: 0 for an ASCII character that stays as it is, 1 for \\u00XX, else the letter behind \\."""
+    """(128,) uint8: 0: an ASCII character that stays as it is, 1: \\u00XX, else the letter that follows the \\."""
     table = np.zeros(128, dtype=np.uint8)
     table[:0x20] = 1
     table[0x7F] = 1
@@ -75,7 +79,7 @@ def put_integer(out: WritableBytes, p: int, value: int) -> int:
         p += 1
         if value == _LEAST_INT64:
             p = put_integer_digits(out, p, 922337203685477580)
-            store_byte(out, p, 0x38)
+            store_byte(out, p, _ZERO + 8)  # its last digit
             return p + 1
         value = 0 - value  # not `-value`: compiled, a column of int8 has no 128
     return put_integer_digits(out, p, value)
@@ -102,7 +106,7 @@ def put_integer_digits(out: WritableBytes, p: int, value: int) -> int:
         store_byte(out, at - 2, _DIGITS[2 * value])
         store_byte(out, at - 1, _DIGITS[2 * value + 1])
     else:
-        store_byte(out, at - 1, 0x30 + value)
+        store_byte(out, at - 1, _ZERO + value)
     return p + size
 
 
@@ -190,7 +194,7 @@ def put_json_text(out: WritableBytes, p: int, data: Bytes, start: int, end: int)
         elif escape == 1:
             p = _put_unicode_escape(out, p, byte)
         else:
-            store_byte(out, p, 0x5C)
+            store_byte(out, p, _BACKSLASH)
             store_byte(out, p + 1, escape)
             p += 2
         i += 1
@@ -218,8 +222,8 @@ def _unsafe_character(data: Bytes, i: int, first: int) -> int:
 
 @kernel
 def _put_unicode_escape(out: WritableBytes, p: int, code: int) -> int:
-    store_byte(out, p, 0x5C)
-    store_byte(out, p + 1, 0x75)
+    store_byte(out, p, _BACKSLASH)
+    store_byte(out, p + 1, _LETTER_U)
     store_byte(out, p + 2, _HEX[code >> 12])
     store_byte(out, p + 3, _HEX[(code >> 8) & 15])
     store_byte(out, p + 4, _HEX[(code >> 4) & 15])
@@ -246,9 +250,9 @@ def is_utf8(data: Bytes, start: int, end: int) -> bool:
 
 @kernel
 def text_cut(data: Bytes, start: int, end: int, most: int) -> int:
-    """Where `data[start:end]` may be cut behind at most `most` bytes (4 or more), so that no character is torn.
+    """Where `data[start:end]` may be cut after at most `most` bytes (4 or more), so that no character is torn.
 
-    Before a byte that continues none; or, where four such bytes follow each other, behind what they can belong to.
+    Before a byte that continues none; or, where four such bytes follow each other, after what they can belong to.
     """
     if end - start <= most:
         return end
@@ -278,8 +282,8 @@ def put_base64(out: WritableBytes, p: int, data: Bytes, start: int, end: int) ->
         word |= load_byte(data, i + 1) << 8
     store_byte(out, p, _BASE64[word >> 18])
     store_byte(out, p + 1, _BASE64[(word >> 12) & 63])
-    store_byte(out, p + 2, _BASE64[(word >> 6) & 63] if end - i == 2 else 0x3D)
-    store_byte(out, p + 3, 0x3D)
+    store_byte(out, p + 2, _BASE64[(word >> 6) & 63] if end - i == 2 else _PADDING)
+    store_byte(out, p + 3, _PADDING)
     return p + 4
 
 

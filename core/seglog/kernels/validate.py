@@ -44,6 +44,7 @@ STATE_SIZE = 5
 
 _LOG_OVERHEAD = layout.LOG_OVERHEAD
 _RECORD_BATCH_OVERHEAD = layout.RECORD_BATCH_OVERHEAD
+_SIZE_BYTES = layout.MESSAGE_SIZE_BYTES
 _CODEC_MASK = layout.CODEC_MASK
 _TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
 _TRANSACTIONAL_MASK = layout.TRANSACTIONAL_MASK
@@ -57,7 +58,7 @@ def _judge_record_batch(batch: BatchRow) -> int:
     attributes = int(batch["attributes"])
     count = int(batch["count"])
     delta = int(batch["last_offset"]) - int(batch["base_offset"])
-    if attributes & _CODEC_MASK > 4:
+    if attributes & _CODEC_MASK > layout.LAST_CODEC:
         bits |= CODEC_UNKNOWN
     if delta < 0:
         bits |= OFFSET_DELTA_INVALID
@@ -85,7 +86,7 @@ def _judge_batch(batch: BatchRow, least_offset: int, most_offset: int, state: Wr
         bits = _judge_record_batch(batch)
     elif magic < 0 or magic > 2:
         bits = MAGIC_UNKNOWN
-    elif int(batch["attributes"]) & _CODEC_MASK > 3:
+    elif int(batch["attributes"]) & _CODEC_MASK > layout.LAST_MESSAGE_CODEC:
         bits = CODEC_UNKNOWN
     if base < least_offset or last > most_offset:
         bits |= OFFSET_OUT_OF_SEGMENT
@@ -155,7 +156,7 @@ def judge_rows(rows: Records, batches: Batches, status: Int8s, last_offset: int,
             if bounded and int(rows[r]["timestamp"]) > max_timestamp:
                 bits |= RECORD_TIMESTAMP_ABOVE_MAX
             r += 1
-        if status[i] == 0 and magic >= 2 and r - first != int(batch["count"]):
+        if status[i] == RECORDS_VALID and magic >= 2 and r - first != int(batch["count"]):
             bits |= RECORD_COUNT_DIFFERS
         if most > last_offset:
             last_offset = most
@@ -208,12 +209,12 @@ def walk_clean(
     """Walks `data[:end]` while everything is right: framing, `judge_batches`' rules and, if wanted, checksums, records.
 
     `rows` (layout.BATCH) is working room. Returns (bytes of whole entries, whether nothing was wrong with them or
-    with what begins behind them). An entry that goes on behind `end` is not wrong; with `records`, one of magic 0 or 1
+    with what begins after them). An entry that goes on after `end` is not wrong; with `records`, one of magic 0 or 1
     or compressed is, as its records do not lie here.
     """
     p = 0
     while p < end:
-        count, behind, status = walk_batches(data, p, end, file_position + p, rows)
+        count, stop, status = walk_batches(data, p, end, file_position + p, rows)
         for i in range(count):
             if _judge_batch(rows[i], least_offset, most_offset, state) != 0:
                 return p, False
@@ -229,7 +230,7 @@ def walk_clean(
                 start = int(rows[i]["position"]) - file_position
                 if not _records_right(data, start + _RECORD_BATCH_OVERHEAD, start + int(rows[i]["size"]), rows[i]):
                     return p, False
-        p = behind
+        p = stop
         if status in (WALK_PARTIAL, WALK_COMPLETE):
             return p, True
         if count == 0:
@@ -239,44 +240,47 @@ def walk_clean(
 
 @kernel
 def _plausible_record_batch(data: Bytes, p: int, room: int, least_offset: int, most_offset: int) -> bool:
-    size = load_int32(data, p + 8) + _LOG_OVERHEAD
+    size = load_int32(data, p + layout.LENGTH_OFFSET) + _LOG_OVERHEAD
     if size < _RECORD_BATCH_OVERHEAD or size > room:
         return False
-    base_offset = load_int64(data, p)
+    base_offset = load_int64(data, p + layout.BASE_OFFSET_OFFSET)
     if base_offset < least_offset or base_offset > most_offset:
         return False
-    delta = load_int32(data, p + 23)
+    delta = load_int32(data, p + layout.LAST_OFFSET_DELTA_OFFSET)
     if delta < 0 or delta > most_offset - base_offset:
         return False
-    count = load_int32(data, p + 57)
-    return bool(load_byte(data, p + 22) & _CODEC_MASK <= 4 and 0 <= count <= delta + 1)
+    count = load_int32(data, p + layout.RECORDS_COUNT_OFFSET)
+    codec = load_byte(data, p + layout.ATTRIBUTES_LOW_OFFSET) & _CODEC_MASK
+    return bool(codec <= layout.LAST_CODEC and 0 <= count <= delta + 1)
 
 
 @kernel
 def _plausible_message(
     data: Bytes, p: int, end: int, room: int, magic: int, least_offset: int, most_offset: int
 ) -> bool:
-    overhead = 14 if magic == 0 else 22
-    length = load_int32(data, p + 8)
+    overhead = layout.MESSAGE_V0_OVERHEAD if magic == 0 else layout.MESSAGE_V1_OVERHEAD
+    length = load_int32(data, p + layout.SIZE_OFFSET)
     if length < overhead or length + _LOG_OVERHEAD > room:
         return False
-    offset = load_int64(data, p)
-    if offset < least_offset or offset > most_offset or load_byte(data, p + 17) & _CODEC_MASK > 3:
+    offset = load_int64(data, p + layout.OFFSET_OFFSET)
+    if offset < least_offset or offset > most_offset:
         return False
-    key_at = p + 18 if magic == 0 else p + 26
+    if load_byte(data, p + layout.MESSAGE_ATTRIBUTES_OFFSET) & _CODEC_MASK > layout.LAST_MESSAGE_CODEC:
+        return False
+    key_at = p + (layout.MESSAGE_V0_KEY_SIZE_OFFSET if magic == 0 else layout.MESSAGE_V1_KEY_SIZE_OFFSET)
     key_size = load_int32(data, key_at)
     if key_size < -1 or key_size > length - overhead:
         return False
-    value_at = key_at + 4 + max(key_size, 0)
-    if value_at + 4 > end:
-        return True  # behind the buffer: its checksum will tell
+    value_at = key_at + _SIZE_BYTES + max(key_size, 0)
+    if value_at + _SIZE_BYTES > end:
+        return True  # after the buffer: its checksum will tell
     value_size = load_int32(data, value_at)
     return bool(value_size >= -1 and max(key_size, 0) + max(value_size, 0) + overhead == length)
 
 
 @kernel
 def find_entry(data: Bytes, start: int, end: int, beyond: int, least_offset: int, most_offset: int) -> int:
-    """The first place in `data[start:end]` where an entry could begin that ends within `beyond` bytes behind `end`.
+    """The first place in `data[start:end]` where an entry could begin that ends within `beyond` bytes after `end`.
 
     Only headers are judged, and only where 61 bytes of one (34 of a message) lie before `end`; -1 when there is
     none. Offsets must lie in [`least_offset`, `most_offset`].
@@ -284,10 +288,10 @@ def find_entry(data: Bytes, start: int, end: int, beyond: int, least_offset: int
     p = start - 1
     while p < end - _LOG_OVERHEAD - layout.MESSAGE_V1_OVERHEAD:
         p += 1
-        if load_int64(data, p + 8) == 0:
-            p += 4  # no entry has size 0, and here lie five sizes
+        if load_int64(data, p + layout.SIZE_OFFSET) == 0:
+            p += 4  # no entry has size 0, and eight zeros in a row are the size of five places
             continue
-        magic = load_byte(data, p + 16)
+        magic = load_byte(data, p + layout.MAGIC_OFFSET)
         if magic > 2:
             continue
         room = end - p + beyond
@@ -300,7 +304,9 @@ def find_entry(data: Bytes, start: int, end: int, beyond: int, least_offset: int
     if beyond == 0:
         least = max(start, end - _LOG_OVERHEAD - layout.MESSAGE_V1_OVERHEAD + 1)
         for p in range(least, end - _LOG_OVERHEAD - layout.MESSAGE_V0_OVERHEAD + 1):
-            if load_byte(data, p + 16) == 0 and _plausible_message(data, p, end, end - p, 0, least_offset, most_offset):
+            if load_byte(data, p + layout.MAGIC_OFFSET) == 0 and _plausible_message(
+                data, p, end, end - p, 0, least_offset, most_offset
+            ):
                 return p
     return -1
 
@@ -312,7 +318,7 @@ def find_good_entry(
     """Like `find_entry`, but passes over candidates in `data[:end]` whose checksum is wrong.
 
     `work` is how many bytes may be checksummed; larger candidates than what is left of it are passed over.
-    Returns (position or -1, whether the checksum was found right, work left): a candidate that goes on behind
+    Returns (position or -1, whether the checksum was found right, work left): a candidate that goes on after
     `end` is for the caller to check.
     """
     p = start
@@ -320,7 +326,7 @@ def find_good_entry(
         p = find_entry(data, p, end, beyond, least_offset, most_offset)
         if p < 0:
             return -1, False, work
-        size = load_int32(data, p + 8) + _LOG_OVERHEAD
+        size = load_int32(data, p + layout.SIZE_OFFSET) + _LOG_OVERHEAD
         if size <= work:
             if size > end - p:
                 return p, False, work

@@ -1,6 +1,6 @@
 """Zig-zag varints as protocol buffers and Kafka's ByteUtils have them.
 
-A decoder returns (value, index behind it); an index of -1 means the bytes end too soon or go on too long.
+A decoder returns (value, index after it); an index of -1 means the bytes end too soon or go on too long.
 Over-long forms and overflowing high bits are accepted as Kafka accepts them: bits beyond the type are dropped.
 """
 
@@ -83,7 +83,7 @@ def varint_size(value: int) -> int:
 
 @kernel
 def write_varint(data: WritableBytes, p: int, value: int) -> int:
-    """Writes the shortest zig-zag varint of an int64 at `p`; returns the index behind it."""
+    """Writes the shortest zig-zag varint of an int64 at `p`; returns the index after it."""
     sign = 1 if value < 0 else 0
     magnitude = ~value if value < 0 else value
     low = (magnitude & 0x3F) << 1 | sign
