@@ -178,7 +178,7 @@ def _root(
     ] = False,
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", "-v", help="With --version: also show how kernels run.", callback=_alone),
+        typer.Option("--verbose", "-v", help="With --version, show how kernels run, too.", callback=_alone),
     ] = False,
     show_help: HelpOption = False,
 ) -> None:

@@ -28,23 +28,28 @@ _READ_BESIDE_BYTES = 1 << 20
 
 Policy = Annotated[
     str | None,
-    typer.Option("--policy", metavar="compact|compact,delete", help="The cleanup policy of the partitions named."),
+    typer.Option("--policy", metavar="compact|compact,delete", help="The cleanup.policy of the named partitions."),
 ]
 DedupeBufferSize = Annotated[
-    int | None, size_option("--dedupe-buffer-size", "Memory for the offset map (log.cleaner.dedupe.buffer.size).")
+    int | None,
+    size_option(
+        "--dedupe-buffer-size", "Memory for the offset map, of all threads together (log.cleaner.dedupe.buffer.size)."
+    ),
 ]
 LoadFactor = Annotated[
     str | None,
-    typer.Option("--load-factor", metavar="SHARE", help="How full the map may get (default 0.9)."),
+    typer.Option("--load-factor", metavar="SHARE", help="How full the offset map may get (default: 0.9)."),
 ]
 StrategyName = Annotated[
     str,
     typer.Option(
-        "--strategy", metavar="offset|timestamp|header:NAME", help="Which record of a key survives (KIP-280)."
+        "--strategy", metavar="offset|timestamp|header:NAME", help="Which record of each key stays (KIP-280)."
     ),
 ]
-Roll = Annotated[bool, flag("--roll", "Roll the active segment first, so that it is cleaned too.")]
-Expire = Annotated[bool, flag("--expire", "Remove tombstones and markers now that are older than delete.retention.ms.")]
+Roll = Annotated[bool, flag("--roll", "Roll the active segment first, so that it is cleaned, too.")]
+Expire = Annotated[
+    bool, flag("--expire", "Remove at once the tombstones and markers that are older than delete.retention.ms.")
+]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ SEVERITIES = ("error", "warning", "info")
 GRAVITIES = ("blocker", "danger", "note")
 
 Every = Annotated[
-    bool, flag("--all -a", "Show every one, not the first three of each code. JSON lines are always all.")
+    bool, flag("--all -a", "Show all of them, not only the first three of each code. JSON lines always show all.")
 ]
 
 
@@ -37,7 +37,7 @@ class FindingsShown(OptionGroup):
     every: Every = False
     severity: Annotated[
         str | None,
-        typer.Option("--severity", metavar="error|warning|info", help="Show only what is at least as grave."),
+        typer.Option("--severity", metavar="error|warning|info", help="Show only what is at least this grave."),
     ] = None
     codes: Annotated[
         list[str] | None,
@@ -54,7 +54,7 @@ class DiagnosesShown(OptionGroup):
     every: Every = False
     severity: Annotated[
         str | None,
-        typer.Option("--severity", metavar="blocker|danger|note", help="Show only what is at least as grave."),
+        typer.Option("--severity", metavar="blocker|danger|note", help="Show only what is at least this grave."),
     ] = None
 
 

@@ -19,13 +19,17 @@ if TYPE_CHECKING:
     from seglog.scan.listing import Target
     from seglog_cli.unreadable import Unreadable
 
-WithSizing = Annotated[bool, flag("--sizing", "What the cleaner needs for this log, and whether it keeps up.")]
+WithSizing = Annotated[bool, flag("--sizing", "Show what the cleaner needs for this log, and whether it keeps up.")]
 Plot = Annotated[bool, flag("--plot", "Draw the distributions.")]
 MostRounds = Annotated[
-    int, typer.Option("--rounds", metavar="N", min=0, help="How many of the last cleaning rounds to show.")
+    int, typer.Option("--rounds", metavar="N", min=0, help="Show this many of the last cleaning rounds.")
 ]
 WriteRate = Annotated[
-    int | None, size_option("--write-rate", "For --sizing: bytes written a second, instead of the measured rate.")
+    int | None, size_option("--write-rate", "For --sizing, take this many bytes a second, not the measured rate.")
+]
+Prometheus = Annotated[
+    Path | None,
+    typer.Option("--prometheus", metavar="FILE", help="Write the cleaner's gauges for Prometheus to this file."),
 ]
 
 

@@ -44,13 +44,13 @@ Paths = Annotated[
     list[Path],
     typer.Argument(
         metavar="PATH",
-        help="Segment or other log files, partition directories, log directories; or their URLs, where only read.",
+        help="Segments and other log files, partition directories or log directories; where only read, URLs, too.",
         show_default=False,
     ),
 ]
 Directories = Annotated[
     list[Path],
-    typer.Argument(metavar="PATH", help="Partition directories, log directories.", show_default=False),
+    typer.Argument(metavar="PATH", help="Partition directories or log directories.", show_default=False),
 ]
 OnePath = Annotated[
     Path,
@@ -69,11 +69,13 @@ LogDirectoryPath = Annotated[
     typer.Argument(metavar="LOGDIR", help="A log directory: one of a broker's log.dirs.", show_default=False),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", "-n", help="Show what would be done; change nothing.", show_default=False)
+    bool, typer.Option("--dry-run", "-n", help="Show what would be done, and change nothing.", show_default=False)
 ]
 NoKeep = Annotated[
     bool,
-    typer.Option("--no-keep", help="Keep nothing of what is cut: there is no undo then.", show_default=False),
+    typer.Option(
+        "--no-keep", help="Do not keep what is cut. `seglog undo` cannot give it back then.", show_default=False
+    ),
 ]
 Check = Annotated[bool, typer.Option("--check", help="Exit with 1 when the plan is not empty.", show_default=False)]
 OverridePolicy = Annotated[
@@ -89,7 +91,7 @@ MetadataDirectory = Annotated[
     typer.Option(
         "--metadata-dir",
         metavar="LOGDIR",
-        help="The log directory with the cluster's metadata, where it is another one (metadata.log.dir).",
+        help="The log directory with the cluster's metadata, if it is another one (metadata.log.dir).",
     ),
 ]
 
@@ -189,42 +191,54 @@ def require_policy(policy: str, policies: Sequence[str], targets: Sequence[Targe
 
 
 def _common(
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on standard output.", show_default=False)] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write JSON lines to standard output.", show_default=False)
+    ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No messages, only data and errors.", show_default=False)
+        bool, typer.Option("--quiet", "-q", help="Write only data and errors, no messages.", show_default=False)
     ] = False,
     verbose: Annotated[
         int,
-        typer.Option("--verbose", "-v", count=True, help="More messages.", show_default=False),
+        typer.Option(
+            "--verbose", "-v", count=True, help="Write details, too, such as where the time went.", show_default=False
+        ),
     ] = 0,
     color: Annotated[
         ColorChoice,
-        typer.Option("--color", metavar="auto|always|never", help="When to colour; NO_COLOR is honoured."),
+        typer.Option("--color", metavar="auto|always|never", help="When to use colour. With auto, NO_COLOR counts."),
     ] = "auto",
     progress: Annotated[
         ProgressChoice,
-        typer.Option("--progress", metavar="auto|plain|none", help="Progress on standard error."),
+        typer.Option("--progress", metavar="auto|plain|none", help="How to show progress on standard error."),
     ] = "auto",
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Threads (default: all cores).")
+        int | None,
+        typer.Option("--jobs", "-j", min=1, metavar="N", help="Use this many threads (default: one for each core)."),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="YAML configuration (default: SEGLOG_CONFIG, ./seglog.yaml, …)."),
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="The configuration file, in YAML (default: SEGLOG_CONFIG, ./seglog.yaml, …).",
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="A configuration value, by Kafka's key; repeatable.",
+            help="Set a configuration value, by Kafka's key; repeatable.",
             show_default=False,
         ),
     ] = None,
     now: Annotated[
         int | None,
         typer.Option(
-            "--now", metavar="TIME", parser=_time, help="The time to go by: RFC 3339, epoch milliseconds or -1h."
+            "--now",
+            metavar="TIME",
+            parser=_time,
+            help="Take this as the current time: RFC 3339, epoch milliseconds, or a span such as -1h.",
         ),
     ] = None,
     show_help: HelpOption = False,

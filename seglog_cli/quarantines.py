@@ -29,7 +29,7 @@ QuarantineOption = Annotated[
     typer.Option(
         "--quarantine",
         metavar="DIR",
-        help="The quarantine (default: .seglog-quarantine beside the log directory).",
+        help="The directory that keeps what is removed (default: .seglog-quarantine beside the log directory).",
         show_default=False,
     ),
 ]

@@ -22,25 +22,31 @@ Isolation = Annotated[
     typer.Option(
         "--isolation",
         metavar="read_committed|read_uncommitted",
-        help="Whether records of aborted and open transactions count.",
+        help="Whether to leave out records of aborted and open transactions (read_committed), or not.",
     ),
 ]
-Limit = Annotated[int | None, offset_option("--limit", "At most this many.")]
+RecordLimit = Annotated[int | None, offset_option("--limit", "Stop after N records.")]
+DifferenceLimit = Annotated[int | None, offset_option("--limit", "Show at most N differences of each partition.")]
 BytesAs = Annotated[
-    str, typer.Option("--bytes", metavar="auto|base64", help="How keys, values and headers are written.")
+    str,
+    typer.Option(
+        "--bytes",
+        metavar="auto|base64",
+        help="How to write keys, values and headers; auto: as text where they are UTF-8.",
+    ),
 ]
-Decode = Annotated[bool, flag("--decode", "Of Kafka's internal topics, keys and values as what they say.")]
+Decode = Annotated[bool, flag("--decode", "Decode keys and values of Kafka's internal topics.")]
 
 
 @dataclass(frozen=True)
 class Chosen(OptionGroup):
     """The options that choose records by what the records themselves say; None where one was not given."""
 
-    from_offset: Annotated[int | None, offset_option("--from-offset", "From this offset on.")] = None
-    to_offset: Annotated[int | None, offset_option("--to-offset", "Up to this offset, without it.")] = None
-    since: Annotated[int | None, time_option("--since", "From this time on.")] = None
-    until: Annotated[int | None, time_option("--until", "Up to this time, without it.")] = None
-    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only records with this key.")] = None
+    from_offset: Annotated[int | None, offset_option("--from-offset", "Begin at this offset.")] = None
+    to_offset: Annotated[int | None, offset_option("--to-offset", "End before this offset.")] = None
+    since: Annotated[int | None, time_option("--since", "Leave out records from before this time.")] = None
+    until: Annotated[int | None, time_option("--until", "Leave out records of this time or later.")] = None
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Take only records with this key.")] = None
     isolation: Isolation = None
 
     def selection(self, isolation: str = "read_uncommitted") -> Selection:
@@ -70,7 +76,7 @@ class Wanted(Chosen):
     """The same, and what the batches around the records say."""
 
     producer_id: Annotated[
-        int | None, typer.Option("--producer-id", metavar="ID", help="Only batches of this producer.")
+        int | None, typer.Option("--producer-id", metavar="ID", help="Take only batches of this producer.")
     ] = None
 
 

@@ -30,7 +30,9 @@ class Tiers(OptionGroup):
     local: Annotated[
         Path | None,
         typer.Option(
-            "--local", metavar="LOGDIR", help="The log directory with the local part of a PATH in tiered storage."
+            "--local",
+            metavar="LOGDIR",
+            help="The log directory with the local part of a PATH that lies in tiered storage.",
         ),
     ] = None
     tier_key: Annotated[
@@ -38,7 +40,7 @@ class Tiers(OptionGroup):
         typer.Option(
             "--tier-key",
             metavar="[ID=]FILE",
-            help="The private key (PEM) that opens what a tier has encrypted with key pair ID; repeatable.",
+            help="The private key (PEM) for what a tier has encrypted with key pair ID; repeatable.",
             show_default=False,
         ),
     ] = None
@@ -47,7 +49,7 @@ class Tiers(OptionGroup):
         typer.Option(
             "--remote-metadata",
             metavar="DIR",
-            help="Partitions of __remote_log_metadata, or a log directory with them; repeatable.",
+            help="A log directory with __remote_log_metadata, or one of its partitions; repeatable.",
             show_default=False,
         ),
     ] = None

@@ -17,37 +17,48 @@ def run(
     session: Session,
     partition: Partition,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="The input; - is standard input.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="FILE", help="The file with the input (default: -, standard input).", show_default=False
+        ),
     ] = "-",
     input_format: Annotated[
         str | None,
         typer.Option(
-            "--input-format", metavar="lines|jsonl", help="Default: jsonl for a FILE named .jsonl, else lines."
+            "--input-format",
+            metavar="lines|jsonl",
+            help="The form of the input (default: jsonl if FILE ends with .jsonl, else lines).",
         ),
     ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", metavar="TEXT", help="Separates key from value in each line.")
+        str | None, typer.Option("--key-separator", metavar="TEXT", help="The text between key and value in each line.")
     ] = None,
     codec: Annotated[
         str | None,
-        typer.Option("--codec", metavar="none|gzip|snappy|lz4|zstd", help="Compression of the batches."),
+        typer.Option(
+            "--codec",
+            metavar="none|gzip|snappy|lz4|zstd",
+            help="Compress batches with this codec, where compression.type is producer.",
+        ),
     ] = None,
     batch_records: Annotated[
-        int | None, typer.Option("--batch-records", min=1, metavar="N", help="Records in a batch.")
+        int | None, typer.Option("--batch-records", min=1, metavar="N", help="Put at most N records into a batch.")
     ] = None,
     timestamp_type: Annotated[
         str | None,
         typer.Option(
             "--timestamp-type",
             metavar="CreateTime|LogAppendTime",
-            help="Who sets timestamps: the record, or the log.",
+            help="Keep the records' own timestamps, or set those of the append (default: message.timestamp.type).",
         ),
     ] = None,
     flush_messages: Annotated[
-        int | None, typer.Option("--flush-messages", min=1, metavar="N", help="Flush after N records.")
+        int | None, typer.Option("--flush-messages", min=1, metavar="N", help="Flush after every N records.")
     ] = None,
-    flush_ms: Annotated[int | None, duration_option("--flush-ms", "Flush after this long.")] = None,
-    create: Annotated[bool, flag("--create", "Make the partition when it is missing.")] = False,
+    flush_ms: Annotated[
+        int | None, duration_option("--flush-ms", "Flush when this much time has passed since the last flush.")
+    ] = None,
+    create: Annotated[bool, flag("--create", "Make the partition if it is missing.")] = False,
 ) -> None:
     """Appends records, and says what is safe on disk.
 

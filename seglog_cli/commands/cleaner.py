@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from seglog_cli.cleaning import DedupeBufferSize, StrategyName
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import exit_code_of
+from seglog_cli.measuring import Prometheus
 from seglog_cli.options import (
     LogDirectoryPath,
     MetadataDirectory,
@@ -33,36 +32,32 @@ _SIGNALS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRU
 def run(
     session: Session,
     log_directory: LogDirectoryPath,
-    once: Annotated[bool, flag("--once", "One pass, then exit.")] = False,
+    once: Annotated[bool, flag("--once", "Make one pass, then exit.")] = False,
     throttle: Annotated[
-        int | None, size_option("--throttle", "Bytes read and written a second (log.cleaner.io.max.bytes.per.second).")
+        int | None,
+        size_option(
+            "--throttle", "Read and write at most this many bytes a second (log.cleaner.io.max.bytes.per.second)."
+        ),
     ] = None,
-    dedupe_buffer_size: Annotated[
-        int | None, size_option("--dedupe-buffer-size", "Memory for the offset maps of all threads together.")
-    ] = None,
-    strategy: Annotated[
-        str,
-        typer.Option("--strategy", metavar="offset|timestamp|header:NAME", help="Which record of a key survives."),
-    ] = "offset",
+    dedupe_buffer_size: DedupeBufferSize = None,
+    strategy: StrategyName = "offset",
     override_policy: OverridePolicy = False,
     metadata_dir: MetadataDirectory = None,
-    prometheus: Annotated[
-        Path | None,
-        typer.Option("--prometheus", metavar="FILE", help="Write the cleaner's gauges there after each pass."),
-    ] = None,
+    prometheus: Prometheus = None,
 ) -> int:
     """Keeps the compacted logs of a log directory clean, as a broker's cleaner threads do.
 
     Runs until a signal ends it, or for one pass with --once. A pass cleans the dirtiest log until none is
     eligible (min.cleanable.dirty.ratio, max.compaction.lag.ms), then deletes what the retention of
-    compact,delete topics allows; then it rests for log.cleaner.backoff.ms. --jobs threads, or
-    log.cleaner.threads, share the dedupe buffer and the throttle. Only topics whose cleanup.policy is known
-    to include compact are touched, and none whose configuration here goes against the cluster's metadata. A
-    partition that cannot be cleaned is reported with the reason and left alone until its files change.
+    compact,delete topics allows, and writes the gauges that --prometheus asks for. Then it rests for
+    log.cleaner.backoff.ms. --jobs threads, or log.cleaner.threads, share the dedupe buffer and the throttle. Only
+    topics whose cleanup.policy is known to include compact are touched, and none whose configuration here contradicts
+    the cluster's metadata. A partition that cannot be cleaned is reported with the reason, and left alone until its
+    files change.
 
-    The directory is locked only during a pass that has work to do: between passes seglog can append or
-    repair, and a broker can start; then the service waits. SIGTERM and SIGINT end it within a second: an
-    unfinished round leaves no trace and is begun again next time.
+    The directory is locked only during a pass that has work to do. Between passes seglog can append or repair, and a
+    broker can start; the service then waits. SIGTERM and SIGINT end it within a second. An unfinished round leaves no
+    trace and begins again next time.
 
     Examples:
       seglog cleaner --once /var/lib/kafka/data

@@ -29,17 +29,17 @@ def group(show_help: HelpOption = False) -> None:
 def show(
     session: Session,
     path: OnePath,
-    every: Annotated[bool, flag("--all -a", "Defaults too.")] = False,
+    every: Annotated[bool, flag("--all -a", "Show defaults, too.")] = False,
     metadata_dir: MetadataDirectory = None,
 ) -> None:
     """Shows each configuration value of a partition's topic, or of a log directory's broker, and its source.
 
-    What is said of the topic itself wins over every default, as in a broker. Of the topic: options and --set,
-    the environment, the configuration file's entry for it, its own configuration in the cluster's metadata
-    (__cluster_metadata-0). Defaults: what the metadata says of this broker, then of all brokers; then the
-    brokers' names (log.retention.hours) in --set and the environment; then the top level of the file, and
-    Kafka's own. A value of the topic that lets more records go than the metadata says is shown as going
-    against it. Defaults are shown with --all.
+    A value of the topic itself wins over every default, as in a broker. It comes, in this order, from options and
+    --set, from the environment, from the configuration file's entry for the topic, or from the topic's own
+    configuration in the cluster's metadata (__cluster_metadata-0). A default comes from what the metadata says of this
+    broker, then of all brokers; then from the brokers' names (log.retention.hours) in --set and the environment; then
+    from the top level of the file; at last from Kafka. A value of the topic that lets more records go than the
+    metadata says is marked. Defaults are shown with --all.
 
     Examples:
       seglog config show customers-0

@@ -27,10 +27,16 @@ def run(
         ),
     ],
     tiers: Tiers,
-    magic: Annotated[int, typer.Option("--magic", metavar="2|1|0", min=0, max=2, help="Format of the records.")] = 2,
+    magic: Annotated[
+        int, typer.Option("--magic", metavar="2|1|0", min=0, max=2, help="The format of the new records.")
+    ] = 2,
     codec: Annotated[
         str | None,
-        typer.Option("--codec", metavar="none|gzip|snappy|lz4|zstd", help="Default: each batch keeps its own."),
+        typer.Option(
+            "--codec",
+            metavar="none|gzip|snappy|lz4|zstd",
+            help="Compress batches with this codec (default: each batch keeps its own).",
+        ),
     ] = None,
 ) -> int:
     """Rewrites a partition with another record format or codec; the source is only read.

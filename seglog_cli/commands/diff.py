@@ -10,7 +10,7 @@ import typer
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import command, one_of, size_option, takes_urls
-from seglog_cli.selecting import Limit, Wanted
+from seglog_cli.selecting import DifferenceLimit, Wanted
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -26,6 +26,7 @@ Copies = Annotated[
         metavar="COPY", help="Copies of a partition, or log directories that hold them.", show_default=False
     ),
 ]
+ComparedLevel = Annotated[str, typer.Option("--level", metavar="bytes|batches|view", help="What to compare.")]
 
 
 @command
@@ -35,10 +36,11 @@ def run(
     copies: Copies,
     wanted: Wanted,
     tiers: Tiers,
-    level: Annotated[str, typer.Option("--level", metavar="bytes|batches|view", help="What to compare.")] = "batches",
-    limit: Limit = None,
+    level: ComparedLevel = "batches",
+    limit: DifferenceLimit = None,
     memory: Annotated[
-        int | None, size_option("--memory", "Memory for the view's tables (default: 256MiB); less takes more passes.")
+        int | None,
+        size_option("--memory", "Memory for the tables of view (default: 256MiB). Less memory takes more passes."),
     ] = None,
 ) -> int:
     """Compares two or more copies of a partition: replicas, a backup, before and after.

@@ -29,18 +29,19 @@ def run(
     shown: DiagnosesShown,
     tiers: Tiers,
     quick: Annotated[
-        bool, flag("--quick", "Do not read all data: names, indexes, log ends, and what recovery would read.")
+        bool, flag("--quick", "Read only names, indexes, log ends, and what recovery would read.")
     ] = False,
 ) -> int:
     """Says whether a Kafka 4.3 broker would start here, and what it would do to the data.
 
-    One row a blocker (it does not start, or takes the directory offline), a danger (it cuts, deletes or serves what it
-    should not, or a thread of it dies) or a note (it settles that alone), each with the place, what the broker does
-    and the command that mends it. A broker that finds the clean-shutdown marker trusts what is there; without it,
-    it recovers: what that would cost is tried in memory. Nothing is changed, created or locked.
+    Each row is a blocker (the broker does not start, or takes the directory offline), a danger (it cuts, deletes or
+    serves what it should not, or one of its threads dies) or a note (it settles that by itself). Each names the place,
+    what the broker does, and the command that mends it. A broker that finds the clean-shutdown marker trusts what is
+    there. Without the marker it recovers; what that would cost is tried in memory. Nothing is changed, created or
+    locked.
 
-    Rows are shown by code with their number, the gravest first, and of each code the first three; --all shows every
-    one. The exit code is 1 when there is a blocker or a danger; with -q it alone tells. Give all directories of a
+    The rows are grouped by code and counted, the gravest first. Of each code the first three are shown; --all shows
+    every one. The exit code is 1 when there is a blocker or a danger; with -q it alone tells. Give all directories of a
     broker at once, so that what lies in two of them is found.
 
     Examples:

@@ -7,7 +7,7 @@ from typing import Annotated
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Paths, command, flag, takes_urls
-from seglog_cli.selecting import BytesAs, Decode, Limit, Wanted, require_decoders, wants_base64
+from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Wanted, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -19,14 +19,14 @@ def run(
     paths: Paths,
     wanted: Wanted,
     tiers: Tiers,
-    records: Annotated[bool, flag("--records -r", "Records too, not only batch headers.")] = False,
+    records: Annotated[bool, flag("--records -r", "Show records, too, not only batch headers.")] = False,
     every_file: Annotated[
-        bool, flag("--all -a", "Of directories, the indexes, snapshots and checkpoints too.")
+        bool, flag("--all -a", "In directories, show indexes, snapshots and checkpoints, too.")
     ] = False,
-    untrusted: Annotated[bool, flag("--untrusted", "Also the records of batches whose checksum is wrong.")] = False,
+    untrusted: Annotated[bool, flag("--untrusted", "Show records of batches whose checksum is wrong, too.")] = False,
     bytes_as: BytesAs = "auto",
     decode: Decode = False,
-    limit: Limit = None,
+    limit: RecordLimit = None,
 ) -> int:
     """Shows batches and records, and the contents of every other Kafka file.
 

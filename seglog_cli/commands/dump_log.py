@@ -21,33 +21,41 @@ DecoderClass = Annotated[
 def run(
     session: Session,
     files: Annotated[
-        str, typer.Option("--files", metavar="FILE,…", help="The files, separated by commas.", show_default=False)
+        str,
+        typer.Option("--files", metavar="FILE,…", help="The files to show, separated by commas.", show_default=False),
     ],
-    print_data_log: Annotated[bool, flag("--print-data-log", "Records with keys and payloads.")] = False,
-    deep_iteration: Annotated[bool, flag("--deep-iteration", "Records, without keys and payloads.")] = False,
+    print_data_log: Annotated[bool, flag("--print-data-log", "Show records with their keys and payloads.")] = False,
+    deep_iteration: Annotated[bool, flag("--deep-iteration", "Show records without their keys and payloads.")] = False,
     key_decoder_class: DecoderClass = None,
     value_decoder_class: DecoderClass = None,
-    offsets_decoder: Annotated[bool, flag("--offsets-decoder", "Records are those of __consumer_offsets.")] = False,
+    offsets_decoder: Annotated[
+        bool, flag("--offsets-decoder", "Decode records as those of __consumer_offsets.")
+    ] = False,
     transaction_log_decoder: Annotated[
-        bool, flag("--transaction-log-decoder", "Records are those of __transaction_state.")
+        bool, flag("--transaction-log-decoder", "Decode records as those of __transaction_state.")
     ] = False,
     cluster_metadata_decoder: Annotated[
-        bool, flag("--cluster-metadata-decoder", "Records are those of __cluster_metadata.")
+        bool, flag("--cluster-metadata-decoder", "Decode records as those of __cluster_metadata.")
     ] = False,
     remote_log_metadata_decoder: Annotated[
-        bool, flag("--remote-log-metadata-decoder", "Records are those of __remote_log_metadata.")
+        bool, flag("--remote-log-metadata-decoder", "Decode records as those of __remote_log_metadata.")
     ] = False,
     share_group_state_decoder: Annotated[
-        bool, flag("--share-group-state-decoder", "Records are those of __share_group_state.")
+        bool, flag("--share-group-state-decoder", "Decode records as those of __share_group_state.")
     ] = False,
-    skip_record_metadata: Annotated[bool, flag("--skip-record-metadata", "Only keys and payloads of records.")] = False,
-    verify_index_only: Annotated[bool, flag("--verify-index-only", "Check indexes, print no entries.")] = False,
-    index_sanity_check: Annotated[bool, flag("--index-sanity-check", "Only what a broker checks of an index.")] = False,
-    max_bytes: Annotated[int, size_option("--max-bytes", "Only this much of each .log file.")] = 2**31 - 1,
+    skip_record_metadata: Annotated[
+        bool, flag("--skip-record-metadata", "Show only keys and payloads of records.")
+    ] = False,
+    verify_index_only: Annotated[bool, flag("--verify-index-only", "Check indexes, and show no entries.")] = False,
+    index_sanity_check: Annotated[
+        bool, flag("--index-sanity-check", "Check only what a broker checks of an index.")
+    ] = False,
+    max_bytes: Annotated[int, size_option("--max-bytes", "Read only this much of each .log file.")] = 2**31 - 1,
     max_message_size: Annotated[
-        int, size_option("--max-message-size", "Taken for compatibility; batches of any size are read.")
+        int,
+        size_option("--max-message-size", "Accepted for compatibility, without effect: batches of any size are read."),
     ] = 5242880,
-    untrusted: Annotated[bool, flag("--untrusted", "Also the records of batches whose checksum is wrong.")] = False,
+    untrusted: Annotated[bool, flag("--untrusted", "Show records of batches whose checksum is wrong, too.")] = False,
 ) -> int:
     """Takes the options of kafka-dump-log and prints its text.
 

@@ -15,8 +15,10 @@ def run(
     session: Session,
     partition: Partition,
     tiers: Tiers,
-    advise: Annotated[bool, flag("--advise", "Say what would help, command by command.")] = False,
-    quick: Annotated[bool, flag("--quick", "Read only indexes and headers: no dry run of the round.")] = False,
+    advise: Annotated[bool, flag("--advise", "Name the commands that would help.")] = False,
+    quick: Annotated[
+        bool, flag("--quick", "Read only indexes and headers, and leave out the dry run of the round.")
+    ] = False,
     metadata_dir: MetadataDirectory = None,
 ) -> None:
     """Explains why a partition is not cleaned, not deleted, or not readable past an offset.

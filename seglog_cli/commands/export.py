@@ -12,7 +12,7 @@ import typer
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import command, flag, one_of, takes_urls
-from seglog_cli.selecting import BytesAs, Decode, Limit, Wanted, require_decoders, wants_base64
+from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Wanted, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -38,21 +38,21 @@ def run(
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write; - is standard output.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write; - is standard output.")
     ],
     wanted: Wanted,
     tiers: Tiers,
     format_name: Annotated[
         str | None,
-        typer.Option("--format", metavar="jsonl|csv|parquet", help="Default: by the extension of FILE."),
+        typer.Option("--format", metavar="jsonl|csv|parquet", help="The form of FILE (default: by its extension)."),
     ] = None,
     bytes_as: BytesAs = "auto",
     decode: Decode = False,
     csv_safe: Annotated[
-        bool, flag("--csv-safe", "In CSV, put ' in front of cells that a spreadsheet would run.")
+        bool, flag("--csv-safe", "In CSV, put ' before cells that a spreadsheet would run as a formula.")
     ] = False,
-    replace: Annotated[bool, flag("--replace", "Overwrite FILE if it exists.")] = False,
-    limit: Limit = None,
+    replace: Annotated[bool, flag("--replace", "Replace FILE if it exists.")] = False,
+    limit: RecordLimit = None,
 ) -> int:
     """Writes the records of a partition, or of a topic, to a file that other programs read.
 

@@ -34,7 +34,9 @@ def run(
         Path, typer.Option("--output", "-o", metavar="DIR", help="LOGDIR/TOPIC-NUMBER, or a log directory for several.")
     ],
     tiers: Tiers,
-    allow_gaps: Annotated[bool, flag("--allow-gaps", "Fetch also where offsets are missing or damaged.")] = False,
+    allow_gaps: Annotated[
+        bool, flag("--allow-gaps", "Fetch partitions in which offsets are missing or damaged, too.")
+    ] = False,
 ) -> int:
     """Brings partitions out of tiered storage into a log directory from which a broker starts.
 

@@ -25,11 +25,16 @@ def run(
     tiers: Tiers,
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", metavar="NAME", help="Only this group; a pattern with * and ?; repeatable."),
+        typer.Option(
+            "--group",
+            metavar="NAME",
+            help="Show only this group, or those that match a pattern with * and ?; repeatable.",
+        ),
     ] = None,
-    at: Annotated[int | None, time_option("--at", "What was committed at that time.")] = None,
+    at: Annotated[int | None, time_option("--at", "Show what was committed at that time.")] = None,
     output_format: Annotated[
-        str | None, typer.Option("--format", metavar="table|json|reset-csv", help="How to show it (default: table).")
+        str | None,
+        typer.Option("--format", metavar="table|json|reset-csv", help="The form of the output (default: table)."),
     ] = None,
     as_csv: Annotated[bool, flag("--csv", "The same as --format reset-csv.")] = False,
 ) -> int:

@@ -23,23 +23,23 @@ def run(
     paths: Paths,
     tiers: Tiers,
     segments: Annotated[
-        bool, flag("--long -l", "Segments too; a partition that is named, and JSON lines, show them anyway.")
+        bool, flag("--long -l", "Show segments, too. A named partition and JSON lines show them anyway.")
     ] = False,
     sort: Annotated[
         str | None,
         typer.Option(
             "--sort",
             metavar="name|size|segments|start|end|newest",
-            help="What to sort by: names from a on, numbers and times from the largest on (default: as they lie).",
+            help="Sort names from a to z, or numbers and times from the largest down.",
         ),
     ] = None,
 ) -> int:
     """Lists partitions, segments and leftovers: sizes, offsets, times.
 
-    The end offset is where the next record would go; newest is the largest timestamp that the indexes and
-    the end of the log tell. Offsets of a Kafka 0.7 log are byte positions. Leftovers of a crash and files
-    that are not Kafka's are listed by name. The last line adds up. Where several log directories are given, each row
-    names its own. A terminal of 120 columns or more shows more than a file or pipe gets.
+    The end offset is that of the next record; newest is the largest timestamp that the indexes and the end of the log
+    show. Offsets of a Kafka 0.7 log are byte positions. Leftovers of a crash and files that are not Kafka's are listed
+    by name. The last line holds the sums. If there are several log directories, each row names its own. The order is
+    that of the PATHs and names, or of --sort. A terminal of 120 columns or more shows more than a file or a pipe gets.
 
     Examples:
       seglog ls /var/lib/kafka/data

@@ -19,7 +19,7 @@ SUMMARY = "Shows, restores or deletes what repairs removed from logs."
 
 app = typer.Typer(help=SUMMARY, rich_markup_mode=None, context_settings=CONTEXT)
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's name, or its folder.", show_default=False)]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="The name of a run, or its folder.", show_default=False)]
 
 
 @app.callback()
@@ -80,7 +80,10 @@ def restore(
     session: Session,
     name: Run,
     target: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Where to put the old files.", show_default=False)
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="The directory to put the old files into.", show_default=False
+        ),
     ],
     quarantine: QuarantineOption = None,
 ) -> None:
@@ -107,7 +110,7 @@ def restore(
 def purge(
     session: Session,
     name: Run,
-    yes: Annotated[bool, flag("--yes", "Do not ask.")] = False,
+    yes: Annotated[bool, flag("--yes", "Remove without asking.")] = False,
     quarantine: QuarantineOption = None,
 ) -> None:
     """Removes a run for good: it cannot be undone any more, and what it took out is gone.

@@ -12,7 +12,7 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import Partition, command, size_option, takes_urls, time_option
-from seglog_cli.selecting import BytesAs, Decode, Limit, Wanted, renamed, require_decoders, wants_base64
+from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Wanted, renamed, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -30,8 +30,10 @@ def run(
     partition: Partition,
     wanted: Wanted,
     tiers: Tiers,
-    max_bytes: Annotated[int | None, size_option("--max-bytes", "One fetch of at most this size.")] = None,
-    limit: Limit = None,
+    max_bytes: Annotated[
+        int | None, size_option("--max-bytes", "Make one fetch of at most this size, as a consumer does.")
+    ] = None,
+    limit: RecordLimit = None,
     bytes_as: BytesAs = "auto",
     decode: Decode = False,
     offset: Annotated[int | None, typer.Option("--offset", min=0, metavar="N", hidden=True)] = None,

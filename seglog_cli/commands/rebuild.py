@@ -34,15 +34,17 @@ def run(
         typer.Option(
             "--metadata",
             metavar="PATH",
-            help="A copy of __cluster_metadata-0, or a snapshot of it, to read besides; repeatable.",
+            help="A copy of __cluster_metadata-0, or one of its snapshots, to read as well; repeatable.",
         ),
     ] = None,
     node: Annotated[
         list[str] | None,
-        typer.Option("--node", metavar="LOGDIR=ID", help="The node id of a directory whose meta.properties is lost."),
+        typer.Option(
+            "--node", metavar="LOGDIR=ID", help="The node id of a directory whose meta.properties is lost; repeatable."
+        ),
     ] = None,
     cluster_id: Annotated[
-        str | None, typer.Option("--cluster-id", metavar="ID", help="The cluster's id, where no directory says it.")
+        str | None, typer.Option("--cluster-id", metavar="ID", help="The cluster's id, if no directory says it.")
     ] = None,
     feature: Annotated[
         list[str] | None,
@@ -50,7 +52,9 @@ def run(
             "--feature", metavar="NAME=LEVEL", help="A feature's level, as kafka-storage format takes it; repeatable."
         ),
     ] = None,
-    allow_missing: Annotated[bool, flag("--allow-missing", "Partitions that no directory has begin empty.")] = False,
+    allow_missing: Annotated[
+        bool, flag("--allow-missing", "Let partitions that no directory has begin empty.")
+    ] = False,
     dry_run: DryRun = False,
 ) -> int:
     """Makes a lost cluster's metadata again, so that the brokers start on their directories as they are.

@@ -23,7 +23,7 @@ def run(
     check: Check = False,
     recovery_point: Annotated[
         int | None,
-        offset_option("--recovery-point", "Recover from this offset on (0: all of it), not from the checkpoint's."),
+        offset_option("--recovery-point", "Recover from this offset on, not from the checkpoint's (0: the whole log)."),
     ] = None,
     no_keep: NoKeep = False,
     quarantine: QuarantineOption = None,

@@ -26,29 +26,35 @@ def run(
     session: Session,
     paths: Directories,
     tiers: Tiers,
-    to: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="The cluster's bootstrap servers.")],
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="HOST:PORT", help="The bootstrap servers of the cluster that gets the records."),
+    ],
     state: Annotated[
         Path,
-        typer.Option("--state", metavar="FILE", help="The file that keeps the progress; name it again to continue."),
+        typer.Option("--state", metavar="FILE", help="The file that keeps the progress. Name it again to continue."),
     ],
     map_file: Annotated[
-        Path | None, typer.Option("--map", metavar="FILE", help="Write which offset each record has now (CSV).")
+        Path | None,
+        typer.Option("--map", metavar="FILE", help="Write to this file which offset each record has now (CSV)."),
     ] = None,
     groups: Annotated[
-        bool, flag("--groups", "Afterwards set the groups' committed offsets, translated; needs --map.")
+        bool, flag("--groups", "At the end, translate the groups' committed offsets and set them. Needs --map.")
     ] = False,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="OLD=NEW", help="Send OLD's records to the topic NEW; repeatable."),
     ] = None,
-    rate: Annotated[int | None, size_option("--rate", "At most this many bytes a second.")] = None,
+    rate: Annotated[int | None, size_option("--rate", "Send at most this many bytes a second.")] = None,
     client_property: Annotated[
         list[str] | None,
-        typer.Option("--property", metavar="KEY=VALUE", help="A setting of the client (librdkafka's); repeatable."),
+        typer.Option("--property", metavar="KEY=VALUE", help="A setting of the Kafka client (librdkafka); repeatable."),
     ] = None,
     property_file: Annotated[
         Path | None,
-        typer.Option("--property-file", metavar="FILE", help="Settings of the client, KEY=VALUE in each line."),
+        typer.Option(
+            "--property-file", metavar="FILE", help="A file with settings of the Kafka client, KEY=VALUE in each line."
+        ),
     ] = None,
     dry_run: DryRun = False,
 ) -> int:

@@ -26,7 +26,11 @@ def run(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Where the partitions are made, as DIR/TOPIC-N.", show_default=False
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="The directory in which the partitions are made, as DIR/TOPIC-N.",
+            show_default=False,
         ),
     ],
     dry_run: DryRun = False,

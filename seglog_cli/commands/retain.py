@@ -33,27 +33,32 @@ def run(
     session: Session,
     paths: Paths,
     retention_ms: Annotated[
-        int | None, duration_option("--retention-ms", "Delete segments older than this (-1: none).")
+        int | None, duration_option("--retention-ms", "Delete segments that are older than this (-1: none).")
     ] = None,
     retention_bytes: Annotated[
-        int | None, size_option("--retention-bytes", "Delete the oldest segments down to this size (-1: none).")
+        int | None,
+        size_option(
+            "--retention-bytes", "Delete the oldest segments while the others hold at least this much (-1: none)."
+        ),
     ] = None,
     free: Annotated[
         str | None,
         typer.Option(
             "--free",
             metavar="[+]SIZE",
-            help="Delete the oldest closed segments until SIZE is free on the disk; +SIZE: that much more.",
+            help="Delete the oldest closed segments until SIZE is free on the disk (+SIZE: that much more).",
             show_default=False,
         ),
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", metavar="delete|compact,delete", help="The cleanup policy of the partitions named."),
+        typer.Option("--policy", metavar="delete|compact,delete", help="The cleanup.policy of the named partitions."),
     ] = None,
     delay: Annotated[
         int | None,
-        duration_option("--delay", "0 removes the files at once; else they stay as .deleted (file.delete.delay.ms)."),
+        duration_option(
+            "--delay", "With 0, remove the files at once; else they stay as .deleted (file.delete.delay.ms)."
+        ),
     ] = None,
     override_policy: OverridePolicy = False,
     metadata_dir: MetadataDirectory = None,

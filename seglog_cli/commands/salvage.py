@@ -20,12 +20,20 @@ def run(
     paths: Paths,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="DIR", help="The new partition directory.", show_default=False),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="The new partition directory, or with --carve the directory of all that are found.",
+            show_default=False,
+        ),
     ],
     tiers: Tiers,
-    carve: Annotated[bool, flag("--carve", "Search every byte of every file, such as images of disks.")] = False,
-    into_one: Annotated[bool, flag("--into-one", "Take all that is found for one log.")] = False,
-    segment_bytes: Annotated[int | None, size_option("--segment-bytes", "Size of the new segments.")] = None,
+    carve: Annotated[bool, flag("--carve", "Search every byte of every file, as in images of disks.")] = False,
+    into_one: Annotated[bool, flag("--into-one", "Join all that is found into one log.")] = False,
+    segment_bytes: Annotated[
+        int | None, size_option("--segment-bytes", "The size of the new segments (segment.bytes).")
+    ] = None,
 ) -> int:
     """Copies every good batch that it finds into a new, valid log; never writes to its sources.
 

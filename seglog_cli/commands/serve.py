@@ -29,34 +29,49 @@ def run(
     paths: Directories,
     tiers: Tiers,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 lets the system choose one.")
+        str,
+        typer.Option(
+            "--listen", metavar="HOST:PORT", help="The address to listen at. For port 0 the system chooses one."
+        ),
     ] = "127.0.0.1:9092",
     advertise: Annotated[
         str | None,
-        typer.Option("--advertise", metavar="HOST:PORT", help="Where clients are sent (default: --listen)."),
+        typer.Option(
+            "--advertise", metavar="HOST:PORT", help="The address that clients are told (default: that of --listen)."
+        ),
     ] = None,
     on_corrupt: Annotated[
         str,
-        typer.Option("--on-corrupt", metavar="fail|skip", help="Whether damage ends a read, or is left out."),
+        typer.Option(
+            "--on-corrupt", metavar="fail|skip", help="At damage, refuse the read (fail) or go on after it (skip)."
+        ),
     ] = "fail",
     offsets: Annotated[
         Path | None,
-        typer.Option("--offsets", metavar="FILE", help="Keep what groups commit in this file, and begin with it."),
+        typer.Option(
+            "--offsets", metavar="FILE", help="Keep in this file what groups commit, and begin with what it holds."
+        ),
     ] = None,
     tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Speak TLS, with this certificate chain (PEM).")
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Speak TLS with this certificate chain (PEM).")
     ] = None,
     tls_key: Annotated[
         Path | None,
-        typer.Option("--tls-key", metavar="FILE", help="Its private key (default: in the certificate's file)."),
+        typer.Option(
+            "--tls-key", metavar="FILE", help="The certificate's private key (default: in the certificate's file)."
+        ),
     ] = None,
     tls_client_ca: Annotated[
         Path | None,
-        typer.Option("--tls-client-ca", metavar="FILE", help="Let in only clients with their certificates."),
+        typer.Option(
+            "--tls-client-ca", metavar="FILE", help="Let in only clients with a certificate of these authorities (PEM)."
+        ),
     ] = None,
     metrics: Annotated[
         str | None,
-        typer.Option("--metrics", metavar="HOST:PORT", help="Serve counters for Prometheus there, at /metrics."),
+        typer.Option(
+            "--metrics", metavar="HOST:PORT", help="Serve counters for Prometheus at this address, under /metrics."
+        ),
     ] = None,
 ) -> int:
     """Serves the partitions in directories to Kafka clients, for reading only.

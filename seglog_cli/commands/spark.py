@@ -20,8 +20,8 @@ from seglog_cli.cleaning import (
     cleaning_request,
     show_outcomes,
 )
-from seglog_cli.commands.diff import Copies, check_level
-from seglog_cli.commands.verify import LevelName, level_named, verdict
+from seglog_cli.commands.diff import ComparedLevel, Copies, check_level
+from seglog_cli.commands.verify import LevelName, Live, level_named, verdict
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.grouping import FindingsShown, Grouped
@@ -42,13 +42,12 @@ from seglog_cli.options import (
     OverridePolicy,
     Paths,
     command,
-    flag,
     labelled,
     one_of,
     takes_urls,
 )
 from seglog_cli.parameters import PlainCommand
-from seglog_cli.selecting import Chosen, Isolation, Limit, Wanted
+from seglog_cli.selecting import Chosen, DifferenceLimit, Isolation, Wanted
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -97,7 +96,7 @@ def verify(
     shown: FindingsShown,
     tiers: Tiers,
     level: LevelName = "semantic",
-    live: Annotated[bool, flag("--live", "A broker is writing: a torn tail is no damage.")] = False,
+    live: Live = False,
     master: Master = None,
     conf: Settings = None,
 ) -> int:
@@ -203,13 +202,16 @@ def clean(
         typer.Option(
             "--plan",
             metavar="auto|directory|shuffle",
-            help="Give each partition a task, or spread one partition over all tasks.",
+            help="One task for each partition (directory), all tasks for each (shuffle), or by its size (auto).",
         ),
     ] = "auto",
     reducers: Annotated[
         int,
         typer.Option(
-            "--reducers", min=0, metavar="N", help="How many tasks share the keys (0: as many as the size needs)."
+            "--reducers",
+            min=0,
+            metavar="N",
+            help="Share the keys among this many tasks (0: as many as the size needs).",
         ),
     ] = 0,
     master: Master = None,
@@ -276,11 +278,11 @@ def export(
     session: Session,
     paths: Paths,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to write; it must be empty or missing.")
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to write; it must be empty or missing.")
     ],
     chosen: Chosen,
     compression: Annotated[
-        str, typer.Option("--compression", metavar="zstd|snappy|gzip|none", help="Parquet's codec.")
+        str, typer.Option("--compression", metavar="zstd|snappy|gzip|none", help="The codec of the Parquet files.")
     ] = "zstd",
     master: Master = None,
     conf: Settings = None,
@@ -317,11 +319,14 @@ def latest(
     session: Session,
     paths: Paths,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write Parquet there instead of showing it.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Write Parquet files into this folder, and show nothing."
+        ),
     ] = None,
     isolation: Isolation = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="How many keys to show (default: 20).")
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Show at most N keys (default: 20).")
     ] = None,
     master: Master = None,
     conf: Settings = None,
@@ -369,8 +374,8 @@ def diff(
     copies: Copies,
     wanted: Wanted,
     tiers: Tiers,
-    level: Annotated[str, typer.Option("--level", metavar="bytes|batches|view", help="What to compare.")] = "batches",
-    limit: Limit = None,
+    level: ComparedLevel = "batches",
+    limit: DifferenceLimit = None,
     master: Master = None,
     conf: Settings = None,
 ) -> int:
@@ -410,7 +415,7 @@ def diff(
 @command
 def conf(
     session: Session,
-    cores: Annotated[int, typer.Option("--cores", metavar="N", min=1, help="Cores of an executor.")] = 4,
+    cores: Annotated[int, typer.Option("--cores", metavar="N", min=1, help="The cores of each executor.")] = 4,
 ) -> None:
     """Prints the settings that a cluster should have for seglog's jobs, as lines of spark-defaults.conf.
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from seglog_cli.measuring import (
     MostRounds,
     Plot,
+    Prometheus,
     WithSizing,
     WriteRate,
     check_measuring,
@@ -35,10 +34,7 @@ def run(
     plot: Plot = False,
     rounds: MostRounds = 5,
     write_rate: WriteRate = None,
-    prometheus: Annotated[
-        Path | None,
-        typer.Option("--prometheus", metavar="FILE", help="Write the cleaner's gauges to this file."),
-    ] = None,
+    prometheus: Prometheus = None,
 ) -> int:
     """Shows distributions and the last cleaning rounds; with --sizing, the dedupe buffer and disk needed.
 

@@ -16,7 +16,7 @@ def run(
     session: Session,
     paths: Paths,
     tiers: Tiers,
-    segments: Annotated[bool, flag("--long -l", "Segments too; JSON lines show them anyway.")] = False,
+    segments: Annotated[bool, flag("--long -l", "Show segments, too. JSON lines show them anyway.")] = False,
 ) -> int:
     """Shows which segments lie in tiered storage, which are missing, and what a restore would need.
 

@@ -54,11 +54,11 @@ def run(
         typer.Option(
             "--transactions-of",
             metavar="LOGDIR",
-            help="Another log directory whose __transaction_state tells how open transactions ended; repeatable.",
+            help="Another log directory whose __transaction_state says how open transactions ended; repeatable.",
         ),
     ] = None,
     every_replica: Annotated[
-        bool, flag("--every-replica", "Every replica gets the same data before any broker starts.")
+        bool, flag("--every-replica", "Confirm that every replica gets the same data before any broker starts.")
     ] = False,
     dry_run: DryRun = False,
     quarantine: QuarantineOption = None,

@@ -16,9 +16,9 @@ def run(
     partition: Partition,
     to_offset: Annotated[int | None, offset_option("--to-offset", "Drop this offset and everything after it.")] = None,
     to_time: Annotated[
-        int | None, time_option("--to-time", "Drop the first record of this time or later, and all after it.")
+        int | None, time_option("--to-time", "Drop the first record of this time or later, and everything after it.")
     ] = None,
-    at_damage: Annotated[bool, flag("--at-damage", "Drop the first damaged batch and all after it.")] = False,
+    at_damage: Annotated[bool, flag("--at-damage", "Drop the first damaged batch and everything after it.")] = False,
     dry_run: DryRun = False,
     no_keep: NoKeep = False,
     quarantine: QuarantineOption = None,

@@ -29,27 +29,30 @@ def run(
     partition: Partition,
     tiers: Tiers,
     action: Annotated[
-        str, typer.Argument(metavar="ACTION", help="list, open, stat or abort-cmd (default: list).", show_default=False)
+        str,
+        typer.Argument(
+            metavar="ACTION", help="What to show: list, open, stat or abort-cmd (default: list).", show_default=False
+        ),
     ] = "list",
     max_timeout: Annotated[
         int | None,
-        duration_option("--max-timeout", "transaction.max.timeout.ms of the brokers (default: 15m)."),
+        duration_option("--max-timeout", "The brokers' transaction.max.timeout.ms (default: 15m)."),
     ] = None,
     bootstrap_server: Annotated[
         str | None,
         typer.Option(
             "--bootstrap-server",
             metavar="HOST:PORT",
-            help="For the commands that abort-cmd prints (default: localhost:9092).",
+            help="The address in the commands that abort-cmd prints (default: localhost:9092).",
         ),
     ] = None,
 ) -> int:
     """Shows the transactions in a log: where they began and ended, how long they took, which are open or hang.
 
-    list shows all, in the order in which they ended, open ones last; open those that have no end; stat counts and
-    adds up; abort-cmd prints the kafka-transactions.sh command that ends each hanging one, with a warning where the
-    producer was told that it had been committed and only the marker is missing. A transaction hangs when the
-    __transaction_state partitions beside the log say that nobody works on it, or, where they say nothing, when it
+    list shows all transactions in the order in which they ended, open ones last. open shows those that have no end.
+    stat counts them. abort-cmd prints the kafka-transactions.sh command that ends each hanging one, with a warning
+    where the producer was told that it had been committed and only the marker is missing. A transaction hangs when the
+    __transaction_state partitions beside the log say that nobody works on it. Where they say nothing, it hangs when it
     is older than --max-timeout. While it is open, readers of committed data and the cleaner wait for it. One that only
     a producer snapshot knows, and of which the log has no record, hangs as well: deleting that snapshot
     ends it. For open and abort-cmd the exit code is 1 when a transaction hangs.

@@ -16,7 +16,7 @@ def run(
     session: Session,
     name: Annotated[
         str,
-        typer.Argument(metavar="RUN", help="A run, as the repair named it, or its folder.", show_default=False),
+        typer.Argument(metavar="RUN", help="The name of a run, or its folder.", show_default=False),
     ],
     quarantine: QuarantineOption = None,
 ) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LevelName = Annotated[
     str, typer.Option("--level", metavar="header|crc|record|index|semantic", help="How deep to look.")
 ]
+Live = Annotated[bool, flag("--live", "Expect a broker that writes here, though its lock is not seen.")]
 
 _LEVELS = ("header", "crc", "record", "index", "semantic")
 
@@ -38,21 +39,21 @@ def run(
     shown: FindingsShown,
     tiers: Tiers,
     level: LevelName = "semantic",
-    live: Annotated[bool, flag("--live", "A broker is at work, though its lock is not seen.")] = False,
+    live: Live = False,
     sample: Annotated[
-        str | None, typer.Option("--sample", metavar="SHARE", help="Verify this part only, such as 5%.")
+        str | None, typer.Option("--sample", metavar="SHARE", help="Verify only this share of the data, such as 5%.")
     ] = None,
-    max_duration: Annotated[int | None, duration_option("--max-duration", "Stop after this long.")] = None,
-    repair: Annotated[bool, flag("--repair", "Repair what is wrong; seglog undo takes it back.")] = False,
+    max_duration: Annotated[int | None, duration_option("--max-duration", "Stop after this time.")] = None,
+    repair: Annotated[bool, flag("--repair", "Repair what is wrong. `seglog undo` takes the repair back.")] = False,
     policy: Annotated[
-        str, typer.Option("--policy", metavar="smallest-loss|truncate|excise", help="How damage in logs is repaired.")
+        str, typer.Option("--policy", metavar="smallest-loss|truncate|excise", help="How to repair damage in logs.")
     ] = "smallest-loss",
     only: Annotated[
         str | None,
         typer.Option(
             "--only",
             metavar="PARTS",
-            help="Repair only these: log, index, snapshot, epochs, checkpoint, separated by commas.",
+            help="Repair only these, separated by commas: log, index, snapshot, epochs, checkpoint.",
         ),
     ] = None,
     dry_run: DryRun = False,
@@ -65,7 +66,7 @@ def run(
     Gaps that compaction leaves are not errors. A missing segment, log end or partition is an error when checkpoints,
     snapshots, indexes, epochs, the groups' offsets or the cluster's metadata mention it. Each finding names the
     place, the offsets, what a broker would do, and the repair; seglog-findings(7) lists the codes. The findings are
-    shown by code with their number, the gravest first, and of each code the first three; --all shows every one as it
+    grouped by code and counted, the gravest first. Of each code the first three are shown; --all shows every one as it
     is found. With -q only the exit code tells. The exit code is 1 when there is an error or a warning, 3 when some
     input could not be read or time ran out.
 
@@ -73,9 +74,9 @@ def run(
     each partition is verified as it was when its turn came. A batch that is being written is not damage. A grave
     finding counts if it is still there after two seconds; otherwise it is the remark CHANGED_WHILE_READ.
 
-    --repair verifies at the deepest level and repairs what it found, under the broker's lock. Smallest loss
+    --repair verifies at the deepest level and repairs what it found, under the broker's lock. smallest-loss
     cuts a torn tail, removes damaged ranges inside the log and puts moved batches back in their place: every
-    good batch stays. Excise does the same, but removes batches that are out of order. Truncate does what a
+    good batch stays. excise does the same, but removes batches that are out of order. truncate does what a
     broker's recovery does: it cuts at the first damage and drops all that follows. No checksum covers the leader
     epoch in a batch's header; a broken one is corrected when its neighbours show what it was. Wrong indexes,
     snapshots, leader epochs and checkpoints are rebuilt from the data. The quarantine keeps what is removed. If a

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from seglog_cli.manual import descriptions
 from tests.support.command_line import ROOT, clean_logs, ended, environment, keep_partitions
 
 KEPT = ("payments-0", "customers-0", "clicks-0", "orders-none-0")
@@ -163,6 +164,38 @@ def test_a_common_option_that_changed_nothing_is_mentioned(logs: Path) -> None:
     assert all("has changed nothing" in line for line in said)
     assert ended("verify", logs / "clicks-0", "--jobs", "2").stderr == b""
     assert ended("ls", logs / "clicks-0", "-q", *given).stderr == b""
+
+
+# What the same letters mean, where it is not the same: each has as many texts as meanings.
+_MEANINGS = {
+    "-l, --long": 2,
+    "--codec none|gzip|snappy|lz4|zstd": 2,
+    "--to-offset N": 2,
+    "--max-bytes SIZE": 2,
+    "--limit N": 3,
+    "-a, --all": 3,
+    "--quick": 2,
+    "-o, --output DIR": 6,
+    "-o, --output FOLDER": 2,
+}
+
+
+def test_the_same_option_has_the_same_help_text_everywhere() -> None:
+    texts: dict[str, set[str]] = {}
+    for command in descriptions():
+        for option in command.options:
+            texts.setdefault(option.names, set()).add(option.text)
+    assert len(texts) > 100
+    assert {names: len(found) for names, found in texts.items() if len(found) > 1} == _MEANINGS
+
+
+def test_every_help_text_is_whole_sentences() -> None:
+    terms = [term for one in descriptions() for term in (*one.arguments, *one.options, *one.common)]
+    assert len(terms) > 200
+    for term in terms:
+        text = term.text.split(" [default: ")[0]
+        assert text[:1].isupper() or text.startswith("__"), (term.names, text)
+        assert text.endswith("."), (term.names, text)
 
 
 def test_help_is_a_command_too() -> None:
