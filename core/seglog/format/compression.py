@@ -207,7 +207,6 @@ def _snappy_into(data: memoryview, out: memoryview) -> int:
     """A xerial stream, or several in a row; data without its magic is one raw block."""
     if len(data) < len(XERIAL_HEADER) or data[:8] != XERIAL_MAGIC:
         return _snappy_block_into(data, out)
-    check_xerial_version(data)
     position, size = len(XERIAL_HEADER), 0
     while len(data) - position >= 4:  # SnappyInputStream ends quietly within a length
         length = _BIG_INT32.unpack_from(data, position)[0]
@@ -227,6 +226,7 @@ def _snappy_into(data: memoryview, out: memoryview) -> int:
 
 
 def check_xerial_version(header: memoryview) -> None:
+    """DecompressionError for a version below 1. Kafka reads the payload's first header without this check."""
     version = _BIG_INT32.unpack_from(header, 8)[0]
     if version < 1:
         raise DecompressionError(f"snappy: xerial stream of version {version}")

@@ -180,7 +180,6 @@ def _snappy(payload: Payload) -> Iterator[memoryview]:
         if len(payload.read(1)):
             raise _too_large()
         return
-    check_xerial_version(header)
     while len(field := payload.read(4)) == 4:  # SnappyInputStream ends quietly within a length
         length = _BIG_INT32.unpack(field)[0]
         if length == XERIAL_MAGIC_AS_LENGTH:

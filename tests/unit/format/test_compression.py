@@ -276,9 +276,12 @@ class TestSnappy:
             unpack(SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(30))
         assert caught.value.too_large
 
-    def test_an_incompatible_version_is_an_error(self) -> None:
+    def test_the_version_of_the_first_header_does_not_count_and_that_of_a_later_one_does(self) -> None:
+        unversioned = b"\x82SNAPPY\x00" + struct.pack(">ii", 0, 1)
+        one, two = compress(SNAPPY, b"one "), compress(SNAPPY, b"two")
+        assert unpack(SNAPPY, unversioned + one[16:] + two) == b"one two"
         with pytest.raises(DecompressionError, match="version 0"):
-            unpack(SNAPPY, b"\x82SNAPPY\x00" + struct.pack(">ii", 0, 1))
+            unpack(SNAPPY, one + unversioned + two[16:])
 
     def test_empty_input_is_an_error(self) -> None:
         with pytest.raises(DecompressionError, match="empty"):
