@@ -35,7 +35,8 @@ def run(
     In a committed log, an object that no manifest names is an orphan, too: a job that runs, or one that died, has put
     it there. No reader reads it and nothing removes it. Remove it yourself when no job writes there.
 
-    The exit code is 1 when something is missing, damaged, incomplete or an orphan. Every reading command takes such a
+    The exit code is 1 when something is missing, damaged, incomplete or an orphan, and 3 when something could not be
+    read. Every reading command takes such a
     PATH itself (ls, dump, read, verify, stats, txn, explain, export, diff, groups, serve, replay and doctor; convert
     and salvage as their source). So does the library.
 
@@ -44,7 +45,7 @@ def run(
       seglog tiers --long --local /var/lib/kafka/data /mnt/tier/kafka-tiered-storage
       seglog tiers --json --remote-metadata /var/lib/kafka/data /mnt/tier
     """
-    from seglog.tiers.segments import Remark
+    from seglog.tiers.segments import Problem, Remark
     from seglog.tiers.survey import FOUND, Surveyed, survey
     from seglog_cli.views.tiers import show_tiers
 
@@ -56,5 +57,7 @@ def run(
         else:
             remarks.append(one)
     show_tiers(session.console, found, remarks, segments=segments)
+    if any(remark.problem is Problem.UNREADABLE for remark in remarks):
+        return ExitCode.INCOMPLETE
     is_found = any(remark.problem in FOUND for remark in remarks)
     return ExitCode.FOUND if is_found else ExitCode.INCOMPLETE if tiers.lacking else ExitCode.DONE

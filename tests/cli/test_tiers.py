@@ -63,6 +63,19 @@ def test_what_is_missing_is_found(tmp_path: Path) -> None:
     assert json_lines(result)[0]["missing"] == [{"first_offset": 400, "last_offset": 799}]
 
 
+def test_a_partition_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
+    write_local_tiered(tmp_path, "customers-uncleaned", 0, SEGMENTS)
+    broken = next(write_local_tiered(tmp_path, "broken", 0, SEGMENTS).glob("*.index"))
+    broken.unlink()
+    broken.symlink_to(broken.name)
+    result = run("tiers", "--json", tmp_path)
+    tier, remark = (row for row in json_lines(result) if row["type"] != "tier_segment")
+    assert result.exit_code == 3
+    assert (tier["partition"], tier["segments"]) == (NAME, 4)
+    assert (remark["severity"], remark["code"], remark["partition"]) == ("error", "UNREADABLE", "broken-0")
+    assert remark["file"] == str(broken)
+
+
 def test_objects_and_metadata_are_compared(root: Path, tmp_path: Path) -> None:
     finished = [remote_record(one, "customers-uncleaned", 0, state=1) for one in SEGMENTS]
     whole = metadata_of(tmp_path / "a", *finished)

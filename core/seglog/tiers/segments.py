@@ -69,10 +69,11 @@ class Problem(Enum):
     LOCAL_BEHIND = "local log behind"
     LOG_START = "log start within a segment"
     MOVED_OBJECT = "moved object"
+    UNREADABLE = "unreadable partition"
 
 
 # What takes records away, or makes an answer uncertain; the others are what tiered storage leaves behind by itself.
-GRAVE = frozenset({Problem.BAD_OBJECT, Problem.MISSING_OBJECT, Problem.GAP, Problem.LOCAL_BEHIND})
+GRAVE = frozenset({Problem.BAD_OBJECT, Problem.MISSING_OBJECT, Problem.GAP, Problem.LOCAL_BEHIND, Problem.UNREADABLE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,8 @@ class Surveyed:
 def survey(fs: FileSystem, paths: Sequence[Path], options: TierOptions) -> Iterator[Surveyed | Remark]:
     """The partitions at some paths, one after the other, and what the metadata has of which no object is there.
 
-    NotALogError where a path holds nothing of tiered storage. Raises OSError.
+    A partition that cannot be read is a remark, and the others follow. NotALogError where a path holds nothing of
+    tiered storage. Raises OSError where a path cannot be listed.
     """
     if options.local is not None:
         options = TierOptions(links.resolve(options.local), options.keys, options.metadata, options.cache)
@@ -110,7 +111,7 @@ def survey(fs: FileSystem, paths: Sequence[Path], options: TierOptions) -> Itera
             raise NotALogError(path, usual if fs.status(path) is not None else why_absent(path, usual))
         for place in sorted(places, key=lambda one: (one.topic_partition, one.topic_id or "")):
             seen.add((place.topic_id, place.topic_partition.partition))
-            yield _surveyed(load_partition(fs, place, options))
+            yield _survey_of(fs, place, options)
     yield from _without_objects(options, seen)
 
 
@@ -119,8 +120,17 @@ def _committed(fs: FileSystem, logs: CommittedLogs, path: Path, options: TierOpt
     of_path = {path.name} if path != logs.prefix else None
     for place in sorted(logs.places(), key=lambda one: one.topic_partition):
         if of_path is None or of_path & {str(place.topic_partition), place.topic_partition.topic}:
-            yield _surveyed(load_partition(fs, place, options))
+            yield _survey_of(fs, place, options)
     yield from orphans(fs, logs, of_path)
+
+
+def _survey_of(fs: FileSystem, place: Place, options: TierOptions) -> Surveyed | Remark:
+    try:
+        return _surveyed(load_partition(fs, place, options))
+    except OSError as error:
+        path = place.directory if error.filename is None else Path(error.filename)
+        message = f"{path}: {error.strerror or error}"
+        return Remark(Problem.UNREADABLE, str(place.topic_partition), message, path=path)
 
 
 def _surveyed(found: TieredPartition) -> Surveyed:
