@@ -74,4 +74,5 @@ def show_doctor_summary(console: Console, summary: DoctorSummary, exit_code: int
     counted = ((summary.blockers, "blocker"), (summary.dangers, "danger"), (summary.notes, "note"))
     found = ", ".join(f"{n} {name}{'s' if n > 1 else ''}" for n, name in counted if n) or "nothing wrong"
     style = "error" if summary.blockers else "warning" if summary.dangers else "good"
-    console.line(f"{summary.partitions} partitions: {console.styled(verdict, style)}; {found}")
+    partitions = "1 partition" if summary.partitions == 1 else f"{summary.partitions} partitions"
+    console.line(f"{partitions}: {console.styled(verdict, style)}; {found}")

@@ -11,7 +11,7 @@ import pytest
 import seglog
 from tests.support.command_line import clean_logs, json_lines, run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
-from tests.support.log_files import files_of
+from tests.support.log_files import files_of, write_segment
 
 
 @pytest.fixture
@@ -34,7 +34,12 @@ def test_doctor_of_a_healthy_directory(logs: Path) -> None:
     *rows, summary = json_lines(done)
     assert (done.exit_code, summary["loads"], summary["blockers"], summary["dangers"]) == (0, True, 0, 0)
     assert {row["severity"] for row in rows} <= {"note"}
-    assert run("doctor", "--quick", logs).stdout.endswith("a broker would start; nothing wrong\n")
+    assert run("doctor", "--quick", logs).stdout.endswith(" partitions: a broker would start; nothing wrong\n")
+
+
+def test_doctor_counts_a_single_partition_as_one(tmp_path: Path) -> None:
+    write_segment(tmp_path / "t-0", 0)
+    assert run("doctor", tmp_path).stdout.splitlines()[-1].startswith("1 partition: a broker would start")
 
 
 def test_doctor_names_place_broker_and_command(logs: Path) -> None:
