@@ -82,7 +82,7 @@ def _show_version(context: typer.Context, asked: bool) -> None:
 
 def _alone(asked: bool) -> None:
     if asked:
-        raise UsageError("-v stands after the command")
+        raise UsageError("put -v after the command")
 
 
 def build(names: Iterable[str] = COMMANDS, *, imported: Container[str] = COMMANDS) -> typer.Typer:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 CONFIGURATION = """
-Configuration keys are Kafka's own, but for the price list of an object store, by which `-v` shows what reading URLs
-costs: `remote.price.listings` and `remote.price.reads`, a thousand requests each (0.005 and 0.0004, Amazon S3's in US
-dollars), and `remote.price.gigabyte` (0, as within a region). A value is looked for in this order, and the first that
-is found counts:
+Configuration keys are Kafka's own. seglog adds the prices of an object store, with which `-v` shows what reading URLs
+costs: `remote.price.listings` and `remote.price.reads` are for a thousand requests (0.005 and 0.0004, Amazon S3's in
+US dollars), `remote.price.gigabyte` is for what was read (0, as within a region). A value is looked for in this order,
+and the first that is found counts:
 
 - an option of the command, or `--set KEY=VALUE`;
 - an environment variable `SEGLOG_` and the key in capitals with underscores, such as `SEGLOG_SEGMENT_BYTES`;
 - the entry of the topic, then the top level, of a YAML file: the one that `--config` names, else `SEGLOG_CONFIG`,
-  else `./seglog.yaml`, else `$XDG_CONFIG_HOME/seglog/config.yaml` (root is refused any of these but the first when
-  others may write the file or its directory); `/dev/null` is no file;
+  else `./seglog.yaml`, else `$XDG_CONFIG_HOME/seglog/config.yaml` (root may use any of these but the first only if
+  nobody else can write the file or its directory); `/dev/null` stands for no file;
 - the topic's configuration in the log directory's own `__cluster_metadata-0`, then the brokers' defaults there;
 - Kafka's default.
 
@@ -36,14 +36,14 @@ Data goes to standard output, messages and progress to standard error, both in U
 
 Names of files and topics, keys, values and messages may hold anything. Characters that a terminal obeys are written
 as escapes, to a terminal, a file and a pipe alike: control characters (`\\n`, `\\x1b`, `\\u009b`), line and paragraph
-separators, and characters that turn the direction of writing (`\\u202e`). A byte of a name that is no UTF-8 is written
+separators, and characters that turn the direction of writing (`\\u202e`). A byte of a name that is not UTF-8 is written
 as `\\xff`. `dump-log` and `export --format csv` have a form that others prescribe: a file or a pipe gets it byte for
 byte, a terminal gets it escaped.
 
-With `--json` every line is an object in valid UTF-8. A text of a record that is no UTF-8 stands under `NAME_b64`
-instead of `NAME`, in base64. The name of a file, a partition or a directory that is no UTF-8 stands under `NAME` with
+With `--json` every line is an object in valid UTF-8. A text of a record that is not UTF-8 stands under `NAME_b64`
+instead of `NAME`, in base64. The name of a file, a partition or a directory that is not UTF-8 stands under `NAME` with
 escapes, to be read, and its exact bytes stand in base64 under `NAME_b64` beside it; for a list of names, `NAME_b64` is
-the list of all of them. A ratio or a rate that is no number is null.
+the list of all of them. A ratio or a rate that is not a number is null.
 
 When standard output takes no more data (a full disk, a terminal that is gone), that is an error of the operating
 system, exit code 74. When its reader has closed it, the command ends quietly. Messages that standard error does not
@@ -60,15 +60,15 @@ ENVIRONMENT = [
     ),
     (
         "SEGLOG_REMOTE_CACHE, SEGLOG_REMOTE_REQUESTS, SEGLOG_REMOTE_RETRIES, SEGLOG_REMOTE_TIMEOUT",
-        "Of URLs: memory for what was read (64MiB), requests at once (8), repetitions of one that fails (5), how long"
-        " to wait for an answer (30s).",
+        "For URLs: the memory for what was read (64MiB), how many requests run at once (8), how often one that fails is"
+        " repeated (5), and how long to wait for an answer (30s).",
     ),
     (
         "AWS_*, GOOGLE_*, AZURE_*",
         "Credentials, regions and endpoints of object stores, as the stores' own tools take them; AWS_PROFILE and"
         " ~/.aws need boto3.",
     ),
-    ("NO_COLOR, FORCE_COLOR", "No colour; colour although the output is no terminal."),
+    ("NO_COLOR, FORCE_COLOR", "Never use colour; use colour although the output is not a terminal."),
     ("XDG_CONFIG_HOME, XDG_STATE_HOME", "Where configuration and history are kept."),
 ]
 
@@ -76,7 +76,7 @@ FILES = [
     ("LOGDIR/.lock", "The broker's own lock. Commands that write take it and hold it until they end."),
     (
         "LOGDIR/../.seglog-quarantine",
-        "What repairs took out, with the journals that `seglog undo` reads; for the user who ran them alone.",
+        "What repairs took out, with the journals that `seglog undo` reads; only the user who ran them can read it.",
     ),
     (
         "LOGDIR/__cluster_metadata-0.seglog-quarantine-future",

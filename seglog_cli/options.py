@@ -182,7 +182,7 @@ def check_keeping(no_keep: bool, quarantine: Path | None) -> None:
 
 
 def require_policy(policy: str, policies: Sequence[str], targets: Sequence[Target]) -> None:
-    """Wrong usage for a --policy that is none of `policies`, or that is given for a whole log directory."""
+    """Wrong usage for a --policy that is not one of `policies`, or that is given for a whole log directory."""
     from seglog.operations.workspace import policy_misuse
 
     problem = policy_misuse("--policy", policy, policies, targets)
@@ -303,10 +303,10 @@ def _require_local(function: Callable[..., int | None], arguments: Mapping[str, 
             if not isinstance(path, RemotePath):
                 continue
             if name not in urls.names:
-                raise UsageError(f"{path}: this needs a local directory, and no URL: copy it to a disk first")
+                raise UsageError(f"{path}: this needs a local directory, not a URL: copy it to a disk first")
             if lacks or writes:
                 hint = f"with {' or '.join(lacks)} it only reads" if lacks else f"without {writes[0]} it only reads"
-                raise UsageError(f"{path}: this needs a local directory, and no URL ({hint}): copy it to a disk first")
+                raise UsageError(f"{path}: this needs a local directory, not a URL ({hint}): copy it to a disk first")
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:

@@ -162,7 +162,7 @@ class Session:
             "--progress plain": self.progress_choice == "plain",
         }
         for name in (name for name, is_given in given.items() if is_given and name not in self.used):
-            self.console.warning(f"{name} has changed nothing: this command, on this input, has no use for it")
+            self.console.warning(f"{name} had no effect: this command does not use it on this input")
 
     def tell_traffic(self) -> None:
         """With `-v`: what object stores were asked for, how much came, and what that costs by `remote.price.*`."""

@@ -107,13 +107,13 @@ class Tiers(OptionGroup):
         for sentence in found.problems:
             session.console.warning(sentence)
         if found.unreadable > len(found.problems):
-            session.console.warning(f"so it is with {found.unreadable - len(found.problems)} other records or batches")
+            session.console.warning(f"{found.unreadable - len(found.problems)} more records or batches cannot be read")
         return found
 
     def _refuse_without_tier(self) -> None:
         given = {"--local": self.local, "--tier-key": self.tier_key, "--remote-metadata": self.remote_metadata}
         for name in (name for name, value in given.items() if value is not None):
-            raise UsageError(f"{name} is for a PATH in tiered storage, and none of these is")
+            raise UsageError(f"{name} is only for a PATH in tiered storage, and none of these is one")
 
 
 def _key(session: Session, text: str) -> tuple[str, PrivateKey]:

@@ -94,4 +94,4 @@ def named(name: str) -> Target:
     for target in TARGETS:
         if target.name == name:
             return target
-    raise ValueError(f"{name} is none of the targets {', '.join(target.name for target in TARGETS)}")
+    raise ValueError(f"{name} is not one of the targets {', '.join(target.name for target in TARGETS)}")

@@ -2,7 +2,7 @@
 
 Anybody may name a file or write a record. Four kinds of characters never go out as they are: controls (C0, DEL and
 C1, which move the cursor, recolour, retitle or end a line), line and paragraph separators, characters that turn the
-direction of writing (Unicode's Bidi_Control), and the surrogates that stand for bytes of a name that are no UTF-8.
+direction of writing (Unicode's Bidi_Control), and the surrogates that stand for bytes of a name that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def escaped(text: str, keep: str = "") -> str:
-    """`text` in one line: `\\n`, `\\x1b`, `\\u202e`; a byte of a name that is no UTF-8 is `\\xff`.
+    """`text` in one line: `\\n`, `\\x1b`, `\\u202e`; a byte of a name that is not UTF-8 is `\\xff`.
 
     The characters in `keep` stay. A backslash stays one: this is to be read, not to be parsed.
     """

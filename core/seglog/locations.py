@@ -72,12 +72,12 @@ def _path_of_url(scheme: str, rest: str) -> RemotePath:
         shown = f"{scheme}://…"  # a secret with a slash in it would end up in what is shown
     if scheme not in SCHEMES:
         raise UnsupportedError(
-            f"{shown}: seglog reads {', '.join(f'{known}:' for known in SCHEMES)} and mounted file systems, and not"
-            f" {scheme}: itself; mount it and give the mounted path"
+            f"{shown}: seglog reads {', '.join(f'{known}:' for known in SCHEMES)} and mounted file systems, but not"
+            f" {scheme}: mount it, and name the mounted path"
         )
     if "@" in store or re.search(special, store + key):
         raise ConfigError(
-            f"{shown}: a URL with a user part, a query or a fragment is not taken; give credentials as the store's"
+            f"{shown}: a URL cannot have a user part, a query or a fragment; give credentials as the store's"
             " own tools take them, such as AWS_ACCESS_KEY_ID in the environment"
         )
     parts = key.removesuffix("/").split("/") if key.removesuffix("/") else []
@@ -96,7 +96,7 @@ def _path_of_uri(text: str) -> str:
     if rest.startswith("//"):
         host, slash, path = rest[2:].partition("/")
         if host.lower() not in _FILE_HOSTS:
-            raise UnsupportedError(f"{text}: it names the machine {host}; give the path on this one")
+            raise UnsupportedError(f"{text}: it names the machine {host}; name the path on this one")
         rest = slash + path
     return os.fsdecode(unquote_to_bytes(os.fsencode(rest)))  # %ff is a byte, whatever the text's encoding
 
@@ -104,8 +104,8 @@ def _path_of_uri(text: str) -> str:
 def require_name(text: str) -> None:
     """ConfigError for text that no file can be called: with a NUL, or with half a character (a lone surrogate)."""
     if "\0" in text:
-        raise ConfigError(f"{text!r}: no path has a NUL in it")
+        raise ConfigError(f"{text!r}: a path cannot hold a NUL")
     try:
         os.fsencode(text)
     except UnicodeEncodeError as error:
-        raise ConfigError(f"{text!r}: no path has half a character in it") from error
+        raise ConfigError(f"{text!r}: a path cannot hold half a character") from error

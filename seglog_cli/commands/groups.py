@@ -64,7 +64,7 @@ def run(
     asked |= {one_of("--format", output_format, FORMATS)} if output_format is not None else set()
     asked |= {"json"} if session.as_json else set()
     if len(asked) > 1:
-        raise UsageError(f"one form at a time: {' or '.join(sorted(asked))}")
+        raise UsageError(f"give one form: {' or '.join(sorted(asked))}")
     shown = asked.pop() if asked else "table"
     session, paths = tiers.seen(session, paths)
     report = read_groups(session.fs, resolve_paths(session.fs, paths), at_ms=at, wanted=_wanted(group))

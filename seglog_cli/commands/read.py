@@ -46,7 +46,7 @@ def run(
     outside the log is an error that names the valid range. With --isolation read_committed, records of aborted
     transactions and all that follows the first open one are left out. Where offsets do not ascend (a block written
     twice, moved, or from elsewhere) each offset is shown once, in the order of the files, and a warning says where.
-    Where bytes are no batch, or a checksum is wrong, it ends with an error that names file, position and offsets,
+    Where bytes are not a batch, or a checksum is wrong, it ends with an error that names file, position and offsets,
     exit code 1; so it does after the last record of a log that ends within a batch.
 
     With --decode, records of __consumer_offsets and the other internal topics show what kafka-dump-log's decoders
@@ -97,7 +97,7 @@ def _tell_disorders(session: Session, log: Log) -> None:
     for disorder in log.disorders[:_SHOWN]:
         session.console.warning(str(disorder))
     if len(log.disorders) > _SHOWN:
-        session.console.warning(f"so it is in {len(log.disorders) - _SHOWN} other segments")
+        session.console.warning(f"offsets do not ascend in {len(log.disorders) - _SHOWN} other segments either")
 
 
 def _listing_07(session: Session, partition: Path) -> PartitionListing | None:

@@ -98,7 +98,9 @@ def run(
     targets = resolve_paths(session.fs, paths)
     space = None if free is None else _space(free)
     if space is not None and (retention_ms is not None or retention_bytes is not None or delay):
-        raise UsageError("--free removes files at once: it goes without --retention-ms, --retention-bytes, --delay")
+        raise UsageError(
+            "--free removes files at once: do not give --retention-ms, --retention-bytes or --delay with it"
+        )
     if policy is not None:
         require_policy(policy, POLICIES, targets)
     chosen = {"retention.ms": retention_ms, "retention.bytes": retention_bytes, "cleanup.policy": policy}

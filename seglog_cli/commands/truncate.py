@@ -42,7 +42,7 @@ def run(
     check_keeping(no_keep, quarantine)
     given = [to_offset is not None, to_time is not None, at_damage]
     if sum(given) != 1:
-        raise UsageError("one of --to-offset, --to-time and --at-damage says where to cut")
+        raise UsageError("give one of --to-offset, --to-time and --at-damage: it says where to cut")
     if at_damage:
         from seglog.scan.listing import require_partition
         from seglog_cli.commands.recover import recover_path

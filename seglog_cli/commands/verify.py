@@ -95,7 +95,7 @@ def run(
         _refuse_mixture(level, live, sample, max_duration)
         return repair_paths(session, paths, repair_options(policy, only, quarantine), shown, dry_run)
     if dry_run or only is not None or quarantine is not None or policy != "smallest-loss":
-        raise UsageError("--policy, --only, --dry-run and --quarantine go with --repair")
+        raise UsageError("--policy, --only, --dry-run and --quarantine need --repair")
     from seglog.scan.listing import resolve_paths
     from seglog.units import parse_part
     from seglog.verification.verify import Verification, VerifyOptions
@@ -147,9 +147,9 @@ def _next_steps(paths: Sequence[Path], targets: Sequence[Target]) -> list[tuple[
     whole = all(target.kind is TargetKind.LOG_DIRECTORY for target in targets)
     return [
         (f"seglog verify --repair --dry-run {named}", "shows what a repair would do, and changes nothing"),
-        (f"seglog doctor {named}", "tells what a broker would do to these data")
+        (f"seglog doctor {named}", "says what a broker would do with this data")
         if whole
-        else (f"seglog explain {named}", "tells how far they can be cleaned, deleted and read"),
+        else (f"seglog explain {named}", "says how far it can be cleaned, deleted and read"),
         ("man seglog-findings", "explains each code"),
     ]
 
@@ -158,4 +158,4 @@ def _refuse_mixture(level: str, live: bool, sample: str | None, max_duration: in
     if live:
         raise UsageError("--repair never works on a log that a broker writes to")
     if sample is not None or max_duration is not None or level != "semantic":
-        raise UsageError("--repair looks at everything: --level, --sample and --max-duration do not go with it")
+        raise UsageError("--repair looks at everything: do not give --level, --sample or --max-duration with it")

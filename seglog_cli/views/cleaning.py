@@ -53,7 +53,7 @@ def _show_cleaned(console: Console, cleaned: Cleaned, contradictions: Sequence[C
         console.json({**result.to_json(), "contradictions": [contradiction_record(found) for found in contradictions]})
         return
     for found in contradictions:
-        console.line(f"{result.topic_partition}: against the cluster's configuration: {found}")
+        console.line(f"{result.topic_partition}: this contradicts the cluster's configuration: {found}")
     if not result.segments_before:
         active = (
             f"; {bytes_text(cleaned.active_bytes)} lie in the active segment (--roll)" if cleaned.active_bytes else ""

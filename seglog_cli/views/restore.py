@@ -45,7 +45,8 @@ def _sentences(one: RestoredPartition) -> Iterator[str]:
         yield f"{joined.copies} batches were in several parts, with equal bytes"
     yield f"topic id {one.topic_id}" if one.topic_id else "no part says which topic id it had"
     for damage in joined.damage:
-        yield f"{damage.path}: {damage.size} bytes from position {damage.position} on are no good batch, and left out"
+        place = f"from position {damage.position} on"
+        yield f"{damage.path}: {damage.size} bytes {place} are not a good batch, and left out"
     for gap in joined.missing:
         yield f"offsets {gap.first} to {gap.last} are missing, between {gap.after} and {gap.before}"
 

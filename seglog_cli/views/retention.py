@@ -25,7 +25,7 @@ def show_retained(console: Console, retained: Retained, dry_run: bool) -> None:
     if retained.note:
         console.warning(f"{plan.topic_partition}: {retained.note}")
     for contradiction in retained.contradictions:
-        console.line(f"{plan.topic_partition}: against the cluster's configuration: {contradiction}")
+        console.line(f"{plan.topic_partition}: this contradicts the cluster's configuration: {contradiction}")
     name = console.styled(str(plan.topic_partition), "strong")
     if plan.empty:
         console.line(f"{name}: nothing to delete")

@@ -23,7 +23,7 @@ def show_settings(console: Console, topic: str | None, config: ResolvedConfig, e
         return
     console.table(("KEY", "VALUE", "FROM"), [(one.key.name, one.text, one.origin) for one in shown])
     for found in config.contradictions:
-        console.line(f"against the cluster's configuration: {found}")
+        console.line(f"this contradicts the cluster's configuration: {found}")
     if len(shown) < len(asked):
         console.message(f"{len(asked) - len(shown)} other keys have their defaults; --all shows them")
 

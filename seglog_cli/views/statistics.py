@@ -160,7 +160,7 @@ def _sizing_lines(s: Sizing) -> list[str]:
     lines = [("buffer", buffer), ("buffer needed", need), ("rounds", rounds), ("dirty", dirty)]
     lines.append(("disk for a round", f"up to {bytes_text(s.headroom_bytes)} until the old segments can go"))
     if s.write_bytes_per_second is None or s.day_bytes is None:
-        lines.append(("write rate", "not known: the timestamps tell none (--write-rate)"))
+        lines.append(("write rate", "not known: the timestamps do not show it (--write-rate)"))
     else:
         day = f"a day without cleaner takes {bytes_text(s.day_bytes)} more"
         lines.append(("write rate", f"{bytes_text(round(s.write_bytes_per_second))}/s: {day}"))

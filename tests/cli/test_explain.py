@@ -46,9 +46,7 @@ def test_a_lag_says_until_when_it_holds(tmp_path: Path) -> None:
     path = broker_directory(tmp_path / "logs", {"t-0": (2, 5)})
     found = explained(*COMPACT, "--set", "min.compaction.lag.ms=2h", path / "t-0")
     assert found["segments"][0]["cleaning"] == "not yet: younger than min.compaction.lag.ms"
-    assert any(
-        "min.compaction.lag.ms (2h) lets go of the next segment at" in sentence for sentence in found["cleaning"]
-    )
+    assert any("min.compaction.lag.ms (2h) ends for the next segment at" in sentence for sentence in found["cleaning"])
 
 
 def test_an_unknown_policy_is_the_first_thing_said(tmp_path: Path) -> None:
@@ -170,7 +168,7 @@ CAUSES: dict[str, tuple[Callable[[Path], Path], tuple[str, ...], bool, str, list
     "active segment": (with_active, COMPACT, True, "from offset 80 on: the active segment", ["clean", "clean --roll"]),
     "only active": (only_active, COMPACT, False, "holds nothing outside the active segment", ["clean --roll"]),
     "empty": (empty, COMPACT, False, "holds nothing outside the active segment", []),
-    "clean already": (cleaned, COMPACT, False, "all outside the active segment is clean", []),
+    "clean already": (cleaned, COMPACT, False, "everything outside the active segment is clean", []),
     "tombstones": (with_tombstones, (*COMPACT, *NO_RETENTION), True, "takes it now", ["clean", "clean --expire"]),
     "dirty ratio": (below_ratio, COMPACT, False, "not more than min.cleanable.dirty.ratio", ["clean"]),
     "max lag": (below_ratio, (*COMPACT, *MAX_LAG), True, "over max.compaction.lag.ms", ["clean"]),

@@ -1,4 +1,4 @@
-"""Names that are no UTF-8, or hold what a terminal or a checkpoint would obey: every command takes them."""
+"""Names that are not UTF-8, or hold what a terminal or a checkpoint would obey: every command takes them."""
 
 from __future__ import annotations
 

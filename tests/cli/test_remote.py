@@ -276,7 +276,7 @@ def test_v_says_what_it_costs_by_the_users_price_list(
     assert b"warning" not in end.stderr
     monkeypatch.setenv("SEGLOG_REMOTE_PRICE_READS", "cheap")
     end = ended("ls", "-v", url)
-    assert end.code == 0 and b"unknown (remote.price.reads: 'cheap' is no price" in end.stderr
+    assert end.code == 0 and b"unknown (remote.price.reads: 'cheap' is not a price" in end.stderr
 
 
 def test_a_log_directory_is_listed_once(places: tuple[Path, str]) -> None:

@@ -139,7 +139,7 @@ def test_the_version_with_v_says_how_kernels_run() -> None:
 def test_kernels_that_cannot_be_had_are_a_usage_error(arguments: tuple[str, ...], tmp_path: Path) -> None:
     done = process(*arguments, variables={"SEGLOG_KERNELS": "fast"}, directory=tmp_path)
     assert done.returncode == 2
-    assert done.stderr == b"error: SEGLOG_KERNELS=fast is none of native, jit, interpreted\n"
+    assert done.stderr == b"error: SEGLOG_KERNELS=fast is not one of native, jit, interpreted\n"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.split import split_overflowed
-from seglog.log.swap import Replacement, replace_segments, runs_of_neighbours, settle_leftovers
+from seglog.log.swap import Replacement, Settled, replace_segments, runs_of_neighbours, settle_leftovers
 from seglog.storage.filesystem import File, FileSystem, LocalFileSystem, OpenMode
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.log_files import FS, batch, write_segment
@@ -76,13 +76,34 @@ def prepared_swapped(fs: FileSystem, directory: Path) -> None:
     replace_segments(LogSegments(live), [Replacement(new, live[:3])], ProducerStateManager(fs, directory))
 
 
-def swapped(directory: Path, life: int) -> bool:
-    """Replaces; whether it came to the end."""
+def came_to_its_end(swap: Callable[[FileSystem, Path], object], directory: Path, life: int) -> bool:
+    """Whether the swap was done before its process died at the `life`-th change."""
     try:
-        prepared_swapped(MortalFileSystem(life), directory)
+        swap(MortalFileSystem(life), directory)
     except Died:
         return False
     return True
+
+
+def killed_everywhere(
+    source: Path, swap: Callable[[FileSystem, Path], None], old: dict[int, bytes], new: dict[int, bytes]
+) -> Iterator[tuple[Path, Settled]]:
+    """Copies of `source`, in each of which the swap died at another change and was settled, until one came to its end.
+
+    Each holds the old segments or the new ones, and both happen.
+    """
+    outcomes, life, finished = set(), 0, False
+    while not finished:
+        directory = source.with_name(f"after {life} changes")
+        shutil.copytree(source, directory)
+        finished = came_to_its_end(swap, directory, life)
+        settled = settle_leftovers(FS, directory)
+        found = contents(directory)
+        assert found in (old, new), f"{directory.name}: {sorted(found)}"
+        outcomes.add(found == new)
+        yield directory, settled
+        life += 1
+    assert outcomes == {True, False}
 
 
 def neighbours(directory: Path) -> tuple[dict[int, bytes], dict[int, bytes]]:
@@ -133,40 +154,19 @@ def contents(directory: Path) -> dict[int, bytes]:
 
 
 def test_a_crash_anywhere_leaves_the_old_segments_or_the_new(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    old, new = prepared(source)
-    outcomes, life, finished = set(), 0, False
-    while not finished:
-        directory = tmp_path / f"t-{life}"
-        shutil.copytree(source, directory)
-        finished = swapped(directory, life)
-        settle_leftovers(FS, directory)
-        found = contents(directory)
-        assert found in (old, new), f"after {life} changes: {sorted(found)}"
-        outcomes.add(found == new)
+    old, new = prepared(tmp_path / "source")
+    lives = 0
+    for directory, _ in killed_everywhere(tmp_path / "source", prepared_swapped, old, new):
         load_log(FS, directory, CLOCK, LoadOptions(clean_shutdown=False)).segments.close(True)
         assert not [path for path in directory.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")]
-        life += 1
-    assert outcomes == {True, False}
-    assert life > 15
+        lives += 1
+    assert lives > 15
 
 
 def test_a_crash_anywhere_leaves_all_neighbours_old_or_all_of_them_new(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    old, new = neighbours(source)
-    outcomes, life, finished = set(), 0, False
-    while not finished:
-        directory = tmp_path / f"t-{life}"
-        shutil.copytree(source, directory)
-        with suppress(Died):
-            neighbours_swapped(MortalFileSystem(life), directory)
-            finished = True
-        settled = settle_leftovers(FS, directory)
-        assert contents(directory) in (old, new), f"after {life} changes"
-        assert not settled.replaced, f"after {life} changes: taken for a loss"
-        outcomes.add(contents(directory) == new)
-        life += 1
-    assert outcomes == {True, False}
+    old, new = neighbours(tmp_path / "source")
+    for directory, settled in killed_everywhere(tmp_path / "source", neighbours_swapped, old, new):
+        assert not settled.replaced, f"{directory.name}: taken for a loss"
 
 
 def test_neighbours_wait_for_the_disk_together_and_a_power_cut_leaves_all_old_or_all_new(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_crash_while_finishing_is_finished_the_next_time(tmp_path: Path) -> No
     for life in range(9):
         swapping = tmp_path / f"s-{life}"
         shutil.copytree(source, swapping)
-        assert not swapped(swapping, life)
+        assert not came_to_its_end(prepared_swapped, swapping, life)
         whole = tmp_path / f"w-{life}"
         shutil.copytree(swapping, whole)
         settle_leftovers(FS, whole)
@@ -199,10 +199,8 @@ def test_a_crash_while_finishing_is_finished_the_next_time(tmp_path: Path) -> No
         while not finished:
             directory = tmp_path / f"t-{life}-{again}"
             shutil.copytree(swapping, directory)
-            try:
-                settle_leftovers(MortalFileSystem(again), directory)
-                finished = True
-            except Died:
+            finished = came_to_its_end(settle_leftovers, directory, again)
+            if not finished:
                 settle_leftovers(FS, directory)
                 outcomes[expected == new] += 1
             assert contents(directory) == expected, f"after {life} changes, and {again} more"

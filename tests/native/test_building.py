@@ -77,7 +77,7 @@ def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_a_target_that_is_none_is_named() -> None:
     done = native("--target", "s390x-linux")
     assert done.returncode == 1
-    assert done.stderr == "native: s390x-linux is none of the targets x86_64-linux, aarch64-linux, arm64-macos\n"
+    assert done.stderr == "native: s390x-linux is not one of the targets x86_64-linux, aarch64-linux, arm64-macos\n"
 
 
 def test_a_parameter_without_a_type_is_named() -> None:

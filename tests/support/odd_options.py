@@ -1,7 +1,7 @@
 """Options, configuration files, environments and input lines with values that nobody means.
 
 `odd_options` asks the command line itself which options a command has, so a new one is tried as soon as it is there.
-Odd are numbers at and beyond 31, 63 and 64 bits, floats that are none, empty and endless text, bytes that are no UTF-8,
+Odd are numbers at and beyond 31, 63 and 64 bits, floats that are none, empty and endless text, bytes not in UTF-8,
 units and times that are out of range, and values of one option given to another.
 """
 

@@ -65,7 +65,7 @@ REFUSED_HERE: tuple[tuple[type[errors.SeglogError], str], ...] = (
     (errors.InvalidRecordError, "ends before it begins"),
     (errors.CorruptRecordError, "its offsets are too large"),
     (errors.SegmentOffsetOverflowError, "does not fit a segment"),
-    (errors.InvalidRecordError, "no transaction marker"),
+    (errors.InvalidRecordError, "not a transaction marker"),
     (errors.InvalidTimestampError, "is negative"),
     (errors.InvalidRecordError, "the append holds no records"),
     (errors.UnexpectedAppendOffsetError, "below the log end offset"),

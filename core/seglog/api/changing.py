@@ -190,7 +190,7 @@ def retain(
     sources = Sources(rules, override_policy, optional_path(metadata_directory))
     space, delay = _space(free), optional_integer("delay_ms", delay_ms)
     if space is not None and (retention_ms is not None or retention_bytes is not None or delay):
-        raise ValueError("free removes files at once: it goes without retention_ms, retention_bytes and delay_ms")
+        raise ValueError("free removes files at once: do not give retention_ms, retention_bytes or delay_ms with it")
     request = RetentionRequest(False, _ruled(rules), space, delay if space is None else 0)
     return _retained(work, paths, policy, sources, request)
 
@@ -394,7 +394,7 @@ def _truncated(
 ) -> Truncated:
     offset, moment = optional_integer("to_offset", to_offset), optional_integer("to_time_ms", to_time_ms)
     if (offset is None) == (moment is None):
-        raise ValueError("one of to_offset and to_time_ms says where to cut")
+        raise ValueError("give to_offset or to_time_ms: it says where to cut")
     work, path = workspace_of(surroundings), local_path(partition)
     settings = settings_of(work, links.resolve(path).parent)
     keeper = Keeper(work.fs, work.clock, settings, "truncate", optional_path(quarantine))

@@ -167,7 +167,7 @@ def diff(
     isolation = Isolation.READ_COMMITTED if chosen == "view" else Isolation.READ_UNCOMMITTED
     first, end = optional_integer("from_offset", from_offset), optional_integer("to_offset", to_offset)
     if level == "bytes" and (first is not None or end is not None):
-        raise ValueError("the level bytes compares whole files, without from_offset and to_offset")
+        raise ValueError("the level bytes compares whole files: do not give from_offset or to_offset with it")
     selection = Selection(first, end, isolation=isolation)
     options = ViewOptions(integer("memory_bytes", memory_bytes), selection, 10_000 if most is None else most)
     work, shown = looked_at(surroundings, copies)

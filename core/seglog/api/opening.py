@@ -63,7 +63,7 @@ def open_log(
     if writable or create:
         require_local(path)
         if is_tiered:
-            raise ValueError("local, tier_keys and remote_metadata are for reading alone")
+            raise ValueError("local, tier_keys and remote_metadata are only for reading")
         with _opened_for_writing(path, fs, clock or SystemClock(), settings, create) as log:
             yield log
         return

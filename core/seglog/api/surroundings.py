@@ -43,10 +43,10 @@ def workspace_of(given: Surroundings) -> Workspace:
     known = Surroundings.__annotations__
     for name in given:
         if name not in known:
-            raise TypeError(f"{name!r} is no argument; beside a verb's own there are {', '.join(known)}")
+            raise TypeError(f"{name!r} is not an argument; besides a verb's own there are {', '.join(known)}")
     config = given.get("config") or {}
     if not isinstance(config, Mapping):
-        raise TypeError(f"config maps Kafka's keys to values, and is not {described(config)}")
+        raise TypeError(f"config must map Kafka's keys to values, not be {described(config)}")
     file, threads = given.get("config_file"), given.get("threads")
     if threads is not None and integer("threads", threads) < 1:
         raise ValueError(f"threads: {threads} is less than 1")
@@ -78,7 +78,7 @@ def paths_of(locations: Iterable[Location]) -> list[Path]:
     """The paths; TypeError where there is none, or something else."""
     found = [parse_location(location) for location in locations]
     if not found:
-        raise TypeError("name a path at least: a file, a partition directory or a log directory")
+        raise TypeError("name at least one path: a file, a partition directory or a log directory")
     return found
 
 

@@ -47,7 +47,7 @@ def looked_at(given: LookingSurroundings, locations: Iterable[Location]) -> tupl
     recognised = recognise(work.fs, paths)
     if not any(found.is_tier for found in recognised):
         for name in named:
-            raise ValueError(f"{name} is for a path in tiered storage, and none of these is")
+            raise ValueError(f"{name} is only for paths in tiered storage, and none of these is one")
         return work, paths
     from seglog.tiers.view import show_tiers  # with all that reads a tier
 
@@ -61,7 +61,7 @@ def _options(fs: FileSystem, given: LookingSurroundings) -> TierOptions:
 
     local, keys = given.get("local"), given.get("tier_keys") or {}
     if not isinstance(keys, Mapping):
-        raise TypeError(f"tier_keys maps ids of key pairs to files, and is not {described(keys)}")
+        raise TypeError(f"tier_keys must map ids of key pairs to files, not be {described(keys)}")
     pairs = {key_id: read_private_key(fs, parse_location(file)) for key_id, file in keys.items()}
     found = given.get("remote_metadata")
     return TierOptions(
@@ -71,13 +71,13 @@ def _options(fs: FileSystem, given: LookingSurroundings) -> TierOptions:
 
 def _metadata(fs: FileSystem, locations: Sequence[Location]) -> RemoteLogs:
     if isinstance(locations, str | bytes):
-        raise TypeError("remote_metadata is several paths: give a list")
+        raise TypeError("remote_metadata must be a list of paths")
     from seglog.tiers.metadata import read_remote_logs
 
     found = read_remote_logs(fs, paths_of(locations))
     warn(*found.problems)
     if found.unreadable > len(found.problems):
-        warn(f"so it is with {found.unreadable - len(found.problems)} other records or batches")
+        warn(f"{found.unreadable - len(found.problems)} more records or batches cannot be read")
     return found
 
 

@@ -72,7 +72,7 @@ class LogToClean:
         if not self.closed_bytes:
             return "it holds nothing outside the active segment"
         if self.first_dirty_offset >= self.active_base_offset:
-            return "nothing is cleanable: all outside the active segment is clean"
+            return "nothing is cleanable: everything outside the active segment is clean"
         if not self.cleanable_bytes:
             return f"nothing is cleanable: {self.limit_reason}"
         if self.cleanable_ratio > self.min_cleanable_ratio:

@@ -35,7 +35,7 @@ _HELP = {
     "kafka_log_logcleaner_max_clean_time_secs": "Longest round of the last pass.",
     "kafka_log_logcleaner_max_compaction_delay_secs": "By how much max.compaction.lag.ms is exceeded at most.",
     "kafka_log_logcleaner_deadthreadcount": "Cleaner threads that ended on an error.",
-    "kafka_log_logcleanermanager_max_dirty_percent": "Dirty share of the filthiest log.",
+    "kafka_log_logcleanermanager_max_dirty_percent": "Dirty share of the dirtiest log.",
     "kafka_log_logcleanermanager_time_since_last_run_ms": "Time since the last pass ended.",
     "kafka_log_logcleanermanager_uncleanable_partitions_count": "Partitions whose cleaning failed.",
     "kafka_log_logcleanermanager_uncleanable_bytes": "Bytes of these partitions.",

@@ -34,8 +34,8 @@ def _store(size: int) -> np.ndarray:
         return np.empty(size, dtype=np.uint8)
     except (MemoryError, ValueError) as error:
         raise ConfigError(
-            f"{size} bytes for the keys of a cleaning round are more than this machine gives: lower"
-            " log.cleaner.dedupe.buffer.size (--dedupe-buffer-size), which costs passes over the log and no result"
+            f"this machine does not give {size} bytes for the keys of a cleaning round: lower"
+            " log.cleaner.dedupe.buffer.size (--dedupe-buffer-size); the round takes more passes, with the same result"
         ) from error
 
 

@@ -299,7 +299,7 @@ def _rate(text: str) -> float:
 
 def _price(text: str) -> float:
     if not re.fullmatch(r"\d{1,9}(?:\.\d+)?(?:[eE]-?\d{1,2})?", text, re.ASCII):
-        raise ValueError(f"{text[:64]!r} is no price: write it as 0.0004")
+        raise ValueError(f"{text[:64]!r} is not a price: write it as 0.0004")
     return float(text)
 
 
@@ -421,7 +421,7 @@ def key_named(name: str) -> Key:
     found = _BY_NAME.get(name)
     if found is None:
         nearest = difflib.get_close_matches(name, _BY_NAME, n=1)
-        hint = f"; is {nearest[0]} meant?" if nearest else ""
+        hint = f"; did you mean {nearest[0]}?" if nearest else ""
         raise ConfigError(f"there is no configuration key {name[:64]!r}{hint}")
     return found
 

@@ -62,7 +62,9 @@ def _stated(fs: FileSystem, log_directory: Path, stated: Path) -> Path:
         raise ConfigError(f"metadata.log.dir: there is no {METADATA_PARTITION} in {found}")
     own, theirs = (identity_of(fs, path).get("cluster.id") for path in (log_directory, found))
     if own and theirs and own != theirs:
-        raise RefusedError(f"{found}: the metadata of cluster {theirs}, but {log_directory} belongs to cluster {own}")
+        raise RefusedError(
+            f"{found}: this is the metadata of cluster {theirs}, but {log_directory} belongs to cluster {own}"
+        )
     return found
 
 

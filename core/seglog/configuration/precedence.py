@@ -152,7 +152,9 @@ class ResolvedConfig:
         if self.override_policy or not found:
             return ""
         what = "; ".join(map(str, found))
-        return f"{what}: this goes against what the cluster says of the topic; {OVERRIDE_OPTION} does it nevertheless"
+        return (
+            f"{what}: this contradicts the cluster's configuration of the topic; {OVERRIDE_OPTION} does it nevertheless"
+        )
 
 
 def resolve_layers(

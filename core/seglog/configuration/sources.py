@@ -226,9 +226,8 @@ def _read_text(fs: FileSystem, path: Path, *, is_named: bool) -> bytes:
                 reason = "" if found is None else reason_for_doubt(found)
                 if reason:
                     raise RefusedError(
-                        f"{each} {reason}, and root would take the configuration {path} from there, which decides what"
-                        f" is deleted: use it with --config {path} if it is to count (--config {os.devnull}: none), or"
-                        " let only root write it"
+                        f"root does not take the configuration {path}, which decides what is deleted: {each} {reason}."
+                        f" Name it with --config {path}, or {os.devnull} for none, or let only root write it"
                     )
         return read_whole(file, _FILE_LIMIT)
 

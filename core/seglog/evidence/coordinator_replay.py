@@ -70,7 +70,7 @@ class CoordinatorReplay:
     def take(self, step: Piece | Gap, path: Path) -> None:
         """The next entries of the log file `path`, or the next gap."""
         if isinstance(step, Gap):
-            self._tell(f"{path}: position {step.position}: {step.length} bytes are no batch")
+            self._tell(f"{path}: position {step.position}: {step.length} bytes are not a batch")
             return
         for row in step.batches[~step.valid]:
             self._tell(f"{path}: position {int(row['position'])}: the checksum of the batch is wrong")

@@ -47,7 +47,7 @@ def with_damage(
 
 
 def gap_finding(gap: Gap, path: Path, last_offset: int, next_offset: int | None) -> Finding:
-    """The finding on bytes that are no batch, between a batch that ends with `last_offset` and the next one."""
+    """The finding on bytes that are not a batch, between a batch that ends with `last_offset` and the next one."""
     first = last = None
     lost = 0
     if next_offset is not None and next_offset > last_offset + 1:
@@ -69,12 +69,12 @@ def gap_finding(gap: Gap, path: Path, last_offset: int, next_offset: int | None)
     if code == "ZERO_BYTES":
         message = f"{gap.length} zero bytes where a batch should begin; {follows}"
     else:
-        message = f"{gap.length} bytes are no batch ({gap.reason.value}); {follows}"
+        message = f"{gap.length} bytes are not a batch ({gap.reason.value}); {follows}"
     return finding(code, *place, message, offsets_lost=lost, **where)
 
 
 def gap_code(gap: Gap) -> str:
-    """The code of the finding on bytes that are no batch."""
+    """The code of the finding on bytes that are not a batch."""
     if gap.zeros:
         return "ZERO_BYTES"
     return "TORN_TAIL" if gap.at_end and gap.reason is EndReason.TRAILING else "UNREADABLE_BYTES"

@@ -59,7 +59,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class SegmentExtent:
-    """Where a segment's batches begin and end; `cut_short` says that bytes at the file's end are no good batch."""
+    """Where a segment's batches begin and end; `cut_short` says that bytes at the file's end are not a good batch."""
 
     file: str
     base_offset: int

@@ -7,7 +7,7 @@
 4. A file is written beside its name and renamed when it is whole and on stable storage (`runs.beside`).
 
 CSV after RFC 4180 with a header; an unquoted empty field is null, a quoted one the empty string. Keys and values are
-text, or with `base64` base64; without it, bytes that are no UTF-8 are an error that names the offset. They are written
+text, or with `base64` base64; without it, bytes that are not UTF-8 are an error that names the offset. They are written
 as they are, formulas too, unless `csv_safe` is asked for.
 """
 
@@ -87,7 +87,7 @@ class RecordWriter(Protocol):
 class FileSink(AbstractContextManager["FileSink"]):
     """Bytes into a file that appears under its name when the `with` ends well, and not at all otherwise.
 
-    RefusedError when it exists, unless `replace`, and for what is no regular file. The directory must exist.
+    RefusedError when it exists, unless `replace`, and for what is not a regular file. The directory must exist.
     """
 
     def __init__(self, fs: FileSystem, path: Path, replace: bool = False) -> None:
@@ -239,7 +239,7 @@ class _Csv:
         """Nothing is left to write."""
 
     def _headers(self, records: Records, i: int) -> str:
-        # a header's key that is no UTF-8 has no other place to be in: it is written escaped
+        # a header's key that is not UTF-8 has no other place to be in: it is written escaped
         pairs = [[_utf8(header.key), _json_value(header.value, self._base64)] for header in records.headers(i)]
         return self._cell(json.dumps(pairs, ensure_ascii=False, separators=(",", ":")))
 
@@ -251,7 +251,7 @@ class _Csv:
         try:
             return self._cell(data.decode())
         except UnicodeDecodeError as error:
-            message = f"the record at offset {offset} holds bytes that are no UTF-8: export with --bytes base64"
+            message = f"the record at offset {offset} holds bytes that are not UTF-8: export with --bytes base64"
             raise UnsupportedError(message) from error
 
     def _cell(self, text: str) -> str:

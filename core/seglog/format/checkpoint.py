@@ -168,7 +168,7 @@ def _epoch_entry(fields: list[str]) -> EpochEntry | None:
 
 def _lines(data: bytes) -> list[str]:
     """Lines as Java's BufferedReader gives them; nothing after the last terminator is no line."""
-    # A broker makes U+FFFD of bytes that are no UTF-8; here they are kept, and written back as they were.
+    # A broker makes U+FFFD of bytes that are not UTF-8; here they are kept, and written back as they were.
     lines = _NATURAL_LINES.split(data.decode("utf-8", "surrogateescape"))
     if lines[-1] == "":
         del lines[-1]

@@ -233,7 +233,7 @@ def _segment(fields: JsonFields) -> ManifestSegment:
     base = fields.integer("baseOffset", most=INT64_MAX - 1)
     place = fields.text("place")
     if not is_place_name(place):
-        raise fields.wrong("place", f"{place[:60]!r} is no directory of seglog's (seglog-<id>)")
+        raise fields.wrong("place", f"{place[:60]!r} is not a directory of seglog's (seglog-<id>)")
     objects = fields.fields("objects")
     found = {kind: _object(objects.fields(name)) for kind, name in _FIELDS.items() if not objects.is_null(name)}
     if FileKind.LOG not in found:

@@ -21,9 +21,9 @@ def json_fields(data: bytes, path: Path | str) -> JsonFields:
     try:
         document = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise CorruptTierError(path, f"the manifest is no JSON: {error}") from error
+        raise CorruptTierError(path, f"the manifest is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise CorruptTierError(path, "the manifest is no JSON object")
+        raise CorruptTierError(path, "the manifest is not a JSON object")
     return JsonFields(document, path)
 
 
@@ -59,7 +59,7 @@ class JsonFields:
             raise self._not(name, "a list")
         for i, each in enumerate(value):
             if not isinstance(each, dict):
-                raise self.wrong(f"{name}[{i}]", "it is no object")
+                raise self.wrong(f"{name}[{i}]", "it is not an object")
         return [JsonFields(each, self._path, f"{self._place}{name}[{i}].") for i, each in enumerate(value)]
 
     def text(self, name: str) -> str:

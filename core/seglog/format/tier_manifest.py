@@ -169,7 +169,7 @@ def _leader_epochs(fields: JsonFields) -> tuple[EpochEntry, ...]:
     found = []
     for name in epochs.names():
         if not (name.isascii() and name.isdigit() and len(name) <= 10 and int(name) <= INT32_MAX):
-            raise epochs.wrong(name[:40], "it is no leader epoch")
+            raise epochs.wrong(name[:40], "it is not a leader epoch")
         found.append(EpochEntry(int(name), epochs.integer(name)))
     if not found:
         raise fields.wrong("segmentLeaderEpochs", "it names no epoch")

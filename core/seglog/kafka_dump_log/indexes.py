@@ -179,7 +179,7 @@ class IndexDump:
         elif timestamps is not None and len(timestamps) and timestamps[-1] < timestamps[0]:
             problem = f"the last timestamp {timestamps[-1]} is below the first, {timestamps[0]}"
         elif size % entry_bytes:
-            problem = f"{size} bytes are no whole number of entries of {entry_bytes}"
+            problem = f"{size} bytes are not a whole number of entries of {entry_bytes}"
         if not problem:
             yield f"{self.path} passed sanity check."
             return

@@ -45,7 +45,7 @@ class Mode(NamedTuple):
 def _wanted() -> str | None:
     named = os.environ.get(VARIABLE, "").strip().lower()
     if named and named not in MODES:
-        _refuse(f"{VARIABLE}={named} is none of {', '.join(MODES)}")
+        _refuse(f"{VARIABLE}={named} is not one of {', '.join(MODES)}")
     if named:
         return named
     switched_off = os.environ.get(OLDER_VARIABLE, "1").lower() in ("0", "false", "no", "off")

@@ -1,4 +1,4 @@
-"""Writing text into a byte buffer: numbers, JSON strings, base64, and what Java makes of bytes that are no UTF-8.
+"""Writing text into a byte buffer: numbers, JSON strings, base64, and what Java makes of bytes that are not UTF-8.
 
 Every `put_…` writes at `p` of `out` and returns the index after; the caller has made room. Fixed words come out
 of a table of 32-byte cells and are copied whole (one or two machine instructions), so a writer may spoil up to

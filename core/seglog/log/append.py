@@ -288,7 +288,7 @@ class Appender:
             return
         for row, marker in zip(control, read_markers(part.data, control, 0, self._log.directory), strict=True):
             if marker is None and int(row["count"]) > 0:
-                reason = "the control record of a producer is no transaction marker"
+                reason = "the control record of a producer is not a transaction marker"
                 raise InvalidRecordError(_WHERE, reason, int(row["position"]))
             if isinstance(marker, InvalidRecordError):
                 raise marker

@@ -200,7 +200,7 @@ def _read(fs: FileSystem, path: Path, parse: Callable[[Any], T]) -> T | None:
             raise ValueError(f"version {value['version']} is not {_VERSION}")
         return parse(value)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptCheckpointError(path, f"no journal of seglog's ({error}); remove it to go on") from error
+        raise CorruptCheckpointError(path, f"not a journal of seglog's ({error}); remove it to go on") from error
 
 
 def _write(fs: FileSystem, path: Path, value: Mapping[str, Any]) -> None:

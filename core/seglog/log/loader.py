@@ -270,8 +270,8 @@ class _Loader:
         """A broker stops on a `.log` whose name is no offset; whoever only reads passes it over."""
         if name.endswith(FileKind.LOG.value):
             if self._options.writable:
-                raise CorruptionError(self._directory / name, "the name is no offset, and a broker stops on it")
-            self._report.events.append(f"{self._directory / name}: the name is no offset")
+                raise CorruptionError(self._directory / name, "the name is not an offset, and a broker stops on it")
+            self._report.events.append(f"{self._directory / name}: the name is not an offset")
 
     def _splitting(self, step: Callable[[], T]) -> T:
         """Runs `step`, again after each split of a segment whose offsets overflow."""
@@ -361,7 +361,7 @@ class _Loader:
             active.trailing_bytes, active.size = active.size - valid_bytes, valid_bytes
             if active.trailing_bytes:
                 self._report.events.append(
-                    f"{active.path}: position {valid_bytes}: {active.trailing_bytes} bytes are no whole batch"
+                    f"{active.path}: position {valid_bytes}: {active.trailing_bytes} bytes are not a whole batch"
                 )
             return end
         start = self._options.log_start_offset

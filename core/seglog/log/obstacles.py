@@ -44,7 +44,7 @@ def partition_obstacles(fs: FileSystem, directory: Path) -> Iterator[str]:
     yield from _unreadable(fs, epochs, lambda path: LeaderEpochCache(fs, path.parent))
     for name, status in fs.entries(directory):
         if not status.is_directory and name.endswith(NAMED_BY_OFFSET) and not is_offset(name.partition(".")[0]):
-            yield f"{directory / name}: the name is no offset"
+            yield f"{directory / name}: the name is not an offset"
 
 
 def directory_obstacles(fs: FileSystem, log_directory: Path) -> Iterator[str]:

@@ -47,7 +47,7 @@ _LOOK_BYTES = 32 << 10
 @dataclass(frozen=True)
 class LogView:
     """One consistent state of a log: what its offsets were, and which segments held them, `active_size` bytes in
-    the last. After those the file held `trailing_bytes` that are no whole batch.
+    the last. After those the file held `trailing_bytes` that are not a whole batch.
 
     `find_last_stable_offset` is called once, when a reader of committed records asks: it may read producers.
     """
@@ -312,7 +312,7 @@ def fetch(
 def fetch_on(view: LogView, last: FetchResult, limit: int, max_bytes: int) -> FetchResult:
     """What follows on `last` in the order of the files, below the offset `limit`; empty at the end.
 
-    CorruptRecordError where the next bytes are no whole batch. FileNotFoundError when the segment is gone.
+    CorruptRecordError where the next bytes are not a whole batch. FileNotFoundError when the segment is gone.
     """
     index, position = view.floor(last.segment_base_offset), last.end_position
     if index < 0 or view.segments[index].base_offset != last.segment_base_offset:

@@ -55,7 +55,7 @@ class LogReader:
                     raise
 
     def unreadable_end(self) -> Unreadable | None:
-        """Bytes after the log end that are no batch: a torn end, or damage."""
+        """Bytes after the log end that are not a batch: a torn end, or damage."""
         return reader.unreadable_end(self._log.view)
 
     def _require_end(self, view: LogView) -> None:

@@ -318,7 +318,7 @@ class _Judge:
             return f"cleanup.policy is {policy}: only segments below the log start offset are deleted"
         if self._freeing:
             active = index == len(self.segments) - 1
-            return "the active segment" if active else "as much is free without it as is wanted"
+            return "the active segment" if active else "enough is free without it"
         if index > gone:
             return f"after segment {self.segments[gone].base_offset}, which stays"
         return "; ".join([self._size_verdict(index), self._time_verdict(index)])

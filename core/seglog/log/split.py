@@ -3,7 +3,7 @@ LocalLog.splitOverflowedSegment).
 
 Old brokers' cleaners could merge segments too far. Whole batches are copied into new segments, a new one each
 time the next batch does not fit, its base that batch's base offset; then the swap protocol replaces the old
-segment. Bytes that are no batch stay after the last one, for recovery to judge.
+segment. Bytes that are not a batch stay after the last one, for recovery to judge.
 """
 
 from __future__ import annotations

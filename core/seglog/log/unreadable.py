@@ -18,7 +18,7 @@ _LOOK_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Bytes of `path` that are no batch. `first_offset` is the least that they may have held; `following` is the first
+    """Bytes of `path` that are not a batch. `first_offset` is the least that they may have held; `following` the first
     good batch after them (layout.BATCH), or None.
     """
 

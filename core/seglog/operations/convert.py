@@ -101,7 +101,7 @@ def convert(
         for step in LogWalk(fs, segment.log):
             if isinstance(step, Gap):
                 if not (is_last and step.at_end and step.reason is EndReason.TRAILING):
-                    reason = f"{step.length} bytes are no batch; `seglog salvage` copies what is good"
+                    reason = f"{step.length} bytes are not a batch; `seglog salvage` copies what is good"
                     raise CorruptRecordError(segment.log, reason, step.position)
                 done.torn_bytes += step.length
                 continue

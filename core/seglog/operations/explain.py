@@ -246,7 +246,7 @@ def _cleaning(patient: _Patient) -> Iterator[Reason]:
     lag = log.config.min_compaction_lag_ms
     young = _young_until(log, state, lag)
     if young is not None and young > now_ms:
-        until = f"lets go of the next segment at {format_time(young)}"
+        until = f"ends for the next segment at {format_time(young)}"
         yield Reason("COMPACTION_LAG", f"min.compaction.lag.ms ({format_duration(lag)}) {until}")
 
 
@@ -284,7 +284,7 @@ def _deletion(patient: _Patient) -> Iterator[Reason]:
         yield Reason("NOT_DELETABLE", f"nothing would be deleted now: {why}")
     if resolved.policy_known and resolved.log.delete and resolved.settings["retention.ms"].origin == DEFAULT:
         default = format_duration(resolved.log.retention_ms)
-        rule = f"a broker goes by its own, {default} by default, and seglog by none"
+        rule = f"a broker applies its default, {default}, and seglog applies none"
         yield Reason("RETENTION_NOT_SET", f"retention.ms is not set: {rule}")
 
 

@@ -223,7 +223,7 @@ class _Fetch:
             self._fs.make_directory(self._staging, access=PRIVATE)
             self._fs.sync_directory(self._target.parent)
         elif found.is_link or not found.is_directory:
-            raise RefusedError(f"{self._staging} is no directory of seglog's: remove it")
+            raise RefusedError(f"{self._staging} is not a directory of seglog's: remove it")
         else:
             require_trust(self._staging, found)
         path = self._staging / _IN_USE
@@ -307,7 +307,7 @@ class _Fetch:
         for step in LogWalk(self._fs, copy):
             if isinstance(step, Gap):
                 reason = (
-                    f"{step.length} bytes are no batch: nothing damaged is fetched; seglog salvage copies what is good"
+                    f"{step.length} bytes are not a batch; nothing damaged is fetched: seglog salvage copies the rest"
                 )
                 raise CorruptRecordError(path, reason, step.position)
             for row, is_valid in zip(step.batches, step.valid, strict=True):

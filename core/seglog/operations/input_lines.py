@@ -157,7 +157,7 @@ class JsonLineFormat:
     def _record(self, line: bytes) -> Record | None:
         entry = json.loads(line)
         if not isinstance(entry, dict):
-            raise ValueError("the line is no JSON object")
+            raise ValueError("the line is not a JSON object")
         kind = entry.get("type", "record")
         if kind == "batch":
             self._in_control_batch = bool(entry.get("control"))
@@ -173,7 +173,7 @@ class JsonLineFormat:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return f"the line is no JSON: {error.msg} at character {error.pos + 1}"
+        return f"the line is not JSON: {error.msg} at character {error.pos + 1}"
     if isinstance(error, UnicodeError):
         return "the line holds text that is not Unicode"
     return "the line is nested too deeply" if isinstance(error, RecursionError) else str(error)

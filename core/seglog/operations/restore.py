@@ -89,7 +89,7 @@ def plan_restore(
         for part in _parts_of(fs, path, left_out):
             parts.setdefault(part.partition, []).append(part)
     if not parts:
-        raise NotALogError(sources[0], "no partition that was set aside is there")
+        raise NotALogError(sources[0], "there is no partition that was set aside")
     found: list[RestoredPartition] = []
     errors: list[SeglogError] = []
     for partition, known in sorted(parts.items()):
@@ -136,14 +136,16 @@ def _parts_of(fs: FileSystem, path: Path, left_out: list[tuple[Path, str]]) -> I
     if target.kind is TargetKind.PARTITION:
         name = parse_partition_directory(path.name)
         if name is None:
-            raise RefusedError(f"{path}: its name tells no topic and partition; rename the copy to TOPIC-NUMBER")
+            raise RefusedError(
+                f"{path}: its name does not say which topic and partition it is; rename the copy to TOPIC-NUMBER"
+            )
         yield Part(path, name.topic_partition)
         return
     for one in list_log_directory(fs, path).partitions:
         if one.state is not PartitionState.LIVE:
             yield Part(one.path, one.topic_partition)
         elif not one.is_cluster_metadata:
-            left_out.append((one.path, "it is no directory that was set aside; name it itself to take it, too"))
+            left_out.append((one.path, "it was not set aside; name the directory itself to take it, too"))
 
 
 def _parts_of_run(fs: FileSystem, folder: Path, left_out: list[tuple[Path, str]]) -> Iterator[Part]:
@@ -156,7 +158,7 @@ def _parts_of_run(fs: FileSystem, folder: Path, left_out: list[tuple[Path, str]]
         if any(each.endswith(".log") for each in fs.list(old / name)):
             yield Part(old / name, parsed.topic_partition)
         else:
-            left_out.append((old / name, "the run took no log of it out"))
+            left_out.append((old / name, "the run removed no log of it"))
 
 
 def _put_together(
@@ -167,7 +169,7 @@ def _put_together(
         require_batches(fs, part.directory)
         files += files_of(list_partition(fs, part.directory))
     if not files:
-        raise NotALogError(parts[0].directory, "no segment is in it")
+        raise NotALogError(parts[0].directory, "it holds no segment")
     joined = join(fs, files, progress)
     metadata, topic_id = _metadata_of(fs, partition, parts)
     return RestoredPartition(partition, output / str(partition), tuple(parts), joined, metadata, topic_id)

@@ -79,5 +79,5 @@ def policy_misuse(name: str, policy: str, policies: Sequence[str], targets: Sequ
     if policy not in policies:
         return f"{name}: {policy!r} is not one of {', '.join(policies)}"
     if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):
-        return f"{name} is for partitions that are named, not for a whole log directory"
+        return f"{name} is only for named partitions, not for a whole log directory"
     return ""

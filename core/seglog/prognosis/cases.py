@@ -94,7 +94,7 @@ def diagnosis(
 
 _B, _D, _N = Gravity.BLOCKER, Gravity.DANGER, Gravity.NOTE
 
-UNFORESEEN = "Refuses to start: it did not foresee such a file (a NumberFormatException, or the like)."
+UNFORESEEN = "Refuses to start: it cannot handle such a file (a NumberFormatException, or the like)."
 
 _REPAIR = "seglog verify --repair {partition}"
 _REINDEX = "seglog reindex {partition}"
@@ -159,7 +159,7 @@ _CASES = (
     Case(
         "STRAY_IN_FAILED_DIRECTORY",
         _B,
-        "Refuses to start if its log directory has failed before it comes to it: it cannot rename the partition then.",
+        "Refuses to start if the log directory fails first: it cannot rename the partition then.",
         _SET_ASIDE,
     ),
     Case(

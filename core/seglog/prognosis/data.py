@@ -129,7 +129,7 @@ def of_transactions(patient: Patient) -> Iterator[Diagnosis]:
         known = f" (its coordinator says: {one.coordinator})" if one.coordinator else ""
         message = f"producer {one.producer_id} epoch {one.producer_epoch} has a transaction open{known}"
         if one.source == "snapshot":
-            message += "; only the producer snapshot knows it, the log has nothing of it"
+            message += "; only the producer snapshot names it, and the log has no record of it"
         # without the coordinator's word, age alone does not tell: it may still end it
         hanging = one.hanging is True and (one.coordinator != "" or one.source == "snapshot")
         code = "TRANSACTION_HANGING" if hanging else "TRANSACTION_OPEN"
@@ -168,7 +168,7 @@ class _Hazards:
         for step in LogWalk(self._patient.fs, self._segment.log):
             if isinstance(step, Gap):
                 if not step.at_end or self._closed:
-                    self._note("CLEANER_FAILS", step.position, step.length, "bytes that are no batch")
+                    self._note("CLEANER_FAILS", step.position, step.length, "bytes that are not a batch")
                 continue
             for row in step.batches[~step.valid]:
                 message = "the batch's checksum is wrong, which the cleaner does not look at"

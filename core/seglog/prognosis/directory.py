@@ -105,7 +105,7 @@ def _strangers(ward: Ward) -> Iterator[Diagnosis]:
         fields = {}
         if path.name == "lost+found":
             fields["command"] = f"move the partitions to a sub-directory of {ward.listing.path}, and log.dirs with them"
-        yield ward.say("STRANGE_DIRECTORY", path, "its name is no partition's", **fields)
+        yield ward.say("STRANGE_DIRECTORY", path, "its name is not that of a partition", **fields)
     for path in ward.listing.misnamed:
         yield ward.say("MISNAMED_PARTITION", path, "no topic can have this name")
 

@@ -147,7 +147,7 @@ class Doctor:
         yield from settled.rows
         if settled.restless:
             codes = ", ".join(sorted({row.code for row in settled.restless}))
-            message = f"what looked like {codes} did not stay"
+            message = f"what looked like {codes} was gone a moment later"
             yield visit.ward.say("CHANGED_WHILE_READ", partition.path, message)
 
     def _look(self, visit: _Visit, partition: PartitionDirectory) -> Iterator[Diagnosis]:

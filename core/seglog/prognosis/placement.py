@@ -2,7 +2,7 @@
 
 A broker goes by the topic id in `partition.metadata` and the partition number in the directory's name, never by the
 topic's name. It calls a log stray, and renames its directory, when there is no topic id, when no topic of that id has
-such a partition, or when this broker is none of its replicas. Which of the log directories the controller has noted
+such a partition, or when this broker is not one of its replicas. Which of the log directories the controller has noted
 does not matter.
 
 Kafka: BrokerMetadataPublisher.initializeManagers, LogManager.loadLog, LogManager.isStrayReplica; a name that is

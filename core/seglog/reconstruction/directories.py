@@ -100,7 +100,7 @@ def read_directory(fs: FileSystem, path: Path, progress: BytesRead) -> FoundDire
             continue
         found.replicas.append(_read_replica(fs, partition, found, listing.clean_shutdown, progress))
     for stranger in (*listing.strangers, *listing.misnamed):
-        found.left_out.append((stranger, "no partition; a broker does not start beside it"))
+        found.left_out.append((stranger, "not a partition; a broker does not start beside it"))
     found.compacted = _compacted(fs, found, listing)
     _take_coordinators(fs, found)
     if not found.replicas and found.meta is None and fs.status(path / METADATA_PARTITION) is None:

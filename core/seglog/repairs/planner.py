@@ -171,7 +171,7 @@ class _Planner:
             self._patches = found.by_log
             if found.left:
                 self._draft.notes.append(
-                    f"{self._directory}: leader epochs fall before {found.left} batches, and nothing tells which are"
+                    f"{self._directory}: leader epochs fall before {found.left} batches, and nothing says which are"
                     " right: they stay"
                 )
         for i, segment in enumerate(listing.segments):
@@ -363,7 +363,7 @@ class _Planner:
         return any(each.code in codes for each in self._findings or ())
 
     def _reason(self, name: str) -> str:
-        return next((each.code for each in self._findings or () if each.file == name), "missing or under suspicion")
+        return next((each.code for each in self._findings or () if each.file == name), "missing, or perhaps wrong")
 
 
 def _bounds(segments: Sequence[SegmentFiles], i: int) -> PlausibleOffsets:

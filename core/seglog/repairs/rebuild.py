@@ -233,7 +233,7 @@ class PartitionBuilder:
         before = facts_of(self._fs, path)
         if status is None or (status.size == 0 and name.endswith(FileKind.TRANSACTION_INDEX.value)):
             if before is not None:
-                self._add("remove", name, before, None, "nothing in the log calls for it")
+                self._add("remove", name, before, None, "the log does not need it")
             self._drop_source(known)
             return
         with self._overlay.open(path, "r") as file:

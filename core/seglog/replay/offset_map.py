@@ -54,7 +54,7 @@ class OffsetMap:
             if file.size() < size:
                 raise RefusedError(f"{self._path} has {file.size()} bytes, and the state of the replay counts {size}")
             if not size and file.size() and file.read_at(0, len(HEADER)) != HEADER:
-                raise RefusedError(f"{self._path} is there already and is no offset map")
+                raise RefusedError(f"{self._path} is there already and is not an offset map")
             data = file.read_at(0, size) or HEADER
             file.write_at(0, data[: len(HEADER)])
             file.truncate(len(data))
@@ -65,7 +65,7 @@ class OffsetMap:
                 self._targets[source] = TopicPartition(new_topic, int(new_number))
                 self._runs[source].append(Run(int(first), int(last), int(new_first)))
         except ValueError as error:
-            raise RefusedError(f"{self._path} is no offset map: {error}") from error
+            raise RefusedError(f"{self._path} is not an offset map: {error}") from error
 
     def add(self, source: TopicPartition, offset: int, target: TopicPartition, new_offset: int) -> None:
         """A record at `offset` arrived at `new_offset`; offsets of a partition come in their order."""

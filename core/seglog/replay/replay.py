@@ -91,7 +91,9 @@ class Replay:
         self._state_file, self._options = state_file, options or ReplayOptions()
         self._sources = {key: one for one in catalog if (key := _key(one)).topic not in INTERNAL_TOPICS}
         if not self._sources:
-            raise NotALogError(state_file, "nothing to replay: no partition but internal topics' is there")
+            raise NotALogError(
+                state_file, "nothing to replay: there are no partitions, or only those of internal topics"
+            )
         self._cluster_id, self._counts = cluster.topics()
         found = ReplayState.load(fs, state_file)
         self.state = found or ReplayState(self._cluster_id)
@@ -112,7 +114,7 @@ class Replay:
         return planned
 
     def left_out(self, planned: Sequence[PlannedPartition]) -> Iterator[str]:
-        """What of the partitions cannot be replayed, a sentence each: open transactions, and ends that are no batch."""
+        """What cannot be replayed of the partitions, a sentence each: open transactions, ends that are not a batch."""
         for one in planned:
             if one.end_offset < one.log_end_offset:
                 yield (

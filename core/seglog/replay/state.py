@@ -68,7 +68,7 @@ class ReplayState:
         try:
             return cls._parsed(json.loads(fs.read_bytes(path, MOST_BYTES)))
         except (ValueError, KeyError, TypeError) as error:
-            raise RefusedError(f"{path} is no state of a replay: {error}") from error
+            raise RefusedError(f"{path} is not the state of a replay: {error}") from error
 
     @classmethod
     def _parsed(cls, content: dict[str, Any]) -> ReplayState:

@@ -160,7 +160,7 @@ def _check_unchanged(fs: FileSystem, run: RunRecord) -> None:
     for change in run.changes:
         path = run.log_directory / change.path
         if not same_contents(change.after, facts_of(fs, path)):
-            raise ChangedSinceError(f"{path} was changed since {run.name}; undoing would lose that")
+            raise ChangedSinceError(f"{path} was changed since {run.name}; undoing would lose the change")
         if change.before is None:
             continue
         saved = facts_of(fs, kept_file(run, change))

@@ -75,7 +75,7 @@ def require_free(fs: FileSystem, target: Path) -> None:
 class NewFile:
     """A file to write that becomes `target` when it is `kept`. A file that is there already lends owner and mode.
 
-    RefusedError when it is there, unless `replace`, and for what is no regular file. A link that may be followed is
+    RefusedError when it is there, unless `replace`, and for what is not a regular file. A link that may be followed is
     (`storage.links`): what it leads to is replaced.
     """
 
@@ -137,7 +137,9 @@ def _require_file(path: Path, found: FileStatus) -> None:
     if found.is_directory:
         raise RefusedError(f"{path} is a directory; name a file")
     if found.is_special:
-        raise RefusedError(f"{path} is no regular file but a device, a pipe or a socket; write to - and redirect that")
+        raise RefusedError(
+            f"{path} is not a regular file but a device, a pipe or a socket; write to - and redirect that"
+        )
 
 
 def _new_staging(fs: FileSystem, parent: Path) -> tuple[Path, File]:

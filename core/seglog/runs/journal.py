@@ -205,7 +205,7 @@ def read_journal(fs: FileSystem, folder: Path) -> RunRecord:
     if state is None or "log_directory" not in start:
         raise CorruptionError(path, "the journal has no beginning")
     if not is_absolute(start["log_directory"]):
-        raise CorruptionError(path, "the log directory that the journal names is no absolute path")
+        raise CorruptionError(path, "the log directory that the journal names is not an absolute path")
     return RunRecord(folder, state, start, tuple(changes))
 
 

@@ -57,7 +57,9 @@ def quarantine_of(fs: FileSystem, log_directory: Path, chosen: Path | None = Non
     else:
         root = within
     if root != within and (root == log_directory or log_directory in root.parents):
-        raise RefusedError(f"{root} lies inside the log directory {log_directory}, where a broker would trip over it")
+        raise RefusedError(
+            f"{root} lies inside the log directory {log_directory}, and a broker would not start with it"
+        )
     for parent in (root, *root.parents):
         is_own = parent == log_directory and root == within
         if not is_own and any(fs.status(parent / name) is not None for name in _BROKER_FILES):
@@ -124,8 +126,8 @@ def _moves(fs: FileSystem, folder: Path, log_directory: Path) -> bool:
 
 def _elsewhere(root: Path, log_directory: Path) -> RefusedError:
     return RefusedError(
-        f"{root} is not on the file system of {log_directory}, and files cannot be moved there: choose a place that is"
-        f" with --quarantine DIR; {log_directory / filenames.QUARANTINE_WITHIN} is one, which brokers pass over"
+        f"{root} is not on the file system of {log_directory}, so that files cannot be moved there: choose a place that"
+        f" is with --quarantine DIR, such as {log_directory / filenames.QUARANTINE_WITHIN}, which brokers pass over"
     )
 
 

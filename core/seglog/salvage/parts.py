@@ -42,7 +42,7 @@ class PartFile:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes of a part's file that are no good batch."""
+    """Bytes of a part's file that are not a good batch."""
 
     path: Path
     position: int

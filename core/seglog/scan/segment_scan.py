@@ -80,7 +80,7 @@ class EndReason(Enum):
     """Why a scan stopped."""
 
     COMPLETE = "the last batch ends where the range ends"
-    TRAILING = "the bytes that remain are no whole batch"
+    TRAILING = "the bytes that remain are not a whole batch"
     BAD_SIZE = "the size field is smaller than any batch"
     BAD_HEADER = "the batch is smaller than its header, or its offsets are too large"
 

@@ -97,7 +97,7 @@ class Catalog:
                 for directory in directories:
                     catalog._open(fs, owner, directory, skip_damage=skip_damage)
             if not catalog._topics:
-                raise NotALogError(paths[0], "no partition there that could be served")
+                raise NotALogError(paths[0], "there is no partition that could be served")
         except BaseException:
             catalog.close()
             raise

@@ -126,7 +126,7 @@ def read_request(frame: bytes) -> Request:
     if not least <= version <= most:
         if api_key == API_VERSIONS:
             return Request(api_key, version, correlation_id, None, None)
-        raise HostileRequestError(f"API {api_key} in version {version} is not spoken here")
+        raise HostileRequestError(f"API {api_key} in version {version} is not supported")
     kind = load_request_schema(api_key, version)
     try:
         header, size = entity_reader(kind.__header_schema__)(frame, 0)

@@ -116,7 +116,7 @@ def _resolved(log: PartitionLog, rule: OffsetRule, options: ReadOptions, starts:
 
 
 def check_covered(partitions: Sequence[PartitionLog], rule: OffsetRule, option: str) -> None:
-    """ConfigError where offsets by partition are given for one that is none of these."""
+    """ConfigError where offsets by partition are given for one that is not one of these."""
     if rule.kind not in ("offsets", "timestamps"):
         return
     unknown = {key for key, _ in rule.offsets} - {log.topic_partition for log in partitions}

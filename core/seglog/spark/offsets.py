@@ -34,7 +34,7 @@ def offsets_of(value: Any, option: str = "offset") -> Offsets:
     for topic, partitions in _members(value, option, _EXAMPLE):
         for number, offset in _members(partitions, option, _EXAMPLE):
             if isinstance(offset, bool) or not isinstance(offset, int) or not -2 <= offset <= INT64_MAX:
-                raise ConfigError(f"{option}: {offset!r} for {topic}-{number} is no offset; expected {_EXAMPLE}")
+                raise ConfigError(f"{option}: {offset!r} for {topic}-{number} is not an offset; expected {_EXAMPLE}")
             found[TopicPartition(topic, _partition(number, option, _EXAMPLE))] = offset
     return found
 
@@ -52,7 +52,7 @@ def parse_assign(text: str) -> frozenset[TopicPartition]:
     found = set()
     for topic, numbers in _members(_parsed(text, "assign", _ASSIGN_EXAMPLE), "assign", _ASSIGN_EXAMPLE):
         if not isinstance(numbers, list):
-            raise ConfigError(f"assign: {numbers!r} is no list of partitions; expected {_ASSIGN_EXAMPLE}")
+            raise ConfigError(f"assign: {numbers!r} is not a list of partitions; expected {_ASSIGN_EXAMPLE}")
         found |= {TopicPartition(topic, _partition(number, "assign", _ASSIGN_EXAMPLE)) for number in numbers}
     return frozenset(found)
 
@@ -61,17 +61,17 @@ def _parsed(text: str, option: str, example: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{option}: {text[:200]!r} is no JSON ({error}); expected {example}") from error
+        raise ConfigError(f"{option}: {text[:200]!r} is not JSON ({error}); expected {example}") from error
 
 
 def _members(value: Any, option: str, example: str) -> Iterable[tuple[str, Any]]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{option}: {str(value)[:200]} is no JSON object; expected {example}")
+        raise ConfigError(f"{option}: {str(value)[:200]} is not a JSON object; expected {example}")
     return value.items()
 
 
 def _partition(number: Any, option: str, example: str) -> int:
     text = str(number)
     if isinstance(number, bool) or not text.isdecimal() or int(text) > INT32_MAX:
-        raise ConfigError(f"{option}: {text[:200]!r} is no partition number; expected {example}")
+        raise ConfigError(f"{option}: {text[:200]!r} is not a partition number; expected {example}")
     return int(text)

@@ -271,7 +271,7 @@ def _selection(
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ConfigError(f"subscribePattern: {pattern!r} is no regular expression: {error}") from error
+            raise ConfigError(f"subscribePattern: {pattern!r} is not a regular expression: {error}") from error
     assign = parse_assign(given["assign"]) if "assign" in given else None
     topics = _value(given, "subscribe", lambda text: frozenset(_names(text)), None)
     if assign is not None and not assign:
@@ -308,7 +308,7 @@ def _rule(given: Mapping[str, str], side: str, default: OptionKind) -> OffsetRul
         stamps = parse_offsets(given[many.lower()], many)
         for key, stamp in stamps.items():
             if stamp < 0:
-                raise ConfigError(f"{many}: {stamp} for {key} is no timestamp in epoch milliseconds")
+                raise ConfigError(f"{many}: {stamp} for {key} is not a timestamp in epoch milliseconds")
         return OffsetRule("timestamps", tuple(sorted(stamps.items())))
     text = given.get(offsets.lower(), default).strip()
     if text.lower() == "earliest":
@@ -394,7 +394,7 @@ def _positive(text: str) -> int:
 def _not_negative(text: str) -> int:
     number = parse_integer(text.strip())
     if number < 0:
-        raise ValueError(f"{number} is no timestamp in epoch milliseconds")
+        raise ValueError(f"{number} is not a timestamp in epoch milliseconds")
     return number
 
 

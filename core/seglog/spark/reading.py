@@ -3,10 +3,10 @@
 1. The file must be the one that was planned: a sealed segment unchanged, the active one not shorter. Where it is not,
    the partition is listed again and the same offsets are read from what replaced it: a segment that was cleaned, or
    merged with others, or split, or cut. Only offsets that no segment holds any more are data loss.
-2. Walk past any damage (`scan.log_walk`); a wrong checksum, bytes that are no batch, and offsets that cannot be
+2. Walk past any damage (`scan.log_walk`); a wrong checksum, bytes that are not a batch, and offsets that cannot be
    here become `Damage`. Batches out of order, also those that the next segment claims, are damage that `onCorrupt`
    skip keeps: which one is wrong is unknown.
-3. Stop after the wanted offsets. Bytes at the end of the active segment that are no whole batch are a torn tail:
+3. Stop after the wanted offsets. Bytes at the end of the active segment that are not a whole batch are a torn tail:
    a broker's unfinished write, never read and no error.
 """
 

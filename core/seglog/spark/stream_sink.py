@@ -77,7 +77,7 @@ class SeglogStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         owner = query_id()
         if owner is None:
-            raise UnsupportedError("this stream's batches have no query id: it is no micro-batch stream")
+            raise UnsupportedError("this stream's batches have no query id: it is not a micro-batch stream")
         return Staged(owner, self.sink.stage(owner, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

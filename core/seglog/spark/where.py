@@ -90,7 +90,7 @@ class _Parser:
         if operator == "IN":
             return self._chosen(where, column, self._list(column))
         if operator not in ("=", "<", "<=", ">", ">="):
-            self._fail(f"{operator} is none of =, <, <=, >, >=, BETWEEN and IN")
+            self._fail(f"{operator} is not one of =, <, <=, >, >=, BETWEEN and IN")
         return self._narrowed(where, column, operator, self._literal(column))
 
     def take(self, word: str) -> None:

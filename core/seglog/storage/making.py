@@ -93,5 +93,5 @@ def require_replaceable(entry: links.Entry, path: Path) -> None:
 
 
 def not_a_file(path: Path) -> OSError:
-    """The error for what is no regular file."""
+    """The error for what is not a regular file."""
     return OSError(errno.EINVAL, "Not a regular file", str(path))

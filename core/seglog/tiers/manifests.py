@@ -101,7 +101,7 @@ def read_committed(fs: FileSystem, prefix: Path) -> CommittedLogs | None:
 def _read(prefix: Path, path: Path, number: int, file: File) -> CommittedLogs:
     status = file.status()
     if status.size > LOG_MANIFEST_BYTES_LIMIT:
-        raise CorruptTierError(path, f"a manifest of {status.size} bytes is none")
+        raise CorruptTierError(path, f"a manifest cannot have {status.size} bytes")
     data = file.read_at(0, status.size)
     if len(data) < status.size:
         raise CorruptTierError(path, f"it ends after {len(data)} bytes of {status.size}")

@@ -174,7 +174,7 @@ def _metadata_partitions(fs: FileSystem, paths: Sequence[Path]) -> list[Path]:
 
 def _take(logs: RemoteLogs, step: Piece | Gap, path: Path) -> None:
     if isinstance(step, Gap):
-        logs.tell(f"{path}: position {step.position}: {step.length} bytes are no batch")
+        logs.tell(f"{path}: position {step.position}: {step.length} bytes are not a batch")
         return
     for row in step.batches[~step.valid]:
         logs.tell(f"{path}: position {int(row['position'])}: the checksum of the batch is wrong")

@@ -222,7 +222,7 @@ class Inventory:
     def _aiven_segment(self, objects: Objects, base: int, segment_id: str) -> TierSegment:
         described = objects[ObjectKind.MANIFEST]
         if described.status.size > MANIFEST_BYTES_LIMIT:
-            raise CorruptTierError(described.path, f"a manifest of {described.status.size} bytes is none")
+            raise CorruptTierError(described.path, f"a manifest cannot have {described.status.size} bytes")
         manifest = parse_manifest(self._fs.read_bytes(described.path, MANIFEST_BYTES_LIMIT), described.path)
         segment, log, indexes = manifest.segment, objects[ObjectKind.LOG], objects[ObjectKind.INDEXES]
         if (segment.start_offset, segment.segment_id) != (base, segment_id):
@@ -282,7 +282,7 @@ class Inventory:
         mark = entries.get(WATERMARK)  # None where it is a directory
         last = parse_watermark(self._fs.read_bytes(path, 1024)) if mark is not None and mark.size <= 1024 else None
         if last is None:
-            message = f"{path} is no offset: every segment counts as complete"
+            message = f"{path} is not an offset: every segment counts as complete"
             self.remarks.append(self._remark(Problem.BAD_OBJECT, message, path, min(logs, default=0)))
         return self._read(lambda found: self._pinterest_one(*found, last), sorted(logs.items(), key=_by_key))
 

@@ -74,7 +74,9 @@ def choose(
 def _named(path: Path) -> PartitionDirectory:
     name = parse_partition_directory(path.name)
     if name is None:
-        raise RefusedError(f"{path}: its name tells no topic and partition; rename the copy to TOPIC-NUMBER")
+        raise RefusedError(
+            f"{path}: its name does not say which topic and partition it is; rename the copy to TOPIC-NUMBER"
+        )
     return PartitionDirectory(path, name.topic_partition, name.state)
 
 

@@ -84,7 +84,7 @@ class PartitionPlan:
             else f"make an empty log that begins at offset {source.log_end}"
         )
         if source.torn_bytes:
-            yield f"leave out {source.torn_bytes} bytes at the end that are no whole batch: {source.torn}"
+            yield f"leave out {source.torn_bytes} bytes at the end that are not a whole batch: {source.torn}"
         if source.left_behind:
             yield f"leave out {len(source.left_behind)} files that a broker would delete"
         yield f"keep partition.metadata with the topic id {self.target.topic_id}"

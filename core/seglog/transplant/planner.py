@@ -120,7 +120,7 @@ class Planner:
                     f" {ending.why}: give the log directories with __transaction_state by --transactions-of"
                 )
         if source.torn_bytes:
-            yield f"{name}: {source.torn_bytes} bytes at the end are no whole batch and stay behind ({source.torn})"
+            yield f"{name}: {source.torn_bytes} bytes at the end are not a whole batch and stay behind ({source.torn})"
         if source.committed_below > source.log_end:
             yield (
                 f"{name}: the log ends at offset {source.log_end}, and offsets below {source.committed_below} had been"

@@ -53,7 +53,7 @@ class TargetDirectory:
         self.listing: LogDirectoryListing = list_log_directory(fs, path)
         if self.listing.meta_properties is None:
             raise RefusedError(
-                f"{path} has no {filenames.META_PROPERTIES}: it is no broker's log directory. Let the new cluster's"
+                f"{path} has no {filenames.META_PROPERTIES}: it is not a broker's log directory. Let the new cluster's"
                 " broker start on it, make the topics, and stop it"
             )
         if fs.status(path / PENDING_FILE, follow=False) is not None:

@@ -59,7 +59,7 @@ def _stranger(fs: FileSystem, path: Path, partition: str) -> Finding:
         message = "Kafka gives no such name" if numbered else "Kafka gives no such name, and reads no offset off it"
         severity = Severity.ERROR if path.name.endswith(".log") or not numbered else Severity.WARNING
         return finding("STRANGE_FILE", partition, path.name, message, severity=severity)
-    message = "no file of Kafka's: a broker ignores it" if is_file else "a directory, which a broker ignores here"
+    message = "not a file of Kafka's: a broker ignores it" if is_file else "a directory, which a broker ignores here"
     return finding("STRANGE_FILE", partition, path.name, message, severity=Severity.INFO, broker_notices=Notice.NEVER)
 
 
@@ -75,7 +75,7 @@ def verify_log_directory(
     offset) of partitions that were verified; entries of others are not judged.
     """
     for path in listing.strangers:
-        message = "a directory that is no partition: a broker does not start with it"
+        message = "a directory that is not a partition: a broker does not start with it"
         yield finding("STRANGE_FILE", "", path.name, message, severity=Severity.ERROR)
     for path in listing.misnamed:
         message = "no topic can have this name, but a broker takes the directory for a partition"

@@ -118,7 +118,7 @@ class IndexObserver:
         base = self.segment.base_offset
         rows = decode_offset_index(data, base) if entry_bytes == 8 else decode_time_index(data, base)
         if len(data) % entry_bytes:
-            message = f"{len(data)} bytes are no whole number of entries of {entry_bytes}"
+            message = f"{len(data)} bytes are not a whole number of entries of {entry_bytes}"
             self._waiting.append(self._finding("INDEX_SIZE_INVALID", path, message, length=len(data)))
         used = used_entries(rows, base)
         if padding := padding_entries(rows, base):

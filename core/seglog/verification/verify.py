@@ -392,5 +392,5 @@ def _is_grave(found: Finding) -> bool:
 def _restless(found: Sequence[Finding], partition: str) -> Iterator[Finding]:
     if found:
         codes = ", ".join(sorted({each.code for each in found}))
-        message = f"what looked like {codes} did not stay: a broker is at work here"
+        message = f"what looked like {codes} was gone a moment later: a broker is at work here"
         yield finding("CHANGED_WHILE_READ", partition, "", message)

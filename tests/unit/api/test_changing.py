@@ -185,12 +185,12 @@ def test_a_held_directory_is_not_changed(pair: tuple[Path, Path]) -> None:
 
 WRONG: dict[str, Callable[[Path], object]] = {
     "policy: 'compakt' is not one of compact": lambda p: seglog.clean(p / "t-0", policy="compakt"),
-    "policy is for partitions that are named": lambda p: seglog.clean(p, policy="compact"),
+    "policy is only for named partitions": lambda p: seglog.clean(p, policy="compact"),
     "'newest'": lambda p: seglog.clean(p / "t-0", policy="compact", strategy="newest"),
     "'loss' is not one of smallest-loss, excise, truncate": lambda p: seglog.repair(p, policy="loss"),  # type: ignore
     "'logs' is not one of log, index": lambda p: seglog.repair(p, only="logs"),
     "a repair takes partition and log directories": lambda p: seglog.repair(p / "t-0" / "00000000000000000000.log"),
-    "one of to_offset and to_time_ms": lambda p: seglog.truncate(p / "t-0"),
+    "give to_offset or to_time_ms": lambda p: seglog.truncate(p / "t-0"),
     "retention_ms is an integer, not '7d'": lambda p: seglog.retain(p / "t-0", retention_ms="7d"),  # type: ignore
     "free removes files at once": lambda p: seglog.retain(p, free=1, retention_ms=5),
     "free takes a size above 0": lambda p: seglog.retain(p, free=0),

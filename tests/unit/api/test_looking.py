@@ -98,13 +98,13 @@ WRONG: dict[str, tuple[type[Exception], Callable[[Path], object]]] = {
     "level: 'crk' is not one of header, crc": (ValueError, lambda p: seglog.verify(p, level="crk")),  # type: ignore
     "level: 3 is not one of header, crc": (TypeError, lambda p: seglog.verify(p, level=3)),  # type: ignore
     "sample: 5 is not above 0": (ValueError, lambda p: seglog.verify(p, sample=5)),
-    "name a path at least": (TypeError, lambda _: seglog.verify()),
+    "name at least one path": (TypeError, lambda _: seglog.verify()),
     "a path is text or a pathlib.Path, not 5": (TypeError, lambda _: seglog.partitions(5)),  # type: ignore
-    "'jobs' is no argument; beside a verb's own there are config": (
+    "'jobs' is not an argument; besides a verb's own there are config": (
         TypeError, lambda p: seglog.verify(p, jobs=3),  # type: ignore
     ),
     "threads is an integer, not '3'": (TypeError, lambda p: seglog.verify(p, threads="3")),  # type: ignore
-    "config maps Kafka's keys to values": (TypeError, lambda p: seglog.explain(p, config="x=y")),  # type: ignore
+    "config must map Kafka's keys to values": (TypeError, lambda p: seglog.explain(p, config="x=y")),  # type: ignore
     "needs at least two copies": (ValueError, lambda p: list(seglog.diff(p))),
     "limit is an integer, not 1.5": (TypeError, lambda p: list(seglog.diff(p, p, limit=1.5))),  # type: ignore
     "there is no configuration key 'no.such'": (seglog.ConfigError, lambda p: seglog.explain(p, config={"no.such": 1})),

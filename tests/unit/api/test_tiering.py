@@ -98,14 +98,14 @@ def test_what_a_tier_lacks_goes_to_the_logger(tmp_path: Path, caplog: pytest.Log
 
 
 def test_options_of_tiers_are_for_looking_at_tiers(local: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="local is for a path in tiered storage, and none of these is"):
+    with pytest.raises(ValueError, match="local is only for paths in tiered storage, and none of these is one"):
         seglog.verify(local, local=tmp_path)
-    with pytest.raises(TypeError, match="tier_keys maps ids of key pairs to files"):
+    with pytest.raises(TypeError, match="tier_keys must map ids of key pairs to files"):
         seglog.verify(local, tier_keys=["key.pem"])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="'tier_keys' is no argument"):
+    with pytest.raises(TypeError, match="'tier_keys' is not an argument"):
         seglog.clean(local, tier_keys={})  # type: ignore[call-arg]
     with (
-        pytest.raises(ValueError, match="are for reading alone"),
+        pytest.raises(ValueError, match="are only for reading"),
         seglog.open_log(local, writable=True, local=tmp_path),
     ):
         pytest.fail("it was opened")

@@ -90,7 +90,7 @@ def test_what_a_broker_refuses_is_taken_with_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("segment.byte: 1\n", 1, "is segment.bytes meant"),
+        ("segment.byte: 1\n", 1, "did you mean segment.bytes"),
         ("a: 1\n", 1, "no configuration key"),
         ("# c\nsegment.bytes: many\n", 2, "segment.bytes"),
         ("retention.ms: -5\n", 1, "retention.ms"),
@@ -162,7 +162,7 @@ def test_root_takes_no_configuration_that_others_may_write_unless_it_is_named(
     else:
         named = path.parent if "directory" in doubt else path
         named.chmod({"group": 0o664, "everybody": 0o646}.get(doubt, 0o1777))
-    with pytest.raises(RefusedError, match=rf"--config {path} if it is to count"):
+    with pytest.raises(RefusedError, match=rf"Name it with --config {path}, or"):
         load(tmp_path, environment=environment)
     assert load(tmp_path, environment=environment, config=path).path == path
 

@@ -90,7 +90,7 @@ def test_the_highest_number_counts_and_other_names_do_not() -> None:
 
 @pytest.mark.parametrize("end", range(0, len(format_log_manifest(MANIFEST)) - 1, 13))
 def test_a_manifest_that_is_cut_short_is_damage(end: int) -> None:
-    with pytest.raises(CorruptTierError, match="m: the manifest is no JSON"):
+    with pytest.raises(CorruptTierError, match="m: the manifest is not JSON"):
         parse_log_manifest(format_log_manifest(MANIFEST)[:end], "m")
 
 
@@ -102,7 +102,7 @@ WRONG: list[tuple[tuple[str | int, ...], Any, str]] = [
     (("number",), "1", "is not an integer"),
     (("partitions",), [], "there is none"),
     (("partitions",), {}, "is not a list"),
-    (("partitions",), [3], r"partitions\[0\]: it is no object"),
+    (("partitions",), [3], r"partitions\[0\]: it is not an object"),
     ((*FIRST, "topic"), "../../etc", "characters other than"),
     ((*FIRST, "topic"), "..", "cannot be named"),
     ((*FIRST, "topic"), "a/b", "characters other than"),
@@ -113,10 +113,10 @@ WRONG: list[tuple[tuple[str | int, ...], Any, str]] = [
     ((*FIRST, "cleanedOffset"), 101, "not between 0 and 100"),
     ((*FIRST, "segments"), [], "there is none"),
     ((*FIRST, "leaderEpochs"), [{"epoch": 1, "startOffset": 0}, {"epoch": 1, "startOffset": 9}], "does not ascend"),
-    ((*SEGMENT, "place"), "../seglog-AAAAAAAAAAAAAAAAAAAABw", "no directory of seglog's"),
-    ((*SEGMENT, "place"), "seglog-AAAAAAAAAAAAAAAAAAAAB/", "no directory of seglog's"),
-    ((*SEGMENT, "place"), "seglog-AAAAAAAAAAAAAAAAAAAABw\n", "no directory of seglog's"),
-    ((*SEGMENT, "place"), "/etc/passwd", "no directory of seglog's"),
+    ((*SEGMENT, "place"), "../seglog-AAAAAAAAAAAAAAAAAAAABw", "not a directory of seglog's"),
+    ((*SEGMENT, "place"), "seglog-AAAAAAAAAAAAAAAAAAAAB/", "not a directory of seglog's"),
+    ((*SEGMENT, "place"), "seglog-AAAAAAAAAAAAAAAAAAAABw\n", "not a directory of seglog's"),
+    ((*SEGMENT, "place"), "/etc/passwd", "not a directory of seglog's"),
     ((*SEGMENT, "place"), None, "is not a text"),
     ((*SEGMENT, "baseOffset"), -1, "not between"),
     ((*SEGMENT, "baseOffset"), True, "is not an integer"),

@@ -100,7 +100,7 @@ def test_what_is_not_known_is_ignored_and_encryption_is_read() -> None:
         ("remoteLogSegmentMetadata.startOffset", 1.5, "1.5 is not an integer"),
         ("remoteLogSegmentMetadata.endOffset", 99, "99 is below startOffset 100"),
         ("remoteLogSegmentMetadata.segmentLeaderEpochs", {}, "it names no epoch"),
-        ("remoteLogSegmentMetadata.segmentLeaderEpochs", {"x": 1}, "it is no leader epoch"),
+        ("remoteLogSegmentMetadata.segmentLeaderEpochs", {"x": 1}, "it is not a leader epoch"),
         ("remoteLogSegmentMetadata.segmentLeaderEpochs", {"1": 5, "2": 5}, "offsets do not ascend"),
         ("remoteLogSegmentMetadata.remoteLogSegmentId.id", "short", "is not a UUID"),
         ("remoteLogSegmentMetadata.remoteLogSegmentId.topicIdPartition.topicPartition.topic", "..", "cannot be named"),
@@ -115,7 +115,7 @@ def test_every_broken_field_is_named(path: str, value: Any, reason: str) -> None
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b"1" * 10_000])
 def test_what_is_no_manifest_is_said_to_be_none(data: bytes) -> None:
-    with pytest.raises(CorruptTierError, match="no JSON"):
+    with pytest.raises(CorruptTierError, match="is not (JSON|a JSON object)"):
         parse_manifest(data, "m")
 
 

@@ -194,7 +194,7 @@ def test_a_followers_contradiction_is_not_written(tmp_path: Path) -> None:
         assert log.append(some(1)).first_offset == 1
         other = [NaiveRecord(0, 0, struct.pack(">hh", 0, 2), b"")]
         marker = batch_v2(2, other, attributes=0x30, producer=(3, 0, -1), leader_epoch=4)
-        with pytest.raises(InvalidRecordError, match="no transaction marker"):
+        with pytest.raises(InvalidRecordError, match="not a transaction marker"):
             log.append_as_follower(marker, 4)
         assert (log.log_end_offset, log.leader_epochs.latest_epoch) == (2, 0)
         assert log.producers.open_transactions == {0: 3}

@@ -73,14 +73,14 @@ def test_whatever_is_in_a_journal_it_is_read_or_refused_by_name(tmp_path: Path) 
             found = read_journal(FS, tmp_path)
         except CorruptCheckpointError as error:
             refused += 1
-            assert str(error).startswith(f"{path}: no journal of seglog's")
+            assert str(error).startswith(f"{path}: not a journal of seglog's")
         else:
             assert found is not None and "/" not in found.staging
             assert not any("/" in name for name in found.file_names)
     assert refused > 150
     for raw in (b"", b"\xff", b"[" * 100_000, b"{}"):
         path.write_bytes(raw)
-        with pytest.raises(CorruptCheckpointError, match="no journal"):
+        with pytest.raises(CorruptCheckpointError, match="not a journal"):
             read_journal(FS, tmp_path)
 
 

@@ -131,7 +131,7 @@ def test_a_missing_directory_is_no_log(tmp_path: Path) -> None:
 
 def test_a_log_file_without_an_offset_stops_writers_but_not_readers(log: Path) -> None:
     (log / "x.log").write_bytes(b"")
-    with pytest.raises(CorruptionError, match="name is no offset"):
+    with pytest.raises(CorruptionError, match="name is not an offset"):
         load(log)
     assert load(log, READ).log_end_offset == 60
 

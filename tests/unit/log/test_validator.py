@@ -249,7 +249,7 @@ def test_a_codec_that_nobody_knows_is_refused() -> None:
         as_follower(batch, 0, 0)
 
 
-# --- bytes that are no whole batch ----------------------------------------------------------------------
+# --- bytes that are not a whole batch ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("magic", [3, 77, -1, -128])

@@ -73,7 +73,7 @@ def test_damage_and_missing_offsets_are_errors_that_name_the_source(source: Path
     ):
         fetch(FS, source, FS, target)
     log.write_bytes(good + b"torn")
-    with pytest.raises(CorruptRecordError, match="4 bytes are no batch"):
+    with pytest.raises(CorruptRecordError, match="4 bytes are not a batch"):
         fetch(FS, source, FS, target)
     log.write_bytes(batch(7, 2))
     with pytest.raises(RefusedError, match=rf"{LOG}: offsets 6 to 6 are missing; --allow-gaps"):

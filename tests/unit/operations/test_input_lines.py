@@ -82,8 +82,8 @@ def test_batches_are_passed_over_and_control_records_with_them() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "no JSON"),
-        ("[]", "no JSON object"),
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
         ("{}", "neither value nor value_b64"),
         ('{"value":1}', "neither text nor null"),
         ('{"value_b64":"*"}', "not base64"),
@@ -92,7 +92,7 @@ def test_batches_are_passed_over_and_control_records_with_them() -> None:
         ('{"value":"v","headers":{}}', "headers"),
         ('{"value":"v","headers":[{"value":"x"}]}', "neither key nor key_b64"),
         ('{"value":"\\ud800"}', "not Unicode"),
-        ("[" * 100_000, "nested|no JSON"),
+        ("[" * 100_000, "nested|not JSON"),
     ],
 )
 def test_a_json_line_that_is_no_record_is_named(line: str, reason: str) -> None:

@@ -270,7 +270,7 @@ def swapped(tmp_path: Path, swap: bytes) -> Path:
     [
         (b"", "it is empty"),
         (batch(0, 5), "its offsets end at 4"),
-        (batch(0, 5) + batch(5, 5)[:40], "are no whole batch"),
+        (batch(0, 5) + batch(5, 5)[:40], "are not a whole batch"),
         (batch(0, 5) + batch(5, 5) + batch(10, 5)[:-1] + b"\xff", "a checksum at position 262 is wrong"),
     ],
 )

@@ -64,5 +64,5 @@ def test_a_map_that_is_not_what_the_state_counts_is_refused(tmp_path: Path) -> N
     assert (tmp_path / "other.csv").read_text() == "something else\n"
     path = tmp_path / "bad.csv"
     path.write_bytes(HEADER + b"a,0,x\n")
-    with pytest.raises(RefusedError, match="is no offset map"):
+    with pytest.raises(RefusedError, match="is not an offset map"):
         made(path, path.stat().st_size)

@@ -27,7 +27,7 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
 def test_another_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "state"
     path.write_text(text)
-    with pytest.raises(RefusedError, match="state is no state of a replay"):
+    with pytest.raises(RefusedError, match="state is not the state of a replay"):
         ReplayState.load(FS, path)
 
 

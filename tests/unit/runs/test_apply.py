@@ -182,7 +182,7 @@ def test_an_undo_would_not_lose_what_came_since(name: str, prepared: Prepared) -
     with (prepared.logs / name).open("ab") as file:
         file.write(b" and more")
     before = files_of(prepared.logs)
-    with pytest.raises(ChangedSinceError, match="undoing would lose that"):
+    with pytest.raises(ChangedSinceError, match="undoing would lose the change"):
         undo_run(FS, run)
     assert files_of(prepared.logs) == before
 

@@ -47,7 +47,7 @@ def test_conditions_are_ranges_and_sets(text: str, meant: Where) -> None:
     [
         ("", "word was expected"),
         ("key = 'a'", "there is no column 'key' to go by: topic, partition, offset, timestamp"),
-        ("offset <> 3", "<> is none of =, <, <=, >, >=, BETWEEN and IN"),
+        ("offset <> 3", "<> is not one of =, <, <=, >, >=, BETWEEN and IN"),
         ("offset = 3 OR offset = 4", "AND was expected"),
         ("offset = 'a'", "offset is a number"),
         ("topic > 'a'", "a topic is compared with ="),

@@ -30,7 +30,7 @@ def garbage_metadata(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (without("meta.properties"), "it is no broker's log directory"),
+        (without("meta.properties"), "it is not a broker's log directory"),
         (without(".kafka_cleanshutdown"), "was not stopped in order"),
         (lambda path: (path / ".seglog-run").write_bytes(b"/x"), "a run was cut short here"),
         (without("t-0/partition.metadata"), "a broker takes the partition for a stray"),
