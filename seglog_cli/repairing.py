@@ -25,12 +25,12 @@ POLICIES = ("smallest-loss", "truncate", "excise")
 
 def repair_options(policy: str, only: str | None, quarantine: Path | None) -> RepairOptions:
     """The options as the engine takes them; wrong usage for names that are none."""
-    from seglog.repairs.plan import Part, Policy, RepairOptions
+    from seglog.repairs.plan import Policy, RepairOptions, RepairPart
     from seglog_cli.options import one_of
 
     chosen = Policy(one_of("--policy", policy, POLICIES))
     names = PARTS if only is None else [name.strip() for name in only.split(",")]
-    parts = frozenset(Part(one_of("--only", name, PARTS)) for name in names)
+    parts = frozenset(RepairPart(one_of("--only", name, PARTS)) for name in names)
     return RepairOptions(policy=chosen, only=parts, quarantine=quarantine)
 
 

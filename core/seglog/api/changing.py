@@ -46,7 +46,7 @@ from seglog.operations.retain import Freed, FreeSpace, Retained, RetentionFailur
 from seglog.operations.undo import named_run, remember_run
 from seglog.operations.undo import undo as undo_run
 from seglog.operations.workspace import Sources, Workspace, policy_misuse
-from seglog.repairs.plan import Part, Policy, RepairOptions
+from seglog.repairs.plan import Policy, RepairOptions, RepairPart
 from seglog.runs.journal import RunRecord
 from seglog.scan.listing import Target, log_directory_of, resolve_path
 from seglog.storage import links
@@ -299,7 +299,7 @@ def undo(
 
 def _repair_options(policy: str, only: str | Sequence[str] | None, quarantine: Location | None) -> RepairOptions:
     names = text_list("only", only)
-    parts = frozenset(Part) if names is None else frozenset(member(Part, name) for name in names)
+    parts = frozenset(RepairPart) if names is None else frozenset(member(RepairPart, name) for name in names)
     return RepairOptions(member(Policy, policy), parts, optional_path(quarantine))
 
 

@@ -36,7 +36,7 @@ from seglog.format.filenames import parse_file_name
 from seglog.kernels import render
 from seglog.memory_budget import Account
 from seglog.scan.listing import Target
-from seglog.scan.log_walk import LogWalk, Piece
+from seglog.scan.log_walk import LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 
@@ -150,7 +150,7 @@ class _LogDump(LogRenderer):
         return self.limit is not None and self.shown >= self.limit
 
     def rendered(
-        self, piece: Piece, first: int, stop: int, account: Account | None = None
+        self, piece: WalkedEntries, first: int, stop: int, account: Account | None = None
     ) -> Generator[Rendered, None, None]:
         batches, valid = piece.batches[first:stop], piece.valid[first:stop]
         named, has_line = batches, False
@@ -173,7 +173,7 @@ class _LogDump(LogRenderer):
             yield from self._lines(shown if self._decoder is None else decoded(shown, self._decoder), named, flags)
             yield from record_findings(records, trusted, self.path)
 
-    def _decoded(self, piece: Piece, batches: np.ndarray, account: Account | None) -> Iterator[Records]:
+    def _decoded(self, piece: WalkedEntries, batches: np.ndarray, account: Account | None) -> Iterator[Records]:
         wrappers = (batches["magic"] < 2) & ((batches["attributes"] & layout.CODEC_MASK) != 0)
         if self.records or wrappers.any():
             return piece.records(batches, account)

@@ -19,7 +19,7 @@ from seglog import layout
 from seglog.evidence.findings import Finding
 from seglog.kernels import render
 from seglog.memory_budget import Account, MemoryBudget, bytes_in_flight
-from seglog.scan.log_walk import Piece
+from seglog.scan.log_walk import WalkedEntries
 
 # A rendered block; larger only for a line that is larger itself.
 BLOCK_BYTES = 1 << 21
@@ -41,7 +41,7 @@ class LogRenderer:
         self._buffers: deque[np.ndarray] = deque()
 
     def rendered(
-        self, piece: Piece, first: int, stop: int, account: Account | None = None
+        self, piece: WalkedEntries, first: int, stop: int, account: Account | None = None
     ) -> Generator[Rendered, None, None]:
         """The lines of batches `first` to `stop` of `piece`; what is held for them counts in `account`."""
         raise NotImplementedError
@@ -50,7 +50,7 @@ class LogRenderer:
         """Whether nothing more is wanted; asked when blocks are made in sequence."""
         return False
 
-    def in_sequence(self, steps: Iterator[Piece | Finding]) -> Iterator[Rendered]:
+    def in_sequence(self, steps: Iterator[WalkedEntries | Finding]) -> Iterator[Rendered]:
         """The blocks and findings of `steps`, made as they are read."""
         for step in steps:
             if isinstance(step, Finding):
@@ -60,7 +60,7 @@ class LogRenderer:
             if self.enough():
                 return
 
-    def under_threads(self, steps: Iterator[Piece | Finding]) -> Iterator[Rendered]:
+    def under_threads(self, steps: Iterator[WalkedEntries | Finding]) -> Iterator[Rendered]:
         """The same, made ahead. Each piece must have a buffer of its own."""
         waiting: deque[Finding | _Task] = deque()
         jobs, budget = self.jobs, MemoryBudget(bytes_in_flight(self.jobs))
@@ -142,7 +142,7 @@ def _begun(blocks: Iterator[Rendered], account: Account) -> tuple[list[Rendered]
     return begun, blocks
 
 
-def _groups(piece: Piece) -> Iterator[tuple[int, int]]:
+def _groups(piece: WalkedEntries) -> Iterator[tuple[int, int]]:
     """Runs of batches worth a task each: of compressed ones fewer bytes."""
     count = len(piece.batches)
     if not (piece.batches["attributes"] & layout.CODEC_MASK).any():

@@ -21,7 +21,7 @@ import numpy as np
 from seglog import layout
 from seglog.format.columns import STATUS_REASONS
 from seglog.log.markers import Marker, read_markers
-from seglog.scan.log_walk import Gap, Piece, walk_view
+from seglog.scan.log_walk import Gap, WalkedEntries, walk_view
 from seglog.scan.view import PartitionView
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -67,7 +67,7 @@ class CoordinatorReplay:
                 continue
             self.take(step, segment.log)
 
-    def take(self, step: Piece | Gap, path: Path) -> None:
+    def take(self, step: WalkedEntries | Gap, path: Path) -> None:
         """The next entries of the log file `path`, or the next gap."""
         if isinstance(step, Gap):
             self._tell(f"{path}: position {step.position}: {step.length} bytes are not a batch")
@@ -102,7 +102,7 @@ class CoordinatorReplay:
     def _counts(self, timestamp: int) -> bool:
         return self._until_ms is None or timestamp <= self._until_ms
 
-    def _data(self, piece: Piece, batches: np.ndarray, path: Path) -> None:
+    def _data(self, piece: WalkedEntries, batches: np.ndarray, path: Path) -> None:
         if not len(batches):
             return
         for records in piece.records(batches):
@@ -126,7 +126,7 @@ class CoordinatorReplay:
                 else:
                     self._set(stored)
 
-    def _end(self, piece: Piece, batch: np.ndarray, path: Path) -> None:
+    def _end(self, piece: WalkedEntries, batch: np.ndarray, path: Path) -> None:
         """A control batch: of a marker, the end of its producer's transaction."""
         if not piece.complete:
             self._tell(

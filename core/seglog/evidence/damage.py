@@ -14,13 +14,13 @@ import numpy as np
 from seglog.evidence.findings import Finding, finding, place_of
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records
 from seglog.log.read_order import Disorder
-from seglog.scan.log_walk import Gap, Piece
+from seglog.scan.log_walk import Gap, WalkedEntries
 from seglog.scan.segment_scan import EndReason
 
 
 def with_damage(
-    walk: Iterable[Piece | Gap], path: Path, base_offset: int, *, growing: bool = False
-) -> Iterator[Piece | Finding]:
+    walk: Iterable[WalkedEntries | Gap], path: Path, base_offset: int, *, growing: bool = False
+) -> Iterator[WalkedEntries | Finding]:
     """The pieces of a walk over `path`, each followed by the findings on its damaged batches and on gaps.
 
     `base_offset` is the segment's: offsets below it cannot be lost there. A `growing` file may end within a batch, or
@@ -80,7 +80,7 @@ def gap_code(gap: Gap) -> str:
     return "TORN_TAIL" if gap.at_end and gap.reason is EndReason.TRAILING else "UNREADABLE_BYTES"
 
 
-def _checksum_findings(piece: Piece, path: Path, last_offset: int) -> Iterator[Finding]:
+def _checksum_findings(piece: WalkedEntries, path: Path, last_offset: int) -> Iterator[Finding]:
     for i in np.flatnonzero(~piece.valid).tolist():
         row = piece.batches[i]
         before, after = piece.batches[:i][piece.valid[:i]], piece.batches[i:][piece.valid[i:]]

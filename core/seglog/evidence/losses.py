@@ -31,7 +31,7 @@ from seglog.format.index_entries import decode_offset_index, decode_time_index, 
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.scan.listing import NamedFile, PartitionListing, SegmentFiles
-from seglog.scan.log_walk import Piece
+from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
 
 LOG_MISSING = "LOG_MISSING"
@@ -96,7 +96,7 @@ class ExtentObserver:
         """Before a segment's batches."""
         self._segment, self._next_offset, self._end = segment, segment.base_offset, 0
 
-    def take(self, piece: Piece) -> Iterator[Finding]:
+    def take(self, piece: WalkedEntries) -> Iterator[Finding]:
         """Notes the good batches of `piece`."""
         good = piece.batches[piece.valid]
         if len(good):

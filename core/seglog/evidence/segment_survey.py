@@ -30,7 +30,7 @@ from seglog.format.columns import TOO_LARGE
 from seglog.format.message_07 import End07, walk_messages
 from seglog.kernels import validate
 from seglog.log.markers import read_markers
-from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets, next_entry
 from seglog.scan.segment_scan import CHUNK_BYTES
 from seglog.storage.filesystem import FileSystem
@@ -109,7 +109,7 @@ class Judged:
     `first` are the batches' first offsets, which of legacy wrappers only their contents tell.
     """
 
-    piece: Piece
+    piece: WalkedEntries
     bits: np.ndarray
     first: np.ndarray
 
@@ -207,14 +207,14 @@ class SegmentSurveyor:
         if own_last - own_first > _OFFSETS_PER_BYTE * int(row["size"]):
             own_first = own_last = -1  # the damage is in the header: its offsets say nothing
         for step in LogWalk(self._fs, path, start, end, offsets=offsets):
-            if isinstance(step, Piece):
+            if isinstance(step, WalkedEntries):
                 judged = self.verdicts(path, step, offsets)
                 # Records may hold batches: those claim offsets of their own, or such as their holder has.
                 within = (step.batches["base_offset"] <= own_last) & (step.batches["last_offset"] >= own_first)
                 judged.bits[~step.valid | within] = _SWALLOWED
                 yield judged
 
-    def verdicts(self, path: Path, piece: Piece, offsets: PlausibleOffsets) -> Judged:
+    def verdicts(self, path: Path, piece: WalkedEntries, offsets: PlausibleOffsets) -> Judged:
         """A piece of a walk through `path`, whose batches must lie in `offsets`, with what is wrong of each batch."""
         state = np.zeros(validate.STATE_SIZE, dtype=np.int64)
         bits = np.zeros(len(piece.batches), dtype=np.int64)

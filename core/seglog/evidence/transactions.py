@@ -28,7 +28,7 @@ from seglog.format.producer_snapshot import decode_snapshot
 from seglog.format.wire import WireError
 from seglog.log.markers import read_markers
 from seglog.scan.listing import PartitionListing, SegmentFiles, list_log_directory
-from seglog.scan.log_walk import Gap, LogWalk, Piece, walk_view
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries, walk_view
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 
@@ -224,7 +224,7 @@ def view_transactions(
     yield from judged
 
 
-def _steps(fs: FileSystem, listing: PartitionListing) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
+def _steps(fs: FileSystem, listing: PartitionListing) -> Iterator[tuple[SegmentFiles, WalkedEntries | Gap]]:
     for segment in listing.segments:
         for step in LogWalk(fs, segment.log):
             yield segment, step
@@ -240,12 +240,12 @@ def read_coordinators(fs: FileSystem, log_directory: Path) -> dict[int, Coordina
     for partition in live:
         with PartitionView(fs, partition.path) as view:
             for _, step in walk_view(view):
-                if isinstance(step, Piece):
+                if isinstance(step, WalkedEntries):
                     _take_coordinated(step, found)
     return {one.producer_id: one for one in found.values()} if live else None
 
 
-def _take_coordinated(piece: Piece, found: dict[str, Coordinated]) -> None:
+def _take_coordinated(piece: WalkedEntries, found: dict[str, Coordinated]) -> None:
     data = piece.batches[piece.valid & ((piece.batches["attributes"] & layout.CONTROL_MASK) == 0)]
     for records in piece.records(data):
         for i in range(len(records)):
@@ -288,7 +288,7 @@ class TransactionWalk:
         self._open: dict[int, Transaction] = {}
         self._last_marker: dict[int, tuple[int, int]] = {}  # offset and timestamp
 
-    def ended(self, steps: Iterable[tuple[SegmentFiles, Piece | Gap]]) -> Iterator[Transaction]:
+    def ended(self, steps: Iterable[tuple[SegmentFiles, WalkedEntries | Gap]]) -> Iterator[Transaction]:
         """Walks the log, whose pieces and gaps are `steps`."""
         for segment, step in steps:
             if not isinstance(step, Gap):
@@ -301,7 +301,7 @@ class TransactionWalk:
                 self._open[one.producer_id] = one
         return sorted(self._open.values(), key=lambda one: one.first_offset)
 
-    def _piece(self, piece: Piece, path: Path) -> Iterator[Transaction]:
+    def _piece(self, piece: WalkedEntries, path: Path) -> Iterator[Transaction]:
         rows = piece.batches[piece.valid & (piece.batches["magic"] == 2)]
         rows = rows[(rows["attributes"] & layout.TRANSACTIONAL_MASK) != 0]
         control = rows[(rows["attributes"] & layout.CONTROL_MASK) != 0] if piece.complete else rows[:0]

@@ -37,7 +37,7 @@ from seglog.format.columns import Records
 from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
 from seglog.model import NO_TIMESTAMP, TopicPartition
 from seglog.runs.beside import NewFile
-from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
 
 # What Excel, LibreOffice and Google Sheets take for the beginning of a formula, also after a cut at a line end (OWASP).
@@ -172,7 +172,7 @@ class _Reader:
         if path in self._seen.disorders:
             self._on_damage(disorder_finding(self._seen.disorders[path]))
 
-    def _of_piece(self, step: Piece, source: Source) -> Iterator[Records]:
+    def _of_piece(self, step: WalkedEntries, source: Source) -> Iterator[Records]:
         path = source.path
         good = _wanted(step, source)
         shown = (good["magic"] < 2) | ((good["attributes"] & layout.CONTROL_MASK) == 0)
@@ -198,7 +198,7 @@ class _Reader:
                     yield claimed_ranges(_wanted(step, source), step.records)
 
 
-def _wanted(piece: Piece, source: Source) -> np.ndarray:
+def _wanted(piece: WalkedEntries, source: Source) -> np.ndarray:
     """The good batches of a piece, without those that were read out of a file that this one has replaced."""
     good = piece.batches[piece.valid]
     wanted: np.ndarray = good[good["last_offset"] >= source.least_offset]

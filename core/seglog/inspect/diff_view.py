@@ -24,7 +24,7 @@ from seglog.inspect.diff import Difference
 from seglog.kernels import row_hashes
 from seglog.model import Isolation
 from seglog.scan.listing import PartitionListing
-from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
 
 DEFAULT_MEMORY_BYTES = 256 << 20
@@ -73,7 +73,7 @@ class _Side:
         self._fs, self._listing, self._selection = fs, listing, selection
         self._unsettled = unsettled(fs, listing) if selection.is_committed else None
 
-    def pieces(self) -> Iterator[tuple[Piece, np.ndarray]]:
+    def pieces(self) -> Iterator[tuple[WalkedEntries, np.ndarray]]:
         """Each piece with the batches that count."""
         for segment in self._listing.segments:
             for step in LogWalk(self._fs, segment.log):

@@ -17,7 +17,7 @@ from seglog.kernels import sketch
 from seglog.log.viewed_directory import whole_view
 from seglog.model import Compression
 from seglog.scan.listing import PartitionListing
-from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.view import steadily
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
@@ -118,7 +118,7 @@ class _Gathering:
         self.producers: set[int] = set()
         self.by_codec = np.zeros((8, 3), dtype=np.int64)  # batches, bytes, uncompressed bytes
 
-    def take(self, step: Piece | Gap) -> None:
+    def take(self, step: WalkedEntries | Gap) -> None:
         if isinstance(step, Gap):
             self.damaged += step.length
             return

@@ -39,7 +39,7 @@ from seglog.kafka_dump_log.reports import Report, Reports
 from seglog.kernels import render, render_dump_log
 from seglog.layout import CONTROL_MASK, INT32_MAX
 from seglog.memory_budget import Account
-from seglog.scan.log_walk import LogWalk, Piece
+from seglog.scan.log_walk import LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
 
 
@@ -140,14 +140,14 @@ class _LogText(LogRenderer):
         number = re.match(r"([+-]?[0-9]+)\.", self.path.name)  # all that Kafka asks of a name that ends in .log
         return "" if number is None else f"Log starting offset: {int(number[1])}\n"
 
-    def _following(self, steps: Iterator[Piece | Finding]) -> Iterator[Piece | Finding]:
+    def _following(self, steps: Iterator[WalkedEntries | Finding]) -> Iterator[WalkedEntries | Finding]:
         """Notes where offsets are not consecutive, by the batches' own offsets and counts."""
         for step in steps:
-            if isinstance(step, Piece):
+            if isinstance(step, WalkedEntries):
                 self._note_gaps(step)
             yield step
 
-    def _note_gaps(self, piece: Piece) -> None:
+    def _note_gaps(self, piece: WalkedEntries) -> None:
         good = piece.batches[piece.valid & (piece.batches["count"] != 0)]
         if len(good) == 0:
             return
@@ -175,7 +175,7 @@ class _LogText(LogRenderer):
         self._last_offset = int(offsets[-1])
 
     def rendered(
-        self, piece: Piece, first: int, stop: int, account: Account | None = None
+        self, piece: WalkedEntries, first: int, stop: int, account: Account | None = None
     ) -> Generator[Rendered, None, None]:
         batches, valid = piece.batches[first:stop], piece.valid[first:stop]
         if not self.options.is_deep:

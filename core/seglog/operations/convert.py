@@ -37,7 +37,7 @@ from seglog.model import Compression, Record
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.runs.beside import is_log_directory, new_directory
 from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_partition
-from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import EndReason
 from seglog.storage.filesystem import FileSystem
@@ -165,7 +165,7 @@ class _Writer:
             self._waiting.clear()
 
 
-def _refuse_damage(surveyor: SegmentSurveyor, piece: Piece, segment: SegmentFiles) -> None:
+def _refuse_damage(surveyor: SegmentSurveyor, piece: WalkedEntries, segment: SegmentFiles) -> None:
     judged = surveyor.verdicts(segment.log, piece, PlausibleOffsets.of_segment(segment.base_offset))
     wrong = np.flatnonzero(judged.bits)
     if len(wrong):
@@ -175,7 +175,7 @@ def _refuse_damage(surveyor: SegmentSurveyor, piece: Piece, segment: SegmentFile
         raise CorruptRecordError(segment.log, reason, int(row["position"]), first, last)
 
 
-def _reason(piece: Piece, wrong: int, code: str) -> str:
+def _reason(piece: WalkedEntries, wrong: int, code: str) -> str:
     """What is wrong with a batch, as part of a sentence: what its decoding tells, or what the finding means."""
     if not piece.valid[wrong]:
         return "the checksum is wrong"
@@ -186,7 +186,7 @@ def _reason(piece: Piece, wrong: int, code: str) -> str:
     return f"{code}: {meaning[0].lower()}{meaning[1:]}"
 
 
-def _converted(path: Path, piece: Piece, options: ConvertOptions) -> Iterator[bytes]:
+def _converted(path: Path, piece: WalkedEntries, options: ConvertOptions) -> Iterator[bytes]:
     """The batches of a piece, converted: single batches, or a few back to back."""
     rows, first = piece.batches, 0
     while first < len(rows):
@@ -203,7 +203,7 @@ def _converted(path: Path, piece: Piece, options: ConvertOptions) -> Iterator[by
         first = stop
 
 
-def _bytes(piece: Piece, row: np.void) -> bytes:
+def _bytes(piece: WalkedEntries, row: np.void) -> bytes:
     size = int(row["size"])
     if piece.complete:
         start = int(row["position"]) - piece.position
@@ -214,7 +214,7 @@ def _bytes(piece: Piece, row: np.void) -> bytes:
         return file.read_at(int(row["position"]), size)
 
 
-def _recompressed(path: Path, piece: Piece, row: np.void, codec: Compression | None) -> bytes:
+def _recompressed(path: Path, piece: WalkedEntries, row: np.void, codec: Compression | None) -> bytes:
     data = _bytes(piece, row)
     header = RecordBatchHeader.read(data)
     payload: bytes | memoryview = memoryview(data)[layout.RECORD_BATCH_OVERHEAD :]
@@ -237,7 +237,7 @@ def _run_end(rows: np.ndarray, first: int) -> int:
     return first + int(other[0]) if len(other) else len(rows)
 
 
-def _rebuilt(path: Path, piece: Piece, rows: np.ndarray, options: ConvertOptions) -> Iterator[bytes]:
+def _rebuilt(path: Path, piece: WalkedEntries, rows: np.ndarray, options: ConvertOptions) -> Iterator[bytes]:
     flags = layout.CONTROL_MASK | layout.TRANSACTIONAL_MASK
     if rows["magic"][0] >= 2 and (rows["attributes"] & flags).any():
         raise UnsupportedError(f"offset {int(rows['base_offset'][0])}: magic {options.magic} has no transactions")

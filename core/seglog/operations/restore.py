@@ -40,7 +40,7 @@ _METADATA_LIMIT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartDirectory:
     """A directory with files of a partition."""
 
     directory: Path
@@ -54,7 +54,7 @@ class RestoredPartition:
 
     partition: TopicPartition
     target: Path
-    parts: tuple[Part, ...]
+    parts: tuple[PartDirectory, ...]
     joined: Joined
     metadata: bytes | None
     topic_id: str | None
@@ -81,7 +81,7 @@ def plan_restore(
     contradict each other or `output` cannot be."""
     output = links.resolve(output)
     _require_place(fs, output)
-    parts: dict[TopicPartition, list[Part]] = {}
+    parts: dict[TopicPartition, list[PartDirectory]] = {}
     left_out: list[tuple[Path, str]] = []
     for path in dict.fromkeys(map(links.resolve, sources)):
         if output == path or path in output.parents:
@@ -126,7 +126,7 @@ def _require_place(fs: FileSystem, output: Path) -> None:
         )
 
 
-def _parts_of(fs: FileSystem, path: Path, left_out: list[tuple[Path, str]]) -> Iterator[Part]:
+def _parts_of(fs: FileSystem, path: Path, left_out: list[tuple[Path, str]]) -> Iterator[PartDirectory]:
     if fs.status(path / JOURNAL_FILE) is not None:
         yield from _parts_of_run(fs, path, left_out)
         return
@@ -139,16 +139,16 @@ def _parts_of(fs: FileSystem, path: Path, left_out: list[tuple[Path, str]]) -> I
             raise RefusedError(
                 f"{path}: its name does not say which topic and partition it is; rename the copy to TOPIC-NUMBER"
             )
-        yield Part(path, name.topic_partition)
+        yield PartDirectory(path, name.topic_partition)
         return
     for one in list_log_directory(fs, path).partitions:
         if one.state is not PartitionState.LIVE:
-            yield Part(one.path, one.topic_partition)
+            yield PartDirectory(one.path, one.topic_partition)
         elif not one.is_cluster_metadata:
             left_out.append((one.path, "it was not set aside; name the directory itself to take it, too"))
 
 
-def _parts_of_run(fs: FileSystem, folder: Path, left_out: list[tuple[Path, str]]) -> Iterator[Part]:
+def _parts_of_run(fs: FileSystem, folder: Path, left_out: list[tuple[Path, str]]) -> Iterator[PartDirectory]:
     run = read_journal(fs, folder)
     old = run.folder / OLD
     for name in fs.list(old) if fs.status(old) is not None else ():
@@ -156,13 +156,13 @@ def _parts_of_run(fs: FileSystem, folder: Path, left_out: list[tuple[Path, str]]
         if status is None or not status.is_directory or parsed is None:
             continue
         if any(each.endswith(".log") for each in fs.list(old / name)):
-            yield Part(old / name, parsed.topic_partition)
+            yield PartDirectory(old / name, parsed.topic_partition)
         else:
             left_out.append((old / name, "the run removed no log of it"))
 
 
 def _put_together(
-    fs: FileSystem, partition: TopicPartition, parts: Sequence[Part], output: Path, progress: BytesRead
+    fs: FileSystem, partition: TopicPartition, parts: Sequence[PartDirectory], output: Path, progress: BytesRead
 ) -> RestoredPartition:
     files: list[PartFile] = []
     for part in parts:
@@ -175,7 +175,9 @@ def _put_together(
     return RestoredPartition(partition, output / str(partition), tuple(parts), joined, metadata, topic_id)
 
 
-def _metadata_of(fs: FileSystem, partition: TopicPartition, parts: Sequence[Part]) -> tuple[bytes | None, str | None]:
+def _metadata_of(
+    fs: FileSystem, partition: TopicPartition, parts: Sequence[PartDirectory]
+) -> tuple[bytes | None, str | None]:
     """The `partition.metadata` of the parts, and the topic id in it. RefusedError when they have several."""
     found: dict[str, tuple[bytes, Path]] = {}
     for part in parts:

@@ -22,7 +22,7 @@ from seglog.model import NO_TIMESTAMP
 from seglog.prognosis.cases import Diagnosis, Gravity
 from seglog.prognosis.partition_facts import Patient
 from seglog.scan.listing import SegmentFiles
-from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.verification.batches import Level
 from seglog.verification.partition import LookOptions, PartitionLook
 
@@ -141,7 +141,10 @@ def of_transactions(patient: Patient) -> Iterator[Diagnosis]:
 def _has_producers(patient: Patient) -> bool:
     for segment in reversed(patient.listing.segments):
         for step in LogWalk(patient.fs, segment.log, check=False):
-            if isinstance(step, Piece) and ((step.batches["magic"] == 2) & (step.batches["producer_id"] >= 0)).any():
+            if (
+                isinstance(step, WalkedEntries)
+                and ((step.batches["magic"] == 2) & (step.batches["producer_id"] >= 0)).any()
+            ):
                 return True
     return False
 
@@ -180,12 +183,12 @@ class _Hazards:
             self._batch("CLEANER_FAILS", self._keyless_end, message)
         yield from self._found.values()
 
-    def _headers(self, piece: Piece) -> None:
+    def _headers(self, piece: WalkedEntries) -> None:
         good = piece.batches[piece.valid & (piece.batches["magic"] > 0)]
         for row in good[good["max_timestamp"] < NO_TIMESTAMP]:
             self._batch("CLEANER_FAILS", row, f"the batch's timestamp {int(row['max_timestamp'])} is negative")
 
-    def _records(self, piece: Piece) -> None:
+    def _records(self, piece: WalkedEntries) -> None:
         for records in piece.records(piece.batches[piece.valid]):
             for i in np.flatnonzero(records.status).tolist() if not records.rows_before else ():
                 self._batch("CLEANER_FAILS", records.batches[i], STATUS_REASONS[int(records.status[i])])

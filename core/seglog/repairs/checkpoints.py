@@ -16,7 +16,7 @@ from seglog.evidence.findings import Finding
 from seglog.format import filenames
 from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
 from seglog.model import TopicPartition
-from seglog.repairs.plan import CheckpointRepair, Part, PartitionPlan, RepairOptions, RepairPlan
+from seglog.repairs.plan import CheckpointRepair, PartitionPlan, RepairOptions, RepairPart, RepairPlan
 from seglog.runs.journal import NEW, Change
 from seglog.runs.quarantine import facts_of
 from seglog.scan.listing import OFFSET_CHECKPOINTS
@@ -44,7 +44,7 @@ def plan_checkpoints(
         try:
             offsets = parse_offset_checkpoint(fs.read_bytes(path), path)
         except CorruptCheckpointError as error:
-            if Part.CHECKPOINT in options.only:
+            if RepairPart.CHECKPOINT in options.only:
                 repairs.append(CheckpointRepair(name, None, None, None, f"cannot be read: {error.reason}"))
             continue
         for plan in plans:
@@ -63,7 +63,7 @@ def _entry(
     if parsed is None or parsed.state is not filenames.PartitionState.LIVE or parsed.topic_partition not in offsets:
         return []
     named = findings is None or any(each.file == name for each in findings)
-    if plan.is_empty and not (named and Part.CHECKPOINT in options.only):
+    if plan.is_empty and not (named and RepairPart.CHECKPOINT in options.only):
         return []
     key, before = parsed.topic_partition, offsets[parsed.topic_partition]
     after, reason = before, ""

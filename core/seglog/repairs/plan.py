@@ -38,7 +38,7 @@ class Policy(Enum):
     TRUNCATE = "truncate"
 
 
-class Part(Enum):
+class RepairPart(Enum):
     """What of a log to repair (`--only`)."""
 
     LOG = "log"
@@ -56,7 +56,7 @@ class RepairOptions:
     """
 
     policy: Policy = Policy.SMALLEST_LOSS
-    only: frozenset[Part] = frozenset(Part)
+    only: frozenset[RepairPart] = frozenset(RepairPart)
     quarantine: Path | None = None
     index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES
     deep: bool = True

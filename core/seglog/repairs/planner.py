@@ -27,7 +27,7 @@ from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import TransactionIndex
 from seglog.repairs.epoch_mending import EpochPatch, epoch_patches
 from seglog.repairs.leftovers import settle_on
-from seglog.repairs.plan import FileRepair, Part, PartitionPlan, Policy, RepairOptions, SegmentRepair
+from seglog.repairs.plan import FileRepair, PartitionPlan, Policy, RepairOptions, RepairPart, SegmentRepair
 from seglog.scan.listing import INDEX_KINDS, PartitionListing, SegmentFiles, list_partition
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileSystem
@@ -110,13 +110,13 @@ class _Planner:
 
     def plan(self) -> PartitionPlan:
         draft = self._draft
-        if Part.LOG in self._options.only:
+        if RepairPart.LOG in self._options.only:
             self._settle_leftovers()
         listing = list_partition(self._overlay, self._directory)
         if listing.format == "0.7":
             self._plan_07(listing)
             return self._planned(0)
-        if Part.LOG in self._options.only:
+        if RepairPart.LOG in self._options.only:
             if self._options.policy is Policy.TRUNCATE:
                 truncated = self._plan_truncation(listing)
                 if truncated is None:
@@ -128,7 +128,7 @@ class _Planner:
         self._plan_indexes(listing)
         self._plan_snapshots(listing)
         named = self._found_on(filenames.LEADER_EPOCH_CHECKPOINT)
-        draft.epochs = Part.EPOCHS in self._options.only and named and not self._is_explained()
+        draft.epochs = RepairPart.EPOCHS in self._options.only and named and not self._is_explained()
         self._note_lost_markers(listing)
         self._plan_unrepaired()
         return self._planned(end)
@@ -267,13 +267,13 @@ class _Planner:
                 name = segment_file_name(segment.base_offset, kind)
                 if segment.base_offset in rewritten:
                     self._draft.files.append(FileRepair(name, "rebuild", "its log changes"))
-                elif Part.INDEX in self._options.only and self._index_is_wrong(segment, name):
+                elif RepairPart.INDEX in self._options.only and self._index_is_wrong(segment, name):
                     self._draft.files.append(FileRepair(name, "rebuild", self._reason(name)))
                     if kind is FileKind.TRANSACTION_INDEX:
                         self._draft.replay(segment.base_offset)
 
     def _plan_snapshots(self, listing: PartitionListing) -> None:
-        if Part.SNAPSHOT not in self._options.only:
+        if RepairPart.SNAPSHOT not in self._options.only:
             return
         bases = [segment.base_offset for segment in listing.segments]
         for snapshot in listing.snapshots:

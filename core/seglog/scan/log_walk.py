@@ -43,7 +43,7 @@ _LEAST_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class WalkedEntries:
     """Entries of one file, in order. `valid` (bool, one an entry) says whose checksum is right.
 
     `data[0]` lies at `position` of the file. `complete` is false for one entry too large to be held: its header is
@@ -114,18 +114,18 @@ class LogWalk:
         self._chunk_bytes, self._held_bytes = max(chunk_bytes, 64), held_bytes
         self._fresh, self._check, self._file = fresh, check, file
 
-    def __iter__(self) -> Iterator[Piece | Gap]:
+    def __iter__(self) -> Iterator[WalkedEntries | Gap]:
         if self._file is not None:
             yield from self._walk_file(self._file)
             return
         with self._fs.open(self._path, "r") as file:
             yield from self._walk_file(file)
 
-    def _walk_file(self, file: File) -> Iterator[Piece | Gap]:
+    def _walk_file(self, file: File) -> Iterator[WalkedEntries | Gap]:
         size = file.size()
         yield from self._walk(file, size if self._end is None else min(self._end, size))
 
-    def _walk(self, file: File, stop: int) -> Iterator[Piece | Gap]:
+    def _walk(self, file: File, stop: int) -> Iterator[WalkedEntries | Gap]:
         rows = np.empty(max(_LEAST_ROWS, self._chunk_bytes // 64), dtype=layout.BATCH)
         chunks = Chunks(file, stop, self._chunk_bytes, fresh=self._fresh)
         position, least = self._start, 0
@@ -151,7 +151,7 @@ class LogWalk:
 
     def _piece(
         self, file: File, data: np.ndarray, found: BatchScan, position: int, stop: int
-    ) -> tuple[Piece, int | None]:
+    ) -> tuple[WalkedEntries, int | None]:
         """The entries that can be believed, and where the first one lies whose size cannot (None: all can)."""
         batches = found.batches
         if self._check:
@@ -161,15 +161,15 @@ class LogWalk:
         for i in np.flatnonzero(~valid).tolist():
             at, size = int(batches[i]["position"]), int(batches[i]["size"])
             if entry_end(file, at, size, stop, self._offsets) != at + size:
-                return Piece(position, data[: at - position], batches[:i], valid[:i], self._source), at
-        return Piece(position, data[: found.consumed], batches, valid, self._source), None
+                return WalkedEntries(position, data[: at - position], batches[:i], valid[:i], self._source), at
+        return WalkedEntries(position, data[: found.consumed], batches, valid, self._source), None
 
     def _source(self) -> AbstractContextManager[File]:
         return self._fs.open(self._path, "r") if self._file is None else nullcontext(self._file)
 
     def _stuck(
         self, file: File, data: np.ndarray, status: int, position: int, stop: int
-    ) -> Generator[Piece | Gap, None, tuple[int, int]]:
+    ) -> Generator[WalkedEntries | Gap, None, tuple[int, int]]:
         """What to do where no whole entry begins at the front; returns (position, how many bytes must come with it)."""
         size = declared_size(data, 0, len(data))
         framed = status not in (WALK_BAD_SIZE, WALK_BAD_HEADER) and size > 0 and size <= stop - position
@@ -184,7 +184,7 @@ class LogWalk:
                 return position, size
             following = position + size if right else entry_end(file, position, size, stop, self._offsets)
             if following == position + size:
-                yield Piece(position, data[:0], row, np.array([right]), self._source, complete=False)
+                yield WalkedEntries(position, data[:0], row, np.array([right]), self._source, complete=False)
                 return following, 0
         reason = _REASONS.get(status, EndReason.TRAILING)
         following, gap = self._gap(file, position, stop, size, reason, following)
@@ -208,10 +208,10 @@ class LogWalk:
 
 def is_whole(fs: FileSystem, path: Path) -> bool:
     """Whether a log holds good batches from end to end, by their checksums. Raises OSError."""
-    return all(isinstance(step, Piece) and bool(step.valid.all()) for step in LogWalk(fs, path))
+    return all(isinstance(step, WalkedEntries) and bool(step.valid.all()) for step in LogWalk(fs, path))
 
 
-def walk_view(view: PartitionView, *, check: bool = True) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
+def walk_view(view: PartitionView, *, check: bool = True) -> Iterator[tuple[SegmentFiles, WalkedEntries | Gap]]:
     """The pieces and gaps of a partition's logs in order, each offset once: what replaced a segment that vanished
     before its turn is given from the offset on that was reached. Raises OSError.
     """

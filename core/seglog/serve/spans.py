@@ -29,7 +29,7 @@ from seglog.log.segment import LogSegment
 from seglog.log.segments import collect_aborted
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import NO_TIMESTAMP, Isolation
-from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import File
 
@@ -229,7 +229,7 @@ def _steps(
             yield from _good_runs(segment.path, step)
 
 
-def _good_runs(path: Path, piece: Piece) -> Iterator[np.ndarray | CorruptRecordError]:
+def _good_runs(path: Path, piece: WalkedEntries) -> Iterator[np.ndarray | CorruptRecordError]:
     begin = 0
     for bad in np.flatnonzero(~piece.valid).tolist():
         if bad > begin:

@@ -22,7 +22,7 @@ from seglog.layout import INT64_MAX
 from seglog.spark.options import ReadOptions
 from seglog.spark.reading import CONTENTS, Batches, Damage, damage_at, handle, not_shown, walk_piece
 from seglog.spark.schema import Field, arrow_schema
-from seglog.spark.splits import Piece, Split
+from seglog.spark.splits import SegmentPiece, Split
 from seglog.spark.where import ALL, Range
 from seglog.storage.filesystem import FileSystem
 
@@ -49,7 +49,7 @@ def record_batches(
 class ArrowRows:
     """Records of one piece as Arrow batches with the columns of `projection`."""
 
-    def __init__(self, piece: Piece, projection: Sequence[Field]) -> None:
+    def __init__(self, piece: SegmentPiece, projection: Sequence[Field]) -> None:
         self._projection, self._schema = projection, arrow_schema(projection)
         self._constants = _Constants(piece)
 
@@ -63,7 +63,7 @@ class ArrowRows:
                 yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(part), pa.struct([])))
 
 
-def records_of(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Records]:
+def records_of(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Records]:
     """What a consumer sees of a piece, as columns; damage is handled by the options."""
     for step in walk_piece(fs, piece, options):
         if isinstance(step, Damage):
@@ -116,7 +116,7 @@ def cuts(rows: np.ndarray) -> Iterator[tuple[int, int]]:
 class _Constants:
     """Columns that are one value throughout a piece, made once and sliced."""
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: SegmentPiece) -> None:
         self.topic = _repeated_text(piece.topic)
         self.partition = pa.array(np.full(BATCH_ROWS, piece.partition, dtype=np.int32))
 

@@ -240,7 +240,7 @@ class _BlobFile:
             self._file = None
 
 
-class _Part:
+class _SpilledPart:
     """One part of the keys: its entries and its clean records."""
 
     def __init__(self, fs: FileSystem, stem: Path) -> None:
@@ -261,7 +261,7 @@ class _Spill:
 
     def __init__(self, fs: FileSystem, directory: Path, seeds: np.ndarray, level: int) -> None:
         self._seeds = np.roll(seeds, level + 1)
-        self.parts = [_Part(fs, directory / f"{level}-{number}") for number in range(FAN_OUT)]
+        self.parts = [_SpilledPart(fs, directory / f"{level}-{number}") for number in range(FAN_OUT)]
 
     def add(self, blob: Blob) -> None:
         keys = Keys(blob.keys, np.cumsum(blob.sizes) - blob.sizes, blob.sizes, blob.ordinals.astype(np.int64))

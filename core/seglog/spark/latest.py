@@ -37,7 +37,7 @@ from seglog.spark.cleaning_keys import DirtyKeys
 from seglog.spark.cleaning_merge import KeyMerge, MergeSpace
 from seglog.spark.options import ReadOptions
 from seglog.spark.schema import Field, default_projection
-from seglog.spark.splits import Piece, Split
+from seglog.spark.splits import SegmentPiece, Split
 from seglog.storage.filesystem import FileSystem
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Share:
     """
 
     number: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SegmentPiece, ...]
     base: int
     first_reducer: int = 0
     reducers: int = 0
@@ -136,7 +136,7 @@ def plan_latest(
         count = 0 if len(parts) == 1 else max(min(cores, len(parts)), -(-sum(parts) // BYTES_PER_REDUCER))
         reducers[partition] = total, count
         total += count
-    by_split: list[list[tuple[Piece, ...]]] = [[] for _ in splits]
+    by_split: list[list[tuple[SegmentPiece, ...]]] = [[] for _ in splits]
     for number, pieces in held:
         by_split[number].append(pieces)
     bits = max((len(shares) - 1).bit_length() for shares in by_split) if splits else 0
@@ -153,10 +153,10 @@ def plan_latest(
     return LatestPlan(total, bits, options, seeds), work
 
 
-def _shares_of(split: Split) -> Iterator[tuple[Piece, ...]]:
+def _shares_of(split: Split) -> Iterator[tuple[SegmentPiece, ...]]:
     """The pieces of each partition; so many at once as have their offsets within 32 bits of the first one's."""
     for _, pieces in groupby(split.pieces, key=lambda piece: (piece.topic, piece.partition)):
-        found: list[Piece] = []
+        found: list[SegmentPiece] = []
         for piece in pieces:
             if found and piece.base_offset + INT32_MAX - found[0].share[0] > _MOST_OFFSET:
                 yield tuple(found)

@@ -24,13 +24,12 @@ from seglog.errors import CorruptRecordError, IncompleteError, NotALogError, Ref
 from seglog.layout import INT64_MAX
 from seglog.locations import parse_location
 from seglog.remote.routing import RoutingFileSystem
-from seglog.scan.log_walk import Gap, LogWalk
-from seglog.scan.log_walk import Piece as Entries
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.spark.bounds import indexed_position
 from seglog.spark.options import ReadOptions
 from seglog.spark.segment_names import GONE, Segment, SegmentName, list_segments, look_at
-from seglog.spark.splits import Piece
+from seglog.spark.splits import SegmentPiece
 from seglog.storage.filesystem import File, FileSystem
 
 _logger = logging.getLogger(__name__)
@@ -72,8 +71,8 @@ class Batches:
     Of their records those from `piece.first_offset` to `piece.stop_offset` are wanted.
     """
 
-    piece: Piece
-    walked: Entries
+    piece: SegmentPiece
+    walked: WalkedEntries
     batches: np.ndarray
 
 
@@ -85,7 +84,7 @@ class ReplacedError(Exception):
         super().__init__(reached)
 
 
-def walk_piece(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Batches | Damage]:
+def walk_piece(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Batches | Damage]:
     """The batches and the damage of a piece in order; what they hold is valid until the next step.
 
     Where the file is another one than was planned, what replaced it is read, by the piece's share of the offsets.
@@ -101,7 +100,7 @@ def walk_piece(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[B
     yield from _walk_replacement(fs, piece, reached, options)
 
 
-def walk_file(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Batches | Damage]:
+def walk_file(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Batches | Damage]:
     """The same of the piece's own file. ReplacedError when that is not what was planned, or does not stay it.
 
     A file that was opened is read to its end, whoever removes or replaces its name.
@@ -124,7 +123,7 @@ def walk_file(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Ba
         yield from _walk_opened(fs, file, piece, options)
 
 
-def as_it_is(fs: FileSystem, piece: Piece) -> Piece | None:
+def as_it_is(fs: FileSystem, piece: SegmentPiece) -> SegmentPiece | None:
     """The whole file of a piece as it is now; None when it is gone."""
     path = parse_location(piece.path)
     status = (fs if piece.stored is None else piece.stored.shown(fs, path)).status(path)
@@ -142,7 +141,7 @@ def as_it_is(fs: FileSystem, piece: Piece) -> Piece | None:
     )
 
 
-def _walk_opened(fs: FileSystem, file: File, piece: Piece, options: ReadOptions) -> Iterator[Batches | Damage]:
+def _walk_opened(fs: FileSystem, file: File, piece: SegmentPiece, options: ReadOptions) -> Iterator[Batches | Damage]:
     walk = LogWalk(
         fs,
         file.path,
@@ -179,7 +178,7 @@ def _walk_opened(fs: FileSystem, file: File, piece: Piece, options: ReadOptions)
         raise ReplacedError(max(reached, piece.share[0]))
 
 
-def _judged(piece: Piece, step: Entries | Gap) -> tuple[list[Damage], np.ndarray]:
+def _judged(piece: SegmentPiece, step: WalkedEntries | Gap) -> tuple[list[Damage], np.ndarray]:
     """The damage in a step, and the good batches that can be in this segment."""
     if isinstance(step, Gap):
         return [_damage_of(piece, step)], np.empty(0, dtype=layout.BATCH)
@@ -190,7 +189,7 @@ def _judged(piece: Piece, step: Entries | Gap) -> tuple[list[Damage], np.ndarray
     return found, good[inside]
 
 
-def _is_planned(fs: FileSystem, path: Path, piece: Piece, *, to_the_end: bool = False) -> bool:
+def _is_planned(fs: FileSystem, path: Path, piece: SegmentPiece, *, to_the_end: bool = False) -> bool:
     """Whether the file is the one that was planned: unchanged, or the last segment and only longer.
 
     With `to_the_end` not even that: what lies in a file that somebody writes may be what he has just cut off.
@@ -206,7 +205,9 @@ def _is_planned(fs: FileSystem, path: Path, piece: Piece, *, to_the_end: bool = 
 # --- what replaced a file -------------------------------------------------------------------------------------
 
 
-def _walk_replacement(fs: FileSystem, piece: Piece, reached: int, options: ReadOptions) -> Iterator[Batches | Damage]:
+def _walk_replacement(
+    fs: FileSystem, piece: SegmentPiece, reached: int, options: ReadOptions
+) -> Iterator[Batches | Damage]:
     """The offsets of a piece from `reached` on, out of the segments that are there now.
 
     While a broker cleans, deletes and rolls, what was listed may be replaced again: then it is listed once more.
@@ -228,7 +229,7 @@ def _walk_replacement(fs: FileSystem, piece: Piece, reached: int, options: ReadO
     )
 
 
-def _walk_listed(fs: FileSystem, piece: Piece, reached: int, options: ReadOptions) -> Iterator[Batches | Damage]:
+def _walk_listed(fs: FileSystem, piece: SegmentPiece, reached: int, options: ReadOptions) -> Iterator[Batches | Damage]:
     directory, stop = parse_location(piece.path).parent, piece.share[1]
     try:
         names = list_segments(fs, directory)
@@ -273,7 +274,7 @@ def _looked_at(fs: FileSystem, name: SegmentName, reached: int) -> Segment:
         raise ReplacedError(reached) from error
 
 
-def _now(fs: FileSystem, piece: Piece, segment: Segment, reached: int, next_base: int) -> Piece:
+def _now(fs: FileSystem, piece: SegmentPiece, segment: Segment, reached: int, next_base: int) -> SegmentPiece:
     """A piece of a segment as it is now, for the share of `piece` from `reached` on."""
     files, (size, modified_ns, inode) = segment.files, segment.identity
     first, stop = max(piece.first_offset, reached), min(piece.stop_offset, piece.share[1])
@@ -299,12 +300,12 @@ def _now(fs: FileSystem, piece: Piece, segment: Segment, reached: int, next_base
     )
 
 
-def _was_removed(piece: Piece, segment: Segment) -> bool:
+def _was_removed(piece: SegmentPiece, segment: Segment) -> bool:
     """Whether the planned file is gone and nothing took it in: the segment before it is still what it was."""
     return piece.before == (segment.files.base_offset, segment.identity)
 
 
-def _was_cut(piece: Piece, segment: Segment) -> bool:
+def _was_cut(piece: SegmentPiece, segment: Segment) -> bool:
     """Whether the planned file is still there and shorter than it was.
 
     Cleaning makes a new file, which may get the number of an old one's inode. It sets the file's time, in milliseconds;
@@ -315,7 +316,7 @@ def _was_cut(piece: Piece, segment: Segment) -> bool:
     return same and size < piece.end and modified_ns > piece.modified_ns and modified_ns % 1_000_000 != 0
 
 
-def _lost(piece: Piece, first: int, stop: int, why: str, options: ReadOptions) -> None:
+def _lost(piece: SegmentPiece, first: int, stop: int, why: str, options: ReadOptions) -> None:
     """Offsets that no file holds any more: an error, or passed over."""
     if first >= stop:
         return
@@ -358,7 +359,7 @@ def handle(damage: Damage, options: ReadOptions) -> None:
     _logger.warning("%s %d bytes: %s", done, damage.size, damage.error())
 
 
-def _inside(batches: np.ndarray, piece: Piece) -> np.ndarray:
+def _inside(batches: np.ndarray, piece: SegmentPiece) -> np.ndarray:
     last = batches["last_offset"]
     most = piece.base_offset + layout.INT32_MAX
     begins_right = (batches["base_offset"] >= piece.base_offset) & (batches["base_offset"] <= last)
@@ -366,32 +367,32 @@ def _inside(batches: np.ndarray, piece: Piece) -> np.ndarray:
     return inside
 
 
-def _disorder(piece: Piece, batches: np.ndarray, reached: int) -> Iterator[Damage]:
+def _disorder(piece: SegmentPiece, batches: np.ndarray, reached: int) -> Iterator[Damage]:
     """The batches that do not end after the one before; `reached` is after the last one before them all."""
     last = batches["last_offset"]
     for i in np.flatnonzero(np.diff(last, prepend=reached - 1) <= 0).tolist():
         yield damage_at(piece, batches[i], ORDER, "its offsets do not follow those before it")
 
 
-def _wanted(batches: np.ndarray, piece: Piece) -> np.ndarray:
+def _wanted(batches: np.ndarray, piece: SegmentPiece) -> np.ndarray:
     # a legacy wrapper's base offset is its last one: where it begins is not known before it is decoded
     begins = np.where(batches["magic"] >= 2, batches["base_offset"], np.int64(0))
     wanted: np.ndarray = (batches["last_offset"] >= piece.first_offset) & (begins < piece.stop_offset)
     return wanted
 
 
-def _damaged(piece: Piece, step: Entries) -> Iterator[Damage]:
+def _damaged(piece: SegmentPiece, step: WalkedEntries) -> Iterator[Damage]:
     for row in step.batches[~step.valid]:
         yield damage_at(piece, row, CHECKSUM, "the checksum is wrong")
 
 
-def damage_at(piece: Piece, row: np.void, kind: str, reason: str) -> Damage:
+def damage_at(piece: SegmentPiece, row: np.void, kind: str, reason: str) -> Damage:
     """Damage that is a whole batch (a row of layout.BATCH)."""
     base, last = int(row["base_offset"]), int(row["last_offset"])
     return Damage(piece.path, int(row["position"]), int(row["size"]), kind, reason, base, last)
 
 
-def _damage_of(piece: Piece, gap: Gap) -> Damage:
+def _damage_of(piece: SegmentPiece, gap: Gap) -> Damage:
     if gap.at_end and piece.active and piece.end == piece.size:
         return Damage(piece.path, gap.position, gap.length, TORN_TAIL, "the last batch is not complete")
     return Damage(piece.path, gap.position, gap.length, FRAMING, gap.why)

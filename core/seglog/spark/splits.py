@@ -39,7 +39,7 @@ _CUT_TRIES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SegmentPiece:
     """Bytes `start` to `end` of a segment's `.log`, which begin and end at batches.
 
     Records are wanted from offset `first_offset` to `stop_offset` (exclusive). `size`, `modified_ns` and `inode` are
@@ -87,7 +87,7 @@ class Piece:
 class Split:
     """What one task reads, in order."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SegmentPiece, ...]
 
     @property
     def bytes(self) -> int:
@@ -100,7 +100,7 @@ class PlannedPartition:
     """A partition as it was when its pieces were made."""
 
     log: PartitionLog
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SegmentPiece, ...]
 
 
 @permitted()
@@ -131,7 +131,7 @@ def splits_of(partitions: Sequence[PlannedPartition], options: ReadOptions) -> l
     return pack(parts, target)
 
 
-def _cut(log: PartitionLog, piece: Piece, target: int) -> list[Piece]:
+def _cut(log: PartitionLog, piece: SegmentPiece, target: int) -> list[SegmentPiece]:
     """The piece in parts, or whole where the segment was replaced since: its reader finds out what by."""
     try:
         return cut(log, piece, target)
@@ -147,7 +147,7 @@ def target_bytes(total: int, options: ReadOptions) -> int:
     return target
 
 
-def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> Iterator[Piece]:
+def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> Iterator[SegmentPiece]:
     """One piece for each segment that may hold wanted offsets. FileNotFoundError when one is gone."""
     condition = options.where
     wanted = OffsetRange(max(wanted.first, condition.offset.first), min(wanted.stop, condition.offset.stop))
@@ -167,11 +167,11 @@ def pieces_of(log: PartitionLog, wanted: OffsetRange, options: ReadOptions) -> I
             yield _with_aborted(piece, aborted, base, min(stop, wanted.stop))
 
 
-def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> Piece:
+def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> SegmentPiece:
     segment, name = log.segment(index), log.names[index]
     size, modified_ns, inode = segment.identity
     path, stored = where_stored(log.fs, name.log)
-    return Piece(
+    return SegmentPiece(
         topic=log.topic_partition.topic,
         partition=log.topic_partition.partition,
         path=str(path),
@@ -193,7 +193,7 @@ def _piece(log: PartitionLog, index: int, wanted: OffsetRange) -> Piece:
     )
 
 
-def narrowed(log: PartitionLog, segment: SegmentFiles, piece: Piece) -> Piece:
+def narrowed(log: PartitionLog, segment: SegmentFiles, piece: SegmentPiece) -> SegmentPiece:
     """The piece without the bytes that the offset index shows to be outside its offsets."""
     start = indexed_position(log.fs, segment, piece.first_offset)
     end = piece.end
@@ -209,7 +209,7 @@ def narrowed(log: PartitionLog, segment: SegmentFiles, piece: Piece) -> Piece:
     return replace(piece, start=start, end=max(end, start))
 
 
-def cut(log: PartitionLog, piece: Piece, target: int) -> list[Piece]:
+def cut(log: PartitionLog, piece: SegmentPiece, target: int) -> list[SegmentPiece]:
     """The piece in parts of at most about `target` bytes, cut where batches begin."""
     if piece.bytes <= target:
         return [piece]
@@ -233,10 +233,10 @@ def cut(log: PartitionLog, piece: Piece, target: int) -> list[Piece]:
     ]
 
 
-def pack(pieces: Sequence[Piece], target: int) -> list[Split]:
+def pack(pieces: Sequence[SegmentPiece], target: int) -> list[Split]:
     """Consecutive pieces together until a split holds `target` bytes."""
     splits: list[Split] = []
-    waiting: list[Piece] = []
+    waiting: list[SegmentPiece] = []
     held = 0
     for piece in pieces:
         if waiting and held + piece.bytes > target:
@@ -247,7 +247,7 @@ def pack(pieces: Sequence[Piece], target: int) -> list[Split]:
     return [*splits, Split(tuple(waiting))] if waiting else splits
 
 
-def _with_aborted(piece: Piece, aborted: Iterable[AbortedTransaction], first: int, stop: int) -> Piece:
+def _with_aborted(piece: SegmentPiece, aborted: Iterable[AbortedTransaction], first: int, stop: int) -> SegmentPiece:
     """The piece with the aborted transactions that reach into offsets `first` to `stop`."""
     touching = [
         (entry.producer_id, entry.first_offset, entry.last_offset)

@@ -27,7 +27,7 @@ from seglog.spark.reading import (
     walk_piece,
 )
 from seglog.spark.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS, Field, arrow_schema
-from seglog.spark.splits import Piece, Split
+from seglog.spark.splits import SegmentPiece, Split
 from seglog.storage.filesystem import FileSystem
 
 Rows = tuple[str, Mapping[str, Any]]  # the file they speak of, and columns
@@ -64,7 +64,7 @@ def _arranged(
 # --- batches --------------------------------------------------------------------------------------------------
 
 
-def _batches(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Rows]:
+def _batches(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Rows]:
     for step in walk_piece(fs, piece, options):
         if isinstance(step, Batches) and len(step.batches):
             yield step.piece.path, _batch_columns(step.batches, valid=True)
@@ -117,7 +117,7 @@ def _masked(array: pa.Array, hidden: np.ndarray) -> pa.Array:
 class _Summary:
     """What a segment held, added up batch by batch."""
 
-    piece: Piece
+    piece: SegmentPiece
     batches: int = 0
     records: int = 0
     has_legacy: bool = False
@@ -139,7 +139,7 @@ class _Summary:
         self.max_timestamp = max(self.max_timestamp, int(batches["max_timestamp"].max()))
 
 
-def _segments(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Rows]:
+def _segments(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Rows]:
     """The planned segment; where it is another file by now, that file; nothing where another segment took it in."""
     while True:
         summary = _Summary(piece)
@@ -161,7 +161,7 @@ def _segments(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Ro
         return
 
 
-def _segment_columns(piece: Piece, summary: _Summary) -> Mapping[str, Any]:
+def _segment_columns(piece: SegmentPiece, summary: _Summary) -> Mapping[str, Any]:
     stamp = np.array([summary.max_timestamp], dtype=np.int64)
     return {
         "baseOffset": [piece.base_offset],
@@ -183,7 +183,7 @@ def _segment_columns(piece: Piece, summary: _Summary) -> Mapping[str, Any]:
 # --- findings -------------------------------------------------------------------------------------------------
 
 
-def _findings(fs: FileSystem, piece: Piece, options: ReadOptions) -> Iterator[Rows]:
+def _findings(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Rows]:
     for step in walk_piece(fs, piece, options):
         found = [step] if isinstance(step, Damage) else _undecoded(step)
         if found:
@@ -204,7 +204,7 @@ def _undecoded(step: Batches) -> list[Damage]:
     return [part for part in decoded(step) if isinstance(part, Damage)]
 
 
-_VIEWS: dict[str, Callable[[FileSystem, Piece, ReadOptions], Iterator[Rows]]] = {
+_VIEWS: dict[str, Callable[[FileSystem, SegmentPiece, ReadOptions], Iterator[Rows]]] = {
     BATCHES: _batches,
     SEGMENTS: _segments,
     FINDINGS: _findings,

@@ -8,18 +8,18 @@ from collections.abc import Hashable, Sized
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
-Piece = TypeVar("Piece", bound=Sized)  # bytes, or a view of some
+Cached = TypeVar("Cached", bound=Sized)  # bytes, or a view of some
 
 
-class BytesCache(Generic[Key, Piece]):
+class BytesCache(Generic[Key, Cached]):
     """The pieces that were used last, `capacity` bytes of them at most; shared by threads."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity, self.held = capacity, 0
-        self._pieces: OrderedDict[Key, Piece] = OrderedDict()
+        self._pieces: OrderedDict[Key, Cached] = OrderedDict()
         self._guard = threading.Lock()
 
-    def get(self, key: Key) -> Piece | None:
+    def get(self, key: Key) -> Cached | None:
         """The piece, which is now the last one used; None where it is not held."""
         with self._guard:
             if key not in self._pieces:
@@ -27,7 +27,7 @@ class BytesCache(Generic[Key, Piece]):
             self._pieces.move_to_end(key)
             return self._pieces[key]
 
-    def put(self, key: Key, piece: Piece) -> list[Key]:
+    def put(self, key: Key, piece: Cached) -> list[Key]:
         """Holds a piece in place of those that were not used for longest; one larger than the cache is not held.
         Returns the keys of what is not held: it may be the piece itself.
         """

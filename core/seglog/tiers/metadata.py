@@ -18,7 +18,7 @@ from seglog.format.tier_manifest import RemoteSegment
 from seglog.format.wire import WireError
 from seglog.model import TopicPartition
 from seglog.scan.listing import TargetKind, list_log_directory, resolve_path
-from seglog.scan.log_walk import Gap, Piece, walk_view
+from seglog.scan.log_walk import Gap, WalkedEntries, walk_view
 from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.recognition import Place
@@ -172,7 +172,7 @@ def _metadata_partitions(fs: FileSystem, paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _take(logs: RemoteLogs, step: Piece | Gap, path: Path) -> None:
+def _take(logs: RemoteLogs, step: WalkedEntries | Gap, path: Path) -> None:
     if isinstance(step, Gap):
         logs.tell(f"{path}: position {step.position}: {step.length} bytes are not a batch")
         return

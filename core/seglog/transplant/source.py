@@ -29,7 +29,7 @@ from seglog.log.swap import settle_leftovers
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
 from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_batches
-from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.storage.overlay import OverlayFileSystem
@@ -191,12 +191,14 @@ class _Reading:
                     f"{segment.log} is empty and its index is not, so that the directory was copied in part; {MENDING}"
                 )
 
-    def _steps(self, segments: list[SegmentFiles]) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
+    def _steps(self, segments: list[SegmentFiles]) -> Iterator[tuple[SegmentFiles, WalkedEntries | Gap]]:
         following = (one.base_offset for one in segments[1:])
         for segment in segments:
             yield from self._segment(segment, next(following, None))
 
-    def _segment(self, segment: SegmentFiles, following: int | None) -> Iterator[tuple[SegmentFiles, Piece | Gap]]:
+    def _segment(
+        self, segment: SegmentFiles, following: int | None
+    ) -> Iterator[tuple[SegmentFiles, WalkedEntries | Gap]]:
         """The pieces of a segment, whose offsets lie below those of the `following` one; None: it is the last."""
         found, offsets, is_last = self._found, PlausibleOffsets.of_segment(segment.base_offset), following is None
         if following is not None:
@@ -234,7 +236,7 @@ class _Reading:
         return position
 
     def _good(
-        self, segment: SegmentFiles, step: Piece, offsets: PlausibleOffsets
+        self, segment: SegmentFiles, step: WalkedEntries, offsets: PlausibleOffsets
     ) -> tuple[int, CorruptRecordError | None]:
         """How many batches of a piece are good up to the first that is not, and what is wrong with that one."""
         judged = self._surveyor.verdicts(segment.log, step, offsets)
@@ -250,7 +252,7 @@ class _Reading:
         first, last = int(row["base_offset"]), int(row["last_offset"])
         return at, CorruptRecordError(segment.log, reason, int(row["position"]), first, last)
 
-    def _take(self, piece: Piece) -> None:
+    def _take(self, piece: WalkedEntries) -> None:
         rows = piece.batches
         self._last_offset = int(rows["last_offset"][-1])
         self._found.batches += len(rows)
@@ -258,7 +260,7 @@ class _Reading:
         self._progress(int(rows["size"].sum(dtype=np.int64)))
 
 
-def _front(piece: Piece, count: int) -> Piece:
+def _front(piece: WalkedEntries, count: int) -> WalkedEntries:
     """The first batches of a piece."""
     if count == len(piece.batches):
         return piece

@@ -34,7 +34,7 @@ from seglog.progress import BytesRead
 from seglog.runs.journal import NEW, Change, group_of
 from seglog.runs.quarantine import facts_of
 from seglog.scan.listing import SEGMENT_KINDS
-from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.ownership import Access
 from seglog.storage.pieces import pieces
@@ -123,7 +123,7 @@ def _rewritten(source: SourceLog, segment: SourceSegment) -> Iterator[bytes]:
         raise RefusedError(f"{segment.path} changed while it was read: it ends or is damaged at position {position}")
 
 
-def _piece(step: Piece, has_commits: bool) -> Iterator[bytes]:
+def _piece(step: WalkedEntries, has_commits: bool) -> Iterator[bytes]:
     if not step.complete:
         yield from _large(step)
         return
@@ -145,7 +145,7 @@ def _piece(step: Piece, has_commits: bool) -> Iterator[bytes]:
     yield data[front:].tobytes()
 
 
-def _large(step: Piece) -> Iterator[bytes]:
+def _large(step: WalkedEntries) -> Iterator[bytes]:
     """A batch that is too large to be held: its header is made anew when the checksum of its bytes is known."""
     row = step.batches
     start, size = int(row["position"][0]), int(row["size"][0])

@@ -26,7 +26,7 @@ from seglog.kernels import validate
 from seglog.kernels.crc32c import HARDWARE
 from seglog.kernels.validate import judge_batches, walk_clean
 from seglog.memory_budget import Account, unlimited
-from seglog.scan.log_walk import Gap, LogWalk, Piece
+from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import Chunks, declared_size
 from seglog.storage.filesystem import FileSystem
@@ -84,7 +84,7 @@ class RangeResult:
     first_epoch: int | None
     leader_epoch: int
     end: int
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[WalkedEntries, ...] = ()
 
     def follows(self, last_offset: int, leader_epoch: int) -> bool:
         """Whether it may come after what ends with these."""
@@ -95,7 +95,7 @@ class RangeResult:
 class Observer(Protocol):
     """Looks at good batches as they go by, in log order."""
 
-    def take(self, piece: Piece) -> Iterator[Finding]: ...
+    def take(self, piece: WalkedEntries) -> Iterator[Finding]: ...
 
     def finish(self) -> Iterator[Finding]: ...
 
@@ -140,7 +140,7 @@ class _Range:
         self._start, self._keep = start, keep
         self._first_epoch: int | None = None
         self._source = partial(fs.open, path, "r")
-        self._pieces: list[Piece] = []
+        self._pieces: list[WalkedEntries] = []
         self._tables: list[np.ndarray] = []  # batches of whose bytes none are needed
         self._rows = self._bytes = 0
 
@@ -181,7 +181,7 @@ class _Range:
 
     def _put(self, batches: np.ndarray, data: np.ndarray, *, complete: bool) -> None:
         position, valid = int(batches["position"][0]), np.ones(len(batches), dtype=bool)
-        self._pieces.append(Piece(position, data, batches, valid, self._source, complete))
+        self._pieces.append(WalkedEntries(position, data, batches, valid, self._source, complete))
 
 
 def _clean_entries(
@@ -246,7 +246,7 @@ def _clean_pieces(
     return found.result(totals)
 
 
-def _clean_records(piece: Piece, account: Account) -> int:
+def _clean_records(piece: WalkedEntries, account: Account) -> int:
     """How many records the batches hold, or -1 when any of them is not right."""
     count, rules = 0, RowRules()
     for records in piece.records(account=account):
@@ -308,7 +308,7 @@ class SegmentVerifier:
         for observer in observers:
             yield from observer.finish()
 
-    def _piece(self, piece: Piece) -> Iterator[Finding]:
+    def _piece(self, piece: WalkedEntries) -> Iterator[Finding]:
         bits = np.empty(len(piece.batches), dtype=np.int64)
         counted = int(self._state[validate.STATE_RECORDS])
         before = self.last_offset
@@ -323,7 +323,7 @@ class SegmentVerifier:
             self.totals.records += int(self._state[validate.STATE_RECORDS]) - counted
             yield from self._rule_findings(piece.batches, bits)
 
-    def _records(self, piece: Piece, bits: np.ndarray, last_offset: int) -> Iterator[Finding]:
+    def _records(self, piece: WalkedEntries, bits: np.ndarray, last_offset: int) -> Iterator[Finding]:
         rules = RowRules()
         for records in piece.records() if piece.complete or piece.valid.all() else ():
             part = slice(records.first_batch, records.first_batch + len(records.batches))

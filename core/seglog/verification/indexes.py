@@ -16,7 +16,7 @@ import numpy as np
 from seglog.evidence.findings import Finding, Severity, finding
 from seglog.format.index_entries import decode_offset_index, decode_time_index, padding_entries, used_entries
 from seglog.scan.listing import SegmentFiles
-from seglog.scan.log_walk import Piece
+from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 
@@ -32,7 +32,7 @@ def _running_maximum(entries: np.ndarray | None, column: str) -> np.ndarray:
     return np.maximum.accumulate(entries[column].astype(np.int64))
 
 
-def _is_in_good_batch(piece: Piece, position: int) -> bool:
+def _is_in_good_batch(piece: WalkedEntries, position: int) -> bool:
     """Whether the batch that begins at or before a position of the file is right: an entry may not lead into it."""
     at = int(np.searchsorted(piece.batches["position"], position, side="right")) - 1
     return at >= 0 and bool(piece.valid[at])
@@ -71,7 +71,7 @@ class IndexObserver:
         self._max_timestamp = -1
         self._check_shape()
 
-    def take(self, piece: Piece) -> Iterator[Finding]:
+    def take(self, piece: WalkedEntries) -> Iterator[Finding]:
         """Judges the entries that belong to the good batches of `piece`."""
         yield from self._remembered_findings()
         good = piece.batches[piece.valid]
@@ -161,7 +161,7 @@ class IndexObserver:
 
     # --- against the log
 
-    def _offset_entries(self, piece: Piece, good: np.ndarray) -> Iterator[Finding]:
+    def _offset_entries(self, piece: WalkedEntries, good: np.ndarray) -> Iterator[Finding]:
         """Entries that lead into these batches. One in a gap before them, or out of order, is passed over."""
         if self._offsets is None:
             return

@@ -25,7 +25,7 @@ from seglog.log.producer_state import CompletedTransaction, ProducerState, Produ
 from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
 from seglog.model import ControlType
 from seglog.scan.listing import PartitionListing, SegmentFiles
-from seglog.scan.log_walk import Piece
+from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
 
@@ -67,7 +67,7 @@ class SemanticObserver:
         self._current, self._found = segment, _Segment()
         yield from self._snapshots_up_to(segment.base_offset)
 
-    def take(self, piece: Piece) -> Iterator[Finding]:
+    def take(self, piece: WalkedEntries) -> Iterator[Finding]:
         """Replays the good batches of `piece`, stopping at each snapshot's offset to compare."""
         good = piece.batches[piece.valid & (piece.batches["magic"] == 2)]
         if len(good) == 0:
@@ -105,7 +105,7 @@ class SemanticObserver:
 
     # --- replaying
 
-    def _replay(self, piece: Piece, batches: np.ndarray) -> Iterator[Finding]:
+    def _replay(self, piece: WalkedEntries, batches: np.ndarray) -> Iterator[Finding]:
         """One call as a rule; after a batch that cannot be replayed it goes on with the next."""
         if self._current is None:
             return
@@ -151,7 +151,7 @@ class SemanticObserver:
                 )
             )
 
-    def _control_records(self, piece: Piece, good: np.ndarray) -> Iterator[Finding]:
+    def _control_records(self, piece: WalkedEntries, good: np.ndarray) -> Iterator[Finding]:
         control = good[(good["attributes"] & layout.CONTROL_MASK) != 0]
         if len(control) == 0 or self._current is None:
             return

@@ -115,7 +115,7 @@ def test_every_broken_field_is_named(path: str, value: Any, reason: str) -> None
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b"1" * 10_000])
 def test_what_is_no_manifest_is_said_to_be_none(data: bytes) -> None:
-    with pytest.raises(CorruptTierError, match="is not (JSON|a JSON object)"):
+    with pytest.raises(CorruptTierError, match=r"is not (JSON|a JSON object)"):
         parse_manifest(data, "m")
 
 

@@ -17,7 +17,7 @@ from seglog.log.directory import open_partition
 from seglog.model import Compression
 from seglog.operations.convert import Converted, ConvertOptions, convert
 from seglog.scan.listing import Target, TargetKind, list_partition
-from seglog.scan.log_walk import LogWalk, Piece
+from seglog.scan.log_walk import LogWalk, WalkedEntries
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import FS, batch, files_of, transactional, write_segment
@@ -44,7 +44,7 @@ def contents(log: Path) -> tuple[Contents, set[int], set[int]]:
     magics, codecs = set[int](), set[int]()
     for segment in list_partition(FS, log).segments:
         for step in LogWalk(FS, segment.log):
-            assert isinstance(step, Piece) and step.valid.all()
+            assert isinstance(step, WalkedEntries) and step.valid.all()
             magics |= set(step.batches["magic"].tolist())
             codecs |= set((step.batches["attributes"] & 7).tolist())
             for records in decode_records(step.data, step.batches, step.position):

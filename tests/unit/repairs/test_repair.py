@@ -15,7 +15,7 @@ from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.log.loader import LoadOptions, plan_recovery
 from seglog.model import Record, TopicPartition
 from seglog.repairs.findings_by_directory import examination, examine
-from seglog.repairs.plan import Part, Policy, RepairOptions
+from seglog.repairs.plan import Policy, RepairOptions, RepairPart
 from seglog.repairs.repair import RepairOutcome, plan_repair, repair
 from seglog.runs.apply import ChangedSinceError, undo_run
 from seglog.runs.journal import JOURNAL_FILE, RunState, read_journal
@@ -162,7 +162,7 @@ def test_only_limits_the_repair(data: Path) -> None:
     index.unlink()
     damaged(snapshot, 4, b"\0\0")
     broken = snapshot.read_bytes()
-    outcome = mended(data, ORDERS, options=RepairOptions(only=frozenset({Part.INDEX})))
+    outcome = mended(data, ORDERS, options=RepairOptions(only=frozenset({RepairPart.INDEX})))
     assert outcome.run is not None
     assert [Path(change.path).name for change in outcome.run.changes] == [index.name]
     assert snapshot.read_bytes() == broken
@@ -175,7 +175,7 @@ def test_indexes_of_a_damaged_log_are_not_rebuilt_alone(data: Path) -> None:
     (data / ORDERS / LOG).with_suffix(".timeindex").unlink()
     before = facts(data.parent)
     with pytest.raises(RefusedError, match="would still cut"):
-        mended(data, ORDERS, options=RepairOptions(only=frozenset({Part.INDEX})))
+        mended(data, ORDERS, options=RepairOptions(only=frozenset({RepairPart.INDEX})))
     assert facts(data.parent) == before
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from seglog.clock import ManualClock
 from seglog.scan.listing import list_partition
-from seglog.scan.log_walk import Piece, walk_view
+from seglog.scan.log_walk import WalkedEntries, walk_view
 from seglog.scan.view import PartitionView, SingleFile, is_held
 from seglog.storage.filesystem import FileStatus, LocalFile, LocalFileSystem, OpenMode
 from seglog.storage.frozen import DescriptorBudget, VanishedError
@@ -39,7 +39,7 @@ def offsets(view: PartitionView, change: Callable[[int], None] = lambda base: No
     found: list[int] = []
     seen: set[int] = set()
     for segment, step in walk_view(view):
-        assert isinstance(step, Piece)
+        assert isinstance(step, WalkedEntries)
         found += step.batches["base_offset"].tolist()
         if segment.base_offset not in seen:
             seen.add(segment.base_offset)

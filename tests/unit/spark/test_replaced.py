@@ -27,7 +27,7 @@ from seglog.spark.discovery import find_partitions
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.reading import Batches, Damage, handle, walk_piece
 from seglog.spark.schema import default_projection
-from seglog.spark.splits import Piece, plan_splits
+from seglog.spark.splits import SegmentPiece, plan_splits
 from seglog.spark.views import split_batches
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.open_logs import START_MS
@@ -76,11 +76,11 @@ def options(logs: Path, **given: str) -> ReadOptions:
     return parse_read_options({"path": str(logs), **given})
 
 
-def planned(chosen: ReadOptions) -> list[Piece]:
+def planned(chosen: ReadOptions) -> list[SegmentPiece]:
     return [piece for split in plan_splits(FS, chosen) for piece in split.pieces]
 
 
-def read(pieces: list[Piece], chosen: ReadOptions) -> dict[int, bytes | None]:
+def read(pieces: list[SegmentPiece], chosen: ReadOptions) -> dict[int, bytes | None]:
     """The records by offset; none may come twice."""
     found: dict[int, bytes | None] = {}
     for piece in pieces:

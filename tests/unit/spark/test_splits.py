@@ -15,7 +15,7 @@ from seglog.spark.arrow import records_of
 from seglog.spark.bounds import batch_range, offset_for_timestamp
 from seglog.spark.discovery import find_partitions
 from seglog.spark.options import parse_read_options
-from seglog.spark.splits import Piece, pack, plan_splits, target_bytes
+from seglog.spark.splits import SegmentPiece, pack, plan_splits, target_bytes
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support import fixtures
 from tests.support.naive import NaiveRecord, batch_v2
@@ -38,7 +38,7 @@ def plan(path: Path | str, **given: object):
 
 def test_pieces_cover_every_byte_once(logs):
     pieces = [piece for split in plan(logs, maxPartitionBytes=5000) for piece in split.pieces]
-    by_file: dict[str, list[Piece]] = {}
+    by_file: dict[str, list[SegmentPiece]] = {}
     for piece in pieces:
         by_file.setdefault(piece.path, []).append(piece)
     for path, parts in by_file.items():
@@ -88,7 +88,7 @@ def test_each_piece_has_a_share_of_the_offsets_that_holds_its_records_and_no_oth
     logs = fixtures.fixture_copy(fixture, tmp_path)
     chosen = options(logs, maxPartitionBytes=500)
     pieces = [piece for split in plan_splits(FS, chosen) for piece in split.pieces]
-    by_partition: dict[tuple[str, int], list[Piece]] = {}
+    by_partition: dict[tuple[str, int], list[SegmentPiece]] = {}
     for piece in pieces:
         by_partition.setdefault((piece.topic, piece.partition), []).append(piece)
     for parts in by_partition.values():
@@ -101,7 +101,7 @@ def test_each_piece_has_a_share_of_the_offsets_that_holds_its_records_and_no_oth
 
 
 def test_packing_keeps_the_order():
-    pieces = [Piece("t", 0, f"/{i}", 0, 0, size, size, 0, False) for i, size in enumerate((5, 5, 1, 9, 30, 1))]
+    pieces = [SegmentPiece("t", 0, f"/{i}", 0, 0, size, size, 0, False) for i, size in enumerate((5, 5, 1, 9, 30, 1))]
     packed = [[piece.path for piece in split.pieces] for split in pack(pieces, 10)]
     assert packed == [["/0", "/1"], ["/2", "/3"], ["/4"], ["/5"]]
 
