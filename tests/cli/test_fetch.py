@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import json_lines, run
-from tests.support.fixtures import KAFKA
+from tests.support.fixtures import CLEAN
 from tests.support.log_files import files_of
 from tests.support.object_server import object_server
 from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven, write_local_tiered
 
 NAME = "customers-uncleaned-0"
-GENUINE = KAFKA / "4.3.0" / "clean" / NAME
+GENUINE = CLEAN / NAME
 
 
 @pytest.fixture

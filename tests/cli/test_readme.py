@@ -16,7 +16,7 @@ from seglog.storage.filesystem import LocalFileSystem
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.manual import descriptions
 from tests.support.command_line import ROOT, clean_logs, environment, run, shell
-from tests.support.fixtures import KAFKA, fixture_copy
+from tests.support.fixtures import CLEAN, fixture_copy
 from tests.support.log_files import write_segment
 from tests.support.lost_clusters import broker_directory, topic_records
 from tests.support.metadata_records import write_metadata_log
@@ -168,7 +168,7 @@ def stage_set_aside(logs: Path, example: str) -> dict[str, str]:
 
 def stage_tier(logs: Path, tmp_path: Path, example: str) -> dict[str, str]:
     """A partition `orders-0` in a tier of the kind that the example names."""
-    segments = tier_segments(KAFKA / "4.3.0" / "clean" / "customers-uncleaned-0")
+    segments = tier_segments(CLEAN / "customers-uncleaned-0")
     if "kafka-tiered-storage" in example:
         write_local_tiered(tmp_path / "tier", "orders", 0, segments)
     else:

@@ -21,7 +21,7 @@ from seglog.remote.routing import machine_files
 from seglog.tiers.publishing import commit, partition_of, put_object, require_new
 from tests.support.command_line import Ended, ended, keep_partitions
 from tests.support.consumers import librdkafka_rows
-from tests.support.fixtures import KAFKA, fixture_copy
+from tests.support.fixtures import CLEAN, fixture_copy
 from tests.support.log_files import FS, files_of
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.object_server import object_server
@@ -46,11 +46,11 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
             if name == "4.3.0/clean":
                 keep_partitions(logs, KEPT)
             url = put_directory(environment, logs)
-        segments = tier_segments(KAFKA / "4.3.0" / "clean" / "customers-uncleaned-0")
+        segments = tier_segments(CLEAN / "customers-uncleaned-0")
         write_aiven(base / "tier", "customers-uncleaned", 0, segments, SEALED)
         write_local_tiered(base / "copies", "customers-uncleaned", 0, [segments[0], *segments[2:]])
         committed = [
-            partition_of(FS, machine_files(), base / "committed", KAFKA / "4.3.0" / "clean" / name)
+            partition_of(FS, machine_files(), base / "committed", CLEAN / name)
             for name in ("customers-0", "payments-0")
         ]
         commit(machine_files(), base / "committed", None, committed, FixedClock(1_700_000_000_000))
@@ -241,7 +241,7 @@ def test_a_url_of_this_machine_is_its_path(places: tuple[Path, str]) -> None:
 
 
 def test_a_web_server_without_listings_gives_files_and_says_so_of_directories() -> None:
-    log = (KAFKA / "4.3.0" / "clean" / "orders-gzip-0" / "00000000000000000000.log").read_bytes()
+    log = (CLEAN / "orders-gzip-0" / "00000000000000000000.log").read_bytes()
     name = "kafka/orders-gzip-0/00000000000000000000.log"
     with object_server() as server:
         server.objects[name] = log

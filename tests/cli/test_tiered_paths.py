@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import seglog
 from seglog.format.checkpoint import format_leader_epochs
 from tests.support.command_line import clean_logs, ended, run
 from tests.support.consumers import librdkafka_rows
-from tests.support.fixtures import KAFKA
+from tests.support.fixtures import CLEAN, clean_partition
 from tests.support.served_process import served
 from tests.support.serving import local_rows
 from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven, write_local_tiered
@@ -23,14 +22,13 @@ NAME = "customers-uncleaned-0"
 @pytest.fixture
 def genuine(tmp_path: Path) -> Path:
     """The closed segments of a partition that a broker wrote, and what goes with them."""
-    source, directory = KAFKA / "4.3.0" / "clean" / NAME, tmp_path / "logs" / NAME
-    shutil.copytree(source, directory)
+    directory = clean_partition(NAME, tmp_path / "logs")
     for path in directory.glob("00000000000000002120.*"):
         if path.suffix != ".snapshot":
             path.unlink()
     for name in ("partition.metadata", "00000000000000002400.snapshot"):
         (directory / name).unlink()
-    epochs = tier_segments(source)[-1].epochs  # a later one is of what the tier does not have yet
+    epochs = tier_segments(CLEAN / NAME)[-1].epochs  # a later one is of what the tier does not have yet
     (directory / "leader-epoch-checkpoint").write_bytes(format_leader_epochs(epochs))
     return directory
 
@@ -38,7 +36,7 @@ def genuine(tmp_path: Path) -> Path:
 @pytest.fixture
 def tier(tmp_path: Path) -> list[str]:
     """The same in Aiven's layout, encrypted, and the option that opens it."""
-    segments = tier_segments(KAFKA / "4.3.0" / "clean" / NAME)
+    segments = tier_segments(CLEAN / NAME)
     directory = write_aiven(tmp_path / "tier", "customers-uncleaned", 0, segments, SEALED)
     key = tmp_path / "key.pem"
     key.write_bytes(private_pem())
@@ -75,7 +73,7 @@ def test_ls_explain_and_export_take_a_tier(genuine: Path, tier: list[str], tmp_p
 
 
 def test_what_a_tier_lacks_is_reported_and_changes_the_exit_code(tmp_path: Path) -> None:
-    segments = tier_segments(KAFKA / "4.3.0" / "clean" / NAME)
+    segments = tier_segments(CLEAN / NAME)
     directory = write_local_tiered(tmp_path, "customers-uncleaned", 0, [segments[0], segments[2]])
     found = run("verify", str(directory), "--level", "crc")
     assert found.exit_code == 1 and "offsets 400 to 799 are in no segment" in found.stderr
@@ -85,14 +83,14 @@ def test_what_a_tier_lacks_is_reported_and_changes_the_exit_code(tmp_path: Path)
 
 def test_options_of_tiers_need_a_tier(genuine: Path) -> None:
     found = run("dump", str(genuine), "--local", str(genuine.parent))
-    assert found.exit_code == 2 and "--local is for a PATH in tiered storage" in found.stderr
+    assert found.exit_code == 2 and "--local is only for a PATH in tiered storage" in found.stderr
 
 
 def test_copies_are_compared_where_they_lie(genuine: Path, tier: list[str], tmp_path: Path) -> None:
     for level in ("bytes", "batches", "view"):
         found = run("diff", "--level", level, str(genuine), *tier)
         assert (found.exit_code, found.stderr) == (0, ""), found.stdout
-    segments = tier_segments(KAFKA / "4.3.0" / "clean" / NAME)
+    segments = tier_segments(CLEAN / NAME)
     lacking = write_local_tiered(tmp_path / "lacking", "customers-uncleaned", 0, [segments[0], segments[2]])
     found = run("diff", str(genuine), str(lacking))
     assert found.exit_code == 1 and "offsets 400 to 799 are in no segment" in found.stderr
@@ -110,7 +108,7 @@ def test_what_makes_a_log_reads_a_tier(genuine: Path, tier: list[str], tmp_path:
 
 
 def test_what_is_made_of_a_tier_that_lacks_something_changes_the_exit_code(tmp_path: Path) -> None:
-    segments = tier_segments(KAFKA / "4.3.0" / "clean" / NAME)
+    segments = tier_segments(CLEAN / NAME)
     directory = write_local_tiered(tmp_path, "customers-uncleaned", 0, [segments[0], segments[2]])
     for command, name in (("convert", NAME), ("salvage", "rescued-0")):
         found = run(command, str(directory), "-o", str(tmp_path / command / name))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.support.command_line import json_lines, run
-from tests.support.fixtures import KAFKA
+from tests.support.fixtures import CLEAN, clean_partition
 from tests.support.log_files import write_segment
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.tiers import custom_metadata, remote_record, tier_segments, write_aiven, write_local_tiered
 
 NAME = "customers-uncleaned-0"
-GENUINE = KAFKA / "4.3.0" / "clean" / NAME
+GENUINE = CLEAN / NAME
 SEGMENTS = tier_segments(GENUINE)
 
 
@@ -41,8 +40,7 @@ def test_a_whole_tier_is_a_table_of_its_partitions(root: Path) -> None:
 
 
 def test_the_local_part_counts_from_its_first_segment_on(root: Path, tmp_path: Path) -> None:
-    local = tmp_path / "logs" / NAME
-    shutil.copytree(GENUINE, local)
+    local = clean_partition(NAME, tmp_path / "logs")
     for path in (*local.glob(f"{0:020d}.*"), *local.glob(f"{400:020d}.*")):
         path.unlink()
     rows = json_lines(run("tiers", "--json", "--local", local.parent, root))
@@ -125,6 +123,6 @@ def test_custom_metadata_that_cannot_be_read_is_told_by_each_command(root: Path,
 
 
 def test_a_path_without_a_tier_is_refused_by_name(tmp_path: Path) -> None:
-    shutil.copytree(GENUINE, tmp_path / NAME)
+    clean_partition(NAME, tmp_path)
     result = run("tiers", tmp_path)
     assert result.exit_code == 10 and "nothing of tiered storage is there" in result.stderr

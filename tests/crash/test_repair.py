@@ -16,8 +16,9 @@ from seglog.repairs.findings_by_directory import examine
 from seglog.repairs.repair import RepairOutcome, repair
 from seglog.runs.apply import settle_pending, undo_run
 from seglog.runs.journal import RunState
-from seglog.runs.quarantine import PENDING_FILE, pending_run
+from seglog.runs.quarantine import PENDING_FILE
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
+from tests.support.cut_runs import settled_survivors
 from tests.support.damage import rewrite
 from tests.support.fixtures import KAFKA, fixture_now_ms
 
@@ -96,24 +97,11 @@ def logs(fs: CrashFileSystem) -> dict[str, bytes]:
     ("damage", "kind"), [*((each, CrashFileSystem) for each in DAMAGE), (at_the_end, MountedCrashFileSystem)]
 )
 def test_a_repair_cut_anywhere_is_finished_or_was_never_begun(damage: Damage, kind: type[CrashFileSystem]) -> None:
-    whole = damaged(damage, kind)
-    before, first = logs(whole), whole.mutations
-    assert repaired(whole).complete
-    after, changes = logs(whole), whole.mutations - first
-    assert after != before
-    outcomes = set()
-    for cut in range(changes):
-        fs = damaged(damage, kind)
-        fs.cut_at(cut, fraction=0.5)
-        with pytest.raises(PowerCut):
-            repaired(fs)
-        survivor = fs.survivor(seed=cut)
-        run = settle_pending(survivor, LOG_DIRECTORY)
-        outcomes.add(None if run is None else run.state)
-        at = f"cut at {cut}: {fs.trace[-1]}"
-        assert logs(survivor) == (before if logs(survivor) == before and run is None else after), at
-        assert pending_run(survivor, LOG_DIRECTORY) is None
-    assert outcomes == {None, RunState.FINISHED}
+    def repair_whole(fs: CrashFileSystem) -> None:
+        assert repaired(fs).complete
+
+    for _ in settled_survivors(LOG_DIRECTORY, lambda: damaged(damage, kind), repair_whole, logs):
+        pass
 
 
 @pytest.mark.parametrize("damage", DAMAGE)

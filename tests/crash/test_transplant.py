@@ -9,8 +9,9 @@ import pytest
 
 from seglog.runs.apply import settle_pending, undo_run
 from seglog.runs.journal import RunState
-from seglog.runs.quarantine import PENDING_FILE, pending_run
+from seglog.runs.quarantine import PENDING_FILE
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
+from tests.support.cut_runs import settled_survivors
 from tests.support.fixtures import KAFKA, fixture_now_ms
 from tests.support.target_directories import planned, request, target_directory, transplanted
 
@@ -39,33 +40,19 @@ def logs(fs: CrashFileSystem) -> dict[str, bytes]:
 
 
 def test_a_transplant_cut_anywhere_is_finished_or_was_never_begun() -> None:
+    def cuts(changes: int) -> list[int]:
+        spread = {number * changes // (KILLS - LAST) for number in range(KILLS - LAST)}
+        return sorted(spread | set(range(changes - LAST, changes)))
+
     whole = made()
-    before, first = logs(whole), whole.mutations
+    assert ".kafka_cleanshutdown" in logs(whole)
     sources = [whole.contents(path) for path in SOURCES]
-    put(whole)
-    after, changes = logs(whole), whole.mutations - first
-    assert after != before
-    assert ".kafka_cleanshutdown" in before
-    outcomes = set()
-    spread = {number * changes // (KILLS - LAST) for number in range(KILLS - LAST)}
-    cuts = sorted(spread | set(range(changes - LAST, changes)))
-    for cut in cuts:
-        fs = made()
-        fs.cut_at(cut, fraction=0.5)
-        with pytest.raises(PowerCut):
-            put(fs)
-        survivor = fs.survivor(seed=cut)
-        run = settle_pending(survivor, TARGET)
-        outcomes.add(None if run is None else run.state)
-        at = f"cut at {cut}: {fs.trace[-1]}"
-        assert logs(survivor) == (before if logs(survivor) == before and run is None else after), at
-        assert pending_run(survivor, TARGET) is None
+    for cut, survivor, after in settled_survivors(TARGET, made, put, logs, cuts):
         assert [survivor.contents(path) for path in SOURCES] == sources
         if cut % 7 == 0:  # whatever came of it, doing it again ends with the same
             put(survivor)
-            assert logs(survivor) == after, at
+            assert logs(survivor) == after, f"cut at {cut}"
             assert not planned(survivor, NOW, request(survivor, TARGET, *SOURCES)).pending
-    assert outcomes == {None, RunState.FINISHED}
 
 
 def test_an_undo_cut_anywhere_is_completed() -> None:

@@ -20,6 +20,7 @@ import yaml
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 KAFKA = FIXTURES / "kafka"
+CLEAN = KAFKA / "4.3.0" / "clean"
 EXPECTED = FIXTURES / "expected"
 
 
@@ -49,10 +50,23 @@ def fixture_copy(name: str, directory: Path) -> Path:
             archive.extractall(target, filter="data")
     else:
         shutil.copytree(KAFKA / name, target)
-    for path, facts in entry["files"].items():
-        nanoseconds = int(facts["mtime_ms"]) * 1_000_000
-        os.utime(target / path, ns=(nanoseconds, nanoseconds))
+    _give_mtimes(target, entry["files"])
     return target
+
+
+def clean_partition(name: str, directory: Path) -> Path:
+    """A copy of one partition of `4.3.0/clean` in `directory`, with the fixture's mtimes; returns its path."""
+    target = directory / name
+    shutil.copytree(CLEAN / name, target)
+    files = manifest()["4.3.0/clean"]["files"]
+    _give_mtimes(directory, {path: facts for path, facts in files.items() if path.startswith(f"{name}/")})
+    return target
+
+
+def _give_mtimes(directory: Path, files: dict[str, Any]) -> None:
+    for path, facts in files.items():
+        nanoseconds = int(facts["mtime_ms"]) * 1_000_000
+        os.utime(directory / path, ns=(nanoseconds, nanoseconds))
 
 
 def expected(name: str, partition: str, kind: str) -> Any:

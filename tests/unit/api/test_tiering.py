@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,21 +11,20 @@ from typing import Any
 import pytest
 
 import seglog
-from tests.support.fixtures import KAFKA
+from tests.support.fixtures import CLEAN, clean_partition
 from tests.support.log_files import write_segment
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.tiers import SEALED, private_pem, remote_record, tier_segments, write_aiven, write_local_tiered
 
 NAME = "customers-uncleaned-0"
-GENUINE = KAFKA / "4.3.0" / "clean" / NAME
+GENUINE = CLEAN / NAME
 SEGMENTS = tier_segments(GENUINE)
 
 
 @pytest.fixture
 def local(tmp_path: Path) -> Path:
     """The closed segments of a partition that a broker wrote."""
-    directory = tmp_path / "logs" / NAME
-    shutil.copytree(GENUINE, directory)
+    directory = clean_partition(NAME, tmp_path / "logs")
     for path in directory.glob("00000000000000002120.*"):
         if path.suffix != ".snapshot":
             path.unlink()
@@ -76,7 +74,7 @@ def test_a_tier_is_compared_and_converted(local: Path, tier: dict[str, Any], tmp
 def test_a_tier_is_joined_with_its_local_part(tmp_path: Path) -> None:
     path = write_local_tiered(tmp_path, "customers-uncleaned", 0, SEGMENTS[:3])
     logs = tmp_path / "logs"
-    shutil.copytree(GENUINE, logs / NAME)
+    clean_partition(NAME, logs)
     for each in (logs / NAME).glob(f"{0:020d}.*"):
         each.unlink()
     with seglog.open_log(path, local=logs) as log, seglog.open_log(GENUINE) as whole:

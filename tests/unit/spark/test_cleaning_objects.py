@@ -31,7 +31,7 @@ from seglog.spark.files import files_of
 from seglog.tiers.manifests import read_committed
 from seglog.tiers.view import see_tiers
 from tests.support.compacted_directories import Topics, broker_directory
-from tests.support.fixtures import KAFKA
+from tests.support.fixtures import CLEAN
 from tests.support.log_files import FS
 from tests.support.object_server import object_server
 from tests.support.open_logs import START_MS
@@ -140,7 +140,7 @@ def test_transactions_are_cleaned_into_objects_as_on_one_machine(reducers: int, 
 
 
 def test_a_tier_is_cleaned_where_it_lies(tmp_path: Path) -> None:
-    genuine = KAFKA / "4.3.0" / "clean" / "customers-uncleaned-0"
+    genuine = CLEAN / "customers-uncleaned-0"
     tier = write_local_tiered(tmp_path / "tier", "customers-uncleaned", 0, tier_segments(genuine, active=True))
     fs, (seen,) = see_tiers(FS, [tier])
     local = tmp_path / "source" / "customers-uncleaned-0"

@@ -16,7 +16,7 @@ from seglog.spark.options import parse_read_options
 from seglog.spark.schema import default_projection
 from seglog.spark.splits import plan_splits
 from seglog.tiers.publishing import commit, partition_of
-from tests.support.fixtures import KAFKA
+from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS
 
 NAMES = ("customers-0", "payments-0")
@@ -25,7 +25,7 @@ NAMES = ("customers-0", "payments-0")
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
     for name in NAMES:
-        shutil.copytree(KAFKA / "4.3.0" / "clean" / name, tmp_path / "logs" / name)
+        clean_partition(name, tmp_path / "logs")
     return tmp_path / "logs"
 
 

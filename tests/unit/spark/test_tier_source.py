@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from seglog.spark.files import files_of
 from seglog.spark.options import parse_read_options
 from seglog.spark.schema import default_projection
 from seglog.spark.splits import Split, plan_splits
-from tests.support.fixtures import KAFKA
+from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS
 from tests.support.object_server import object_server
 from tests.support.tiers import (
@@ -40,8 +39,7 @@ BEHIND = 399  # the active segment begins there, and is in no tier
 @pytest.fixture
 def genuine(tmp_path: Path) -> Path:
     """A partition with transactions that a broker wrote."""
-    shutil.copytree(KAFKA / "4.3.0" / "clean" / NAME, tmp_path / "logs" / NAME)
-    return tmp_path / "logs" / NAME
+    return clean_partition(NAME, tmp_path / "logs")
 
 
 @pytest.fixture

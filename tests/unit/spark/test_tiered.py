@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +30,7 @@ from seglog.tiers.recognition import Layout, Place
 from seglog.tiers.segments import Keys, Remark
 from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
-from tests.support.fixtures import KAFKA
+from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS
 from tests.support.object_server import ObjectServer, object_server
 from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven, write_pinterest
@@ -60,7 +59,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
     for name in NAMES:
-        shutil.copytree(KAFKA / "4.3.0" / "clean" / name, tmp_path / "logs" / name)
+        clean_partition(name, tmp_path / "logs")
     return tmp_path / "logs"
 
 

@@ -24,7 +24,7 @@ from seglog.tiers.publishing import commit, partition_of, require_new
 from seglog.tiers.segments import GRAVE, Problem, Remark
 from seglog.tiers.survey import Surveyed, survey
 from seglog.tiers.view import see_tiers
-from tests.support.fixtures import KAFKA
+from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS, files_of
 from tests.support.object_server import Fault, ObjectServer, object_server
 
@@ -38,7 +38,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Partitions that a broker wrote: one of them cleaned, the other one with transactions."""
     directory = tmp_path_factory.mktemp("genuine")
     for name in NAMES:
-        shutil.copytree(KAFKA / "4.3.0" / "clean" / name, directory / name)
+        clean_partition(name, directory)
     return directory
 
 

@@ -16,12 +16,12 @@ from seglog.tiers.metadata import RemoteLogs
 from seglog.tiers.partition import TierOptions
 from seglog.tiers.segments import Problem, Remark
 from seglog.tiers.view import see_tiers
-from tests.support.fixtures import KAFKA
+from tests.support.fixtures import CLEAN
 from tests.support.log_files import FS
 from tests.support.object_server import Fault, object_server
 from tests.support.tiers import TOPIC_ID, custom_metadata, remote_record, tier_segments, write_aiven
 
-SEGMENTS = tier_segments(KAFKA / "4.3.0" / "clean" / "payments-0")
+SEGMENTS = tier_segments(CLEAN / "payments-0")
 FIRST = SEGMENTS[0]
 MAIN = f"payments-{TOPIC_ID}/0/{0:020d}-{FIRST.segment_id}"
 DIRECTORY = f"payments-{TOPIC_ID}/0"

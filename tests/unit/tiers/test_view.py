@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from seglog.tiers.segments import Keys, Problem, Remark
 from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.faulty_filesystem import DeletingFileSystem
-from tests.support.fixtures import KAFKA
+from tests.support.fixtures import CLEAN, clean_partition
 from tests.support.log_files import FS, files_of
 from tests.support.tiers import (
     PLAIN,
@@ -43,9 +42,7 @@ def keys() -> Keys:
 @pytest.fixture
 def genuine(tmp_path: Path) -> Path:
     """A partition with transactions that a broker wrote."""
-    directory = tmp_path / "logs" / NAME
-    shutil.copytree(KAFKA / "4.3.0" / "clean" / NAME, directory)
-    return directory
+    return clean_partition(NAME, tmp_path / "logs")
 
 
 def shown(path: Path, options: TierOptions | None = None) -> tuple[dict[str, bytes], list[Remark]]:
@@ -212,7 +209,7 @@ def test_partitions_that_are_only_local_are_not_shown_in_place_of_a_tier(tmp_pat
 
 def test_partitions_that_are_only_local_are_not_missed_when_a_tier_is_verified(tmp_path: Path, genuine: Path) -> None:
     write_aiven(tmp_path / "tier", "payments", 0, tier_segments(genuine))
-    shutil.copytree(KAFKA / "4.3.0" / "clean" / "clicks-0", genuine.parent / "clicks-0")
+    clean_partition("clicks-0", genuine.parent)
     checkpoint = genuine.parent / "replication-offset-checkpoint"
     checkpoint.write_text("0\n2\nclicks 0 5\ngone 0 7\n")
     fs, (path,) = see_tiers(FS, [tmp_path / "tier"], TierOptions(local=genuine.parent))
@@ -228,7 +225,7 @@ def test_a_directory_that_goes_while_it_is_asked_for_a_tier_is_no_log(genuine: P
 
 
 def test_manifests_are_asked_for_together(tmp_path: Path) -> None:
-    segments = tier_segments(KAFKA / "4.3.0" / "clean" / "customers-uncleaned-0")
+    segments = tier_segments(CLEAN / "customers-uncleaned-0")
     directory = write_aiven(tmp_path, "customers-uncleaned", 0, segments)
     together = threading.Barrier(len(segments))
 
