@@ -2,7 +2,8 @@
 
 Several threads may go through one open file, each through a part of its own: each is a walk. A walk is known by
 where its last read ended; what was announced is one from its first byte on. All announced walks of a process share
-half of the cache, so that what comes for one does not drive out what another one has not read yet.
+half of the cache, so that what comes for one does not drive out what another one has not read yet. What an announced
+walk has passed is not read again: its memory is given back at once, and serves what comes next.
 """
 
 from __future__ import annotations
@@ -33,16 +34,29 @@ class AnnouncedWalks:
         return min(self._limits.ahead_bytes, max(share, self._limits.block_bytes))
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What follows from a read: bytes `begin` to `end` are to be asked for, none where both are equal; what is held of
+    bytes `passed` to `reached` is not wanted any more.
+    """
+
+    begin: int
+    end: int
+    passed: int = 0
+    reached: int = 0
+
+
 @dataclass(slots=True)
 class _Walk:
     """Reads up to `next`; what lies before `ahead` was asked for. An announced one has a `stop`: nothing from there on
-    is wanted.
+    is wanted, and nothing of what it has `passed`.
     """
 
     next: int
     window: int = 0
     ahead: int = 0
     stop: int | None = None
+    passed: int = 0
 
 
 class ReadAhead:
@@ -54,29 +68,35 @@ class ReadAhead:
         self._guard = threading.Lock()
 
     def announce(self, start: int, stop: int) -> tuple[int, int]:
-        """Bytes `start` to `stop` will be read, one after the other. What to ask for, as `read` gives it."""
+        """Bytes `start` to `stop` will be read, one after the other, and once. The bytes (first, stop) to ask for."""
         with self._guard:
             if stop - start <= self._limits.block_bytes:
                 return start, stop if self._limits.ahead_bytes else start
-            walk = _Walk(start, stop=stop)
+            walk = _Walk(start, stop=stop, passed=start)
             self._announced.add(1)
             self._add(walk)
             return self._asked(walk)
 
-    def read(self, start: int, end: int) -> tuple[int, int]:
-        """Takes note of a read, and gives the bytes (first, stop) to ask for: none where both are equal."""
+    def read(self, start: int, end: int) -> Step:
+        """Takes note of a read."""
         with self._guard:
             walk = self._walk_at(start)
             if walk is None:
                 self._add(_Walk(end))
-                return end, end
+                return Step(end, end)
             if end <= walk.next:
-                return end, end
+                return Step(end, end)
             walk.next = end
-            asked = self._asked(walk)
-            if walk.stop is not None and end >= walk.stop:
+            begin, stop = self._asked(walk)
+            if walk.stop is None:
+                return Step(begin, stop)
+            passed = walk.passed
+            if end >= walk.stop:
                 self._drop(walk)
-            return asked
+                walk.passed = end
+            elif start - passed >= self._limits.run_bytes:
+                walk.passed = start - start % self._limits.run_bytes
+            return Step(begin, stop, passed, walk.passed)
 
     def close(self) -> None:
         """Nothing more will be read."""

@@ -98,18 +98,21 @@ class Blocks:
         """At most that many bytes from `position`, which the source has, out of one run: where it came to lie."""
         size = self.limits.block_bytes
         first, last = position // size, (position + most - 1) // size
-        here, runs, mine = self._taken(source, first, last)
+        held = self._run_with((source.identity, first))
+        if held is not None:
+            start = position - held[0] * size
+            return held[1][start : start + most].toreadonly()
+        _, runs, mine = self._taken(source, first, last)
         for run in mine:
             if run.first > first:
                 self._pool().submit(self._bring, run)
             else:
                 self._bring(run)
-        for start, data in here:
-            if start <= position < start + data.nbytes:
-                return data[position - start : position - start + most].toreadonly()
-        run = next(each for each in runs if each.first <= first <= each.last)
-        start = position - run.first * size
-        return run.future.result()[start : start + most].toreadonly()
+        wanted = next((each for each in runs if each.first <= first <= each.last), None)
+        if wanted is None:  # it came meanwhile
+            return self.lend(source, position, most)
+        start = position - wanted.first * size
+        return wanted.future.result()[start : start + most].toreadonly()
 
     def read_ahead(self, source: Source, start: int, end: int) -> None:
         """Lets the blocks of bytes `start` to `end` come while something else is done."""
@@ -117,6 +120,27 @@ class Blocks:
         if start < min(end, source.size):
             for run in self._taken(source, start // size, (min(end, source.size) - 1) // size)[2]:
                 self._pool().submit(self._bring, run)
+
+    def give_up(self, source: Source, start: int, end: int) -> None:
+        """Gives back the memory of the runs that lie in bytes `start` to `end` whole."""
+        if start >= end:
+            return
+        size = self.limits.block_bytes
+        with self._guard:
+            for number in range(-(-start // size), end // size):
+                blocks = self._held.get((source.identity, number), [])
+                if blocks and (blocks[-1][1] + 1) * size <= end:
+                    self._cache.drop(blocks[0])
+                    del self._held[blocks[0]]
+                    for block in blocks:
+                        del self._begin[block]
+
+    def _run_with(self, block: _Key) -> tuple[int, memoryview] | None:
+        """The run that holds a block: the number of its first block, its bytes. None where it is not here."""
+        with self._guard:
+            begin = self._begin.get(block)
+            data = None if begin is None else self._cache.get(begin)
+        return None if begin is None or data is None else (begin[1], data)
 
     def _taken(
         self, source: Source, first: int, last: int

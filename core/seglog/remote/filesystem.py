@@ -60,8 +60,10 @@ class RemoteFile(ReadOnlyFile):
         wanted = max(0, min(view.nbytes, self.size() - position))
         if not wanted:
             return 0
-        self._let_come(*self._ahead.read(position, position + wanted))
+        step = self._ahead.read(position, position + wanted)
+        self._let_come(step.begin, step.end)
         self._blocks.read_into(self._source, position, view.cast("B")[:wanted])
+        self._blocks.give_up(self._source, step.passed, step.reached)
         return wanted
 
     def lend(self, position: int, size: int) -> memoryview | None:
@@ -69,7 +71,9 @@ class RemoteFile(ReadOnlyFile):
         if not wanted:
             return memoryview(b"")
         lent = self._blocks.lend(self._source, position, wanted)
-        self._let_come(*self._ahead.read(position, position + lent.nbytes))
+        step = self._ahead.read(position, position + lent.nbytes)
+        self._let_come(step.begin, step.end)
+        self._blocks.give_up(self._source, step.passed, step.reached)
         return lent
 
     def advise_wanted(self, position: int, size: int) -> None:

@@ -27,6 +27,12 @@ class BytesCache(Generic[Key, Cached]):
             self._pieces.move_to_end(key)
             return self._pieces[key]
 
+    def drop(self, key: Key) -> None:
+        """Holds that piece no longer."""
+        with self._guard:
+            if key in self._pieces:
+                self.held -= len(self._pieces.pop(key))
+
     def put(self, key: Key, piece: Cached) -> list[Key]:
         """Holds a piece in place of those that were not used for longest; one larger than the cache is not held.
         Returns the keys of what is not held: it may be the piece itself.

@@ -17,7 +17,7 @@ import os
 import resource
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -111,11 +111,14 @@ class FrozenFileSystem(ViewFileSystem):
         there = dict(self._below.entries(self._directory))
         order = order_of(list(there))
         same = True
-        for name in order.names:
-            found = self._look(name, there[name], name in order.whole)
-            if found is not None:
-                self._entries[name] = found
-            same = same and (found is not None or name in order.passing)
+        with ExitStack() as stack:
+            opened = self._announced(order.whole, stack)
+            for name in order.names:
+                whole = name in order.whole
+                found = self._look(name, there[name], whole, opened.get(name))
+                if found is not None:
+                    self._entries[name] = found
+                same = same and (found is not None or name in order.passing)
         later = dict(self._below.entries(self._directory))
         kept = ((name, entry) for name, entry in self._entries.items() if name not in order.passing)
         return same and all(_identity(later.get(name)) == _identity(entry.status) for name, entry in kept)
@@ -167,13 +170,22 @@ class FrozenFileSystem(ViewFileSystem):
 
     # --- looking ------------------------------------------------------------------------------------------
 
-    def _look(self, name: str, status: FileStatus, whole: bool) -> _Entry | None:
+    def _announced(self, names: Iterable[str], stack: ExitStack) -> dict[str, File]:
+        """Those of the files that can be opened, announced together: where requests cost time, all come at once."""
+        opened: dict[str, File] = {}
+        for name in names:
+            with suppress(OSError):  # whoever looks at it is told
+                opened[name] = stack.enter_context(self._below.open(self._directory / name, "r"))
+                opened[name].advise_wanted(0, opened[name].size())
+        return opened
+
+    def _look(self, name: str, status: FileStatus, whole: bool, opened: File | None) -> _Entry | None:
         """The file, held if it may be; None when it is gone by now."""
         path = self._directory / name
         if status.is_directory or status.is_link or not (whole or self._budget.take()):
             return _Entry(status)
         try:
-            file = self._below.open(path, "r")
+            file = opened or self._below.open(path, "r")
         except OSError as error:
             if not whole:
                 self._budget.give()

@@ -176,7 +176,8 @@ class _Range:
 
     def _flush(self) -> None:
         if self._tables:
-            self._put(np.concatenate(self._tables), np.empty(0, dtype=np.uint8), complete=False)
+            joined = np.concatenate([table.view(np.uint8) for table in self._tables])  # numpy joins fields slowly
+            self._put(joined.view(layout.BATCH), np.empty(0, dtype=np.uint8), complete=False)
             self._tables = []
 
     def _put(self, batches: np.ndarray, data: np.ndarray, *, complete: bool) -> None:

@@ -8,10 +8,11 @@ anything is not right is gone through once more from that range on, in order, an
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 
@@ -32,11 +33,17 @@ from seglog.verification.semantics import SemanticObserver
 
 _RANGE_BYTES = 32 << 20
 _SAMPLE_BYTES = 4 << 20
+_ROUND_PARTS = 8  # of a range: ranges begin where requests to an object store do, too
 _HASH_STEP = 0x9E3779B97F4A7C15
 
 
 def _uncounted(size: int, files: int) -> None:
     """Nobody counts what is done."""
+
+
+def _round(position: int) -> int:
+    """Where the request begins that brings a place of an object."""
+    return position - position % max(1, _RANGE_BYTES // _ROUND_PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +128,7 @@ class PartitionLook:
             for work in self.works():
                 if self.options.is_late():
                     return
+                ahead.ask()
                 observers: list[Observer] = []
                 if deep:
                     index = IndexObserver(self.view.fs, work.segment, not work.is_last, live=self.view.live)
@@ -201,12 +209,29 @@ class PartitionLook:
         pieces = 1
         if size > 2 * _RANGE_BYTES or (jobs > 1 and size > _RANGE_BYTES // 2):
             pieces = max(jobs, size // _RANGE_BYTES)
-        for i in range(1, pieces):
-            end = self._boundary(work, i * size // pieces)
+        cuts = [_round(i * size // pieces) for i in range(1, pieces)]
+        if cuts:
+            with self.view.fs.open(work.segment.log, "r") as file:
+                for cut in cuts:
+                    file.advise_wanted(cut, 1)
+        for cut in cuts:
+            end = self._boundary(work, cut)
             if end is not None and end > start:
                 yield start, end
                 start = end
         yield start, size
+
+    def let_come(self, work: _Work) -> None:
+        """Announces the small files beside a segment, which are read one after the other when its turn comes."""
+        segment, snapshots = work.segment, self.listing.snapshots
+        first = bisect_right(snapshots, segment.base_offset, key=lambda one: one.offset)
+        stop = bisect_right(snapshots, work.offsets.most + 1, key=lambda one: one.offset)
+        beside = [*segment.files[1:], *(one.path for one in snapshots[first:stop])]
+        if work.is_last and self.listing.leader_epoch_checkpoint is not None:
+            beside.append(self.listing.leader_epoch_checkpoint)
+        for path in beside:
+            with suppress(OSError), self.view.fs.open(path, "r") as file:  # whoever reads it is told
+                file.advise_wanted(0, file.size())
 
     def _boundary(self, work: _Work, position: int) -> int | None:
         """Where the first good entry at or after `position` begins; None when none does nearby."""
@@ -276,17 +301,17 @@ class _Ahead:
     def __init__(self, look: PartitionLook, pool: ThreadPoolExecutor) -> None:
         self._look, self._pool = look, pool
         self._budget = MemoryBudget(bytes_in_flight(look.options.jobs))
-        self._ranges = ((work, start, end) for work in look.works() for start, end in self._wanted(work))
+        self._ranges = self._all_ranges()
         self._asked: deque[_Asked] = deque()
         self._given_up: _Work | None = None
 
     def results(self, work: _Work) -> Iterator[tuple[int, RangeResult | None]]:
         """(end, what it holds) of each range of a segment, in order; the segments are asked for in theirs."""
-        self._ask()
+        self.ask()
         while self._asked and self._asked[0].work == work:
             asked = self._asked.popleft()
             yield asked.end, asked.future.result()
-            self._ask()
+            self.ask()
 
     def clean(self, work: _Work, start: int, end: int, account: Account | None = None) -> RangeResult | None:
         """What a range holds, or None when anything is not right."""
@@ -305,10 +330,18 @@ class _Ahead:
         for asked in self._asked:
             asked.cancel()
 
+    def _all_ranges(self) -> Iterator[tuple[_Work, int, int]]:
+        for work in self._look.works():
+            if self._look.options.level >= Level.INDEX:
+                self._look.let_come(work)
+            for start, end in self._wanted(work):
+                yield work, start, end
+
     def _wanted(self, work: _Work) -> Iterator[tuple[int, int]]:
         return takewhile(lambda _: self._given_up != work, self._look.ranges(work))
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Lets threads begin with the ranges that come next, and what lies beside their segments come."""
         for work, start, end in islice(self._ranges, max(0, 2 * self._look.options.jobs - len(self._asked))):
             account = self._budget.account()
             self._asked.append(_Asked(work, end, account, self._pool.submit(self.clean, work, start, end, account)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from seglog.remote.ahead import AnnouncedWalks, ReadAhead
+from seglog.remote.ahead import AnnouncedWalks, ReadAhead, Step
 from seglog.remote.blocks import Blocks, Source
 from seglog.remote.limits import Limits
 
@@ -24,13 +24,14 @@ def test_two_walks_through_one_file_are_told_apart() -> None:
     asked: list[tuple[int, int]] = []
     for step in range(40):
         for start in (0, 100_000):
-            begin, end = ahead.read(start + 50 * step, start + 50 * step + 50)
-            asked += [(begin, end)] if begin < end else []
+            found = ahead.read(start + 50 * step, start + 50 * step + 50)
+            asked += [(found.begin, found.end)] if found.begin < found.end else []
+            assert found.passed == found.reached  # it was not announced, and may be read again
     for start in (0, 100_000):
         mine = [each for each in asked if start <= each[0] < start + 50_000]
         assert all(later[0] == earlier[1] for earlier, later in itertools.pairwise(mine))  # each byte once
         assert mine[-1][1] >= start + 2000
-    assert ahead.read(50_000, 50_050) == (50_050, 50_050)  # one read is no walk
+    assert ahead.read(50_000, 50_050) == Step(50_050, 50_050)  # one read is no walk
 
 
 def test_what_is_announced_is_asked_for_at_once_in_whole_requests_and_never_beyond_its_end() -> None:
@@ -38,7 +39,8 @@ def test_what_is_announced_is_asked_for_at_once_in_whole_requests_and_never_beyo
     asked = [ahead.announce(100, 5000)]
     assert asked[0] == (100, 1024)
     for position in range(100, 5000, 100):
-        asked.append(ahead.read(position, position + 100))
+        step = ahead.read(position, position + 100)
+        asked.append((step.begin, step.end))
     wanted = [each for each in asked if each[0] < each[1]]
     assert wanted[0][0] == 100
     assert wanted[-1][1] == 5000
@@ -56,6 +58,38 @@ def test_announced_walks_share_half_of_the_cache_until_they_end() -> None:
     assert announced.window == 4096 // 2 // 7
     ahead.close()
     assert announced.window == 1024
+
+
+def test_what_an_announced_walk_has_passed_is_given_up_up_to_its_end_and_no_further() -> None:
+    data = bytes(range(256)) * 40
+    blocks = Blocks(LIMITS)
+    ahead = ReadAhead(LIMITS, blocks.announced)
+    source = Source(("s3://bkt/x", "1"), len(data), lambda start, size: data[start : start + size])
+    blocks.read_into(source, 0, memoryview(bytearray(64)))  # whoever reads what lies before it still may
+    start, stop, most = 60, 3000, 0
+    blocks.read_ahead(source, *ahead.announce(start, stop))
+    position = start
+    while position < stop:
+        lent = blocks.lend(source, position, min(60, stop - position))
+        step = ahead.read(position, position + lent.nbytes)
+        blocks.give_up(source, step.passed, step.reached)
+        assert lent == data[position : position + lent.nbytes]
+        position += lent.nbytes
+        most = max(most, blocks.held)
+    assert most <= 64 + 1024 + 2 * 256  # what came early, the run that is read, the one before it, and the first block
+    assert blocks.held == 64 + 64  # the block that the last byte lies in is a neighbour's, too
+    asked: list[int] = []
+
+    def fetch(start: int, size: int) -> bytes:
+        asked.append(start)
+        return data[start : start + size]
+
+    again = Source(source.identity, len(data), fetch)
+    for number in (0, (stop - 1) // 64):
+        blocks.read_into(again, number * 64, memoryview(bytearray(8)))
+    assert not asked  # the blocks at both ends are those of its neighbours, too
+    blocks.read_into(again, 640, memoryview(bytearray(8)))
+    assert asked == [640]
 
 
 def test_a_small_file_comes_when_it_is_announced_and_is_no_walk() -> None:

@@ -4,18 +4,22 @@ what is looked at range by range is found as in one pass."""
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import seglog
 from seglog import layout
 from seglog.clock import ManualClock
 from seglog.evidence.findings import Finding
 from seglog.format.decoder import scan_batches
 from seglog.memory_budget import unlimited
+from seglog.remote.filesystem import RemoteFileSystem
 from seglog.scan.listing import resolve_paths
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import LocalFileSystem
@@ -26,6 +30,7 @@ from tests.support import logs_on_disk as logs
 from tests.support.hostile_logs import hostile_log
 from tests.support.mutated_directories import mutate
 from tests.support.naive import batch_v2
+from tests.support.object_server import Fault, object_server
 from tests.support.varied_directory import base_directory, copy_tree
 
 FS = LocalFileSystem()
@@ -118,3 +123,37 @@ def test_a_batch_outside_its_producers_transaction_is_found_however_close_it_is(
     directory = logs.write_log(tmp_path, [begun, outside, other]).parent
     wrong = [found for found in found_in(directory)[0] if found.code == "TRANSACTION_STATE_INVALID"]
     assert [found.first_offset for found in wrong] == [2]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        (f"{0:020d}.index", f"{0:020d}.timeindex", f"{5:020d}.snapshot"),
+        (f"{10:020d}.index", f"{10:020d}.timeindex"),
+    ],
+)
+def test_what_lies_beside_a_segment_in_an_object_store_is_asked_for_at_once(
+    names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = base_directory(tmp_path / "base")
+    wanted = {f"/bkt/base/p-0/{name}" for name in names}
+    together, met = threading.Barrier(len(names)), set[str]()
+
+    def fault(_method: str, path: str) -> Fault | None:
+        """Nothing is answered before all are asked for."""
+        if path in wanted - met:
+            with suppress(threading.BrokenBarrierError):
+                together.wait(10)
+                met.add(path)
+        return None
+
+    with object_server() as server:
+        for path in directory.rglob("*"):
+            if path.is_file():
+                server.objects[f"bkt/base/{path.relative_to(directory)}"] = path.read_bytes()
+        server.fault = fault
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        found = list(seglog.verify("s3://bkt/base", fs=RemoteFileSystem()))
+    assert met == wanted
+    assert sorted((replace(each, message="") for each in found), key=str) == found_in(directory)[0]
