@@ -133,7 +133,7 @@ def _payloads(directory: Path) -> Iterator[Run]:
 def _opened(run: Run, arena: np.ndarray) -> int:
     data, batches, starts, ends = run
     status, bounds = np.zeros(len(batches), dtype=np.int8), np.zeros(len(batches), dtype=np.int64)
-    behind, used = decompress_run(
+    after, used = decompress_run(
         data,
         starts,
         ends,
@@ -149,7 +149,7 @@ def _opened(run: Run, arena: np.ndarray) -> int:
         len(arena),
         bounds,
     )
-    assert behind == len(batches) and not status.any(), (
+    assert after == len(batches) and not status.any(), (
         "the floor is measured with a log of one codec, and whole batches"
     )
     return int(used)

@@ -54,7 +54,7 @@ def test_what_a_truncation_says_is_what_it_does(log: Path) -> None:
     assert cut["run"] is None
 
 
-def test_truncating_to_a_time_and_behind_the_end(log: Path) -> None:
+def test_truncating_to_a_time_and_after_the_end(log: Path) -> None:
     first = json_lines(run("read", "--json", "--limit", "1", "--from-offset", "700", log))[0]
     assert json_lines(run("truncate", "--json", "-n", "--to-time", str(first["timestamp"]), log))[0]["to_offset"] <= 700
     assert "nothing to cut" in run("truncate", "--to-offset", "9999", log).stdout

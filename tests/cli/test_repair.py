@@ -138,7 +138,7 @@ def test_what_a_purge_that_was_cut_short_left_is_listed_and_purged(logs: Path) -
 
 
 @pytest.mark.parametrize("policy", ["smallest-loss", "truncate"])
-def test_segments_behind_relative_links_are_links_again_after_undo(logs: Path, tmp_path: Path, policy: str) -> None:
+def test_segments_at_relative_links_are_links_again_after_undo(logs: Path, tmp_path: Path, policy: str) -> None:
     log, other_disk = logs / "orders-lz4-0", logs.parent / "other-disk"
     break_batch(log)
     other_disk.mkdir()

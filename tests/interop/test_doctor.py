@@ -151,7 +151,7 @@ def swap(partition: Path) -> None:
 
 
 def wrong_index(partition: Path) -> None:
-    """The last entry leads behind the file's end."""
+    """The last entry leads beyond the file's end."""
     path = logs_of(partition)[-1].with_suffix(".index")
     data = path.read_bytes()
     path.write_bytes(data[:-4] + struct.pack(">i", 1 << 20))
@@ -257,7 +257,7 @@ def root(generated: Path, tmp_path: Path) -> Path:
     return target
 
 
-def test_what_is_appended_behind_a_tail_cannot_be_read(kafka: KafkaHarness, root: Path) -> None:
+def test_what_is_appended_after_a_tail_cannot_be_read(kafka: KafkaHarness, root: Path) -> None:
     grow(b"x" * 17)(root / "t-0")
     row = one(doctored(root), "TAIL_STAYS")
     assert row["length"] == 17

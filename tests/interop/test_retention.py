@@ -30,7 +30,7 @@ SETTINGS = 9
 
 
 def settings_of(rng: random.Random, directory: Path) -> dict[str, Any]:
-    """Retention, clock, offsets that matter for this log: some before, some at, some behind its segments."""
+    """Retention, clock, offsets that matter for this log: some before, some at, some after its segments."""
     logs = sorted(directory.glob("*.log"))
     sizes = [path.stat().st_size for path in logs]
     bases = [int(path.stem) for path in logs]

@@ -70,7 +70,7 @@ def test_messages_become_rows(walk, magic: int) -> None:
     ],
     ids=["nothing", "17 bytes", "torn batch", "zeroes", "negative size", "short v2"],
 )
-def test_a_walk_stops_behind_the_last_whole_batch(walk, tail: bytes, status: int) -> None:
+def test_a_walk_stops_after_the_last_whole_batch(walk, tail: bytes, status: int) -> None:
     rows = np.zeros(4, dtype=layout.BATCH)
     data = array(BATCH + tail)
     assert walk(data, 0, len(data), 0, rows) == (1, len(BATCH), status)
@@ -78,7 +78,7 @@ def test_a_walk_stops_behind_the_last_whole_batch(walk, tail: bytes, status: int
 
 @pytest.mark.parametrize("walk", WALKS)
 @pytest.mark.parametrize("entry", [BATCH, message(0, 1, b"k", b"v")], ids=["batch of 4 offsets", "message"])
-def test_the_offset_behind_a_batch_is_an_offset_too(walk, entry: bytes) -> None:
+def test_the_offset_after_a_batch_is_an_offset_too(walk, entry: bytes) -> None:
     rows = np.zeros(4, dtype=layout.BATCH)
     most = layout.INT64_MAX - (4 if entry is BATCH else 1)
     for base, found in ((most, (1, len(entry), kernels.WALK_COMPLETE)), (most + 1, (0, 0, kernels.WALK_BAD_HEADER))):
@@ -117,7 +117,7 @@ def test_no_number_of_zeros_hides_the_next_entry(zeros: int) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"\x00" * 4096, bytes(range(256)) * 4], ids=["none", "zeroes", "pattern"])
 @pytest.mark.parametrize("entry", [BATCH, message(100, 0, b"k", b"v"), message(100, 1, None, b"v" * 40)])
-def test_the_next_entry_behind_damage_is_found(damage: bytes, entry: bytes) -> None:
+def test_the_next_entry_after_damage_is_found(damage: bytes, entry: bytes) -> None:
     data = array(damage + entry)
     assert validate.find_entry(data, 0, len(data), 0, 50, 200) == len(damage)
     assert validate.find_entry(data, len(damage) + 1, len(data), 0, 50, 200) == -1

@@ -82,7 +82,7 @@ for at, side in zip(sys.argv[2::2], sys.argv[3::2]):
 """
 
 
-@pytest.mark.parametrize(("at", "side"), [(5, "BEHIND"), (-1, "BEFORE")])
+@pytest.mark.parametrize(("at", "side"), [(5, "AFTER"), (-1, "BEFORE")])
 def test_one_byte_too_far_ends_the_process_and_the_journal_says_where(tmp_path: Path, at: int, side: str) -> None:
     done = run_child("-c", FAULTS, str(tmp_path / "journal"), str(at), side)
     assert -done.returncode == signal.SIGSEGV
@@ -90,7 +90,7 @@ def test_one_byte_too_far_ends_the_process_and_the_journal_says_where(tmp_path: 
 
 
 def test_the_last_and_the_first_byte_may_be_touched(tmp_path: Path) -> None:
-    bytes_touched = ["4", "BEHIND", "0", "BEHIND", "0", "BEFORE", "4", "BEFORE"]
+    bytes_touched = ["4", "AFTER", "0", "AFTER", "0", "BEFORE", "4", "BEFORE"]
     assert run_child("-c", FAULTS, str(tmp_path / "journal"), *bytes_touched).stdout == "0\n" * 4
 
 

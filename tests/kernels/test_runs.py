@@ -54,7 +54,7 @@ def test_this_environment_has_the_functions() -> None:
 
 
 @DECOMPRESSING
-def test_lz4_and_zstd_come_out_one_behind_another(decompress_run) -> None:
+def test_lz4_and_zstd_come_out_one_after_another(decompress_run) -> None:
     data, batches = log_of([4, 3, 4, 3])
     room = sum(map(len, PAYLOADS))
     after, found, bounds, status = run(decompress_run, data, batches, zstd_slots(), room + 9)

@@ -17,19 +17,19 @@ class Pushed(DataSourceReader):
     """Twenty rows, and the filters it was given."""
 
     def __init__(self):
-        self.first, self.behind = 0, 20
+        self.first, self.after = 0, 20
 
     def pushFilters(self, filters):
         for one in filters:
             if isinstance(one, GreaterThanOrEqual):
                 self.first = one.value
             elif isinstance(one, LessThan):
-                self.behind = one.value
+                self.after = one.value
             else:
                 yield one
 
     def partitions(self):
-        return [InputPartition((self.first, self.behind))]
+        return [InputPartition((self.first, self.after))]
 
     def read(self, partition):
         for i in range(*partition.value):

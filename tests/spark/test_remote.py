@@ -67,10 +67,10 @@ def test_every_view_shows_what_it_shows_of_files(
 
 def test_offsets_bound_a_read(read: Callable[..., DataFrame], remote: Callable[..., DataFrame], logs: Path) -> None:
     offsets = sorted(row.offset for row in read(logs / "orders-zstd-0").collect())
-    first, behind = offsets[len(offsets) // 3], offsets[len(offsets) // 2]
-    bounds = {side: json.dumps({"orders-zstd": {"0": at}}) for side, at in (("starting", first), ("ending", behind))}
+    first, after = offsets[len(offsets) // 3], offsets[len(offsets) // 2]
+    bounds = {side: json.dumps({"orders-zstd": {"0": at}}) for side, at in (("starting", first), ("ending", after))}
     found = remote(f"{ROOT}/orders-zstd-0", **{f"{side}Offsets": text for side, text in bounds.items()}).collect()
-    assert sorted(row.offset for row in found) == [at for at in offsets if first <= at < behind] != []
+    assert sorted(row.offset for row in found) == [at for at in offsets if first <= at < after] != []
 
 
 def test_a_stream_reads_what_comes(spark: SparkSession, store: ObjectServer, logs: Path, tmp_path: Path) -> None:

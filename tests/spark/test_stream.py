@@ -77,8 +77,8 @@ def follower(spark, topic: Topic, tmp_path: Path) -> Follower:
     return Follower(spark, topic, tmp_path)
 
 
-def pairs(partition: int, first: int, behind: int) -> list[tuple[int, int]]:
-    return [(partition, offset) for offset in range(first, behind)]
+def pairs(partition: int, first: int, after: int) -> list[tuple[int, int]]:
+    return [(partition, offset) for offset in range(first, after)]
 
 
 def test_a_restart_reads_only_what_is_new(topic, follower):

@@ -46,7 +46,7 @@ def test_rows_come_back_with_their_offsets_and_the_verifier_accepts_the_log(
     assert sorted(p.name for p in path.iterdir() if p.is_dir()) == ["orders-0", "orders-1"]
 
 
-def test_rows_without_offsets_continue_behind_the_log(
+def test_rows_without_offsets_continue_after_the_log(
     spark: SparkSession, read: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
     path = tmp_path / "logs"

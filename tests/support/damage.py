@@ -58,7 +58,7 @@ def zero_pages(data: bytearray, chance: random.Random) -> None:
 
 
 def duplicate_block(data: bytearray, chance: random.Random) -> None:
-    """A block of the file over another one, or once more behind itself."""
+    """A block of the file over another one, or once more after itself."""
     start = chance.randrange(0, len(data), BLOCK_BYTES)
     block = bytes(data[start : start + BLOCK_BYTES * chance.randint(1, 4)])
     if chance.random() < 0.5:
@@ -100,7 +100,7 @@ def cut_short(data: bytearray, chance: random.Random) -> None:
 
 
 def grow(data: bytearray, chance: random.Random) -> None:
-    """Zeros, or anything, behind the last batch."""
+    """Zeros, or anything, after the last batch."""
     size = chance.randint(1, 3000)
     data += bytes(size) if chance.random() < 0.5 else chance.randbytes(size)
 

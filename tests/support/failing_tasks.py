@@ -51,7 +51,7 @@ class FirstAttempt:
         self.stage, self.home, self.kill = stage, home, kill
 
     def end(self) -> None:
-        """What a task calls behind its work."""
+        """What a task calls after its work."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -63,18 +63,18 @@ class FirstAttempt:
             os._exit(1)
         raise OnPurpose(f"{self.stage}: failed on purpose")
 
-    def behind(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def after(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The batches, and then the end."""
         yield from batches
         self.end()
 
     def after_output(self, work: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-        """The generator function, failing behind all that it yields."""
-        return lambda *arguments: self.behind(work(*arguments))
+        """The generator function, failing after all that it yields."""
+        return lambda *arguments: self.after(work(*arguments))
 
     def after_input(self, work: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
         """The generator function, failing when all batches, its last argument, have come in."""
-        return lambda *arguments: work(*arguments[:-1], self.behind(arguments[-1]))
+        return lambda *arguments: work(*arguments[:-1], self.after(arguments[-1]))
 
     def after_result(self, work: Callable[..., Any]) -> Callable[..., Any]:
         """The function, failing when it has its result."""
@@ -93,7 +93,7 @@ class FailingReader(SeglogReader):
     first: FirstAttempt
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self.first.behind(super().read(partition))
+        return self.first.after(super().read(partition))
 
 
 class FailingWriter(SeglogWriter):

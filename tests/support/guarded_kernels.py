@@ -63,7 +63,7 @@ class Guard:
     count by kernel.
     """
 
-    side: Side = Side.BEHIND
+    side: Side = Side.AFTER
     twin_every: int = 0
     twin_first: int = 12
     journal: Callable[[str], None] = lambda text: None

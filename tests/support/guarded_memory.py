@@ -21,9 +21,9 @@ _JOURNAL_BYTES = 4096
 
 
 class Side(Enum):
-    """Where the untouchable page is: behind the last byte, or before the first."""
+    """Where the untouchable page is: after the last byte, or before the first."""
 
-    BEHIND = "behind"
+    AFTER = "after"
     BEFORE = "before"
 
 

@@ -257,7 +257,7 @@ def _changed_records(plain: bytes, chance: random.Random) -> bytes:
 
 
 def _records_of(plain: bytes) -> Iterator[list[bytes]]:
-    """Each record's parts behind its length: attributes, numbers and bytes, alternately."""
+    """Each record's parts after its length: attributes, numbers and bytes, alternately."""
     position = 0
     while position < len(plain):
         length, p = _read_varint(plain, position)
@@ -267,18 +267,18 @@ def _records_of(plain: bytes) -> Iterator[list[bytes]]:
         parts = [plain[p : p + 1]]
         p += 1
         for _ in range(2):
-            _, behind = _read_varint(plain, p)
-            parts.append(plain[p:behind])
-            p = behind
+            _, after = _read_varint(plain, p)
+            parts.append(plain[p:after])
+            p = after
         for count in (2, None):
             if count is None:
-                count, behind = _read_varint(plain, p)
-                parts.append(plain[p:behind])
-                p, count = behind, 2 * max(0, min(count, end - behind))
+                count, after = _read_varint(plain, p)
+                parts.append(plain[p:after])
+                p, count = after, 2 * max(0, min(count, end - after))
             for _ in range(count):
-                size, behind = _read_varint(plain, p)
-                parts += [plain[p:behind], plain[behind : behind + max(size, 0)]]
-                p = behind + max(size, 0)
+                size, after = _read_varint(plain, p)
+                parts += [plain[p:after], plain[after : after + max(size, 0)]]
+                p = after + max(size, 0)
         yield parts
         position = end
 

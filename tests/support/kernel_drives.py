@@ -283,7 +283,7 @@ def run(first: int, last: int, directory: Path, guard: Guard, journal: Journal) 
         data = hostile_log(number)
         log.write_bytes(data)
         which = DRIVES[number % len(DRIVES)]
-        guard.side = Side.BEHIND if number // len(DRIVES) % 3 else Side.BEFORE
+        guard.side = Side.AFTER if number // len(DRIVES) % 3 else Side.BEFORE
         journal.prefix = f"input {number}, drive {which.__name__}, guard {guard.side.value}, kernel "
         journal("none yet")
         array = np.frombuffer(data, dtype=np.uint8)

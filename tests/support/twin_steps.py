@@ -50,7 +50,7 @@ class Step:
 @dataclass(frozen=True)
 class Damage:
     """What befalls the newest `.log` files while the log is closed: `cut` bytes go at the end, one is turned over,
-    `tail` is put behind.
+    `tail` is put after it.
     """
 
     back: int

@@ -132,7 +132,7 @@ def give_another_id(chance: random.Random, directories: Sequence[Path]) -> str:
 
 
 def grow(chance: random.Random, directories: Sequence[Path]) -> str:
-    """Something stands behind the end of the last segment."""
+    """Something stands after the end of the last segment."""
     partition = chance.choice(partitions(directories))
     logs = sorted(partition.glob("*.log"))
     if not logs:
@@ -140,7 +140,7 @@ def grow(chance: random.Random, directories: Sequence[Path]) -> str:
     extra = chance.choice((bytes(10), bytes(300), chance.randbytes(7), chance.randbytes(400)))
     with logs[-1].open("ab") as file:
         file.write(extra)
-    return _said(f"{len(extra)} bytes {'of zeros' if not any(extra) else 'of garbage'} behind", logs[-1])
+    return _said(f"{len(extra)} bytes {'of zeros' if not any(extra) else 'of garbage'} after the end", logs[-1])
 
 
 def lose_segment(chance: random.Random, directories: Sequence[Path]) -> str:
@@ -276,7 +276,7 @@ def pad(chance: random.Random, directories: Sequence[Path]) -> str:
         return ""
     with path.open("ab") as file:
         file.write(bytes(struct.calcsize(">qi") * chance.choice((1, 8, 100))))
-    return _said("zeros behind", path)
+    return _said("zeros after the end", path)
 
 
 def toggle_marker(chance: random.Random, directories: Sequence[Path]) -> str:

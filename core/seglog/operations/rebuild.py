@@ -58,7 +58,7 @@ def plan_rebuild(
     paths = [_log_directory(fs, path) for path in request.directories]
     for path in request.nodes:
         if links.resolve(path) not in paths:
-            raise RefusedError(f"{path} is not one of the directories: nobody asks for its node id")
+            raise RefusedError(f"{path} is not one of the directories: name it, too, or leave out its node id")
     directories = [read_directory(fs, path, progress) for path in dict.fromkeys(paths)]
     nodes = {links.resolve(path): node for path, node in request.nodes.items()}
     choices = Choices(nodes, request.cluster_id, request.features, request.allow_missing)

@@ -66,7 +66,7 @@ def _names(patient: Patient) -> Iterator[Diagnosis]:
             continue
         number = path.name.partition(".")[0]
         if not is_offset(number):
-            yield patient.say("STRANGE_SEGMENT_NAME", path, f"{number!r} is no offset")
+            yield patient.say("STRANGE_SEGMENT_NAME", path, f"{number!r} is not an offset")
         elif path in patient.listing.strangers and path.name.endswith(".log"):
             message = f"{status.size} bytes under a name that Kafka never gives; it would open {int(number):020d}.log"
             yield patient.say("SHORT_SEGMENT_NAME", path, message)

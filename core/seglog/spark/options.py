@@ -227,9 +227,9 @@ def _parsed(name: str, text: str, kind: type[T]) -> T:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{name}: no JSON: {text[:200]!r}") from error
+        raise ConfigError(f"{name} is not JSON: {text[:200]!r}") from error
     if not isinstance(found, kind):
-        raise ConfigError(f"{name}: JSON, but no {'object' if kind is dict else 'list'}: {text[:200]!r}")
+        raise ConfigError(f"{name} is JSON, but not {'an object' if kind is dict else 'a list'}: {text[:200]!r}")
     return found
 
 
@@ -285,9 +285,9 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
         try:
             several = json.loads(given["paths"])
         except ValueError as error:
-            raise ConfigError(f"paths: no JSON list of strings: {given['paths'][:200]!r}") from error
+            raise ConfigError(f"paths is not a JSON list of strings: {given['paths'][:200]!r}") from error
         if not isinstance(several, list) or not all(isinstance(path, str) for path in several):
-            raise ConfigError(f"paths: no JSON list of strings: {given['paths'][:200]!r}")
+            raise ConfigError(f"paths is not a JSON list of strings: {given['paths'][:200]!r}")
         paths += several
     if not paths:
         raise ConfigError(

@@ -300,7 +300,7 @@ class Inventory:
         last = last_offset(self._fs, files[FileKind.LOG], files.get(FileKind.OFFSET_INDEX), path)
         if last is not None and last >= base:
             return last
-        message = f"{path}: no whole batch of offset {base} or above is in it"
+        message = f"{path}: it holds no whole batch of offset {base} or above"
         return self._remark(Problem.BAD_OBJECT, message, path, base)
 
 

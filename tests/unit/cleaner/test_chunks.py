@@ -33,10 +33,10 @@ def plain(base_offset: int, value: bytes = b"value") -> bytes:
     return batch(base_offset, 3, timestamp=0, value=value)
 
 
-def segment_of(directory: Path, *batches: bytes, behind: bytes = b"") -> LogSegment:
+def segment_of(directory: Path, *batches: bytes, after: bytes = b"") -> LogSegment:
     write_segment(directory, 0, *batches)
     path = directory / f"{0:020d}.log"
-    path.write_bytes(path.read_bytes() + behind)
+    path.write_bytes(path.read_bytes() + after)
     return LogSegment(FS, directory, 0)
 
 
@@ -55,12 +55,12 @@ def payloads(chunk: Chunk, wanted: np.ndarray | None = None) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("behind", "reason"),
-    [(batch(6, 3)[:-1], "no whole batch"), (b"\0" * 7, "no whole batch"), (b"\0" * 40, "smaller than any batch")],
+    ("after", "reason"),
+    [(batch(6, 3)[:-1], "not a whole batch"), (b"\0" * 7, "not a whole batch"), (b"\0" * 40, "smaller than any batch")],
     ids=["cut short", "too few", "zeros"],
 )
-def test_bytes_that_are_no_batch_are_refused_by_their_place(tmp_path: Path, behind: bytes, reason: str) -> None:
-    segment = segment_of(tmp_path, plain(0), plain(3), behind=behind)
+def test_bytes_that_are_no_batch_are_refused_by_their_place(tmp_path: Path, after: bytes, reason: str) -> None:
+    segment = segment_of(tmp_path, plain(0), plain(3), after=after)
     with pytest.raises(CorruptRecordError, match=rf"{reason}.*after offset 5.*nothing was changed") as raised:
         list(read_chunks(segment, 0, OPTIONS))
     assert raised.value.position == len(plain(0)) * 2

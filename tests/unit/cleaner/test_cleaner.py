@@ -245,7 +245,7 @@ def test_trailing_bytes_are_refused(tmp_path: Path) -> None:
     first.write_bytes(first.read_bytes() + b"torn")
     log = compacted_log(tmp_path)
     before = digest(log.directory)
-    with pytest.raises(CorruptRecordError, match="no whole batch"):
+    with pytest.raises(CorruptRecordError, match="not a whole batch"):
         clean(log)
     assert digest(log.directory) == before
 
@@ -267,7 +267,7 @@ def test_records_that_cannot_be_read_are_refused_though_the_checksum_is_right(tm
 @pytest.mark.parametrize("codec", [Compression.LZ4, Compression.ZSTD])
 @pytest.mark.parametrize("number", [0, 3])
 def test_what_cannot_be_decompressed_is_refused_as_such(tmp_path: Path, codec: Compression, number: int) -> None:
-    """Also behind others of its codec, with which it is decompressed in one run."""
+    """Also after others of its codec, with which it is decompressed in one run."""
     from seglog.format.checksum import crc32c
 
     log = compacted_log(tmp_path)

@@ -47,7 +47,7 @@ def test_the_last_message_leaves_an_empty_batch_when_nothing_of_it_stays(tmp_pat
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_several_passes_see_a_wrapper_that_begins_in_front_of_the_dirty_section(tmp_path: Path, magic: int) -> None:
-    """Its header has its last offset only, which lies behind."""
+    """Its header has its last offset only, which comes after it."""
     inner = [message(i, magic, b"k%d" % (i % 7), b"%d" % i) for i in range(20)]
     wrapper = message(19, magic, None, compress(Compression.GZIP, b"".join(inner)), attributes=Compression.GZIP)
     found = []

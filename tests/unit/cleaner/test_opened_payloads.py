@@ -38,9 +38,9 @@ def test_a_round_opens_each_batch_once_where_the_buffer_has_room_and_writes_the_
     lay_open = chunks._Packed.lay_open
 
     def counted(self: Any, first: int, arena: np.ndarray, bounds: np.ndarray) -> tuple[int, int]:
-        behind, used = lay_open(self, first, arena, bounds)
-        opened.append(int((self.status[first:behind] == 0).sum()))
-        return behind, used
+        after, used = lay_open(self, first, arena, bounds)
+        opened.append(int((self.status[first:after] == 0).sum()))
+        return after, used
 
     monkeypatch.setattr(chunks._Packed, "lay_open", counted)
     found, counts = [], {}

@@ -154,7 +154,7 @@ def test_a_torn_tail_keeps_what_came_before(directory: Path) -> None:
     path = log(directory, config("a", "k", "good"), config("a", "k", "torn"))
     path.write_bytes(path.read_bytes()[:-3])
     assert values(directory, "a") == {"k": "good"}
-    assert "no whole batch" in replayed(directory).problems[0]
+    assert "not a whole batch" in replayed(directory).problems[0]
 
 
 def test_a_record_cut_short_is_told_and_the_next_one_counts(directory: Path) -> None:

@@ -121,7 +121,7 @@ def test_the_cleaners_checkpoint_alone_proves_nothing(logs: Path) -> None:
     assert told(logs) == []
 
 
-def test_an_epoch_that_begins_behind_the_end_says_that_the_log_was_longer(logs: Path) -> None:
+def test_an_epoch_that_begins_after_the_end_says_that_the_log_was_longer(logs: Path) -> None:
     (logs / "t-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 40\n")
     assert told(logs) == [], "an epoch may have no record yet"
     (logs / "t-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 55\n")

@@ -34,7 +34,7 @@ def test_records_are_made_as_they_are_asked_for() -> None:
     table = columns_of(RECORDS * 1000)
     found = iter(table)
     assert next(found) == RECORDS[0]
-    table.rows["timestamp"] = 77  # those behind the first run are not made yet
+    table.rows["timestamp"] = 77  # those after the first run are not made yet
     assert [record.timestamp for record in found][-1] == 77
 
 

@@ -237,11 +237,11 @@ class TestGzip:
     def test_members_in_a_row_are_joined(self) -> None:
         assert unpack(GZIP, gzip.compress(b"one ") + gzip.compress(b"") + gzip.compress(b"two")) == b"one two"
 
-    def test_bytes_behind_the_last_member_are_ignored(self) -> None:
+    def test_bytes_after_the_last_member_are_ignored(self) -> None:
         assert unpack(GZIP, compress(GZIP, b"one") + b"junk") == b"one"
         assert unpack(GZIP, compress(GZIP, b"") + b"junk") == b""
 
-    def test_junk_behind_a_member_does_not_hide_a_lack_of_room(self) -> None:
+    def test_junk_after_a_member_does_not_hide_a_lack_of_room(self) -> None:
         with pytest.raises(DecompressionError) as caught:
             unpack(GZIP, compress(GZIP, text(9000)) + b"junk", limit=8999)
         assert caught.value.too_large
@@ -377,17 +377,17 @@ class TestZstd:
         assert unpack(ZSTD, bytes(cramjam.zstd.compress(b"one ")) + compress(ZSTD, b"two")) == b"one two"
 
     def test_frames_without_content_size_are_read_to_the_last(self) -> None:
-        """zstandard alone ends behind the first of them and says nothing."""
+        """zstandard alone ends after the first of them and says nothing."""
         assert unpack(ZSTD, compress(ZSTD, b"one ") + compress(ZSTD, b"two")) == b"one two"
         skippable = struct.pack("<II", 0x184D2A50, 3) + b"any"
         assert unpack(ZSTD, skippable + compress(ZSTD, b"one ") + skippable + compress(ZSTD, b"two")) == b"one two"
 
-    @pytest.mark.parametrize("behind", [b"x", b"garbage", b"\x28\xb5\x2f\xfd"])
+    @pytest.mark.parametrize("after", [b"x", b"garbage", b"\x28\xb5\x2f\xfd"])
     @pytest.mark.parametrize("told", [False, True], ids=["without content size", "with content size"])
-    def test_bytes_behind_the_frame_are_damage(self, behind: bytes, told: bool) -> None:
+    def test_bytes_after_the_frame_are_damage(self, after: bytes, told: bool) -> None:
         frame = bytes(cramjam.zstd.compress(b"one")) if told else compress(ZSTD, b"one")
         with pytest.raises(DecompressionError):
-            unpack(ZSTD, frame + behind)
+            unpack(ZSTD, frame + after)
 
     @pytest.mark.parametrize(("log", "read"), [(20, True), (27, True), (28, False), (31, False)])
     def test_windows_above_128_mebibytes_are_refused_as_kafka_does(self, log: int, read: bool) -> None:

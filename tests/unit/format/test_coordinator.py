@@ -215,7 +215,7 @@ def test_a_member_of_the_classic_protocol_in_a_consumer_group_is_read() -> None:
         "instanceId": None, "rackId": None, "clientId": "c", "clientHost": "h", "subscribedTopicNames": ["t"],
         "subscribedTopicRegex": None, "rebalanceTimeoutMs": 1, "serverAssignor": None,
     }  # fmt: skip
-    # what Kafka 4.3.0 writes behind: one tagged field, 0, of 8 bytes; 1 for a struct that is there
+    # what Kafka 4.3.0 writes after it: one tagged field, 0, of 8 bytes; 1 for a struct that is there
     tail = bytes.fromhex("01000801000013880100") + b""
     value = decode_message(message, encode_message(message, member, 0)[:-1] + tail, 0, exact=True)
     assert value["classicMemberMetadata"] == {"sessionTimeoutMs": 5000, "supportedProtocols": []}

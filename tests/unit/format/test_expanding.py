@@ -66,7 +66,7 @@ def test_pieces_are_the_whole(codec: Compression, number: int) -> None:
     plain = texts()[number]
     packed = compress(codec, plain)
     assert in_pieces(codec, MemoryPayload(packed)) == plain
-    inside = b"before" + packed + b"behind"
+    inside = b"before" + packed + b"after"
     assert in_pieces(codec, FilePayload(Bytes(inside), 6, len(packed)), room=70_000) == plain
 
 
@@ -79,8 +79,8 @@ def framings() -> list[tuple[str, int, bytes]]:
     skippable = struct.pack("<II", 0x184D2A53, 40) + bytes(40)
     return [
         ("two members", 1, gzip + zlib.compress(other, 9, wbits=31)),
-        ("bytes behind a member", 1, gzip + b"\x1f\x8bxx"),
-        ("a zero byte behind a member", 1, gzip + bytes(1)),
+        ("bytes after a member", 1, gzip + b"\x1f\x8bxx"),
+        ("a zero byte after a member", 1, gzip + bytes(1)),
         ("two xerial streams", 2, snappy + compress(2, other)),
         ("a raw block", 2, bytes(cramjam.snappy.compress_raw(text))),
         ("a length cut short", 2, snappy + b"\0\0"),

@@ -105,7 +105,7 @@ def test_a_window_holds_a_record_that_is_larger_than_windows_are(small_windows: 
     assert len(parts) > 3 and max(len(part.arena) for part in parts) < 2100
 
 
-def test_parts_say_how_many_records_come_before_and_behind(small_windows: None) -> None:
+def test_parts_say_how_many_records_come_before_and_after(small_windows: None) -> None:
     array, batches = scanned(
         batch_v2(0, [NaiveRecord(i, 0, b"", b"") for i in range(20)], attributes=1, payload=compress(1, plain(20)))
     )
@@ -181,12 +181,12 @@ Cut = Callable[[np.ndarray, int, int, int], tuple[int, int, int]]
 def test_records_are_cut_by_their_lengths(cut: Cut) -> None:
     one, two = NaiveRecord(0, 0, b"k", b"v").encode(), NaiveRecord(1, 0, b"k", b"v" * 100).encode()
     data = np.frombuffer(b"??" + one + two + b"??", dtype=np.uint8)
-    behind_one, end = 2 + len(one), len(data) - 2
+    after_one, end = 2 + len(one), len(data) - 2
     assert tuple(map(int, cut(data, 2, end, 9))) == (end, 2, 0)
-    assert tuple(map(int, cut(data, 2, end, 1))) == (behind_one, 1, 0)
-    assert tuple(map(int, cut(data, 2, end - 1, 9))) == (behind_one, 1, len(two))
-    assert tuple(map(int, cut(data, 2, behind_one + 1, 9))) == (behind_one, 1, 2)
-    assert tuple(map(int, cut(data, 2, behind_one, 9))) == (behind_one, 1, 0)
+    assert tuple(map(int, cut(data, 2, end, 1))) == (after_one, 1, 0)
+    assert tuple(map(int, cut(data, 2, end - 1, 9))) == (after_one, 1, len(two))
+    assert tuple(map(int, cut(data, 2, after_one + 1, 9))) == (after_one, 1, 2)
+    assert tuple(map(int, cut(data, 2, after_one, 9))) == (after_one, 1, 0)
     assert tuple(map(int, cut(np.array([2], dtype=np.uint8), 0, 1, 9))) == (0, 0, -1)
     assert tuple(map(int, cut(np.full(6, 255, dtype=np.uint8), 0, 6, 9))) == (0, 0, -1)
 

@@ -106,7 +106,7 @@ def test_log_start_offsets_are_kept_while_above_the_first_segment(root: Path) ->
         assert directory.log(FIRST).log_start_offset == 5
 
 
-def test_a_cleaner_offset_behind_the_end_is_lowered(root: Path) -> None:
+def test_a_cleaner_offset_after_the_end_is_lowered(root: Path) -> None:
     (root / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 20\n")
     with opened(root) as directory:
         directory.log(FIRST).truncate_to(10)

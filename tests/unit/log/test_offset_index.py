@@ -46,14 +46,14 @@ def test_zero_padding_of_a_broker_is_no_entry_and_trimming_takes_it_away(index: 
     assert padded.path.stat().st_size == 24
 
 
-def test_truncation_drops_entries_at_and_behind_the_offset(index: OffsetIndex) -> None:
+def test_truncation_drops_entries_at_and_after_the_offset(index: OffsetIndex) -> None:
     index.truncate_to(110)
     assert index.offsets.tolist() == [105] == reopened(index).offsets.tolist()
     index.append(ENTRIES[2:])
     assert reopened(index).positions.tolist() == [70, 5000]
 
 
-def test_upper_bound_is_the_first_entry_behind_the_bytes_read(index: OffsetIndex) -> None:
+def test_upper_bound_is_the_first_entry_after_the_bytes_read(index: OffsetIndex) -> None:
     assert index.upper_bound_offset(70, 800) == 110
     assert index.upper_bound_offset(70, 5000) is None
 

@@ -55,7 +55,7 @@ def test_out_of_range_names_the_valid_range(tmp_path: Path) -> None:
 def test_the_high_watermark_bounds_readers_but_not_replicas(tmp_path: Path) -> None:
     filled(tmp_path / "t-0", segment_bytes=700).close()
     with opened_log(tmp_path / "t-0", writable=False, high_watermark=22) as log:
-        # the batch of offsets 20 to 23 ends behind the watermark, so it is not shown
+        # the batch of offsets 20 to 23 ends after the watermark, so it is not shown
         assert [record.offset for record in log.records()] == list(range(20))
         assert log.read(22, 100).size == 0
         assert log.read(30, 100).size == 0

@@ -91,11 +91,11 @@ def test_a_timestamp_in_the_future_blocks_and_says_until_when(tmp_path: Path) ->
     now = START_MS + 5 * HOUR_MS
     plan = plan_retention(log, now)
     assert [s.base_offset for s in plan.removed] == [0]
-    blocked, behind = plan.segments[1], plan.segments[2]
+    blocked, after = plan.segments[1], plan.segments[2]
     assert (blocked.in_future, blocked.blocking_offset, blocked.largest_timestamp) == (True, 9, future)
-    assert blocked.deletable_ms == behind.deletable_ms == future + HOUR_MS + 1
+    assert blocked.deletable_ms == after.deletable_ms == future + HOUR_MS + 1
     assert "in the future" in blocked.reason
-    assert behind.reason == "after segment 5, which stays"
+    assert after.reason == "after segment 5, which stays"
     assert removed(log, blocked.deletable_ms - 1) == [0]
     assert removed(log, blocked.deletable_ms) == [0, 5, 10, 15]
 

@@ -50,7 +50,7 @@ def test_an_unknown_version_is_corrupt(index: TransactionIndex) -> None:
         _ = TransactionIndex(FS, index.path, 100).entries
 
 
-def test_truncation_cuts_at_the_first_marker_behind(index: TransactionIndex) -> None:
+def test_truncation_cuts_at_the_first_marker_after_it(index: TransactionIndex) -> None:
     index.truncate_to(120)
     assert TransactionIndex(FS, index.path, 100).entries == [FIRST]
 

@@ -28,7 +28,7 @@ def target(loaded: LoadedLog) -> TruncationTarget:
     return TruncationTarget(FS, directory, loaded.segments, loaded.producers, loaded.leader_epochs, CLOCK)
 
 
-def test_the_batch_that_holds_the_offset_goes_with_all_behind_it(loaded: LoadedLog) -> None:
+def test_the_batch_that_holds_the_offset_goes_with_all_after_it(loaded: LoadedLog) -> None:
     done = truncate_to(target(loaded), 25, 0)
     assert (done.deleted_segments, loaded.segments.base_offsets) == ((30,), [0, 11])
     assert loaded.segments.active.size == done_size(loaded, batch(11, 9, epoch=2))

@@ -1,4 +1,4 @@
-"""A stream into a log: batches of the size asked for, and acknowledgement only behind a flush."""
+"""A stream into a log: batches of the size asked for, and acknowledgement only after a flush."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def test_nothing_of_a_log_is_read_or_written_after_a_stop(tmp_path: Path, clean_
     """So a stop waits for one read or write at most, however long a round is; opening a log counts too."""
 
     class StopAt:
-        """Sets the service's stop before operation `number` on a file, and counts those behind it."""
+        """Sets the service's stop before operation `number` on a file, and counts those after it."""
 
         def __init__(self, number: int) -> None:
             self.left, self.after = number, 0

@@ -347,7 +347,7 @@ def test_rows_of_one_kind_and_file_are_one(tmp_path: Path) -> None:
 # --- the end of the log as Kafka sees it -------------------------------------------------------------------
 
 
-def test_the_end_is_behind_the_last_batch(logs: Path) -> None:
+def test_the_end_is_after_the_last_batch(logs: Path) -> None:
     (segment,) = list_partition(FS, logs / "t-0").segments
     assert kafka_end(FS, segment).next_offset == 8
     assert kafka_end(FS, segment).position == segment.size

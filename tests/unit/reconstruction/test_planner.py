@@ -210,7 +210,7 @@ def test_a_running_broker_and_what_is_no_log_directory_are_refused(tmp_path: Pat
         plan(one)
     with pytest.raises(NotALogError, match="a partition; name the log directory"):
         plan(one / "orders-0")
-    with pytest.raises(RefusedError, match="none of the directories"):
+    with pytest.raises(RefusedError, match="is not one of the directories"):
         plan(one, nodes={tmp_path: 1})
 
 
@@ -221,6 +221,6 @@ def test_directories_that_a_broker_set_aside_and_foreign_ones_are_left_out_and_n
     found = plan(one)
     assert {path.name: reason.partition(";")[0] for path, reason in found.left_out} == {
         f"clicks-0.{'a' * 32}-stray": "a broker had set it aside",
-        "lost+found": "no partition",
+        "lost+found": "not a partition",
     }
     assert [topic.name for topic in found.topics] == ["orders"]

@@ -187,7 +187,7 @@ def test_a_recovery_as_after_a_crash_cuts_nothing_of_a_repaired_log(data: Path) 
     assert (report.truncated_bytes, report.removed_files) == (0, [])
 
 
-def test_policy_truncate_drops_what_lies_behind(data: Path) -> None:
+def test_policy_truncate_drops_what_lies_after_it(data: Path) -> None:
     logs = sorted((data / PAYMENTS).glob("*.log"))
     damaged(logs[0], 5000, b"\xff\xff")
     before = facts(data)

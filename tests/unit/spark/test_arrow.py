@@ -62,13 +62,13 @@ def test_every_offset_range_gives_its_records(copies, partition):
     directory = copies["4.3.0/clean"] / partition
     topic = partition.rsplit("-", 1)[0]
     everything = [row["offset"] for row in read(directory)]
-    for first, behind in ((0, 1), (1, 2), (177, 250), (everything[-1], everything[-1] + 1), (50, 50)):
+    for first, after in ((0, 1), (1, 2), (177, 250), (everything[-1], everything[-1] + 1), (50, 50)):
         bounds = {
             "startingOffsets": f'{{"{topic}":{{"0":{first}}}}}',
-            "endingOffsets": f'{{"{topic}":{{"0":{behind}}}}}',
+            "endingOffsets": f'{{"{topic}":{{"0":{after}}}}}',
         }
         found = [row["offset"] for row in read(directory, maxPartitionBytes=20_000, **bounds)]
-        assert found == [offset for offset in everything if first <= offset < behind]
+        assert found == [offset for offset in everything if first <= offset < after]
 
 
 # --- hand-made logs -------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def test_a_newest_record_that_is_gone_at_the_second_read_is_data_loss(
     compacted: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def overtake() -> None:
-        """A newer record of a key, behind what was planned, lets the cleaner take away the one that was found."""
+        """A newer record of a key, after what was planned, lets the cleaner take away the one that was found."""
         with opened(compacted) as directory:
             log = directory.log(TopicPartition("t", 0))
             log.append([Record(b"newer", b"k5", START_MS)])

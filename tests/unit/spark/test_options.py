@@ -77,7 +77,7 @@ def test_a_timestamp_beats_timestamps_beats_offsets():
         ({"onCorrupt": "ignore"}, "neither fail nor skip"),
         ({"minOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger is not supported"),
         ({"maxTriggerDelay": "5m"}, "maxTriggerDelay is not supported"),
-        ({"paths": "[1]"}, "no JSON list of strings"),
+        ({"paths": "[1]"}, "not a JSON list of strings"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(options, message):

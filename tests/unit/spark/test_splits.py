@@ -94,9 +94,9 @@ def test_each_piece_has_a_share_of_the_offsets_that_holds_its_records_and_no_oth
     for parts in by_partition.values():
         assert all(one.share[1] <= other.share[0] for one, other in itertools.pairwise(parts))
         for piece in parts:
-            first, behind = piece.share
+            first, after = piece.share
             found = np.concatenate([part.rows["offset"] for part in records_of(FS, piece, chosen)] or [[]])
-            assert ((found >= first) & (found < behind)).all()
+            assert ((found >= first) & (found < after)).all()
     assert len(pieces) > len(by_partition)
 
 

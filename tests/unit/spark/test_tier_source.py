@@ -33,7 +33,7 @@ from tests.support.tiers import (
 )
 
 NAME = "payments-0"
-BEHIND = 399  # the active segment begins there, and is in no tier
+ACTIVE = 399  # the active segment begins there, and is in no tier
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def planned(path: Path, **given: str) -> list[Split]:
 
 
 def expected(genuine: Path, **given: str) -> list[tuple[Any, ...]]:
-    return [row for row in rows(genuine, **given) if row[2] < BEHIND]
+    return [row for row in rows(genuine, **given) if row[2] < ACTIVE]
 
 
 WAYS = [{}, {"isolationLevel": "read_committed"}, {"startingOffsets": '{"payments": {"0": 200}}'}]
@@ -159,7 +159,7 @@ def test_what_is_missing_in_a_tier_ends_a_query_that_may_lose_nothing(tmp_path: 
     "given", [{"local": "/somewhere"}, {"tierKey": "{1"}, {"tierKey": '{"a": 1}'}, {"remoteMetadata": "[1]"}], ids=str
 )
 def test_options_of_tiers_are_refused_where_they_mean_nothing(genuine: Path, given: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match=r"none of these is|no JSON|strings alone"):
+    with pytest.raises(ConfigError, match=r"none of these is|not JSON|strings alone"):
         rows(genuine, **given)
 
 

@@ -75,9 +75,9 @@ def left_behind(home: Path) -> list[str]:
 
 def test_what_fails_in_one_partition_is_taken_back_in_all(tmp_path: Path) -> None:
     assert write(tmp_path, *staged(tmp_path, 0, 0, 5), *staged(tmp_path, 1, 0, 5)) == 10
-    more, behind = staged(tmp_path, 0, 5, 5), staged(tmp_path, 1, 3, 5)
+    more, after = staged(tmp_path, 0, 5, 5), staged(tmp_path, 1, 3, 5)
     with pytest.raises(OffsetsOutOfOrderError, match=r"t-1: rows begin at offset 3, and the log ends at 5"):
-        write(tmp_path, *more, *behind)
+        write(tmp_path, *more, *after)
     assert (offsets(tmp_path, 0), offsets(tmp_path, 1)) == (list(range(5)), list(range(5)))
     assert left_behind(tmp_path) == []
 

@@ -82,7 +82,7 @@ def test_a_damaged_batch_with_good_ones_after_it_is_refused(tmp_path: Path) -> N
         source_of(tmp_path / "t-0")
 
 
-def test_records_that_nobody_can_read_are_refused_behind_a_right_checksum_too(tmp_path: Path) -> None:
+def test_records_that_nobody_can_read_are_refused_under_a_right_checksum_too(tmp_path: Path) -> None:
     broken = batch_v2(4, [NaiveRecord(0, 0, b"k", b"v")], payload=b"\xff\xff\xff")
     write_segment(tmp_path / "t-0", 0, batch(0, 4), broken)
     with pytest.raises(CorruptRecordError, match=r"RECORDS_INVALID.*\(offset 4\)"):  # no crash tears a record so

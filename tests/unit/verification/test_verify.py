@@ -84,7 +84,7 @@ def test_a_flipped_bit_costs_one_batch(tmp_path: Path) -> None:
     assert codes(path, Level.HEADER) == []
 
 
-def test_a_damaged_size_field_hides_no_batch_behind_it(tmp_path: Path) -> None:
+def test_a_damaged_size_field_hides_no_batch_after_it(tmp_path: Path) -> None:
     batches = logs.plain_batches()
     swallowed = struct.pack(">i", len(batches[2]) + len(batches[3]) - 12)
     batches[2] = batches[2][:8] + swallowed + batches[2][12:]
@@ -109,7 +109,7 @@ def test_a_torn_tail_is_expected_of_a_live_log_only(tmp_path: Path) -> None:
         (NaiveRecord(2, 10**6, b"k", b"v"), "RECORD_TIMESTAMP_ABOVE_MAX"),
     ],
 )
-def test_records_are_judged_behind_a_right_checksum(record: NaiveRecord, code: str, tmp_path: Path) -> None:
+def test_records_are_judged_under_a_right_checksum(record: NaiveRecord, code: str, tmp_path: Path) -> None:
     inner = [*logs.records(2), record]
     path = logs.write_log(tmp_path, rebatched(4, records=inner, max_timestamp=1050, last_offset_delta=2))
     assert codes(path, Level.CRC) == []
