@@ -38,6 +38,7 @@ METADATA_VERSION = "metadata.version"
 _PLAIN_VERSION = 19  # 3.7-IV4: every Kafka from 3.7 to 4.3 runs it
 _PRODUCER_BLOCK = 1000  # Kafka: ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE
 _SPARE_PRODUCER_IDS = 1_000_000  # of producers that were idle for so long that no snapshot has them
+_MOST_MISSING = 10_000  # Kafka makes no more partitions at once (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)
 _KEPT_FOR_EVER = {"retention.ms": "-1"}
 _MADE_ANEW = ("FEATURE_LEVEL_RECORD", "PRODUCER_IDS_RECORD")
 
@@ -213,7 +214,14 @@ class Planner:
         if identity is None:
             return None
         topic_id, is_new = identity
-        numbers = range(max({*found, *(known.partitions if known is not None else ())}, default=-1) + 1)
+        there = {*found, *(known.partitions if known is not None else ())}
+        numbers = range(max(there, default=-1) + 1)
+        if len(numbers) - len(there) > _MOST_MISSING:
+            self._refuse(
+                f"{name}-{numbers[-1]} would be the last of {len(numbers)} partitions, of which {len(there)} are there:"
+                " move its directory out of the log directories where it has a wrong name"
+            )
+            return None
         partitions = []
         for number in numbers:
             partition = TopicPartition(name, number)

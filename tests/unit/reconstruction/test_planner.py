@@ -204,6 +204,15 @@ def test_a_partition_that_is_missing_begins_empty_only_when_it_is_said(tmp_path:
     assert any(note.startswith("orders-1 is in none of the directories: it begins empty") for note in found.notes)
 
 
+@pytest.mark.parametrize("allow_missing", [False, True])
+def test_a_directory_whose_number_makes_a_giant_of_its_topic_is_one_refusal(
+    tmp_path: Path, allow_missing: bool
+) -> None:
+    one = broker_directory(tmp_path / "1", 1, {"orders-0": [0], "orders-2147483647": [0]})
+    with pytest.raises(RefusedError, match="orders-2147483647 would be the last of 2147483648 partitions, of which 2"):
+        plan(one, allow_missing=allow_missing)
+
+
 def test_a_running_broker_and_what_is_no_log_directory_are_refused(tmp_path: Path) -> None:
     one = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
     with DirectoryLock(one), pytest.raises(LockedError):
