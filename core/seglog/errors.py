@@ -35,12 +35,32 @@ Corruption *found by looking* is data (`seglog.evidence.findings.Finding`), not 
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
 class SeglogError(Exception):
-    """Base of every error seglog raises on purpose; `str()` is one complete sentence for an operator."""
+    """Base of every error seglog raises on purpose; `str()` is one complete sentence for an operator.
+
+    A pickled one comes back as it was, so that a pool of processes passes it on.
+    """
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return reduced(self)
+
+
+def reduced(error: Exception) -> tuple[object, ...]:
+    """For `__reduce__` of an error whose `__init__` takes other arguments than the ones that its base keeps in `args`."""
+    arguments = (error.errno, error.strerror, error.filename) if isinstance(error, OSError) else error.args
+    return _restored, (type(error), arguments, error.__dict__)
+
+
+def _restored(kind: type[Exception], arguments: tuple[object, ...], state: Mapping[str, object]) -> Exception:
+    error = kind.__new__(kind, *arguments)
+    if isinstance(error, OSError):
+        OSError.__init__(error, *arguments)
+    error.__dict__.update(state)
+    return error
 
 
 class ConfigError(SeglogError):
@@ -101,9 +121,6 @@ class UntrustedLinkError(RefusedError, PermissionError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.strerror}"
-
-    def __reduce__(self) -> tuple[type[UntrustedLinkError], tuple[Path, str, Path]]:
-        return type(self), (self.path, self.owner, self.target)
 
 
 class Obstacles(SeglogError):
@@ -202,9 +219,6 @@ class CorruptTierError(CorruptionError, OSError):
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}"
-
-    def __reduce__(self) -> tuple[type[CorruptTierError], tuple[Path | str, str, int | None]]:
-        return type(self), (self.path, self.reason, self.position)
 
 
 class AppendError(SeglogError):

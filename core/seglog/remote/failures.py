@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import re
 
+from seglog.errors import reduced
 from seglog.remote_path import RemotePath
 
 _STATUS = re.compile(r"status(?: code)?: (\d{3})")
@@ -16,14 +17,21 @@ _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
 _NO_CREDENTIALS = ("169.254.169.254", "metadata.google.internal", "CredentialsNotLoaded", "MissingCredentials")
 
 
-class ChangedObjectError(OSError):
+class _ObjectError(OSError):
+    """What is wrong with one object."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return reduced(self)
+
+
+class ChangedObjectError(_ObjectError):
     """An object is no longer the one that was listed or opened: what was read of it and what would come do not fit."""
 
     def __init__(self, path: RemotePath) -> None:
         super().__init__(errno.ESTALE, "the object was changed while it was read; begin again", str(path))
 
 
-class ShortBodyError(OSError):
+class ShortBodyError(_ObjectError):
     """An answer that ends before all of its bytes have come."""
 
     def __init__(self, path: RemotePath, reason: str) -> None:

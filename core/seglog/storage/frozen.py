@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from seglog.errors import reduced
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
 from seglog.storage.forwarding import PassingFile
 from seglog.storage.read_only import ReadOnlyFile, UnchangedFile, ViewFileSystem
@@ -40,6 +41,9 @@ class VanishedError(FileNotFoundError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(errno.ENOENT, "the file was removed or replaced while it was looked at", str(path))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return reduced(self)
 
 
 class DescriptorBudget:
