@@ -14,6 +14,14 @@ def integer(name: str, value: object) -> int:
         raise TypeError(f"{name} is an integer, not {described(value)}") from None
 
 
+def within(name: str, value: object, least: int, most: int) -> int:
+    """`value` as an int from `least` to `most`; ValueError for another number, TypeError for what is none."""
+    number = integer(name, value)
+    if not least <= number <= most:
+        raise ValueError(f"{name}: {number} is not from {least} to {most}")
+    return number
+
+
 def one_of(name: str, value: object, choices: Iterable[str]) -> str:
     """`value` where it is one of `choices`; ValueError for other text, TypeError for what is no text."""
     known = tuple(choices)

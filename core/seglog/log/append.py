@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seglog import layout
+from seglog.arguments import described
 from seglog.errors import (
     AppendError,
     InvalidRecordError,
@@ -143,6 +144,8 @@ class Appender:
         )
         if producer is None:
             return options
+        if not isinstance(producer, ProducerIdentity):
+            raise TypeError(f"producer is a seglog.ProducerIdentity, not {described(producer)}")
         sequence = producer.base_sequence
         return replace(
             options,

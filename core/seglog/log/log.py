@@ -24,10 +24,11 @@ from typing import Self
 
 import numpy as np
 
-from seglog.arguments import integer
+from seglog.arguments import integer, within
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import OffsetOutOfRangeError, RefusedError
+from seglog.layout import INT32_MAX
 from seglog.format.columns import Records
 from seglog.format.filenames import topic_partition_of
 from seglog.log import swap, truncation
@@ -46,7 +47,7 @@ from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, last_leader_epoch
 from seglog.log.unreadable import Unreadable
 from seglog.log.validator import AppendOrigin
-from seglog.model import Compression, Isolation, Record, member
+from seglog.model import NO_LEADER_EPOCH, Compression, Isolation, Record, member
 from seglog.storage.filesystem import FileSystem
 
 
@@ -109,7 +110,9 @@ class Log:
 
     @property
     def view(self) -> LogView:
-        """Offsets and segments of one moment, for readers."""
+        """Offsets and segments of one moment, for readers; RefusedError when the log is closed."""
+        if self._closed:
+            raise RefusedError(f"{self.directory}: the log is closed")
         return self._view
 
     @property
@@ -205,9 +208,9 @@ class Log:
                 records,
                 codec=None if codec is None else member(Compression, codec),
                 producer=producer,
-                leader_epoch=self.leader_epoch if leader_epoch is None else leader_epoch,
-                batch_records=batch_records,
-                batch_bytes=batch_bytes,
+                leader_epoch=self._epoch_of_append(leader_epoch),
+                batch_records=None if batch_records is None else integer("batch_records", batch_records),
+                batch_bytes=None if batch_bytes is None else integer("batch_bytes", batch_bytes),
                 pool=pool,
             )
 
@@ -224,7 +227,7 @@ class Log:
         batch. Raises AppendError, CorruptRecordError or InvalidRecordError; then nothing was written.
         """
         with self._changing():
-            epoch = self.leader_epoch if leader_epoch is None else leader_epoch
+            epoch = self._epoch_of_append(leader_epoch)
             return self._appender.append_as_leader(data, member(AppendOrigin, origin), epoch)
 
     def append_as_follower(self, data: bytes | bytearray | memoryview | np.ndarray, leader_epoch: int) -> AppendInfo:
@@ -233,7 +236,13 @@ class Log:
         Gaps are kept. The high watermark stays: `update_high_watermark` moves it.
         """
         with self._changing():
-            return self._appender.append_as_follower(data, leader_epoch)
+            epoch = within("leader_epoch", leader_epoch, NO_LEADER_EPOCH, INT32_MAX)
+            return self._appender.append_as_follower(data, epoch)
+
+    def _epoch_of_append(self, leader_epoch: int | None) -> int:
+        if leader_epoch is None:
+            return self.leader_epoch
+        return within("leader_epoch", leader_epoch, NO_LEADER_EPOCH, INT32_MAX)
 
     def append_end_txn_marker(
         self,
@@ -377,6 +386,7 @@ class Log:
 
         OffsetOutOfRangeError above the high watermark.
         """
+        offset = integer("offset", offset)
         with self._changing():
             if offset > self.high_watermark:
                 raise OffsetOutOfRangeError(offset, self.log_start_offset, self.high_watermark)
@@ -454,7 +464,7 @@ class Log:
         """The first record at `timestamp` (epoch milliseconds) or later; -1 the log end, -2 the log start,
         -3 the record with the largest timestamp. None when there is no such record.
         """
-        found = find_offset(self._view, integer("timestamp", timestamp))
+        found = find_offset(self.view, integer("timestamp", timestamp))
         if found is None or found.timestamp >= 0:
             return found
         epoch = self.leader_epochs.epoch_for_offset(found.offset)

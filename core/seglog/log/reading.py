@@ -78,12 +78,14 @@ class LogReader:
         while fetched.size:
             yield from fetched.columns(seen)
             self._note(seen)
+            newest = self._log.view  # refused where the log was closed meanwhile
             try:
                 fetched = reader.fetch_on(view, fetched, limit, max_bytes)
             except FileNotFoundError:
-                if self._log.view is view:
+                newest = self._log.view
+                if newest is view:
                     raise
-                view = self._log.view
+                view = newest
                 following = max(seen.end + 1, view.log_start_offset)
                 if following >= min(limit, view.log_end_offset):
                     return

@@ -62,6 +62,28 @@ def test_nothing_to_append_is_no_error(log: Log) -> None:
     assert log.append_batches(b"").count == 0
 
 
+@pytest.mark.parametrize(
+    ("wrong", "error", "said"),
+    [
+        ({"leader_epoch": "1"}, TypeError, "leader_epoch is an integer, not '1'"),
+        ({"leader_epoch": -2}, ValueError, "leader_epoch: -2 is not from -1 to 2147483647"),
+        ({"leader_epoch": 2**31}, ValueError, "leader_epoch: 2147483648 is not"),
+        ({"producer": 5}, TypeError, "producer is a seglog.ProducerIdentity, not 5"),
+        ({"batch_records": "9"}, TypeError, "batch_records is an integer, not '9'"),
+        ({"batch_bytes": 1.5}, TypeError, "batch_bytes is an integer, not 1.5"),
+    ],
+)
+def test_an_argument_of_a_wrong_kind_is_named_and_nothing_is_written(
+    log: Log, wrong: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        log.append(some(1), **wrong)
+    if "leader_epoch" in wrong:
+        with pytest.raises(error, match=said):
+            log.append_as_follower(batch_v2(0, [NaiveRecord(0, 0, None, b"v")]), wrong["leader_epoch"])
+    assert (log.log_end_offset, log.append(some(1)).first_offset) == (0, 0)
+
+
 def test_records_without_timestamp_get_now(log: Log) -> None:
     log.append([Record(b"a"), Record(b"b", timestamp=START_MS - 5), Record(b"c")])
     assert [record.timestamp for record in log.records()] == [START_MS, START_MS - 5, START_MS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.errors import CorruptRecordError, OffsetOutOfRangeError
+from seglog.errors import CorruptRecordError, OffsetOutOfRangeError, RefusedError
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Isolation, Record
@@ -50,6 +51,24 @@ def test_out_of_range_names_the_valid_range(tmp_path: Path) -> None:
             assert (caught.value.log_start_offset, caught.value.log_end_offset) == (10, 60)
         assert log.read(60, 100).size == 0
         assert next(log.records()).offset == 10
+
+
+def test_a_closed_log_reads_nothing_and_opens_no_file_again(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0") as log:
+        log.append([Record(b"v", timestamp=START_MS + i) for i in range(3)], batch_records=1)
+        begun = log.records(max_bytes=1)
+        next(begun)
+        columns = next(log.columns())
+    for read in (
+        lambda: log.read(0, 100),
+        lambda: next(log.records()),
+        lambda: list(begun),
+        lambda: log.offset_for_timestamp(START_MS),
+    ):
+        with pytest.raises(RefusedError, match="t-0: the log is closed"):
+            read()
+    assert (columns.record(0).value, log.log_end_offset) == (b"v", 3)
+    assert not [path for path in Path("/proc/self/fd").iterdir() if str(tmp_path) in os.path.realpath(path)]
 
 
 def test_the_high_watermark_bounds_readers_but_not_replicas(tmp_path: Path) -> None:
