@@ -50,7 +50,7 @@ class SeglogError(Exception):
 
 
 def reduced(error: Exception) -> tuple[object, ...]:
-    """For `__reduce__` of an error whose `__init__` takes other arguments than the ones that its base keeps in `args`."""
+    """For `__reduce__` of an error whose `__init__` takes other arguments than its base keeps in `args`."""
     arguments = (error.errno, error.strerror, error.filename) if isinstance(error, OSError) else error.args
     return _restored, (type(error), arguments, error.__dict__)
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seglog import layout
-from seglog.arguments import described
+from seglog.arguments import described, integer, within
 from seglog.errors import (
     AppendError,
     InvalidRecordError,
@@ -55,7 +55,7 @@ from seglog.log.validator import (
     validate_for_leader,
 )
 from seglog.log.writer import SegmentWriter, WritableLog
-from seglog.model import NO_TIMESTAMP, Compression, Record, TimestampType
+from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP, Compression, Record, TimestampType
 
 _WHERE = "appended records"
 
@@ -131,14 +131,15 @@ class Appender:
     ) -> BatchOptions:
         config = self._log.config
         stored = config.codec if config.codec is not None else codec or Compression.NONE
-        if any(limit is not None and limit < 1 for limit in (batch_records, batch_bytes)):
+        limits = {"batch_records": batch_records, "batch_bytes": batch_bytes}
+        if any(limit is not None and integer(name, limit) < 1 for name, limit in limits.items()):
             raise AppendError(f"a batch of {batch_records} records and {batch_bytes} bytes holds nothing")
         wanted = DEFAULT_BATCH_BYTES if batch_bytes is None else batch_bytes
         options = BatchOptions(
             codec=stored,
             batch_records=layout.INT32_MAX if batch_records is None else batch_records,
             batch_bytes=min(wanted, config.max_message_bytes, config.segment_bytes),
-            leader_epoch=leader_epoch,
+            leader_epoch=_checked_epoch(leader_epoch),
             append_time_ms=self._append_time() if self._sets_time else None,
             level=config.compression_level(stored),
         )
@@ -198,7 +199,7 @@ class Appender:
             self._rules(),
             origin=origin,
             base_offset=log.log_end_offset,
-            leader_epoch=leader_epoch,
+            leader_epoch=_checked_epoch(leader_epoch),
             append_time_ms=self._append_time() if self._sets_time else now_ms,
         )
         return self._check_and_write([valid], origin, now_ms)
@@ -206,7 +207,7 @@ class Appender:
     def append_as_follower(self, data: bytes | bytearray | memoryview | np.ndarray, leader_epoch: int) -> AppendInfo:
         """Writes batches as they are; those of an epoch above `leader_epoch` are left out."""
         log = self._log
-        analyzed = analyze(data, None, leader_epoch)
+        analyzed = analyze(data, None, _checked_epoch(leader_epoch))
         if len(analyzed) == 0:
             return self._info(log.log_end_offset, -1, NO_TIMESTAMP, 0, 0)
         validate_for_follower(analyzed, log.log_end_offset)
@@ -365,3 +366,7 @@ class Appender:
     def _info(self, first: int, last: int, max_timestamp: int, batches: int, size: int) -> AppendInfo:
         append_time = self._last_append_time if self._sets_time else NO_TIMESTAMP
         return AppendInfo(first, last, max_timestamp, append_time, batches, size)
+
+
+def _checked_epoch(leader_epoch: object) -> int:
+    return within("leader_epoch", leader_epoch, NO_LEADER_EPOCH, layout.INT32_MAX)

@@ -24,11 +24,10 @@ from typing import Self
 
 import numpy as np
 
-from seglog.arguments import integer, within
+from seglog.arguments import integer
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import OffsetOutOfRangeError, RefusedError
-from seglog.layout import INT32_MAX
 from seglog.format.columns import Records
 from seglog.format.filenames import topic_partition_of
 from seglog.log import swap, truncation
@@ -47,7 +46,7 @@ from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, last_leader_epoch
 from seglog.log.unreadable import Unreadable
 from seglog.log.validator import AppendOrigin
-from seglog.model import NO_LEADER_EPOCH, Compression, Isolation, Record, member
+from seglog.model import Compression, Isolation, Record, member
 from seglog.storage.filesystem import FileSystem
 
 
@@ -208,9 +207,9 @@ class Log:
                 records,
                 codec=None if codec is None else member(Compression, codec),
                 producer=producer,
-                leader_epoch=self._epoch_of_append(leader_epoch),
-                batch_records=None if batch_records is None else integer("batch_records", batch_records),
-                batch_bytes=None if batch_bytes is None else integer("batch_bytes", batch_bytes),
+                leader_epoch=self.leader_epoch if leader_epoch is None else leader_epoch,
+                batch_records=batch_records,
+                batch_bytes=batch_bytes,
                 pool=pool,
             )
 
@@ -227,7 +226,7 @@ class Log:
         batch. Raises AppendError, CorruptRecordError or InvalidRecordError; then nothing was written.
         """
         with self._changing():
-            epoch = self._epoch_of_append(leader_epoch)
+            epoch = self.leader_epoch if leader_epoch is None else leader_epoch
             return self._appender.append_as_leader(data, member(AppendOrigin, origin), epoch)
 
     def append_as_follower(self, data: bytes | bytearray | memoryview | np.ndarray, leader_epoch: int) -> AppendInfo:
@@ -236,13 +235,7 @@ class Log:
         Gaps are kept. The high watermark stays: `update_high_watermark` moves it.
         """
         with self._changing():
-            epoch = within("leader_epoch", leader_epoch, NO_LEADER_EPOCH, INT32_MAX)
-            return self._appender.append_as_follower(data, epoch)
-
-    def _epoch_of_append(self, leader_epoch: int | None) -> int:
-        if leader_epoch is None:
-            return self.leader_epoch
-        return within("leader_epoch", leader_epoch, NO_LEADER_EPOCH, INT32_MAX)
+            return self._appender.append_as_follower(data, leader_epoch)
 
     def append_end_txn_marker(
         self,
