@@ -55,9 +55,10 @@ class StoredLog:
         status = fs.status(own)
         if status is None:
             return fs
-        stored: Stored = WholeObject(fs, own, status)
+        whole = WholeObject(fs, own, status)
+        stored: Stored = whole
         if self.chunks is not None:
-            stored = ChunkedLog(WholeObject(fs, own, status), self.chunks, self.compressed, self._opener(), _CHUNKS)
+            stored = ChunkedLog(whole, self.chunks, self.compressed, self._opener(), _CHUNKS)
         if self.front is not None:
             stored = PartOfObject(stored, 0, replace(stored.status, size=self.front))
         return OneFile(fs, path, stored)

@@ -18,14 +18,18 @@ from seglog.spark.files import files_of
 from seglog.spark.options import parse_read_options
 from seglog.spark.schema import default_projection
 from seglog.spark.splits import Split, plan_splits
+from seglog.spark.stream import FollowedLog
 from tests.support.fixtures import clean_partition
-from tests.support.log_files import FS
+from tests.support.log_files import FS, write_segment
+from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.object_server import object_server
 from tests.support.tiers import (
     PLAIN,
     SEALED,
     AivenOptions,
+    custom_metadata,
     private_pem,
+    remote_record,
     tier_segments,
     write_aiven,
     write_local_tiered,
@@ -177,3 +181,91 @@ def test_a_topic_of_a_tier_in_a_bucket_is_chosen(
         for given in ({}, {"subscribe": "payments"}, {"assign": '{"payments": [0]}'}):
             url = f"s3://bkt/tier{'/kafka-tiered-storage' if (root / 'kafka-tiered-storage').is_dir() else ''}"
             assert rows(url, **server.environment, **given) == expected(genuine) != []
+
+
+def metadata_at(directory: Path, genuine: Path, copied: int | None = None) -> Path:
+    """`__remote_log_metadata` that lists the first `copied` segments (None: all), the first one below `old/`."""
+    segments = tier_segments(genuine)[:copied]
+    customs = [custom_metadata("old/")] + [None] * (len(segments) - 1)
+    values = [
+        remote_record(one, "payments", 0, state=1, custom=custom) for one, custom in zip(segments, customs, strict=True)
+    ]
+    batch = batch_v2(0, [NaiveRecord(i, 0, None, value) for i, value in enumerate(values)])
+    write_segment(directory / "__remote_log_metadata-0", 0, batch)
+    return directory / "__remote_log_metadata-0"
+
+
+def moved_tier(tmp_path: Path, genuine: Path) -> Path:
+    """An Aiven tier in `new/` whose first segment lies in `old/`."""
+    directory = write_aiven(tmp_path / "bucket" / "new", "payments", 0, tier_segments(genuine))
+    old = tmp_path / "bucket" / "old" / directory.parent.name / directory.name
+    old.mkdir(parents=True)
+    first = min(directory.glob("*.log")).stem
+    for kind in (".log", ".indexes"):
+        (directory / f"{first}{kind}").rename(old / f"{first}{kind}")
+    return directory
+
+
+@pytest.mark.parametrize("form", ["directory", "list", "log directory"])
+def test_metadata_of_a_broker_says_where_segments_lie(tmp_path: Path, genuine: Path, form: str) -> None:
+    directory = moved_tier(tmp_path, genuine)
+    metadata = metadata_at(tmp_path / "brokers", genuine)
+    text = {"directory": str(metadata), "list": json.dumps([str(metadata)]), "log directory": str(metadata.parent)}
+    assert rows(directory, remoteMetadata=text[form]) == expected(genuine) != []
+    with pytest.raises(IncompleteError, match="failOnDataLoss=false goes on"):
+        rows(directory)
+
+
+def test_segments_that_the_metadata_does_not_list_are_not_read(
+    tmp_path: Path, genuine: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    metadata = metadata_at(tmp_path / "brokers", genuine, 1)
+    found = rows(moved_tier(tmp_path, genuine), remoteMetadata=str(metadata), failOnDataLoss="false")
+    second = tier_segments(genuine)[1].start
+    assert found == [row for row in expected(genuine) if row[2] < second] != []
+    assert "no record of the metadata is about it" in caplog.text
+
+
+def test_a_stream_gets_each_offset_once_while_the_tier_grows_and_the_local_part_shrinks(
+    tmp_path: Path, genuine: Path
+) -> None:
+    whole, (first, second) = rows(genuine), tier_segments(genuine)
+    rolled = {file: file.read_bytes() for file in genuine.glob(f"{ACTIVE:020d}.*")}
+    for file in rolled:
+        file.unlink()
+    active = max(genuine.glob("*.log"))
+    content = active.read_bytes()
+    active.write_bytes(b"")  # nothing was written there yet
+    path = write_local_tiered(tmp_path / "tier", "payments", 0, [first])
+    given = {"path": str(path), "local": str(genuine.parent), "startingOffsets": "earliest"}
+    options = parse_read_options(given, streaming=True)
+    projection = default_projection("records", ("topic", "partition", "offset", "key", "value"), False)
+    log = FollowedLog(options)
+    found: list[tuple[Any, ...]] = []
+    reached = log.starting_offsets()
+    steps: list[int] = []
+
+    def trigger() -> None:
+        nonlocal reached
+        ends = log.reached(reached, log.ends())
+        for split in pickle.loads(pickle.dumps(log.splits(reached, ends))):
+            for batch in record_batches(FS, split, projection, options):
+                found.extend(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        reached = ends
+        steps.append(len(found))
+
+    trigger()
+    for file in genuine.glob(f"{first.start:020d}.*"):
+        file.unlink()
+    active.write_bytes(content[: len(content) // 2])  # within a batch
+    trigger()
+    active.write_bytes(content)
+    for file, data in rolled.items():
+        file.write_bytes(data)
+    write_local_tiered(tmp_path / "tier", "payments", 0, [first, second])
+    for file in genuine.glob(f"{second.start:020d}.*"):
+        file.unlink()
+    trigger()
+    trigger()
+    assert found == whole
+    assert 0 < steps[0] < steps[1] < steps[2] == steps[3]
