@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,7 +16,7 @@ from seglog.errors import RefusedError
 from seglog.inspect.sizing import SizingRequest, size_partition
 from seglog.inspect.statistics import log_statistics
 from seglog.scan.listing import list_partition, resolve_paths
-from seglog.spark import jobs
+from seglog.spark import jobs, tasks, verifying
 from seglog.storage.filesystem import LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from seglog_cli.app import run
@@ -49,6 +49,28 @@ def test_verify_finds_what_the_one_machine_verifier_finds(spark: SparkSession, l
     assert sorted(map(repr, found.findings)) == sorted(map(repr, expected))
     assert found.summary == alone.summary
     assert any(finding.code == "CRC_MISMATCH" for finding in found.findings)
+
+
+def test_giants_are_verified_in_parts_by_several_tasks(
+    spark: SparkSession, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = damaged_copy(logs, tmp_path / "logs")
+    alone = Verification(FS, resolve_paths(FS, [path]), VerifyOptions(jobs=1), SystemClock())
+    expected = tuple(alone)
+    for module in (tasks, verifying):
+        monkeypatch.setattr(module, "LEAST_TASK_BYTES", 10_000)
+    monkeypatch.setattr(tasks, "_OPENING_BYTES", 0)
+    ran: list[int] = []
+    try_tasks = tasks.try_tasks
+
+    def counted(*given: Any) -> Any:
+        ran.append(len(given[1]))
+        return try_tasks(*given)
+
+    monkeypatch.setattr(tasks, "try_tasks", counted)
+    found = jobs.verify(spark, resolve_paths(FS, [path]), VerifyOptions(jobs=1))
+    assert (found.findings, found.summary) == (expected, alone.summary)
+    assert len(ran) == 2 and ran[0] > 4
 
 
 def test_statistics_and_sizing_are_those_of_each_partition(spark: SparkSession, logs: Path) -> None:

@@ -11,15 +11,13 @@ import os
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from seglog.clock import SystemClock
 from seglog.dump.selection import EVERYTHING, Selection
 from seglog.errors import NotALogError, RefusedError
-from seglog.evidence.findings import Finding, Severity
 from seglog.evidence.surroundings import read_surroundings
 from seglog.format.filenames import PartitionState, parse_topic_partition
 from seglog.inspect.diff import Difference, diff_batches, diff_bytes
@@ -52,10 +50,11 @@ from seglog.spark.tasks import (
     settle,
 )
 from seglog.spark.tiered import Shown, shown_at, size_of, task_files
+from seglog.spark.verifying import Verified, VerifyReport, counted, known_of_giants, summed, verified
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from seglog.tiers.segments import Remark
 from seglog.verification.files import verify_log_directory
-from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
+from seglog.verification.verify import Level, VerifyOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,15 +68,6 @@ DiffLevel = Literal["bytes", "batches", "view"]
 # --- verify ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
-    """Findings in the order of the partitions, and the sum of what was looked at; what must be known of their tiers."""
-
-    findings: tuple[Finding, ...]
-    summary: VerifySummary
-    remarks: tuple[Remark, ...] = ()
-
-
 def verify(
     spark: SparkSession,
     targets: Sequence[Target],
@@ -87,7 +77,8 @@ def verify(
     store: StoreSettings = NO_SETTINGS,
     seen: FileSystem | None = None,
 ) -> VerifyReport:
-    """`verification.verify` of every partition, in tasks; checkpoints of log directories on the driver.
+    """`verification.verify` of every partition, in tasks, a giant one in several; checkpoints of log directories on the
+    driver.
 
     `seen`, through which the targets were found, shows those that lie in a tier.
     """
@@ -99,7 +90,12 @@ def verify(
     alone = replace(options, jobs=1)
     sizes = [size_of(fs, target.path) for target in work]
     items = [(target, shown_at(fs, [target.path])) for target in work]
-    found_by_task: list[_Verified] = run_tasks(spark, items, partial(_verified, alone, store), watch, sizes=sizes)
+    known = known_of_giants(spark, fs, items, sizes, alone, store, watch)
+    sizes = [0 if each else size for each, size in zip(known, sizes, strict=True)]  # what is known is not read again
+    body = partial(verified, alone, store)
+    found_by_task: list[Verified] = run_tasks(
+        spark, [(*item, each) for item, each in zip(items, known, strict=True)], body, watch, sizes=sizes
+    )
     reports = [one.report for one in found_by_task]
     extents = {path: _extents(found_by_task, path) for path in directories}
     if options.level >= Level.INDEX:
@@ -107,10 +103,10 @@ def verify(
             live = options.live or is_held(path)
             listing = list_log_directory(fs, path)
             found = tuple(verify_log_directory(fs, listing, around[path], extents[path], live=live))
-            reports.append(VerifyReport(found, _counted(found)))
+            reports.append(VerifyReport(found, counted(found)))
     findings = (found for report in reports for found in report.findings)
     remarks = (remark for report in reports for remark in report.remarks)
-    return VerifyReport(tuple(findings), _summed(report.summary for report in reports), tuple(remarks))
+    return VerifyReport(tuple(findings), summed(report.summary for report in reports), tuple(remarks))
 
 
 def _verifiable(fs: FileSystem, target: Target) -> list[Target]:
@@ -120,43 +116,11 @@ def _verifiable(fs: FileSystem, target: Target) -> list[Target]:
     return [Target(one.path, TargetKind.PARTITION) for one in live if one.state is not PartitionState.DELETED]
 
 
-@dataclass(frozen=True, slots=True)
-class _Verified:
-    """What a task found, and from where to where each log reaches, by its directory."""
-
-    report: VerifyReport
-    extents: dict[Path, tuple[int, int]]
-
-
-def _verified(options: VerifyOptions, store: StoreSettings, work: tuple[Target, tuple[Shown, ...]]) -> _Verified:
-    target, shown = work
-    remarks: list[Remark] = []
-    verification = Verification(task_files(store, shown, remarks.append), [target], options, SystemClock())
-    findings = tuple(verification)
-    return _Verified(VerifyReport(findings, verification.summary, tuple(remarks)), verification.extents)
-
-
-def _extents(found: Iterable[_Verified], directory: Path) -> dict[TopicPartition, tuple[int, int]]:
+def _extents(found: Iterable[Verified], directory: Path) -> dict[TopicPartition, tuple[int, int]]:
     """How far the logs of a log directory reach."""
     every = ((path, extent) for one in found for path, extent in one.extents.items() if path.parent == directory)
     named = ((parse_topic_partition(path.name), extent) for path, extent in every)
     return {key: extent for key, extent in named if key is not None}
-
-
-def _counted(findings: Iterable[Finding]) -> VerifySummary:
-    count = dict.fromkeys(Severity, 0)
-    for found in findings:
-        count[found.severity] += 1
-    return VerifySummary(errors=count[Severity.ERROR], warnings=count[Severity.WARNING], infos=count[Severity.INFO])
-
-
-def _summed(summaries: Iterable[VerifySummary]) -> VerifySummary:
-    total = VerifySummary()
-    for one in summaries:
-        names = [f.name for f in fields(one) if f.name not in ("complete", "live")]
-        counts = {name: getattr(total, name) + getattr(one, name) for name in names}
-        total = VerifySummary(**counts, complete=total.complete and one.complete, live=total.live or one.live)
-    return total
 
 
 # --- statistics -----------------------------------------------------------------------------------------------

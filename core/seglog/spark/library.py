@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seglog.configuration.topic_settings import DirectorySettings
     from seglog.operations.clean import Outcome
     from seglog.scan.listing import Target
-    from seglog.spark.jobs import VerifyReport
+    from seglog.spark.verifying import VerifyReport
 
 Location = str | Path
 

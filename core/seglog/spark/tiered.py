@@ -52,14 +52,17 @@ def shown_at(fs: FileSystem, paths: Iterable[Path]) -> tuple[Shown, ...]:
 
 
 def size_of(fs: FileSystem, directory: Path) -> int:
-    """Bytes of what lies in a directory, of a committed log as its manifest says; of one that cannot be read its task
-    tells.
+    """Bytes of a file, or of what lies in a directory, of a committed log as its manifest says; of one that cannot be
+    read its task tells.
     """
     place = fs.place_at(directory) if isinstance(fs, TierFileSystem) else None
     if place is not None and place.described is not None:
         return sum(one.size for segment in place.described.segments for one in segment.objects.values())
     try:
         return sum(status.size for _, status in fs.entries(directory))
+    except NotADirectoryError:
+        status = fs.status(directory)
+        return 0 if status is None else status.size
     except OSError:
         return 0
 

@@ -16,19 +16,19 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 
-from seglog import layout
 from seglog.evidence.findings import Finding, finding
 from seglog.evidence.losses import ExtentObserver, losses_of
 from seglog.evidence.surroundings import Surroundings
 from seglog.format.filenames import LOG_START_OFFSET_CHECKPOINT
 from seglog.memory_budget import Account, MemoryBudget, bytes_in_flight
 from seglog.scan.listing import PartitionListing, SegmentFiles
-from seglog.scan.resync import PlausibleOffsets, next_entry
+from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.view import PartitionView, SingleFile
 from seglog.storage.links import name_of
 from seglog.verification.batches import Level, Observer, RangeResult, SegmentVerifier, Totals, clean_range
 from seglog.verification.files import verify_07, verify_names
 from seglog.verification.indexes import IndexObserver
+from seglog.verification.parts import KnownParts, KnownRange, boundary, known_ranges, offsets_of
 from seglog.verification.semantics import SemanticObserver
 
 _RANGE_BYTES = 32 << 20
@@ -50,7 +50,8 @@ def _round(position: int) -> int:
 class LookOptions:
     """What a look looks at. `file` limits it to one `.log`, `sample` to part of the bytes, chosen by `seed`.
 
-    `is_late` says that time is up; `advance` is called with bytes and files done.
+    `is_late` says that time is up; `advance` is called with bytes and files done. `known` are parts that were verified
+    elsewhere.
     """
 
     level: Level
@@ -60,6 +61,7 @@ class LookOptions:
     sample: float | None = None
     seed: int = 0
     file: str | None = None
+    known: KnownParts = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -110,10 +112,7 @@ class PartitionLook:
                 continue
             if self.only is not None and segment.base_offset not in self.only:
                 continue
-            most = min(segment.base_offset + layout.INT32_MAX, layout.INT64_MAX)
-            if i + 1 < len(segments):
-                most = min(most, segments[i + 1].base_offset - 1)
-            yield _Work(segment, PlausibleOffsets(segment.base_offset, most), i + 1 == len(segments))
+            yield _Work(segment, offsets_of(segments, i), i + 1 == len(segments))
 
     # --- in ranges, under threads -------------------------------------------------------------------------
 
@@ -235,11 +234,7 @@ class PartitionLook:
 
     def _boundary(self, work: _Work, position: int) -> int | None:
         """Where the first good entry at or after `position` begins; None when none does nearby."""
-        with self.view.fs.open(work.segment.log, "r") as file:
-            stop = min(file.size(), work.segment.size)
-            near = min(stop, position + 2 * _SAMPLE_BYTES)
-            found = next_entry(file, position, near, work.offsets) if position < near else near
-        return found if found < near else None
+        return boundary(self.view.fs, work.segment.log, work.segment.size, position, work.offsets)
 
     # --- samples ------------------------------------------------------------------------------------------
 
@@ -307,6 +302,10 @@ class _Ahead:
 
     def results(self, work: _Work) -> Iterator[tuple[int, RangeResult | None]]:
         """(end, what it holds) of each range of a segment, in order; the segments are asked for in theirs."""
+        known = self._known(work)
+        if known is not None:
+            yield from self._known_results(work, known)
+            return
         self.ask()
         while self._asked and self._asked[0].work == work:
             asked = self._asked.popleft()
@@ -330,11 +329,22 @@ class _Ahead:
         for asked in self._asked:
             asked.cancel()
 
+    def _known(self, work: _Work) -> list[KnownRange] | None:
+        return known_ranges(self._look.options.known, self._look.view.fs, work.segment.log)
+
+    def _known_results(self, work: _Work, known: Sequence[KnownRange]) -> Iterator[tuple[int, RangeResult | None]]:
+        reached = 0
+        for each in known:
+            reached = each.end
+            yield each.end, each.opened(self._look.view.fs, work.segment.log)
+        if reached < work.segment.size:
+            yield work.segment.size, self.clean(work, reached, work.segment.size)
+
     def _all_ranges(self) -> Iterator[tuple[_Work, int, int]]:
         for work in self._look.works():
             if self._look.options.level >= Level.INDEX:
                 self._look.let_come(work)
-            for start, end in self._wanted(work):
+            for start, end in self._wanted(work) if self._known(work) is None else ():
                 yield work, start, end
 
     def _wanted(self, work: _Work) -> Iterator[tuple[int, int]]:

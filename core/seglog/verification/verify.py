@@ -45,6 +45,7 @@ from seglog.storage.frozen import VanishedError
 from seglog.verification.batches import Level, Totals
 from seglog.verification.files import verify_log_directory
 from seglog.verification.partition import LookOptions, PartitionLook
+from seglog.verification.parts import KnownParts
 
 __all__ = ["Level", "Verification", "VerifyOptions", "VerifySummary"]
 
@@ -136,7 +137,8 @@ class Verification:
     """Iterates over the findings on `targets`, in order; `summary` is whole when the iteration has ended.
 
     Then `extents` says, by directory, from which offset to which each partition's log reaches that was looked at whole.
-    `progress` is called with (bytes done, bytes in all). An OSError on a file becomes a finding.
+    `progress` is called with (bytes done, bytes in all). `known` are parts that were verified elsewhere, at the same
+    level (`verification.parts`). An OSError on a file becomes a finding.
     """
 
     def __init__(
@@ -146,8 +148,10 @@ class Verification:
         options: VerifyOptions,
         clock: Clock,
         progress: DoneOfAll | None = None,
+        known: KnownParts | None = None,
     ) -> None:
         self._fs, self._targets, self._options, self._clock = fs, targets, options, clock
+        self._known = known or {}
         self._progress = progress
         self._beside: dict[Path, Surroundings | None] = {}
         self._totals = Totals()
@@ -275,7 +279,7 @@ class Verification:
         """What a look looks at; the first one alone is counted."""
         options = self._options
         look = LookOptions(options.level, options.jobs, self.is_late, sample=self._sample, seed=options.seed, file=file)
-        return replace(look, advance=self.advance) if counting else look
+        return replace(look, advance=self.advance, known=self._known) if counting else look
 
     @property
     def doors(self) -> tuple[FileSystem, Clock, bool]:

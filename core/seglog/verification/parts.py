@@ -1,0 +1,183 @@
+"""A giant partition verified in parts, each by a task of its own; what only the whole can tell is found by one look.
+
+Steps:
+
+1. `parts_of` cuts the segments of a partition at positions, by their sizes alone.
+2. `verify_part` finds the batches with which its part begins and ends, and walks it as a thread of a look does
+   (`batches.clean_range`). Counts come back, and the headers of its batches, packed.
+3. A `Verification` to which these are `known` looks at the partition. What is known of a segment that is still the
+   same is not read again; from the first batch on that is not right, it is. So the findings are those of one look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from seglog import layout
+from seglog.format.compression import compress, decompress
+from seglog.model import Compression
+from seglog.scan.listing import PartitionListing, SegmentFiles
+from seglog.scan.log_walk import WalkedEntries
+from seglog.scan.resync import PlausibleOffsets, next_entry
+from seglog.storage.filesystem import FileStatus, FileSystem
+from seglog.verification.batches import Level, RangeResult, clean_range
+
+BOUNDARY_BYTES = 8 << 20  # how far from a cut the first batch is looked for
+
+_ROUND_BYTES = 4 << 20  # parts begin where requests to an object store do, too
+_COLUMNS = [name for name in layout.BATCH.names or () if name != "crc"]  # a range's checksums are right
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of a log of `size` bytes: from the first batch at or after `cuts[0]` to the first one at or after
+    `cuts[1]`, or the next cut where one is. The last cut is the log's end.
+    """
+
+    log: Path
+    size: int
+    offsets: PlausibleOffsets
+    cuts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _PackedEntries:
+    """The entries of one table: `columns` of `count` rows, and the bytes of control batches."""
+
+    position: int
+    count: int
+    columns: bytes
+    data: bytes
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRange:
+    """What bytes `start` to `end` of a log hold; `result` is None where anything is not right."""
+
+    start: int
+    end: int
+    result: RangeResult | None
+    entries: tuple[_PackedEntries, ...] = ()
+
+    def opened(self, fs: FileSystem, log: Path) -> RangeResult | None:
+        """The result, with the headers of its batches."""
+        if self.result is None:
+            return None
+        return replace(self.result, pieces=tuple(_unpacked(fs, log, each) for each in self.entries))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPart:
+    """The ranges of a part, in order; `stamp` is that of the log as it was before they were read."""
+
+    log: Path
+    stamp: tuple[int, int, str]
+    ranges: tuple[KnownRange, ...]
+
+
+KnownParts = Mapping[Path, Sequence[KnownPart]]
+
+
+def offsets_of(segments: Sequence[SegmentFiles], number: int) -> PlausibleOffsets:
+    """Which offsets the segment of that number may hold."""
+    base = segments[number].base_offset
+    most = min(base + layout.INT32_MAX, layout.INT64_MAX)
+    if number + 1 < len(segments):
+        most = min(most, segments[number + 1].base_offset - 1)
+    return PlausibleOffsets(base, most)
+
+
+def boundary(fs: FileSystem, log: Path, size: int, position: int, offsets: PlausibleOffsets) -> int | None:
+    """Where the first good entry at or after `position` begins; None when none does nearby."""
+    with fs.open(log, "r") as file:
+        stop = min(file.size(), size)
+        near = min(stop, position + BOUNDARY_BYTES)
+        found = next_entry(file, position, near, offsets) if position < near else near
+    return found if found < near else None
+
+
+def parts_of(listing: PartitionListing, most_bytes: int, file: str | None = None) -> Iterator[Part]:
+    """The parts of a partition, or of one `file` of it, of about `most_bytes` at most."""
+    for number, segment in enumerate(listing.segments):
+        if file is not None and segment.log.name != file:
+            continue
+        pieces = max(1, -(-segment.size // most_bytes))
+        step = _ROUND_BYTES if most_bytes >= _ROUND_BYTES else 1
+        cuts = [i * segment.size // pieces for i in range(pieces)]
+        cuts = [cut - cut % step for cut in cuts] + [segment.size]
+        for i in range(pieces):
+            yield Part(segment.log, segment.size, offsets_of(listing.segments, number), tuple(cuts[i:]))
+
+
+def verify_part(fs: FileSystem, part: Part, level: Level) -> KnownPart | None:
+    """What a part holds; None where the log is another one than that which was cut."""
+    status = fs.status(part.log)
+    if status is None or status.size != part.size:
+        return None
+    first, *later, stop = part.cuts
+    start = boundary(fs, part.log, part.size, first, part.offsets) if first else 0
+    found = (boundary(fs, part.log, part.size, cut, part.offsets) for cut in later)
+    end = next((each for each in found if each is not None), stop)
+    ranges: list[KnownRange] = []
+    while start is not None and start < end:
+        result = clean_range(fs, part.log, start, end, part.offsets, level, keep=level >= Level.INDEX)
+        if result is None:
+            ranges.append(KnownRange(start, end, None))
+            break
+        entries = tuple(_packed(each) for each in result.pieces)
+        ranges.append(KnownRange(start, result.end, replace(result, pieces=()), entries))
+        start = result.end
+    return KnownPart(part.log, stamp_of(status), tuple(ranges))
+
+
+def stamp_of(status: FileStatus) -> tuple[int, int, str]:
+    """The same for a file as long as it has not changed."""
+    return status.size, status.modified_ns, status.version
+
+
+def by_log(parts: Iterable[KnownPart | None]) -> dict[Path, list[KnownPart]]:
+    """What is known of each log, in order."""
+    known: dict[Path, list[KnownPart]] = {}
+    for part in parts:
+        if part is not None:
+            known.setdefault(part.log, []).append(part)
+    return known
+
+
+def known_ranges(known: KnownParts, fs: FileSystem, log: Path) -> list[KnownRange] | None:
+    """The ranges of a log, from its first byte on without a gap; None where nothing is known of it as it is now."""
+    status, parts = fs.status(log), known.get(log)
+    if not parts or status is None or any(part.stamp != stamp_of(status) for part in parts):
+        return None
+    found: list[KnownRange] = []
+    for each in (each for part in parts for each in part.ranges):
+        if each.start != (found[-1].end if found else 0):
+            break
+        found.append(each)
+    return found
+
+
+def _packed(entries: WalkedEntries) -> _PackedEntries:
+    rows = entries.batches
+    columns = (np.diff(rows[name], prepend=rows.dtype[name].type(0)).tobytes() for name in _COLUMNS)
+    packed = compress(Compression.ZSTD, b"".join(columns), level=1)
+    return _PackedEntries(entries.position, len(rows), packed, entries.data.tobytes(), entries.complete)
+
+
+def _unpacked(fs: FileSystem, log: Path, packed: _PackedEntries) -> WalkedEntries:
+    rows = np.zeros(packed.count, dtype=layout.BATCH)
+    columns = decompress(Compression.ZSTD, packed.columns, limit=layout.BATCH.itemsize * packed.count)
+    at = 0
+    for name in _COLUMNS:
+        kind = rows.dtype[name]
+        differences = np.frombuffer(columns, dtype=kind, count=packed.count, offset=at)
+        rows[name] = np.cumsum(differences, dtype=kind)
+        at += differences.nbytes
+    data, valid = np.frombuffer(packed.data, dtype=np.uint8), np.ones(packed.count, dtype=bool)
+    return WalkedEntries(packed.position, data, rows, valid, partial(fs.open, log, "r"), packed.complete)
