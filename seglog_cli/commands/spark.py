@@ -266,7 +266,8 @@ def clean(
         from seglog.spark.files import sent_along
 
         to = Destination(paths, output, sent_along(NO_SETTINGS, [*paths, output]))
-        made = clean_into(cleaning.SparkTasks(spark, placement), to, topics_of, session.clock, options)
+        where = seen.fs, shown
+        made = clean_into(cleaning.SparkTasks(spark, placement), to, topics_of, session.clock, options, where)
         show_outcomes(seen, request, made, keep=False)
     return ExitCode.DONE
 

@@ -116,8 +116,12 @@ def clean_into(
     topics_of: Callable[[Path], TopicConfigs],
     clock: Clock,
     options: CleanerOptions,
+    seen: tuple[FileSystem, Sequence[Path]] | None = None,
 ) -> list[Outcome]:
     """Cleans logs into a prefix that is new: partitions that are named, of a log directory all that are compacted.
+
+    `seen` shows the sources that lie in a tier, and says where, as `tiers.view.see_tiers` gives it; without it they are
+    looked for.
 
     RefusedError where the output is not new, lies among the sources, or a source has changed; whatever
     `operations.clean.clean` raises of a log. Then nothing was committed.
@@ -126,9 +130,11 @@ def clean_into(
     require_new(files, to.output)
     outcomes: list[Outcome] = []
     work: list[_Work] = []
+    fs, shown = see_tiers(files, to.sources) if seen is None else seen
     with ExitStack() as stack:
-        for source in to.sources:
-            for found in _opened(stack, Delivery(source, to.output, to.store), topics_of, clock, options):
+        for source, path in zip(to.sources, shown, strict=True):
+            delivery = Delivery(source, to.output, to.store)
+            for found in _opened(stack, delivery, fs, path, topics_of, clock, options):
                 if isinstance(found, Skipped):
                     outcomes.append(found)
                 else:
@@ -151,12 +157,13 @@ def clean_into(
 def _opened(
     stack: ExitStack,
     delivery: Delivery,
+    fs: FileSystem,
+    shown: Path,
     topics_of: Callable[[Path], TopicConfigs],
     clock: Clock,
     options: CleanerOptions,
 ) -> Iterator[_Work | Skipped]:
-    fs, (seen,) = see_tiers(files_of(delivery.store), [delivery.source])
-    for request in requests(fs, resolve_paths(fs, [seen]), topics_of):
+    for request in requests(fs, resolve_paths(fs, [shown]), topics_of):
         _require_apart(request.log_directory, delivery.output)
         overlay = OverlayFileSystem(ViewingFileSystem(fs, request.log_directory))
         directory = stack.enter_context(

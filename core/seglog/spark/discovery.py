@@ -229,6 +229,7 @@ class Finder:
         self._kinds: dict[Path, TargetKind] = {}
         self._listed: dict[Path, bool] = {}  # log directories, and whether a manifest commits what is in them
         self._tiers, self._names_in = BrokersTiers(fs, options), dict[Path, list[str]]()
+        self._just_read: list[TierFileSystem] = []  # manifests' logs, by this search
         self._chosen: dict[Path, set[str]] = {}  # of directories of object stores, what was listed of them
 
     def find(self, *, require: bool = True) -> list[PartitionLog]:
@@ -237,6 +238,7 @@ class Finder:
         seen: set[TopicPartition] = set()
         checkpoints: dict[Path, tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = {}
         committed: dict[Path, TierFileSystem] = {}
+        self._just_read = []
 
         def checkpoints_in(
             fs: FileSystem, directory: Path
@@ -330,9 +332,10 @@ class Finder:
         try:
             return resolve_path(self._fs, path).kind
         except NotALogError:
-            fs = committed_files(self._fs, path)
+            fs = committed_files(self._fs, path, fail_on_data_loss=self._options.fail_on_data_loss)
             if fs is None:
                 raise
+            self._just_read.append(fs)
             return resolve_path(fs, path).kind
 
     def _committed(self, known: dict[Path, TierFileSystem], directory: Path) -> FileSystem | None:
@@ -343,7 +346,8 @@ class Finder:
         if above not in known:
             if not self._may_be_committed(directory):
                 return self._fs
-            fs = committed_files(self._fs, directory, fail_on_data_loss=self._options.fail_on_data_loss)
+            fs = next((one for one in self._just_read if one.shows(directory)), None)
+            fs = fs or committed_files(self._fs, directory, fail_on_data_loss=self._options.fail_on_data_loss)
             if fs is None:
                 return self._fs
             known[above] = fs

@@ -90,7 +90,7 @@ def _clean_into(
     work = Workspace(fs)
     settings, options = _cleaning(work, resolve_paths(fs, seen), policy, strategy, roll, expire)
     to = Destination(located, output, sent)
-    return clean_into(SparkTasks(spark, Placement()), to, settings.__getitem__, work.clock, options)
+    return clean_into(SparkTasks(spark, Placement()), to, settings.__getitem__, work.clock, options, (fs, seen))
 
 
 def _cleaning(

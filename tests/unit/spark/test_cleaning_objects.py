@@ -21,6 +21,7 @@ from seglog.operations import clean as requested
 from seglog.operations.clean import Cleaned, Outcome, Skipped
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import resolve_paths
+from seglog.spark import cleaning_objects
 from seglog.spark.cleaning_blobs import object_blob
 from seglog.spark.cleaning_delivery import SegmentCopy
 from seglog.spark.cleaning_merge import MergeSpace
@@ -128,6 +129,16 @@ def test_what_is_committed_are_the_files_of_seglog_clean(
     outcomes = cleaned_into(Inline(tmp_path, reducers), [source / n for n in names], tmp_path / "out", roll=roll)
     assert committed(tmp_path / "out", names) == expected
     assert [type(one) for one in outcomes] == [Cleaned] * 3
+
+
+def test_the_driver_looks_for_tiers_once(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cleaned_into(Inline(tmp_path), [source], tmp_path / "first")
+    seen = see_tiers(FS, [tmp_path / "first"])
+    monkeypatch.setattr(cleaning_objects, "see_tiers", lambda *_: pytest.fail("it looked again"))
+    to = Destination([tmp_path / "first"], tmp_path / "second", StoreSettings())
+    outcomes = clean_into(Inline(tmp_path), to, lambda _: TOPICS, CLOCK, CleanerOptions(roll=True), seen)
+    assert [type(one) for one in outcomes] == [Cleaned] * 3
+    assert committed(tmp_path / "second", ["a-0", "a-1", "b-0"])
 
 
 @pytest.mark.parametrize("reducers", [0, 2], ids=["whole", "split"])

@@ -12,9 +12,12 @@ from seglog.clock import FixedClock
 from seglog.errors import ConfigError, IncompleteError, NotALogError
 from seglog.remote.routing import machine_files
 from seglog.spark.arrow import record_batches
+from seglog.spark.discovery import Finder
 from seglog.spark.options import parse_read_options
 from seglog.spark.schema import default_projection
 from seglog.spark.splits import plan_splits
+from seglog.storage.filesystem import FileSystem
+from seglog.tiers import manifests
 from seglog.tiers.publishing import commit, partition_of
 from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS
@@ -71,6 +74,24 @@ def test_a_prefix_gives_the_rows_of_the_log_directory(given: dict[str, str], log
 @pytest.mark.parametrize("path", ["payments-0", f"payments-0/{0:020d}.log", "payments-*"])
 def test_a_partition_a_file_and_a_glob_below_a_prefix_are_read(path: str, logs: Path, prefix: Path) -> None:
     assert rows(prefix / path) == rows(logs / path) != []
+
+
+@pytest.mark.parametrize("path", ["", "payments-0", f"payments-0/{0:020d}.log", "payments-*"])
+def test_a_plan_reads_a_manifest_once(path: str, prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    read_committed = manifests.read_committed
+
+    def counted(fs: FileSystem, prefix: Path) -> manifests.CommittedLogs | None:
+        read.append(prefix)
+        return read_committed(fs, prefix)
+
+    monkeypatch.setattr(manifests, "read_committed", counted)
+    options = parse_read_options({"path": str(prefix / path)})
+    assert plan_splits(FS, options)
+    assert read == [prefix]
+    finder = Finder(FS, options)
+    assert finder.find() and finder.find()
+    assert read == [prefix] * 3  # a search reads it anew: more may be committed
 
 
 def test_what_was_never_committed_is_not_there(prefix: Path) -> None:
