@@ -125,7 +125,7 @@ def _choose(
     p = start
     for _ in range(count):
         found = read_record(arena, p, end)
-        status, stop, timestamp_delta, after_delta, offset_delta, key_position, key_size, value_size, _ = found
+        status, stop, _, _, offset_delta, key_position, key_size, value_size, _ = found
         if status != RECORDS_VALID:
             return status, 0, 0
         keep = False
@@ -145,7 +145,7 @@ def _choose(
         else:
             keep = True
         if keep:
-            keep_row(kept, n, p, stop, timestamp_delta, after_delta)
+            keep_row(kept, n, p)
             n += 1
             if value_size < 0:
                 tombstones += 1
@@ -188,13 +188,13 @@ def _choose_indexed(
             superseded += 1
         else:
             found = read_record(arena, p, end)
-            status, stop, timestamp_delta, after_delta, _, _, _, value_size, _ = found
+            status, _, _, _, _, _, _, value_size, _ = found
             if status != RECORDS_VALID:
                 return status, 0, 0
             if value_size < 0 and expired:
                 dropped += 1
             else:
-                keep_row(kept, n, p, stop, timestamp_delta, after_delta)
+                keep_row(kept, n, p)
                 n += 1
                 if value_size < 0:
                     tombstones += 1

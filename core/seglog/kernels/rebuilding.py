@@ -1,8 +1,8 @@
 """Writing what is left of a v2 batch (Kafka: MemoryRecords.filterTo, buildRetainedRecordsInto, writeEmptyHeader).
 
-The records to keep come as rows of `kept`: start, end, timestamp delta, position after that delta. Base timestamp is
-the delete horizon if there is one, else the first kept record's timestamp; a record's bytes are copied as they are,
-and only where its timestamp delta changes are length and delta written anew.
+The records to keep come as rows of `kept`: where each begins. Base timestamp is the delete horizon if there is one,
+else the first kept record's timestamp; a record's bytes are copied as they are, and only where its timestamp delta
+changes are length and delta written anew.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from seglog.kernels._jit import (
     inlined,
     kernel,
     load_int32,
-    load_int64,
     store_byte,
     store_int32,
-    store_int64,
 )
 from seglog.kernels.arrays import BatchRow, Bytes, Int64s, WritableBatchRow, WritableBytes, WritableInt64s
 from seglog.kernels.encode import seal_batch
@@ -35,19 +33,16 @@ from seglog.kernels.filter_slots import (
 )
 from seglog.kernels.records import RECORDS_VALID
 from seglog.kernels.spans import read_record
-from seglog.kernels.varint import varint_size, write_varint
+from seglog.kernels.varint import read_varint, read_varlong, varint_size, write_varint
 
 # What became of a batch in the output (column of the caller's `actions`).
 VERBATIM = 0
 EMPTY = 1
 REBUILT = 2
 
-# A row of `kept` (bytes): int32 start, end and rest, int64 delta; `keep_row` says what they are. A large batch has one
-# for each record beside its payload, so they are small; no arena has 2 GiB.
-_KEPT_END = 4
-_KEPT_REST = 8
-_KEPT_DELTA = 12
-KEPT_ROW_BYTES = 20
+# A row of `kept` (bytes) is the int32 where a record begins. The record's own bytes tell the rest, once more: a large
+# batch has a row for each record beside its payload, so they are small. No arena has 2 GiB.
+KEPT_ROW_BYTES = 4
 
 _APPEND_TIME = layout.TIMESTAMP_TYPE_MASK
 _HORIZON = layout.DELETE_HORIZON_MASK
@@ -57,13 +52,19 @@ _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 
 
 @inlined
-def keep_row(kept: WritableBytes, n: int, start: int, end: int, timestamp_delta: int, after_delta: int) -> None:
-    """Fills row `n` of the records to keep."""
-    at = n * KEPT_ROW_BYTES
-    store_int32(kept, at, start)
-    store_int32(kept, at + _KEPT_END, end)
-    store_int64(kept, at + _KEPT_DELTA, timestamp_delta)
-    store_int32(kept, at + _KEPT_REST, after_delta)
+def keep_row(kept: WritableBytes, n: int, start: int) -> None:
+    """Fills row `n` of the records to keep with the one that begins at `start`, which `read_record` has passed."""
+    store_int32(kept, n * KEPT_ROW_BYTES, start)
+
+
+@inlined
+def _kept_record(arena: Bytes, kept: Bytes, n: int) -> tuple[int, int, int, int]:
+    """Of the record in row `n`: its start, its end, its timestamp delta, and the position after that."""
+    start = load_int32(kept, n * KEPT_ROW_BYTES)
+    length, body = read_varint(arena, start, len(arena))
+    stop = body + length
+    delta, rest = read_varlong(arena, body + layout.RECORD_ATTRIBUTES_BYTES, stop)
+    return start, stop, delta, rest
 
 
 @kernel
@@ -78,21 +79,18 @@ def _rebuild_records(
     old_base = np.int64(row["base_timestamp"])  # sums wrap, as Kafka's
     latest = np.int64(row["max_timestamp"])
     if int(rebuilt["attributes"]) & _HORIZON == 0:
-        rebuilt["base_timestamp"] = latest if append_time else old_base + load_int64(kept, _KEPT_DELTA)
+        _, _, first_delta, _ = _kept_record(arena, kept, 0)
+        rebuilt["base_timestamp"] = latest if append_time else old_base + first_delta
     base = np.int64(rebuilt["base_timestamp"])
     most = np.int64(-1)
     for k in range(n):
-        at = k * KEPT_ROW_BYTES
-        start = load_int32(kept, at)
-        stop = load_int32(kept, at + _KEPT_END)
-        delta = load_int64(kept, at + _KEPT_DELTA)
+        start, stop, delta, rest = _kept_record(arena, kept, k)
         timestamp = latest if append_time else old_base + delta
         most = max(most, timestamp)
         if timestamp - base == delta:
             copy_bytes(arena, start, out, p, stop - start)
             p += stop - start
         else:
-            rest = load_int32(kept, at + _KEPT_REST)
             p = write_varint(out, p, 1 + varint_size(timestamp - base) + stop - rest)
             store_byte(out, p, 0)
             p = write_varint(out, p + 1, timestamp - base)
@@ -187,9 +185,9 @@ def stamp_records(
     count = int(row["count"])
     p = start
     for n in range(count):
-        status, stop, timestamp_delta, after_delta, _, _, _, _, _ = read_record(arena, p, end)
+        status, stop, _, _, _, _, _, _, _ = read_record(arena, p, end)
         if status != RECORDS_VALID:
             return 0, status
-        keep_row(kept, n, p, stop, timestamp_delta, after_delta)
+        keep_row(kept, n, p)
         p = stop
     return _rebuild_records(arena, kept, count, row, out, 0, target), RECORDS_VALID
