@@ -157,6 +157,12 @@ def format_size(size: int) -> str:
     return str(size)
 
 
+def count_text(count: int, noun: str, form: str = "") -> str:
+    """How many there are: `1 segment`, `2 batches`; `form` is a format for the number."""
+    ending = "" if count == 1 else "es" if noun.endswith(("ch", "s")) else "s"
+    return f"{count:{form}} {noun}{ending}"
+
+
 def format_duration(milliseconds: int) -> str:
     """`parse_duration` reads it back: `7d12h`, `500ms`, `0ms`; a negative number stays plain."""
     if milliseconds < 0:

@@ -72,6 +72,9 @@ def run(
         record = {"type": "converted", "directory": str(directory), "log_end_offset": end}
         session.console.json({**record, **dataclasses.asdict(done)})
     else:
-        counts = f"{done.batches_read} batches became {done.batches_written}, {done.bytes_read} bytes"
-        session.console.line(f"{directory}: {counts} became {done.bytes_written}; the log ends at offset {end}")
+        from seglog.units import count_text
+
+        before = f"{count_text(done.batches_read, 'batch')} of {done.bytes_read} bytes"
+        after = f"{done.batches_written} of {done.bytes_written} bytes"
+        session.console.line(f"{directory}: {before} became {after}; the log ends at offset {end}")
     return tiers.code(ExitCode.DONE)

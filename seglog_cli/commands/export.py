@@ -150,4 +150,6 @@ def show_exported(session: Session, output: Path, records: int, damaged: int) ->
     if session.as_json:
         session.console.json({"type": "exported", "file": str(output), "records": records, "damage": damaged})
     else:
-        session.console.line(f"{records} records written to {output}")
+        from seglog.units import count_text
+
+        session.console.line(f"{count_text(records, 'record')} written to {output}")

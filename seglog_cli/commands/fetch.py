@@ -104,6 +104,8 @@ def _show(session: Session, done: Fetched) -> None:
         fields = {**asdict(done), "target": str(done.target), "gaps": list(done.gaps)}
         session.console.json({"type": "fetched", **fields})
         return
-    kept = f", {done.kept} files were there already" if done.kept else ""
-    what = f"{done.segments} segments from offset {done.first_offset} on"
-    session.console.line(f"{done.target}: {what}; {done.files} files, {done.bytes} bytes came{kept}")
+    from seglog.units import count_text
+
+    kept = f", {count_text(done.kept, 'file')} already there" if done.kept else ""
+    what = f"{count_text(done.segments, 'segment')} from offset {done.first_offset} on"
+    session.console.line(f"{done.target}: {what}; {count_text(done.files, 'file')}, {done.bytes} bytes came{kept}")

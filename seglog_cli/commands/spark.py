@@ -310,7 +310,11 @@ def export(
     if session.as_json:
         session.console.json({"type": "export", "files": done.files, "rows": done.rows, "bytes": done.bytes})
     else:
-        session.console.line(f"{output}: {done.rows} records in {done.files} files, {done.bytes} bytes")
+        from seglog.units import count_text
+
+        session.console.line(
+            f"{output}: {count_text(done.rows, 'record')} in {count_text(done.files, 'file')}, {done.bytes} bytes"
+        )
 
 
 @app.command("latest", cls=PlainCommand, context_settings=CONTEXT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
 from seglog_cli.views.settings import contradiction_record
@@ -72,10 +73,10 @@ def summary_lines(console: Console, result: CleaningResult) -> list[str]:
     before = sum(size for _, size in result.segments_before)
     did = "would clean" if result.dry_run else "cleaned"
     name = console.styled(str(result.topic_partition), "strong")
-    segments = f"{len(result.segments_before)} segments to {len(result.segments_after)}"
+    segments = f"{count_text(len(result.segments_before), 'segment')} to {len(result.segments_after)}"
     lines = [f"{did} {name}: {bytes_text(before)} to {bytes_text(result.bytes_written)}, {segments}"]
     lines += [f"  {count:>12,} {_REASONS.get(name, name)}" for name, count in stats.reasons().items() if count]
-    passes = f"{stats.index_passes} index pass{'es' if stats.index_passes != 1 else ''}"
+    passes = count_text(stats.index_passes, "index pass")
     utilization = f"{100 * result.buffer_utilization:.1f}% of the buffer's {result.map_slots:,} slots"
     lines.append(f"  {stats.map_entries:>12,} keys indexed in {passes}, {utilization}")
     if result.limit_reason:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
 
@@ -35,7 +36,7 @@ def show_cut(console: Console, cut: Cut, dry_run: bool, run: RunRecord | None = 
         console.line(f"{cut.topic_partition}: nothing to cut, the log ends at offset {cut.end_before}")
         return
     did = "would cut" if dry_run else "cut"
-    gone = f", {len(cut.segments)} segments with it" if cut.segments else ""
+    gone = f", {count_text(len(cut.segments), 'segment')} with it" if cut.segments else ""
     offsets = f"offsets {cut.first_offset} to {cut.end_before - 1}"
     console.line(f"{did} {cut.topic_partition}: {offsets}, {bytes_text(cut.bytes)}{gone}")
     if cut.first_offset < cut.offset:

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 
 if TYPE_CHECKING:
@@ -43,8 +44,10 @@ def show_diff_summary(console: Console, partitions: int, found: int, exit_code: 
     if console.as_json:
         console.json({"type": "summary", "exit_code": exit_code, "partitions": partitions, "differences": found})
         return
-    verdict = console.styled(f"{found} differences" if found else "no difference", "warning" if found else "good")
-    console.line(f"{partitions} partition{'s' if partitions != 1 else ''} compared: {verdict}")
+    verdict = console.styled(
+        count_text(found, "difference") if found else "no difference", "warning" if found else "good"
+    )
+    console.line(f"{count_text(partitions, 'partition')} compared: {verdict}")
 
 
 def _offsets(found: Difference) -> str:
@@ -55,5 +58,5 @@ def _offsets(found: Difference) -> str:
         return ""
     if found.last_offset is None:
         return f" from offset {found.first_offset}"
-    batches = "" if found.count == 1 else f" ({found.count} batches)"
+    batches = "" if found.count == 1 else f" ({count_text(found.count, 'batch')})"
     return f" offsets {found.first_offset} to {found.last_offset}{batches}"

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.grouping import SEVERITIES, Group, Look
 from seglog_cli.progress import bytes_text
@@ -49,7 +50,7 @@ def show_group(
     """A heading with the count, the first rows, how many more there are, and what is to be said `below` them."""
     severity = console.styled(found.severity, styles[found.severity])
     more = [f"… and {found.more:,} more (--all)"] if found.more else []
-    console.line(f"{severity} {console.styled(found.code, 'strong')}: {found.count:,} findings")
+    console.line(f"{severity} {console.styled(found.code, 'strong')}: {count_text(found.count, 'finding', ',')}")
     console.indented([*rows, *more, *below])
 
 
@@ -85,9 +86,11 @@ def show_summary(console: Console, summary: VerifySummary, exit_code: int) -> No
         return
     if console.quiet:
         return
-    seen = f"{summary.batches} batches, {summary.records} records, {bytes_text(summary.bytes)}"
+    seen = (
+        f"{count_text(summary.batches, 'batch')}, {count_text(summary.records, 'record')}, {bytes_text(summary.bytes)}"
+    )
     counts = ((summary.errors, "error"), (summary.warnings, "warning"), (summary.infos, "remark"))
-    found = ", ".join(f"{n} {name}{'s' if n > 1 else ''}" for n, name in counts if n) or "nothing wrong"
+    found = ", ".join(count_text(n, name) for n, name in counts if n) or "nothing wrong"
     style = "error" if summary.errors else "warning" if summary.warnings else "good"
     lost = f"; {summary.lost_offsets} offsets lost at most" if summary.lost_offsets else ""
     part = "" if summary.complete else " (not everything was looked at)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def show_metadata(console: Console, image: MetadataImage) -> None:
         _show_json(console, image)
         return
     begin = f"snapshot {image.snapshot} and the log" if image.snapshot else "the log"
-    console.line(f"{image.source}: {begin} up to offset {image.end_offset - 1}, {image.records} records")
+    console.line(f"{image.source}: {begin} up to offset {image.end_offset - 1}, {count_text(image.records, 'record')}")
     if image.open_transaction is not None:
         console.line(f"a transaction from offset {image.open_transaction} on has no end: its records do not count")
     for name, part in image.tree().items():
@@ -52,7 +53,9 @@ def show_metadata_differences(
     if console.as_json:
         console.json({"type": "summary", "differences": len(found), "end_offsets": ends})
         return
-    verdict = console.styled(f"{len(found)} differences" if found else "no difference", "warning" if found else "good")
+    verdict = console.styled(
+        count_text(len(found), "difference") if found else "no difference", "warning" if found else "good"
+    )
     console.line(f"{images[0].source} | {images[1].source}: {verdict} at offset {min(ends)}")
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
 from seglog_cli.tables import Cell, Layout, number_cell, time_cell
@@ -64,7 +65,10 @@ def show_overviews(
         console.indented([console.styled(f"leftover {one.partition}/{name}", "warning") for name in one.leftovers])
         console.indented([console.styled(f"stranger {one.partition}/{name}", "warning") for name in one.strangers])
     if len(found) > 1:
-        console.line(f"{total.partitions:,} partitions, {total.segments:,} segments, {bytes_text(total.size)}")
+        console.line(
+            f"{count_text(total.partitions, 'partition', ',')}, {count_text(total.segments, 'segment', ',')},"
+            f" {bytes_text(total.size)}"
+        )
 
 
 @dataclasses.dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.tables import Layout, number_cell
 
@@ -35,7 +36,7 @@ def show_written(console: Console, plan: RebuildPlan, output: Path, made: list[P
         console.json({"type": "summary", "exit_code": int(code), "written": len(made), **counts, "next": steps})
         return
     if not made:
-        console.line(f"{output} would get {1 + len(plan.files)} files")
+        console.line(f"{output} would get {count_text(1 + len(plan.files), 'file')}")
         return
     for path in made:
         console.line(str(path))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def show_recovery(session: Told, report: RecoveryReport, dry_run: bool, verb: st
     what = _lost_text(report) if report.truncated_bytes else "nothing lost"
     name = console.styled(report.directory.name, "strong")
     offsets = f"offsets {report.log_start_offset} to {report.log_end_offset}"
-    console.line(f"{did} {name}: {len(report.recovered)} segments read, {offsets}, {what}{kept}")
+    console.line(f"{did} {name}: {count_text(len(report.recovered), 'segment')} read, {offsets}, {what}{kept}")
     for event in report.events:
         console.line(f"  {event}")
     for obstacle in report.obstacles:
@@ -108,5 +109,5 @@ def _lost_text(report: RecoveryReport) -> str:
     did = "replaced by less" if report.replaced and not report.truncated_segments else "cut off"
     text = f"{report.truncated_bytes} bytes {did}"
     if report.deleted_segments:
-        text += f", {len(report.deleted_segments)} segments with them"
+        text += f", {count_text(len(report.deleted_segments), 'segment')} with them"
     return f"{text}; the log ends at offset {report.log_end_offset}"

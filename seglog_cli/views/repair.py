@@ -6,6 +6,7 @@ import dataclasses
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
 
@@ -46,7 +47,7 @@ def show_plan(console: Console, plan: RepairPlan) -> None:
     elif not console.as_json:
         lost = sum(partition.removed_bytes for partition in plan.partitions)
         console.line(
-            f"{len(rows)} steps; {bytes_text(lost)} of damage would go to the quarantine, and"
+            f"{count_text(len(rows), 'step')}; {bytes_text(lost)} of damage would go to the quarantine, and"
             f" {bytes_text(plan.bytes_needed)} of disk space is needed"
         )
 
@@ -71,7 +72,7 @@ def show_outcome(
         console.json({"type": "summary", "exit_code": int(code), "run": run, **counts, "remaining": remaining})
     elif run is not None:
         left = after.summary.errors + after.summary.warnings
-        rest = "everything is repaired" if not left else f"{left} findings remain"
+        rest = "everything is repaired" if not left else f"{count_text(left, 'finding')} left"
         console.line(f"{console.styled(rest, 'warning' if left else 'good')}; seglog undo {run} takes it back")
     elif not before.damaged:
         console.line(console.styled("nothing wrong", "good"))
@@ -84,7 +85,7 @@ def show_runs(console: Console, runs: list[tuple[RunRecord, int]]) -> None:
             console.json({"type": "run", **_run_fields(run), "bytes": size})
             continue
         partitions = ", ".join(run.start.get("partitions", ())) or "-"
-        count = f"{len(run.changes)} files"
+        count = count_text(len(run.changes), "file")
         console.line(f"{run.name}  {run.state.value}  {count}  {bytes_text(size)}  {run.log_directory}  {partitions}")
     if not runs and not console.as_json:
         console.message("no runs")
@@ -113,7 +114,7 @@ def show_salvage(console: Console, report: SalvageReport, code: ExitCode) -> Non
         if console.as_json:
             console.json({"type": "source", **fields})
         elif source.found:
-            used = f"{source.used} of {source.found} batches used"
+            used = f"{source.used} of {count_text(source.found, 'batch')} used"
             console.line(f"{source.path.name}: {used}, {bytes_text(source.used_bytes)}")
         else:
             console.line(f"{source.path.name}: nothing good")
@@ -143,13 +144,15 @@ def _show_log(console: Console, log: SalvagedLog, several: bool) -> None:
     if len(log.missing) > _MISSING_SHOWN:
         console.line(f"{where}missing: {len(log.missing) - _MISSING_SHOWN} more ranges (--json lists all)")
     console.line(
-        f"{log.batches} batches, {bytes_text(log.bytes)}, offsets {log.log_start_offset} to"
+        f"{count_text(log.batches, 'batch')}, {bytes_text(log.bytes)}, offsets {log.log_start_offset} to"
         f" {log.log_end_offset} in {log.directory}; {log.missing_offsets} offsets are missing"
     )
     if log.undecided:
         console.warning(f"{where}it might be a part of another log here; --into-one joins what belongs together")
     if log.contradicting:
-        console.warning(f"{where}{log.contradicting} good batches contradict others in their offsets and were left out")
+        console.warning(
+            f"{where}{count_text(log.contradicting, 'good batch')} left out: the offsets contradict those of others"
+        )
 
 
 def _subject(row: dict[str, Any]) -> str:

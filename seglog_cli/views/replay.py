@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def show_replayed(console: Console, state: ReplayState) -> None:
                 }
             )
         else:
-            console.line(f"{source} → {progress.target}: {progress.records} records replayed in all")
+            console.line(f"{source} → {progress.target}: {count_text(progress.records, 'record')} replayed in all")
 
 
 def show_translated(console: Console, one: Translated) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 
 if TYPE_CHECKING:
@@ -38,11 +39,11 @@ def _sentences(one: RestoredPartition) -> Iterator[str]:
     yield f"parts: {', '.join(str(part.directory) for part in one.parts)}"
     if len(joined.rows):
         offsets = f"offsets {joined.log_start} to {joined.log_end - 1}"
-        yield f"{len(joined.rows)} batches, {joined.size} bytes, {offsets}"
+        yield f"{count_text(len(joined.rows), 'batch')}, {joined.size} bytes, {offsets}"
     else:
         yield f"empty; the log goes on at offset {joined.log_end}"
     if joined.copies:
-        yield f"{joined.copies} batches were in several parts, with equal bytes"
+        yield f"{count_text(joined.copies, 'batch')} in several parts, with equal bytes"
     yield f"topic id {one.topic_id}" if one.topic_id else "no part says which topic id it had"
     for damage in joined.damage:
         place = f"from position {damage.position} on"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from seglog.units import count_text
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -44,8 +46,8 @@ class Reporter:
             "cluster_id": endpoint.cluster_id,
         }
         shown = "" if metrics is None else f", metrics on http://{metrics}/metrics"
-        text = f"serving {len(topics)} topics, {partitions} partitions, read-only, on {listening}{shown}"
-        self._tell(record, text)
+        what = f"{count_text(len(topics), 'topic')}, {count_text(partitions, 'partition')}"
+        self._tell(record, f"serving {what}, read-only, on {listening}{shown}")
 
     def damaged(self, damage: CorruptionError) -> None:
         record: dict[str, object] = {"type": "damage", "path": str(damage.path), "message": str(damage)}

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
 from seglog_cli.tables import Layout, time_cell
@@ -34,10 +35,11 @@ def show_statistics(console: Console, found: LogStatistics, plot: bool) -> None:
     console.indented([f"{name:<22}{value}" for name, value in _facts(found)], hang=22)
     for codec in found.codecs:
         console.line(
-            f"  {codec.codec:<22}{codec.batches:,} batches, {bytes_text(codec.bytes)}, ratio {codec.ratio:.2f}"
+            f"  {codec.codec:<22}{count_text(codec.batches, 'batch', ',')}, {bytes_text(codec.bytes)},"
+            f" ratio {codec.ratio:.2f}"
         )
     for key in found.frequent_keys:
-        console.line(f"  frequent key          {_key_text(key)}: at least {key.count:,} records")
+        console.line(f"  frequent key          {_key_text(key)}: at least {count_text(key.count, 'record', ',')}")
     if plot:
         for name, title in _HISTOGRAMS:
             console.lines(_bars(title, getattr(found, name)))
@@ -70,13 +72,13 @@ def _facts(found: LogStatistics) -> list[tuple[str, str]]:
 
     batches = f"{found.batches:,} ({found.control_batches:,} control, {found.transactional_batches:,} transactional)"
     facts = [
-        ("size", f"{bytes_text(found.bytes)} in {found.segments} segments"),
+        ("size", f"{bytes_text(found.bytes)} in {count_text(found.segments, 'segment')}"),
         ("batches", batches),
         ("records", f"{found.records:,}, from {time(found.oldest_timestamp)} to {time(found.newest_timestamp)}"),
         ("distinct keys", f"about {found.distinct_keys:,}"),
         ("tombstones", f"{found.tombstones:,}"),
         ("without key", f"{found.null_keys:,}"),
-        ("headers", f"{found.headers:,} on {found.records_with_headers:,} records"),
+        ("headers", f"{found.headers:,} on {count_text(found.records_with_headers, 'record', ',')}"),
         ("keys", f"{bytes_text(found.key_bytes)}, the largest {bytes_text(found.largest_key)}"),
         ("values", f"{bytes_text(found.value_bytes)}, the largest {bytes_text(found.largest_value)}"),
         ("out of order by time", f"{found.out_of_order:,}"),

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def show_transaction(console: Console, one: Transaction, partition: str) -> None
     source = "" if one.source == "log" else f", known to {one.file} only"
     console.line(
         f"{console.styled(state, style)} {offsets}, producer {one.producer_id}"
-        f" epoch {one.producer_epoch}, {one.records} records in {one.batches} batches,"
+        f" epoch {one.producer_epoch}, {count_text(one.records, 'record')} in {count_text(one.batches, 'batch')},"
         f" {one.duration_ms} ms{coordinator}{source}"
     )
 
@@ -76,8 +77,8 @@ def show_abort(console: Console, one: Transaction, listing: PartitionListing, bo
     elif one.is_decided:
         console.warning(
             f"the transaction at offset {one.first_offset} was acknowledged as committed ({one.coordinator}), and only"
-            f" its marker is missing: aborting it hides {one.records} records from read_committed consumers for ever;"
-            " copy them first (seglog read), or bring the partition over with seglog transplant, which commits it"
+            f" its marker is missing. Aborting it hides {count_text(one.records, 'record')} from read_committed"
+            " consumers for ever. Copy them first (seglog read), or transplant the partition, which commits it"
         )
     if console.as_json:
         console.json({"type": "command", "first_offset": one.first_offset, "command": command})
@@ -91,8 +92,9 @@ def show_statistics(console: Console, found: Statistics) -> None:
         console.json({"type": "transaction_statistics", **dataclasses.asdict(found)})
         return
     count = found.committed + found.aborted + found.open
-    console.line(f"{found.partition}: {count} transactions, {found.records} records, {found.bytes} bytes")
-    console.line(f"  committed {found.committed}, aborted {found.aborted} ({found.aborted_records} records)")
+    records, aborted = count_text(found.records, "record"), count_text(found.aborted_records, "record")
+    console.line(f"{found.partition}: {count_text(count, 'transaction')}, {records}, {found.bytes} bytes")
+    console.line(f"  committed {found.committed}, aborted {found.aborted} ({aborted})")
     console.line(f"  open {found.open}, of these hanging {found.hanging}")
     mean = found.total_ms // count if count else 0
     console.line(f"  longest {found.longest_ms} ms, mean {mean} ms")

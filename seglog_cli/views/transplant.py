@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
 
@@ -111,9 +112,9 @@ def _counts(plan: TransplantPlan) -> dict[str, int]:
 def _sentence(plan: TransplantPlan) -> str:
     counts = _counts(plan)
     aborted, committed = counts["transactions_aborted"], counts["transactions_committed"]
-    ended = f", {aborted} open transactions ended by ABORT" if aborted else ""
+    ended = f", {count_text(aborted, 'open transaction')} ended by ABORT" if aborted else ""
     ended += f", {committed} by COMMIT" if committed else ""
-    return f"{len(plan.pending)} partitions, {bytes_text(counts['bytes'])}{ended}:"
+    return f"{count_text(len(plan.pending), 'partition')}, {bytes_text(counts['bytes'])}{ended}:"
 
 
 def _next_steps(plan: TransplantPlan, run: str) -> list[str]:

@@ -50,4 +50,4 @@ def test_damage_ends_it_with_three_and_the_place(tmp_path: Path) -> None:
     result = run("metadata", tmp_path)
     assert result.exit_code == 3
     assert f"warning: {file}: position " in result.stderr
-    assert "the log up to offset 0, 1 records" in result.stdout
+    assert "the log up to offset 0, 1 record\n" in result.stdout

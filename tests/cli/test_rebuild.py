@@ -18,7 +18,7 @@ def test_a_dry_run_shows_the_cluster_and_writes_nothing(tmp_path: Path) -> None:
     assert f"cluster {CLUSTER}\nbroker 1: {one}\n" in done.stdout
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("orders-1 ")]
     assert row == ["orders-1", "1", "1", "5", "1", "directories"]
-    assert f"{tmp_path / 'out'} would get 1 files\n" in done.stdout
+    assert f"{tmp_path / 'out'} would get 1 file\n" in done.stdout
     assert "warning: the configuration of orders is not known" in done.stderr
     assert everything(tmp_path) == before
 

@@ -66,7 +66,7 @@ def test_a_log_directory_is_not_opened_as_a_log(tmp_path: Path, how: dict[str, b
     with seglog.open_log(tmp_path / "t-0", create=True):
         pass
     before = sorted(tmp_path.rglob("*"))
-    told = "a log directory, not a partition; name one of its 1 partitions: t-0"
+    told = "a log directory, not a partition; name its partition, t-0"
     with pytest.raises(NotALogError, match=told), seglog.open_log(tmp_path, **how):
         pass
     assert sorted(tmp_path.rglob("*")) == before
@@ -192,7 +192,7 @@ def test_a_log_directory_opens_with_its_path_alone(tmp_path: Path) -> None:
     with seglog.open_log(tmp_path / "t-0", create=True) as log:
         log.append([seglog.Record(b"v", timestamp=5)])
     with seglog.LogDirectory.open(str(tmp_path)) as directory:
-        assert repr(directory) == f"<LogDirectory {tmp_path}: 1 partitions, for reading>"
+        assert repr(directory) == f"<LogDirectory {tmp_path}: 1 partition, for reading>"
         (key,) = directory.topic_partitions
         assert [record.value for record in directory.log(key).records()] == [b"v"]
 

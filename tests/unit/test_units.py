@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.units import (
+    count_text,
     format_duration,
     format_size,
     format_time,
@@ -208,3 +209,17 @@ def test_any_text_is_a_value_or_a_sentence(text: str) -> None:
             parse(text)
         except ValueError as refused:
             assert " is not a" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [
+        (0, "segment", "0 segments"),
+        (1, "batch", "1 batch"),
+        (2, "batch", "2 batches"),
+        (3, "index pass", "3 index passes"),
+    ],
+)
+def test_a_number_of_things_agrees_with_their_name(count: int, noun: str, text: str) -> None:
+    assert count_text(count, noun) == text
+    assert count_text(12345, noun, ",").startswith("12,345 ")

@@ -63,6 +63,7 @@ from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.ownership import require_trust
 from seglog.storage.trial import TrialFileSystem
+from seglog.units import count_text
 
 ConfigOf = Callable[[str], LogConfig]
 
@@ -169,7 +170,7 @@ class LogDirectory:
 
     def __repr__(self) -> str:
         how = "writing" if self.writable else "reading"
-        return f"<LogDirectory {self.path}: {len(self.listing.live)} partitions, for {how}>"
+        return f"<LogDirectory {self.path}: {count_text(len(self.listing.live), 'partition')}, for {how}>"
 
     # --- what the directory says --------------------------------------------------------------------------
 

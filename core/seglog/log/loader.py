@@ -46,6 +46,7 @@ from seglog.log.swap import BeforeLoss, ReplacedLog, retire_segments, retire_sna
 from seglog.scan.listing import require_batches, require_directory, reread
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.units import count_text
 
 T = TypeVar("T")
 RecoveryProgress = Callable[[LogSegment, int, int], None]
@@ -116,7 +117,7 @@ class RecoveryReport:
     run: Path | None = None
 
     def __repr__(self) -> str:
-        did = f"{len(self.recovered)} segments recovered, {self.truncated_bytes} bytes lost"
+        did = f"{count_text(len(self.recovered), 'segment')} recovered, {self.truncated_bytes} bytes lost"
         offsets = f"offsets {self.log_start_offset} to {self.log_end_offset}"
         return f"<RecoveryReport {self.directory}: {did}, {offsets}>"
 

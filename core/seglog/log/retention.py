@@ -29,6 +29,7 @@ from seglog.log.log import Log
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
+from seglog.units import format_duration
 
 EMPTY_POLICY = "cleanup.policy is empty: only segments below the log start offset are deleted"
 
@@ -257,7 +258,8 @@ class _Judge:
         age = self.now_ms - segment.largest_timestamp()
         if self.config.retention_ms < 0 or age <= self.config.retention_ms:
             return ""
-        return f"its newest record is {age} ms old, and retention.ms is {self.config.retention_ms}"
+        limit = format_duration(self.config.retention_ms)
+        return f"its newest record is {format_duration(age)} old, and retention.ms is {limit}"
 
     # --- verdicts
 
@@ -337,5 +339,5 @@ class _Judge:
         age = self.now_ms - segment.largest_timestamp()
         if age < 0:
             what = "its newest record" if segment.max_timestamp >= 0 else "its modification time"
-            return f"{what} lies {-age} ms in the future and holds back everything after it"
-        return f"its newest record is {age} ms old, not more than retention.ms {limit}"
+            return f"{what} lies {format_duration(-age)} in the future and holds back everything after it"
+        return f"its newest record is {format_duration(age)} old, and retention.ms is {format_duration(limit)}"

@@ -28,7 +28,7 @@ from seglog.operations.clean import Cleaned, CleaningFailure, Outcome, clean, po
 from seglog.operations.retain import UNKNOWN_POLICY, retention_config
 from seglog.operations.workspace import Sources, Workspace
 from seglog.scan.listing import Target, TargetKind
-from seglog.units import format_duration, format_time
+from seglog.units import count_text, format_duration, format_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Explanation:
     def __repr__(self) -> str:
         taken = "would be cleaned" if self.eligible else "would not be cleaned"
         offsets = f"offsets {self.log_start_offset} to {self.log_end_offset}"
-        return f"<Explanation {self.partition}: {offsets}, {len(self.segments)} segments; {taken}>"
+        return f"<Explanation {self.partition}: {offsets}, {count_text(len(self.segments), 'segment')}; {taken}>"
 
 
 class Trial(Protocol):
@@ -275,13 +275,13 @@ def _deletion(patient: _Patient) -> Iterator[Reason]:
     if refusal:
         yield Reason("RETENTION_REFUSED", f"seglog retain refuses it: {refusal}")
     if plan.removed:
-        count = f"{len(plan.removed)} of {len(plan.segments)}"
-        yield Reason("DELETABLE", f"{count} segments would be deleted now")
+        count = f"{len(plan.removed)} of {count_text(len(plan.segments), 'segment')}"
+        yield Reason("DELETABLE", f"{count} would be deleted now")
         return
     if resolved.policy_known:
         first = plan.segments[0]
-        why = f"segment {first.base_offset}: {first.reason}"
-        yield Reason("NOT_DELETABLE", f"nothing would be deleted now: {why}")
+        why = f"segment {first.base_offset} stays: {first.reason}"
+        yield Reason("NOT_DELETABLE", f"nothing would be deleted now; {why}")
     if resolved.policy_known and resolved.log.delete and resolved.settings["retention.ms"].origin == DEFAULT:
         default = format_duration(resolved.log.retention_ms)
         rule = f"a broker applies its default, {default}, and seglog applies none"

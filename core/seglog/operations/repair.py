@@ -26,6 +26,7 @@ from seglog.scan.listing import Target, TargetKind, list_log_directory, resolve_
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock
+from seglog.units import count_text
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Repaired:
 
 
 def _place_of(plan: RepairPlan) -> str:
-    return f"{plan.log_directory}, {len(plan.partitions)} partitions"
+    return f"{plan.log_directory}, {count_text(len(plan.partitions), 'partition')}"
 
 
 def _count_of(found: Examination) -> str:

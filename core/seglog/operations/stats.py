@@ -13,6 +13,7 @@ from seglog.inspect.statistics import LogStatistics, view_statistics
 from seglog.scan.listing import PartitionListing, Target, TargetKind
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
+from seglog.units import count_text
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ class PartitionStatistics:
     def __repr__(self) -> str:
         found = self.statistics
         return (
-            f"<PartitionStatistics {found.partition}: {found.records} records, about {found.distinct_keys} keys,"
-            f" {found.bytes} bytes>"
+            f"<PartitionStatistics {found.partition}: {count_text(found.records, 'record')}, about"
+            f" {found.distinct_keys} keys, {found.bytes} bytes>"
         )
 
 

@@ -30,6 +30,7 @@ from seglog.scan.listing import SegmentFiles, list_partition
 from seglog.scan.log_walk import Gap, LogWalk, is_whole
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.overlay import OverlayFileSystem
+from seglog.units import count_text
 
 _MOST_INDEX_BYTES = 256 << 20
 
@@ -196,7 +197,7 @@ def _cuts(patient: Patient, plan: RecoveryReport) -> Iterator[Diagnosis]:
             yield patient.say("SEGMENT_RECOVERED", path, "an index is missing or contradicts the segment's base")
     if plan.deleted_segments:
         first = plan.deleted_segments[0]
-        message = f"{len(plan.deleted_segments)} segments, {plan.deleted_bytes} bytes, after the damage"
+        message = f"{count_text(len(plan.deleted_segments), 'segment')}, {plan.deleted_bytes} bytes, after the damage"
         fields = {"length": plan.deleted_bytes, "first_offset": first, "count": len(plan.deleted_segments)}
         yield patient.say("RECOVERY_DROPS_SEGMENTS", f"{first:020d}.log", message, **fields)
 

@@ -312,6 +312,8 @@ def require_partition(fs: FileSystem, path: Path) -> None:
         names = sorted((found.path.name for found in live), key=lambda name: name.startswith("__"))  # Kafka's own last
         shown = ", ".join(names[:_PARTITIONS_NAMED]) + (", …" if len(names) > _PARTITIONS_NAMED else "")
         held = f"name one of its {len(names)} partitions: {shown}" if names else "it holds no partition"
+        if len(names) == 1:
+            held = f"name its partition, {shown}"
         raise NotALogError(path, f"a log directory, not a partition; {held}")
 
 

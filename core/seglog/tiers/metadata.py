@@ -23,6 +23,7 @@ from seglog.scan.view import PartitionView
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.recognition import Place
 from seglog.tiers.segments import Problem, Remark, TierSegment
+from seglog.units import count_text
 
 REMOTE_TOPIC = "__remote_log_metadata"
 
@@ -193,7 +194,9 @@ def _segment(data: Mapping[str, Any]) -> RemoteSegment:
     start, end = data["startOffset"], data["endOffset"]
     epochs = sorted(EpochEntry(one["leaderEpoch"], one["offset"]) for one in data["segmentLeaderEpochs"])
     if start < 0 or end < start or not epochs:
-        raise WireError(f"segment {found['id']} has offsets {start} to {end} and {len(epochs)} leader epochs")
+        raise WireError(
+            f"segment {found['id']} has offsets {start} to {end} and {count_text(len(epochs), 'leader epoch')}"
+        )
     return RemoteSegment(
         TopicPartition(partition["name"], partition["partition"]),
         partition["id"],

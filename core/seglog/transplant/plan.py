@@ -11,6 +11,7 @@ from seglog.model import TopicPartition
 from seglog.runs.room import room_for_indexes
 from seglog.transplant.source import SourceLog
 from seglog.transplant.target import TargetPartition
+from seglog.units import count_text
 
 _MARKER_BYTES = 78
 
@@ -38,7 +39,7 @@ class Ending:
         """For an operator."""
         one = self.transaction
         return (
-            f"end the open transaction of producer {one.producer_id} ({one.records} records from offset"
+            f"end the open transaction of producer {one.producer_id} ({count_text(one.records, 'record')} from offset"
             f" {one.first_offset} on) by {self.marker} at offset {self.offset}: {self.why}"
         )
 
@@ -78,20 +79,21 @@ class PartitionPlan:
             yield "the target holds this data already: nothing to do"
             return
         yield (
-            f"copy {source.batches} batches in {len(source.segments)} segments ({source.size} bytes), offsets"
-            f" {source.log_start} to {source.log_end - 1}"
+            f"copy {count_text(source.batches, 'batch')} in {count_text(len(source.segments), 'segment')}"
+            f" ({source.size} bytes), offsets {source.log_start} to {source.log_end - 1}"
             if source.batches
             else f"make an empty log that begins at offset {source.log_end}"
         )
         if source.torn_bytes:
             yield f"leave out {source.torn_bytes} bytes at the end that are not a whole batch: {source.torn}"
         if source.left_behind:
-            yield f"leave out {len(source.left_behind)} files that a broker would delete"
+            yield f"leave out {count_text(len(source.left_behind), 'file')} that a broker would delete"
         yield f"keep partition.metadata with the topic id {self.target.topic_id}"
         if changes.epochs:
-            yield f"set the leader epoch of {changes.epochs} batches to 0"
+            yield f"set the leader epoch of {count_text(changes.epochs, 'batch')} to 0"
         if changes.forgotten:
-            yield f"take the producer ids out of {changes.forgotten} batches: the new cluster gives them out again"
+            batches = count_text(changes.forgotten, "batch")
+            yield f"take the producer ids out of {batches}: the new cluster gives them out again"
         if changes.moved:
             yield f"move the producer ids of {changes.moved} batches of transactions to 2^62 and above"
         for ending in self.endings:

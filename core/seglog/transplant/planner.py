@@ -26,6 +26,7 @@ from seglog.transplant.plan import Ending, PartitionPlan
 from seglog.transplant.source import Checkpoints, SourceLog, read_source
 from seglog.transplant.staging import is_there
 from seglog.transplant.target import TargetDirectory, TargetPartition
+from seglog.units import count_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class Planner:
         least = self._least_counts(around).get(topic, wanted.partition.partition + 1)
         if target.count is None or (count or least) == target.count:
             return
-        said = f"{wanted.target.topic} has {target.count} partitions in the new cluster"
+        said = f"{wanted.target.topic} has {count_text(target.count, 'partition')} in the new cluster"
         if count or topic == OFFSETS_TOPIC or least > target.count or self._common.target.metadata is None:
             raise RefusedError(
                 f"{wanted.directory}: {topic} had {count or f'at least {least}'} partitions, and {said}: keys and"
@@ -130,7 +131,7 @@ class Planner:
         if old:
             yield (
                 f"{name}: retention.ms={config.retention_ms} of the new cluster deletes {old} of"
-                f" {len(source.segments)} segments soon after the start: set it to -1 first"
+                f" {count_text(len(source.segments), 'segment')} soon after the start: set it to -1 first"
                 f" (kafka-configs --alter --add-config retention.ms=-1)"
             )
 

@@ -45,7 +45,7 @@ def test_time_lets_go_of_segments_whose_newest_record_is_older_than_retention(tm
     assert removed(log, START_MS + HOUR_MS + 1) == [0]
     plan = plan_retention(log, START_MS + 2 * HOUR_MS + 1)
     assert [(s.base_offset, s.rule) for s in plan.removed] == [(0, RetentionRule.TIME), (5, RetentionRule.TIME)]
-    assert "3600001 ms old, and retention.ms is 3600000" in plan.removed[1].reason
+    assert "is 1h1ms old, and retention.ms is 1h" in plan.removed[1].reason
     assert (plan.new_log_start_offset, plan.rolls) == (10, False)
 
 
