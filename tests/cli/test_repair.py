@@ -21,7 +21,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    return clean_logs(tmp_path)
+    return clean_logs(tmp_path / "data")  # a run beside `tmp_path` would be another test's
 
 
 def break_batch(log: Path) -> None:
