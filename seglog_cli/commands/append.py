@@ -89,6 +89,9 @@ def run(
         open_chunks(file, flush_ms) as chunks,
         session.open_log(partition, writable=True, create=create, settings=chosen, command="append") as log,
     ):
+        if compression is not None and log.config.codec not in (None, compression):
+            kept = log.config.compression_type
+            session.console.warning(f"--codec {codec} has no effect: the topic's compression.type is {kept}")
         pieces = read_records(chunks, form, "standard input" if file == "-" else file)
         for appended in Ingest(log, pieces, codec=compression, batch_records=batch_records):
             show_appended(session.console, appended)

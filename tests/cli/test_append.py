@@ -47,6 +47,18 @@ def test_json_lines_are_what_dump_wrote(tmp_path: Path) -> None:
     assert [[r[k] for k in kept] for r in records(tmp_path / "t-0")] == [[r[k] for k in kept] for r in expected]
 
 
+@pytest.mark.parametrize(("topic", "codec", "warned"), [("gzip", "zstd", True), ("gzip", "gzip", False)])
+def test_a_codec_that_the_topic_overrules_is_said_to_have_no_effect(
+    topic: str, codec: str, warned: bool, tmp_path: Path
+) -> None:
+    log = tmp_path / "t-0"
+    options = ("--create", "--codec", codec, "--set", f"compression.type={topic}")
+    done = run("append", *options, log, input_text="a\n")
+    assert done.exit_code == 0
+    assert ("--codec zstd has no effect: the topic's compression.type is gzip" in done.stderr) == warned
+    assert [batch["codec"] for batch in batches(log) if batch["type"] == "batch"] == [topic]
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_batches_hold_the_records_asked_for_in_the_codec_asked_for(codec: str, tmp_path: Path) -> None:
     log = tmp_path / "t-0"
