@@ -242,6 +242,9 @@ def _clean_pieces(
         found.add(step.batches, step.data, piece_end, complete=step.complete)
         if found.is_full:
             break
+    else:
+        if found.end < end:  # the file has become shorter, and whoever asked for the rest would ask for ever
+            return None
     if level < Level.RECORD:
         totals.records = int(found.state[validate.STATE_RECORDS])
     return found.result(totals)

@@ -29,7 +29,7 @@ from seglog.verification.verify import Verification, VerifyOptions, VerifySummar
 from tests.support import logs_on_disk as logs
 from tests.support.hostile_logs import hostile_log
 from tests.support.mutated_directories import mutate
-from tests.support.naive import batch_v2
+from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.object_server import Fault, object_server
 from tests.support.varied_directory import base_directory, copy_tree
 
@@ -63,6 +63,15 @@ def test_the_kernel_and_the_decoder_find_the_same_batches_right(tmp_path: Path) 
         broken_batches += headers[1] is None
         broken_records += headers[1] is not None and whole[1] is None
     assert right > 50 and broken_batches > 5 and broken_records > 50, (right, broken_batches, broken_records)
+
+
+def test_a_range_of_a_file_that_has_become_shorter_is_not_right(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    one = batch_v2(0, [NaiveRecord(0, 0, None, b"v")])
+    path.write_bytes(one)
+    for start, end in ((0, 2 * len(one)), (len(one), 2 * len(one)), (2 * len(one), 3 * len(one))):
+        assert batches.clean_range(FS, path, start, end, OFFSETS, Level.RECORD, keep=True) is None
+    assert batches.clean_range(FS, path, 0, len(one), OFFSETS, Level.RECORD, keep=True) is not None
 
 
 def test_what_the_kernel_finds_right_of_whole_hostile_logs_is_right(tmp_path: Path) -> None:
