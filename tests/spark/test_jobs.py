@@ -57,8 +57,10 @@ def test_giants_are_verified_in_parts_by_several_tasks(
     path = damaged_copy(logs, tmp_path / "logs")
     alone = Verification(FS, resolve_paths(FS, [path]), VerifyOptions(jobs=1), SystemClock())
     expected = tuple(alone)
-    for module in (tasks, verifying):
-        monkeypatch.setattr(module, "LEAST_TASK_BYTES", 10_000)
+    monkeypatch.setattr(verifying, "cores_of", lambda _: 100)
+    monkeypatch.setattr(verifying, "GIANT_BYTES", 10_000)
+    monkeypatch.setattr(verifying, "PART_BYTES", 10_000)
+    monkeypatch.setattr(tasks, "_LEAST_TASK_BYTES", 10_000)
     monkeypatch.setattr(tasks, "_OPENING_BYTES", 0)
     ran: list[int] = []
     try_tasks = tasks.try_tasks

@@ -36,7 +36,7 @@ Watch = Callable[[int, int], None]  # tasks done, tasks in all
 _POLL_SECONDS = 0.2
 _TASKS_A_CORE = 8  # so that cores that are done early find work
 _OPENING_BYTES = 1 << 20  # what opening a partition costs, as bytes read meanwhile
-LEAST_TASK_BYTES, _MOST_TASK_BYTES = 32 << 20, 1 << 30
+_LEAST_TASK_BYTES, _MOST_TASK_BYTES = 32 << 20, 1 << 30
 _QUERY_ID = "sql.streaming.queryId"  # Spark: StreamExecution.QUERY_ID_KEY
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 _OURS = re.compile(r"seglog\.errors\.(\w+): (.*)")
@@ -74,7 +74,7 @@ def run_tasks(
 def task_bytes(sizes: Sequence[int], cores: int) -> int:
     """How many bytes a task should have, so that each core gets several."""
     total = sum(sizes) + len(sizes) * _OPENING_BYTES
-    return min(max(total // (_TASKS_A_CORE * max(1, cores)), LEAST_TASK_BYTES), _MOST_TASK_BYTES)
+    return min(max(total // (_TASKS_A_CORE * max(1, cores)), _LEAST_TASK_BYTES), _MOST_TASK_BYTES)
 
 
 def shared(sizes: Sequence[int], cores: int) -> list[range]:

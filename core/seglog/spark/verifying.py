@@ -12,9 +12,10 @@ from seglog.clock import SystemClock
 from seglog.errors import NotALogError
 from seglog.evidence.findings import Finding, Severity
 from seglog.remote.settings import StoreSettings
+from seglog.remote_path import RemotePath
 from seglog.scan.listing import Target, TargetKind, list_partition, log_directory_of
 from seglog.scan.view import SingleFile, is_held
-from seglog.spark.tasks import LEAST_TASK_BYTES, Watch, cores_of, run_tasks, task_bytes
+from seglog.spark.tasks import Watch, cores_of, run_tasks, task_bytes
 from seglog.spark.tiered import Shown, task_files
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.segments import Remark
@@ -24,7 +25,9 @@ from seglog.verification.verify import Level, Verification, VerifyOptions, Verif
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_GIANT_TASKS = 2  # a partition that makes more tasks than these is a giant
+# What one core verifies, of a disk and of an object store, in less time than it pays to start tasks twice.
+GIANT_BYTES, GIANT_OBJECT_BYTES = 4 << 30, 512 << 20
+PART_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +68,23 @@ def known_of_giants(
     store: StoreSettings,
     watch: Watch | None = None,
 ) -> list[KnownParts]:
-    """What tasks have found in the parts of each partition that is larger than its share; of the others nothing.
+    """What tasks have found in the parts of each giant partition; of the others nothing.
 
     Beside a broker nothing is known beforehand: whatever is grave must stay while it is looked at.
     """
     known: list[KnownParts] = [{} for _ in items]
-    if max(sizes, default=0) <= _GIANT_TASKS * LEAST_TASK_BYTES:
+    if not any(size > _least(target.path) for (target, _), size in zip(items, sizes, strict=True)):
         return known
-    most = task_bytes(sizes, cores_of(spark))
+    cores = cores_of(spark)
+    most = max(PART_BYTES, task_bytes(sizes, cores))
     work: list[tuple[Part, tuple[Shown, ...]]] = []
     owners: list[int] = []
     for number, (target, shown) in enumerate(items):
-        if sizes[number] > _GIANT_TASKS * most and not options.live and not is_held(log_directory_of(target)):
+        gained = sizes[number] * (cores - 1) // cores  # what other cores verify meanwhile
+        outlasts = sizes[number] * cores > sum(sizes)  # else the others keep all cores at work
+        if gained <= _least(target.path) or not outlasts or options.live:
+            continue
+        if not is_held(log_directory_of(target)):
             parts = _parts(fs, target, most)
             work += [(part, shown) for part in parts]
             owners += [number] * len(parts)
@@ -87,6 +95,10 @@ def known_of_giants(
     for number in dict.fromkeys(owners):
         known[number] = by_log(part for part, owner in zip(found, owners, strict=True) if owner == number)
     return known
+
+
+def _least(path: Path) -> int:
+    return GIANT_OBJECT_BYTES if isinstance(path, RemotePath) else GIANT_BYTES
 
 
 def _parts(fs: FileSystem, target: Target, most_bytes: int) -> list[Part]:

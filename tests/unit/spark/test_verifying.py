@@ -39,11 +39,12 @@ def tasks_run(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(jobs, "run_tasks", run)
     monkeypatch.setattr(verifying, "run_tasks", run)
-    monkeypatch.setattr(verifying, "cores_of", lambda _: 2)
-    monkeypatch.setattr(verifying, "LEAST_TASK_BYTES", 3000)
-    monkeypatch.setattr(tasks, "LEAST_TASK_BYTES", 3000)
+    monkeypatch.setattr(verifying, "cores_of", lambda _: 1000)
+    monkeypatch.setattr(verifying, "GIANT_BYTES", 3000)
+    monkeypatch.setattr(verifying, "PART_BYTES", 3000)
+    monkeypatch.setattr(tasks, "_LEAST_TASK_BYTES", 3000)
     monkeypatch.setattr(tasks, "_OPENING_BYTES", 0)
-    monkeypatch.setattr(tasks, "_TASKS_A_CORE", 1000)
+    monkeypatch.setattr(tasks, "_TASKS_A_CORE", 8)
     return counted
 
 
@@ -77,6 +78,17 @@ def test_damage_of_a_part_is_found_as_on_one_machine(tmp_path: Path, place: floa
     log = max((tmp_path / "logs").glob("*/*.log"), key=lambda path: path.stat().st_size)
     assert in_tasks(FS, log) == alone(FS, log)
     assert tasks_run[2] > 2  # one file, in parts
+
+
+def test_partitions_that_keep_all_cores_at_work_are_not_cut(
+    tasks_run: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifying, "cores_of", lambda _: 2)
+    directory = KAFKA / "4.3.0" / "clean"
+    assert in_tasks(FS, directory) == alone(FS, directory)
+    assert len(tasks_run) == 1
+    assert in_tasks(FS, directory / "payments-0") == alone(FS, directory / "payments-0")
+    assert len(tasks_run) == 3
 
 
 def test_beside_a_broker_the_whole_is_looked_at_until_it_stays(tasks_run: list[int]) -> None:
