@@ -1,7 +1,8 @@
 """Reading segments for the cleaner: chunks of whole batches, checked, and their payloads laid open.
 
 A cleaner never passes on what it does not understand: trailing bytes, an unknown magic or a wrong checksum end the
-round before anything was changed (Kafka gives such a batch a new, valid checksum: specification §15, gap 1).
+round before anything was changed (Kafka gives such a batch a new, valid checksum: specification §15, gap 1). So do
+offsets that do not ascend: no checksum covers a base offset, and which record of a key is the latest, nobody can tell.
 """
 
 from __future__ import annotations
@@ -60,15 +61,17 @@ class OpenPart:
 
 
 def read_chunks(
-    segment: LogSegment, start: int, options: CleanerOptions, account: Account | None = None
+    segment: LogSegment, start: int, end_offset: int, options: CleanerOptions, account: Account | None = None
 ) -> Iterator[Chunk]:
-    """The chunks of a segment from byte `start`, valid for `options.chunks_ahead` steps.
+    """The chunks of a segment from byte `start`, valid for `options.chunks_ahead` steps; the next segment begins at
+    `end_offset`.
 
-    A large one counts in `account` until the next step. CorruptRecordError where they
-    break off, UnsupportedError for a batch too large to be held.
+    A large one counts in `account` until the next step. CorruptRecordError where they break off or offsets do not
+    ascend, UnsupportedError for a batch too large to be held.
     """
     position = start
     last_offset = None
+    reached = segment.base_offset - 1
     with segment.fs.open(segment.path, "r") as file:
         scan = SegmentScan(
             segment.fs,
@@ -84,8 +87,9 @@ def read_chunks(
         for chunk in scan:
             if not chunk.complete:
                 raise too_large_to_rewrite(segment.path, chunk.batches[0])
+            _require_order(chunk, reached, end_offset)
             position = chunk.position + len(chunk.data)
-            last_offset = int(chunk.batches["last_offset"][-1])
+            reached = last_offset = int(chunk.batches["last_offset"][-1])
             yield chunk
             del chunk  # a large one is not held while the next one is read
     reason = EndReason.COMPLETE if scan.end is None else scan.end.reason
@@ -93,6 +97,31 @@ def read_chunks(
         where = segment.path.name if last_offset is None else f"after offset {last_offset}"
         text = reason.value if reason is not EndReason.COMPLETE else EndReason.TRAILING.value
         raise CorruptRecordError(segment.path, f"{text} ({where}){ADVICE}", position)
+
+
+def _require_order(chunk: Chunk, reached: int, end_offset: int) -> None:
+    """CorruptRecordError for the first batch that is not between those before it, up to offset `reached`, and
+    `end_offset`; for a batch with a wrong checksum instead, where the chunk has one.
+    """
+    batches = chunk.batches
+    last = batches["last_offset"]
+    # where a compressed message set of magic 0 or 1 begins, only its contents say
+    first = np.where(batches["magic"] < 2, last, batches["base_offset"])
+    before = np.concatenate(([reached], last[:-1]))
+    wrong = (first <= before) | (last < first) | (last >= end_offset)
+    if not wrong.any():
+        return
+    at = int(np.argmax(wrong))
+    row = check_chunk(chunk).batches[at]
+    follows = first[at] <= before[at]
+    where = f"{before[at]} comes before it" if follows else f"the next segment begins at {end_offset}"
+    raise CorruptRecordError(
+        chunk.path,
+        f"offsets do not ascend: {where}{ADVICE}",
+        int(row["position"]),
+        int(row["base_offset"]),
+        int(row["last_offset"]),
+    )
 
 
 def _most_bytes(file: File, start: int, options: CleanerOptions) -> int:

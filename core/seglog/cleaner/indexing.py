@@ -195,7 +195,7 @@ class _Passes:
             collect_aborted(round_.segments, first, plan.first_mapped_offset, plan.first_uncleanable_offset)
         )
         for number, segment in enumerate(self._segments):
-            for chunk in read_chunks(segment, self._start_of(segment), round_.options):
+            for chunk in read_chunks(segment, self._start_of(segment), plan.end_of(segment), round_.options):
                 if self._indexing.opened is None and attributes_met(chunk.batches) & layout.CODEC_MASK:
                     self._indexing.opened = OpenedPayloads(self._spare_bytes())
                 yield number, chunk, self._aborted_batches(chunk, tracker)
@@ -203,7 +203,7 @@ class _Passes:
     def _later_chunks(self, number: int, position: int) -> Iterator[tuple[int, Chunk, np.ndarray]]:
         for i, segment in enumerate(self._segments[number:], start=number):
             start = position if i == number else self._start_of(segment)
-            for chunk in read_chunks(segment, start, self._round.options):
+            for chunk in read_chunks(segment, start, self._round.plan.end_of(segment), self._round.options):
                 yield i, chunk, np.isin(chunk.batches["base_offset"], self._aborted)
 
     def _aborted_batches(self, chunk: Chunk, tracker: TransactionTracker) -> np.ndarray:
@@ -265,7 +265,7 @@ class _Passes:
         settings = filter_settings(self._round, self._indexing, compressed=False)
         for segment in self._round.segments_before_dirty:
             _note_start(self._indexing.clean_starts, segment, int(ordinals[1]))
-            for chunk in read_chunks(segment, 0, self._round.options):
+            for chunk in read_chunks(segment, 0, self._round.plan.end_of(segment), self._round.options):
                 check_chunk(chunk)
                 for part in open_parts(chunk, in_windows=True):
                     self._mark(chunk, part, ordinals, settings)

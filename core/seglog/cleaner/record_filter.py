@@ -132,7 +132,7 @@ class RecordFilter:
             number = round_.segments.index(segment)
             self._tracker.add_aborted(collect_aborted(round_.segments, number, round_.plan.log_start_offset, bound))
             modified_ms = segment.modified_ms
-            for chunk in read_chunks(segment, 0, round_.options, account):
+            for chunk in read_chunks(segment, 0, round_.plan.end_of(segment), round_.options, account):
                 yield self._task(chunk, modified_ms)
                 del chunk
 

@@ -13,6 +13,7 @@ its tasks. Each of them works on it as a `CleaningRound`, the plan with open seg
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -125,6 +126,10 @@ class RoundPlan:
     def always_kept_offset(self) -> int:
         """KIP-280: the last record of the range stays under strategies that would let it go; -1 for none."""
         return -1 if self.options.strategy.kind is StrategyKind.OFFSET else self.first_uncleanable_offset - 1
+
+    def end_of(self, segment: LogSegment) -> int:
+        """The base offset of the segment after a source."""
+        return self.bases[bisect_right(self.bases, segment.base_offset)]
 
     @property
     def source_bases(self) -> tuple[int, ...]:

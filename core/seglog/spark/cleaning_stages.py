@@ -121,7 +121,7 @@ def _indexed(fs: FileSystem, spec: RoundSpec, number: int, reducers: int) -> Ite
     aborted: list[int] = []
     counts = RoundCounts()
     for segment in round_.groups[0]:
-        for chunk in read_chunks(segment, 0, plan.options):
+        for chunk in read_chunks(segment, 0, plan.end_of(segment), plan.options):
             check_chunk(chunk)
             is_dirty = chunk.batches["last_offset"] >= plan.first_mapped_offset
             skipped = _aborted_batches(chunk, is_dirty, tracker, aborted) | ~is_dirty

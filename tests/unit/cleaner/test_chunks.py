@@ -12,7 +12,7 @@ from seglog.cleaner.chunks import check_chunk, open_parts, read_chunks
 from seglog.cleaner.options import CleanerOptions
 from seglog.errors import CorruptRecordError, InvalidRecordError
 from seglog.format.compression import compress
-from seglog.layout import CODEC_MASK, RECORD_BATCH_OVERHEAD
+from seglog.layout import CODEC_MASK, INT64_MAX, LAST_OFFSET_DELTA_OFFSET, RECORD_BATCH_OVERHEAD
 from seglog.log.segment import LogSegment
 from seglog.model import Compression
 from seglog.scan.segment_scan import Chunk
@@ -41,7 +41,7 @@ def segment_of(directory: Path, *batches: bytes, after: bytes = b"") -> LogSegme
 
 
 def only_chunk(segment: LogSegment) -> Chunk:
-    (chunk,) = read_chunks(segment, 0, OPTIONS)
+    (chunk,) = read_chunks(segment, 0, INT64_MAX, OPTIONS)
     return chunk
 
 
@@ -62,7 +62,7 @@ def payloads(chunk: Chunk, wanted: np.ndarray | None = None) -> list[bytes]:
 def test_bytes_that_are_no_batch_are_refused_by_their_place(tmp_path: Path, after: bytes, reason: str) -> None:
     segment = segment_of(tmp_path, plain(0), plain(3), after=after)
     with pytest.raises(CorruptRecordError, match=rf"{reason}.*after offset 5.*nothing was changed") as raised:
-        list(read_chunks(segment, 0, OPTIONS))
+        list(read_chunks(segment, 0, INT64_MAX, OPTIONS))
     assert raised.value.position == len(plain(0)) * 2
 
 
@@ -78,6 +78,37 @@ def test_a_wrong_checksum_and_an_unknown_magic_are_refused_by_their_offsets(tmp_
     good.batches["magic"][0] = 3
     with pytest.raises(CorruptRecordError, match="unknown magic 3"):
         check_chunk(good)
+
+
+@pytest.mark.parametrize(
+    ("bases", "end_offset", "number", "reason"),
+    [
+        ((10, 1000, 16), 2000, 2, "1002 comes before it"),
+        ((10, 13, 13), 2000, 2, "15 comes before it"),
+        ((10, 14, 16), 2000, 2, "16 comes before it"),
+        ((9, 13, 16), 2000, 0, "9 comes before it"),
+        ((10, 13, 16), 18, 2, "the next segment begins at 18"),
+    ],
+    ids=["far ahead", "twice", "overlap", "before the segment", "within the next segment"],
+)
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
+def test_offsets_that_do_not_ascend_are_refused_by_the_batch(
+    tmp_path: Path, bases: tuple[int, ...], end_offset: int, number: int, reason: str, chunk_bytes: int
+) -> None:
+    write_segment(tmp_path, 10, *map(plain, bases))
+    segment, options = LogSegment(FS, tmp_path, 10), CleanerOptions(chunk_bytes=chunk_bytes)
+    with pytest.raises(CorruptRecordError, match=f"offsets do not ascend: {reason}; nothing was changed") as raised:
+        list(read_chunks(segment, 0, end_offset, options))
+    base, size = bases[number], len(plain(0))
+    found = (raised.value.first_offset, raised.value.last_offset, raised.value.position)
+    assert found == (base, base + 2, number * size)
+
+
+def test_a_wrong_checksum_is_named_before_the_offsets_that_it_covers(tmp_path: Path) -> None:
+    wrong = bytearray(plain(3))
+    wrong[LAST_OFFSET_DELTA_OFFSET] ^= 0x40
+    with pytest.raises(CorruptRecordError, match="the checksum of the batch is wrong"):
+        only_chunk(segment_of(tmp_path, plain(0), bytes(wrong), plain(6)))
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
