@@ -40,7 +40,8 @@ def run(
     It looks for batches in segments, before and after damage, and in .swap, .deleted and .cleaned files; with --carve
     in any file, at any place. It sorts them by offset and takes one of several copies, from a live segment rather
     than a leftover. It rebuilds indexes, snapshots and leader epochs. The output shows what each file held and which
-    offsets are missing; compaction leaves such gaps, too.
+    offsets are missing; compaction leaves such gaps, too. If a file cannot be read, or not to its end, it copies what
+    it could read of all files, names that file, and exits with 3.
 
     An image holds many logs, and no batch names its topic. They are distinguished by offsets that go on,
     leader epochs, producers and their sequences, codec, time, and how keys and values look; a batch that the
@@ -68,6 +69,6 @@ def run(
         report = salvage(looking.fs, session.clock, paths, output, options, progress.advance)
     doubtful = report.undecided or (into_one and any(log.contradicting for log in report.logs))
     code = ExitCode.FOUND if doubtful else ExitCode.DONE
-    code = tiers.code(code)
+    code = tiers.code(code if report.is_complete else ExitCode.INCOMPLETE)
     show_salvage(session.console, report, code)
     return code

@@ -36,9 +36,8 @@ def run(
     it there. No reader reads it and nothing removes it. Remove it yourself when no job writes there.
 
     The exit code is 1 when something is missing, damaged, incomplete or an orphan, and 3 when something could not be
-    read. Every reading command takes such a
-    PATH itself (ls, dump, read, verify, stats, txn, explain, export, diff, groups, serve, replay and doctor; convert
-    and salvage as their source). So does the library.
+    read. Every reading command takes such a PATH itself (ls, dump, read, verify, stats, txn, explain, export, diff,
+    groups, serve, replay and doctor; convert and salvage as their source). So does the library.
 
     Examples:
       seglog tiers /mnt/tier

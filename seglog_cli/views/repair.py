@@ -118,6 +118,8 @@ def show_salvage(console: Console, report: SalvageReport, code: ExitCode) -> Non
             console.line(f"{source.path.name}: {used}, {bytes_text(source.used_bytes)}")
         else:
             console.line(f"{source.path.name}: nothing good")
+        if source.unreadable and not console.as_json:
+            console.warning(f"{source.path}: not all of it could be read: {source.unreadable}")
     for log in report.logs:
         _show_log(console, log, several=len(report.logs) > 1)
     if console.as_json:

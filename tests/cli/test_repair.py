@@ -199,6 +199,15 @@ def test_salvage_says_what_was_found_and_what_is_missing(logs: Path, tmp_path: P
     assert contents(logs) == before
 
 
+def test_salvage_copies_what_it_can_read_and_names_what_it_cannot(logs: Path, tmp_path: Path) -> None:
+    log = logs / "orders-lz4-0"
+    (log / f"{10**9:020d}.log").symlink_to(f"{10**9:020d}.log")
+    done = run("salvage", log, "-o", tmp_path / "rescued" / "orders-lz4-0")
+    assert done.exit_code == 3
+    assert f"{log}/{10**9:020d}.log: not all of it could be read: " in done.stderr
+    assert run("verify", tmp_path / "rescued" / "orders-lz4-0").exit_code == 0
+
+
 def test_an_image_of_several_logs_becomes_a_log_directory_with_one_each(logs: Path, tmp_path: Path) -> None:
     names = ("orders-lz4-0", "payments-0")
     image = b"".join(path.read_bytes() for name in names for path in sorted((logs / name).glob("*.log")))

@@ -12,7 +12,7 @@ A batch is copied byte for byte. Memory is 88 bytes a batch found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +35,7 @@ from seglog.salvage.carve import FOUND, carve_image, carve_log
 from seglog.salvage.messages import copy_07
 from seglog.scan.listing import TargetKind, list_partition, resolve_path
 from seglog.storage import links
-from seglog.storage.filesystem import File, FileSystem
+from seglog.storage.filesystem import File, FileStatus, FileSystem
 from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.pieces import copy_range
 
@@ -60,7 +60,10 @@ class SalvageOptions:
 
 @dataclass(frozen=True, slots=True)
 class SalvagedSource:
-    """What a source gave: good batches `found`, and those of them that were `used` (others were there already)."""
+    """What a source gave: good batches `found`, and those of them that were `used` (others were there already).
+
+    `unreadable` says why the system let it be read only so far, or not at all; "" otherwise.
+    """
 
     path: Path
     size: int
@@ -68,6 +71,7 @@ class SalvagedSource:
     found_bytes: int
     used: int
     used_bytes: int
+    unreadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,11 @@ class SalvageReport:
         return sum(log.missing_offsets for log in self.logs)
 
     @property
+    def is_complete(self) -> bool:
+        """Whether every source could be read to its end."""
+        return not any(source.unreadable for source in self.sources)
+
+    @property
     def undecided(self) -> int:
         """How many logs might be parts of others."""
         return sum(log.undecided for log in self.logs)
@@ -142,19 +151,21 @@ def salvage(
     """Copies the good batches of `paths` (partition directories, log files, with `carve` anything) to `target`.
 
     `target` must not exist, or be empty. When carving finds several logs, each goes to a directory of its own in it:
-    `carved-0`, `carved-1` …, or the partition's name where that is known. NotALogError when no good batch is found;
-    RefusedError when there is not enough disk space, when `target` holds something, or when `paths` are of several
-    partitions, unless they are carved or wanted `into_one`.
+    `carved-0`, `carved-1` …, or the partition's name where that is known. What the system does not let be read is
+    named in the report, and the rest is copied. NotALogError when no good batch is found, the OSError instead if a
+    source could not be read; RefusedError when there is not enough disk space, when `target` holds something, or when
+    `paths` are of several partitions, unless they are carved or wanted `into_one`.
     """
     _prepare_target(fs, paths, target)
     sources = _gathered(fs, paths, options)
     _refuse_several(sources, options)
     if sources and all(source.path.suffix == FileKind.LOG_07.value for source in sources):
         return _salvaged_07(fs, sources, target)
-    tables = [_table(fs, source, i, progress) for i, source in enumerate(sources)]
-    found = np.concatenate(tables) if tables else np.zeros(0, dtype=FOUND)
+    found, failures = _found_in(fs, sources, progress)
     rank = np.array([source.rank for source in sources])
     logs = [_chosen(log, rank) for log in _told_apart(fs, sources, found, options) if len(log.rows)]
+    if not logs and failures:
+        raise next(iter(failures.values()))
     if not logs:
         raise NotALogError(paths[0], "no good batch was found" + ("" if options.carve else " (--carve looks harder)"))
     done = []
@@ -168,7 +179,7 @@ def salvage(
             metadata = _metadata_of(fs, sources, paths, log, single=len(logs) == 1)
             complete_log(made, clock, metadata, place / name, options.index_interval_bytes)
             done.append(_salvaged(log, target / name))
-    return SalvageReport(target, _accounts(sources, found, [log.rows for log in logs]), tuple(done))
+    return SalvageReport(target, _accounts(sources, found, [log.rows for log in logs], failures), tuple(done))
 
 
 def _refuse_several(sources: Sequence[_Source], options: SalvageOptions) -> None:
@@ -238,7 +249,11 @@ def choose(found: np.ndarray, rank: np.ndarray) -> np.ndarray:
 
 def _partition_of(path: Path) -> str:
     """The partition that a log file's directory is named after; empty where it is named otherwise."""
-    name = filenames.parse_partition_directory(path.resolve().parent.name)
+    try:
+        directory = links.resolve(path).parent
+    except OSError:  # a link that cannot be followed lies where its own name is
+        directory = links.resolve(path.parent)
+    name = filenames.parse_partition_directory(directory.name)
     return "" if name is None else str(name.topic_partition)
 
 
@@ -264,7 +279,7 @@ def _sources_of(fs: FileSystem, path: Path, options: SalvageOptions) -> Iterator
         if not options.carve and resolve_path(fs, path).kind is TargetKind.LOG_DIRECTORY:
             raise RefusedError(f"{path} is a log directory: name one partition, whose batches make one log")
         for name in fs.list(path):
-            found = fs.status(path / name)
+            found = _status_within(fs, path / name)
             parsed = parse_file_name(name)
             is_log = parsed is not None and parsed.kind in (FileKind.LOG, FileKind.LOG_07)
             if found is not None and not found.is_directory and (is_log or options.carve):
@@ -277,10 +292,27 @@ def _sources_of(fs: FileSystem, path: Path, options: SalvageOptions) -> Iterator
         yield _Source(path, rank, status.size, is_log and not options.carve, _partition_of(path) if is_log else "")
 
 
-def _table(fs: FileSystem, source: _Source, number: int, progress: BytesRead | None) -> np.ndarray:
-    carve = carve_log if source.is_log else carve_image
-    parts = list(carve(fs, source.path, number, progress))
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=FOUND)
+def _status_within(fs: FileSystem, path: Path) -> FileStatus | None:
+    """The status of an entry; of a link that cannot be followed its own: who reads it gets to know why."""
+    try:
+        return fs.status(path)
+    except OSError:
+        return fs.status(path, follow=False)
+
+
+def _found_in(
+    fs: FileSystem, sources: Sequence[_Source], progress: BytesRead | None
+) -> tuple[np.ndarray, dict[int, OSError]]:
+    """The good batches of all sources as FOUND rows, and by the source's number what ended its reading early."""
+    parts, failures = [np.zeros(0, dtype=FOUND)], {}
+    for number, source in enumerate(sources):
+        carve = carve_log if source.is_log else carve_image
+        try:
+            for rows in carve(fs, source.path, number, progress):
+                parts.append(rows)  # what came before an error stays
+        except OSError as error:
+            failures[number] = error
+    return np.concatenate(parts), failures
 
 
 # --- the new log ------------------------------------------------------------------------------------------
@@ -370,7 +402,7 @@ def complete_log(
 
 
 def _accounts(
-    sources: Sequence[_Source], found: np.ndarray, written: Sequence[np.ndarray]
+    sources: Sequence[_Source], found: np.ndarray, written: Sequence[np.ndarray], failures: Mapping[int, OSError]
 ) -> tuple[SalvagedSource, ...]:
     chosen = np.concatenate(written)
     rows = []
@@ -378,7 +410,8 @@ def _accounts(
         mine, used = found[found["source"] == i], chosen[chosen["source"] == i]
         sizes = (int(part["size"].sum(dtype=np.int64)) for part in (mine, used))
         found_bytes, used_bytes = sizes
-        rows.append(SalvagedSource(source.path, source.size, len(mine), found_bytes, len(used), used_bytes))
+        reason = str(failures[i].strerror or failures[i]) if i in failures else ""
+        rows.append(SalvagedSource(source.path, source.size, len(mine), found_bytes, len(used), used_bytes, reason))
     return tuple(rows)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,11 +18,15 @@ from seglog.log.producers import ProducerIdentity
 from seglog.model import Record
 from seglog.repairs.findings_by_directory import examination
 from seglog.salvage.salvage import SalvageOptions, SalvageReport, salvage
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
+from seglog.storage.forwarding import PassingFile
 from tests.support.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import batch
 from tests.support.open_logs import START_MS, opened_log
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 FS = LocalFileSystem()
 NAME = "4.3.0/generated"
@@ -69,6 +76,65 @@ def test_missing_offsets_are_named(source: Path, tmp_path: Path) -> None:
     report = salvaged([source], tmp_path / "mixed-0")
     assert report.missing == ((258, 527),)
     assert report.missing_offsets == 270
+
+
+class _FailingDisk(LocalFileSystem):
+    """Reads of files whose name begins with `name` fail from byte `position` on."""
+
+    def __init__(self, name: str, position: int) -> None:
+        super().__init__()
+        self._name, self._position = name, position
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        file = super().open(path, mode)
+        return _FailingFile(file, self._position) if path.name.startswith(self._name) else file
+
+
+class _FailingFile(PassingFile):
+    def __init__(self, below: File, position: int) -> None:
+        super().__init__(below)
+        self._position = position
+
+    def _checked(self, position: int, size: int) -> None:
+        if position + size > self._position:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.path))
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self._checked(position, size)
+        return super().read_at(position, size)
+
+    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
+        self._checked(position, len(memoryview(buffer)))
+        return super().read_into(position, buffer)
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_copied(source: Path, tmp_path: Path) -> None:
+    name, others = "00000000000000000258", tmp_path / "others"
+    shutil.copytree(source, others, ignore=shutil.ignore_patterns(f"{name}.log"))
+    report = salvage(_FailingDisk(name, 0), CLOCK, [source], tmp_path / "mixed-0", SalvageOptions())
+    assert batches_in(tmp_path / "mixed-0") == batches_in(others)
+    assert not report.is_complete
+    assert {each.path.name: each.unreadable for each in report.sources if each.unreadable} == {
+        f"{name}.log": os.strerror(errno.EIO)
+    }
+
+
+def test_what_came_before_an_unreadable_place_is_copied(tmp_path: Path) -> None:
+    """Of a file that is read in several steps."""
+    batches = [batch(i, value=bytes(1 << 20)) for i in range(24)]
+    log = tmp_path / "t-0" / f"{0:020d}.log"
+    log.parent.mkdir()
+    log.write_bytes(b"".join(batches))
+    report = salvage(_FailingDisk(log.stem, 22 << 20), CLOCK, [log], tmp_path / "out" / "t-0", SalvageOptions())
+    copied = batches_in(tmp_path / "out" / "t-0")
+    assert copied and copied == batches[: len(copied)]
+    assert report.sources[0].unreadable and report.sources[0].used == len(copied)
+
+
+def test_where_nothing_can_be_read_the_error_is_the_system_s(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        salvage(_FailingDisk("", 0), CLOCK, [source], tmp_path / "mixed-0", SalvageOptions())
+    assert not (tmp_path / "mixed-0").exists()
 
 
 def test_carving_finds_batches_in_an_image_at_any_alignment(source: Path, tmp_path: Path) -> None:
