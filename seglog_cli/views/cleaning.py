@@ -15,19 +15,29 @@ if TYPE_CHECKING:
     from seglog.configuration.precedence import Contradiction
     from seglog.operations.clean import Cleaned, CleaningFailure, Outcome
 
+# What became of records and batches: of one, of several.
 _REASONS = {
-    "records_kept": "records kept: the newest of their key",
-    "tombstones_kept": "tombstones kept: delete.retention.ms has not passed since they were first cleaned",
-    "control_records_kept": "transaction markers kept",
-    "records_superseded": "records dropped: a later one has their key",
-    "records_without_key": "records dropped: without a key",
-    "tombstones_expired": "tombstones dropped: expired",
-    "records_discarded": "records dropped: aborted transactions and expired markers",
-    "batches_discarded": "batches dropped whole",
-    "batches_verbatim": "batches copied as they are",
-    "batches_rebuilt": "batches written anew",
-    "batches_emptied": "batches kept empty: the last of a producer or of the range",
-    "delete_horizons_set": "delete horizons set",
+    "records_kept": ("record kept: the newest of its key", "records kept: the newest of their key"),
+    "tombstones_kept": (
+        "tombstone kept: delete.retention.ms has not passed since it was first cleaned",
+        "tombstones kept: delete.retention.ms has not passed since they were first cleaned",
+    ),
+    "control_records_kept": ("transaction marker kept", "transaction markers kept"),
+    "records_superseded": ("record dropped: a later one has its key", "records dropped: a later one has their key"),
+    "records_without_key": ("record dropped: without a key", "records dropped: without a key"),
+    "tombstones_expired": ("tombstone dropped: expired", "tombstones dropped: expired"),
+    "records_discarded": (
+        "record dropped: aborted transactions and expired markers",
+        "records dropped: aborted transactions and expired markers",
+    ),
+    "batches_discarded": ("batch dropped whole", "batches dropped whole"),
+    "batches_verbatim": ("batch copied as it is", "batches copied as they are"),
+    "batches_rebuilt": ("batch written anew", "batches written anew"),
+    "batches_emptied": (
+        "batch kept empty: the last of a producer or of the range",
+        "batches kept empty: the last of a producer or of the range",
+    ),
+    "delete_horizons_set": ("delete horizon set", "delete horizons set"),
 }
 
 
@@ -75,10 +85,13 @@ def summary_lines(console: Console, result: CleaningResult) -> list[str]:
     name = console.styled(str(result.topic_partition), "strong")
     segments = f"{count_text(len(result.segments_before), 'segment')} to {len(result.segments_after)}"
     lines = [f"{did} {name}: {bytes_text(before)} to {bytes_text(result.bytes_written)}, {segments}"]
-    lines += [f"  {count:>12,} {_REASONS.get(name, name)}" for name, count in stats.reasons().items() if count]
+    for reason, count in stats.reasons().items():
+        if count:
+            one, several = _REASONS[reason]
+            lines.append(f"  {count:>12,} {one if count == 1 else several}")
     passes = count_text(stats.index_passes, "index pass")
     utilization = f"{100 * result.buffer_utilization:.1f}% of the buffer's {result.map_slots:,} slots"
-    lines.append(f"  {stats.map_entries:>12,} keys indexed in {passes}, {utilization}")
+    lines.append(f"  {count_text(stats.map_entries, 'key', '>12,')} indexed in {passes}, {utilization}")
     if result.limit_reason:
         lines.append(f"  up to offset {result.end_offset}: {result.limit_reason}")
     return lines

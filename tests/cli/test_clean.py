@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from seglog.cleaner.stats import CleanerStats
+from seglog.clock import ManualClock
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import LocalFileSystem
+from seglog_cli.views.cleaning import _REASONS
 from tests.support.command_line import clean_logs, json_lines, process, run
 from tests.support.compacted_directories import broker_directory, fill, keys_of, opened
 from tests.support.fixtures import fixture_copy
@@ -88,6 +91,16 @@ def test_the_text_ends_with_the_block_that_a_broker_logs(tmp_path: Path) -> None
         block,
     )
     assert "115 records dropped: a later one has their key" in result.stdout
+
+
+def test_one_record_is_one_record_and_every_reason_has_a_text(tmp_path: Path) -> None:
+    records = "".join(f'{{"key":"{key}","value":"v"}}\n' for key in "aab")
+    path = logs(tmp_path, t=(0, 1)) / "t-0"
+    assert run("append", path, "--input-format", "jsonl", input_text=records).exit_code == 0
+    said = [line.split(maxsplit=1) for line in run("clean", "--policy", "compact", "--roll", path).stdout.splitlines()]
+    assert ["1", "record dropped: a later one has its key"] in said
+    assert ["2", "records kept: the newest of their key"] in said
+    assert set(_REASONS) == set(CleanerStats(ManualClock(0)).reasons())
 
 
 def test_the_text_of_a_dry_run_says_of_nothing_that_it_was_cleaned(tmp_path: Path) -> None:
