@@ -100,8 +100,8 @@ def read_chunks(
 
 
 def _require_order(chunk: Chunk, reached: int, end_offset: int) -> None:
-    """CorruptRecordError for the first batch that is not between those before it, up to offset `reached`, and
-    `end_offset`; for a batch with a wrong checksum instead, where the chunk has one.
+    """CorruptRecordError for the first batch that begins at or below the end of the one before it (`reached` for the
+    first one), or reaches `end_offset`. A wrong checksum in the chunk is named instead.
     """
     batches = chunk.batches
     last = batches["last_offset"]
@@ -113,8 +113,8 @@ def _require_order(chunk: Chunk, reached: int, end_offset: int) -> None:
         return
     at = int(np.argmax(wrong))
     row = check_chunk(chunk).batches[at]
-    follows = first[at] <= before[at]
-    where = f"{before[at]} comes before it" if follows else f"the next segment begins at {end_offset}"
+    is_late = first[at] <= before[at]
+    where = f"{before[at]} comes before it" if is_late else f"the next segment begins at {end_offset}"
     raise CorruptRecordError(
         chunk.path,
         f"offsets do not ascend: {where}{ADVICE}",

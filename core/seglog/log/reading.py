@@ -78,7 +78,7 @@ class LogReader:
         while fetched.size:
             yield from fetched.columns(seen)
             self._note(seen)
-            newest = self._log.view  # refused where the log was closed meanwhile
+            self._require_open()
             try:
                 fetched = reader.fetch_on(view, fetched, limit, max_bytes)
             except FileNotFoundError:
@@ -92,6 +92,10 @@ class LogReader:
                 first = fetched = self.read(following, max_bytes, isolation)
         if limit >= view.log_end_offset:
             self._require_end(view)
+
+    def _require_open(self) -> None:
+        """RefusedError where the log was closed since: its files are not opened again."""
+        _ = self._log.view
 
     def _note(self, seen: SeenOffsets) -> None:
         for path, disorder in seen.disorders.items():
