@@ -42,6 +42,20 @@ def test_doctor_counts_a_single_partition_as_one(tmp_path: Path) -> None:
     assert run("doctor", tmp_path).stdout.splitlines()[-1].startswith("1 partition: a broker would start")
 
 
+def test_doctor_of_a_partition_names_its_log_directory(logs: Path) -> None:
+    """A broker would start on it, and serve nothing of what is there."""
+    done = run("doctor", logs / "payments-0")
+    assert done.exit_code == 10
+    assert f"a partition, not a log directory; name the one it lies in, {logs}" in done.stderr
+    assert done.stdout == ""
+
+
+def test_an_empty_directory_may_be_a_broker_s_next(tmp_path: Path) -> None:
+    (tmp_path / "kafka-logs-1").mkdir()
+    done = run("doctor", tmp_path / "kafka-logs-1")
+    assert (done.exit_code, done.stdout) == (0, "0 partitions: a broker would start; nothing wrong\n")
+
+
 def test_doctor_names_place_broker_and_command(logs: Path) -> None:
     flip(logs / "orders-none-0")
     (logs / "lost+found").mkdir()

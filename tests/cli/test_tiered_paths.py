@@ -52,13 +52,20 @@ def tier(tmp_path: Path) -> list[str]:
         ["stats", "--json"],
         ["txn", "--json"],
         ["explain", "--json"],
-        ["doctor", "--json"],
     ],
     ids=lambda words: words[0],
 )
 def test_reading_commands_show_the_partition(genuine: Path, tier: list[str], command: list[str]) -> None:
     local, found = run(command[0], str(genuine), *command[1:]), run(command[0], *tier, *command[1:])
     assert (found.exit_code, found.stdout) == (local.exit_code, local.stdout)
+
+
+def test_doctor_judges_a_tier_by_its_partitions(tier: list[str]) -> None:
+    directory, *options = tier
+    healthy = run("doctor", str(Path(directory).parent), *options)
+    assert (healthy.exit_code, healthy.stdout) == (0, "1 partition: a broker would start; nothing wrong\n")
+    refused = run("doctor", *tier)
+    assert refused.exit_code == 10 and "a partition, not a log directory" in refused.stderr
 
 
 def test_ls_explain_and_export_take_a_tier(genuine: Path, tier: list[str], tmp_path: Path) -> None:

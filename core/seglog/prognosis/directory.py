@@ -25,7 +25,7 @@ from seglog.format.filenames import PartitionState
 from seglog.model import TopicPartition
 from seglog.prognosis.access import denied
 from seglog.prognosis.cases import Diagnosis, Gravity, diagnosis
-from seglog.scan.listing import LogDirectoryListing, list_log_directory
+from seglog.scan.listing import LogDirectoryListing, list_log_directory, refuse_partition
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import Holder, holder_of
 
@@ -75,6 +75,7 @@ class Ward:
 
 def examine_directory(fs: FileSystem, path: Path) -> tuple[Ward, list[Diagnosis]]:
     """The directory's own rows. Raises NotALogError and OSError."""
+    refuse_partition(fs, path)
     ward = admitted(fs, path)
     rows = [*_lock(ward), *_access(fs, ward), *_strangers(ward), *_checkpoints(ward)]
     rows += _states(ward)

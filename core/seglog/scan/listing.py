@@ -317,6 +317,16 @@ def require_partition(fs: FileSystem, path: Path) -> None:
         raise NotALogError(path, f"a log directory, not a partition; {held}")
 
 
+def refuse_partition(fs: FileSystem, path: Path) -> None:
+    """NotALogError where a log directory is wanted and `path` is one of its partitions."""
+    try:
+        is_partition = resolve_path(fs, path).kind is TargetKind.PARTITION and fs.list(path)
+    except NotALogError:
+        return  # an empty directory may become a log directory
+    if is_partition:
+        raise NotALogError(path, f"a partition, not a log directory; name the one it lies in, {path.resolve().parent}")
+
+
 def require_room_for_partition(fs: FileSystem, path: Path) -> None:
     """RefusedError unless `path`, which is not there, may become a partition: TOPIC-NUMBER in a log directory."""
     name = filenames.parse_topic_partition(path.name)

@@ -45,7 +45,6 @@ LOOKING: list[Callable[..., object]] = [
     lambda path, **more: [(found.code, found.message) for found in seglog.verify(path, level="record", **more)],
     lambda path, **more: [repr(found) for found in seglog.stats(path, **more)],
     lambda path, **more: seglog.explain(path, quick=True, **more).reading,
-    lambda path, **more: [row.code for row in seglog.doctor(path, quick=True, **more)],
     lambda path, **more: _records(path, **more),
 ]
 
@@ -61,6 +60,16 @@ def test_a_tier_is_looked_at_as_the_partition_is(
     local: Path, tier: dict[str, Any], look: Callable[..., object]
 ) -> None:
     assert look(tier["path"], **tier["options"]) == look(local)
+
+
+def test_a_tier_is_judged_by_its_partitions(tier: dict[str, Any], tmp_path: Path) -> None:
+    doctor = seglog.doctor(tier["path"].parent, **tier["options"])
+    assert (list(doctor), doctor.summary.partitions, doctor.summary.loads) == ([], 1, True)
+    damaged = bytearray(SEGMENTS[1].log)
+    damaged[len(damaged) // 2] ^= 1
+    broken = dataclasses.replace(SEGMENTS[1], log=bytes(damaged))
+    path = write_local_tiered(tmp_path, "customers-uncleaned", 0, [SEGMENTS[0], broken])
+    assert [row.partition for row in seglog.doctor(path.parent)] == [NAME]
 
 
 def test_a_tier_is_compared_and_converted(local: Path, tier: dict[str, Any], tmp_path: Path) -> None:
