@@ -68,11 +68,12 @@ def run(
     from seglog.cleaner.options import Strategy
     from seglog.operations.cleaner import CleanerService
     from seglog.operations.workspace import Sources
-    from seglog.scan.listing import list_log_directory
+    from seglog.scan.listing import list_log_directory, refuse_partition
     from seglog_cli.memory import share_freed_memory
     from seglog_cli.views.service import Reporter
 
     share_freed_memory()
+    refuse_partition(session.fs, log_directory)
     list_log_directory(session.fs, log_directory)
     chosen = {"log.cleaner.dedupe.buffer.size": dedupe_buffer_size, "log.cleaner.io.max.bytes.per.second": throttle}
     sources = Sources(chosen, override_policy, metadata_dir)

@@ -143,6 +143,14 @@ def test_a_directory_without_logs_is_no_log(tmp_path: Path) -> None:
     assert process("cleaner", "--once", tmp_path / "missing").returncode == 10
 
 
+def test_a_partition_is_no_log_directory(tmp_path: Path) -> None:
+    """In which the service would find nothing to do, for ever."""
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
+    done = run("cleaner", "--once", path / "t-0")
+    assert done.exit_code == 10
+    assert f"a partition, not a log directory; name the one it lies in, {path}" in done.stderr
+
+
 def test_a_single_pass_that_could_not_begin_ends_with_the_code_of_the_reason(tmp_path: Path) -> None:
     path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
     before = files_of(path / "t-0")
