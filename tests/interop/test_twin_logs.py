@@ -11,6 +11,7 @@ import os
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def run(kafka: KafkaHarness, root: Path, seed: int) -> str:
 
 
 def fewer(
-    kafka: KafkaHarness, root: Path, config: dict[str, int], steps: list[Step], failure: Exception
+    kafka: KafkaHarness, root: Path, config: dict[str, Any], steps: list[Step], failure: Exception
 ) -> tuple[Exception, list[Step]]:
     """The steps without those that a failure does not need, and that failure."""
     attempt, at = 1, len(steps) - 1
@@ -64,7 +65,7 @@ def fewer(
     return failure, steps
 
 
-def failure_of(kafka: KafkaHarness, root: Path, config: dict[str, int], steps: list[Step]) -> Exception | None:
+def failure_of(kafka: KafkaHarness, root: Path, config: dict[str, Any], steps: list[Step]) -> Exception | None:
     twins = TwinLogs(kafka, root, **config)
     try:
         for step in steps:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,15 +82,27 @@ class LostTwin(Exception):
 
 
 class TwinLogs:
-    """Two partitions of one name below `root`, opened when made; `config` are fields of LogConfig that both get."""
+    """Two partitions of one name below `root`, opened when made; both get `config`, which are fields of LogConfig,
+    `topic`, the topic's configuration by Kafka's keys, and forget a producer after `producer_expiration_ms`.
+    """
 
-    def __init__(self, kafka: KafkaHarness, root: Path, **config: int) -> None:
+    def __init__(
+        self,
+        kafka: KafkaHarness,
+        root: Path,
+        *,
+        topic: Mapping[str, str] | None = None,
+        producer_expiration_ms: int = 86_400_000,
+        **config: int,
+    ) -> None:
         self._kafka = kafka
         self.ours, self.theirs = root / "seglog" / "t-0", root / "kafka" / "t-0"
         for directory in (self.ours, self.theirs):
             directory.mkdir(parents=True)
-        self._config = LogConfig(**config, retention_ms=-1, message_timestamp_after_max_ms=2**63 - 1)  # type: ignore[arg-type]
-        self._options = config
+        keys = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1), **(topic or {})}
+        self._config = replace(LogConfig.from_mapping(keys), **config)  # type: ignore[arg-type]
+        self._expiration_ms = producer_expiration_ms
+        self._options = {**config, "config": keys, "producer_expiration_ms": producer_expiration_ms}
         self._clock = ManualClock(START_MS)
         self._log_start = 0
         self._hostile = self._damaged = False
@@ -109,7 +122,10 @@ class TwinLogs:
                 fs=LocalFileSystem(),
                 clock=self._clock,
                 options=LoadOptions(
-                    clean_shutdown=clean, recovery_point=recovery_point, log_start_offset=self._log_start
+                    clean_shutdown=clean,
+                    recovery_point=recovery_point,
+                    log_start_offset=self._log_start,
+                    producer_expiration_ms=self._expiration_ms,
                 ),
             )
         except errors.SeglogError as error:
@@ -200,8 +216,6 @@ class TwinLogs:
         return self._step(lambda: self._clock.advance(ms), "wait", ms=ms)
 
     def retain(self, retention_ms: int, retention_bytes: int) -> bool:
-        from dataclasses import replace
-
         from seglog.log.retention import apply_retention, plan_retention, remove_deleted
 
         def ours() -> None:

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from seglog.format import checksum
 from seglog.format.compression import compress
@@ -74,11 +75,23 @@ class Chance:
     def __init__(self, random: random.Random) -> None:
         self._random = random
         self._epochs: dict[int, int] = {}
-        self._is_hostile = False
+        self._is_hostile = self._is_keyed = False
 
-    def config(self) -> dict[str, int]:
+    def config(self) -> dict[str, Any]:
+        """What a TwinLogs is made with. Compressors of other makes would make other bytes: none is asked for."""
         pick = self._random.choice
+        topic = {
+            "cleanup.policy": pick(["delete", "delete", "compact", "compact,delete"]),
+            "compression.type": pick(["producer", "producer", "uncompressed"]),
+            "max.compaction.lag.ms": pick([2**63 - 1, 2**63 - 1, 40, 100_000]),
+            "message.timestamp.type": pick(["CreateTime", "CreateTime", "LogAppendTime"]),
+            "message.timestamp.before.max.ms": pick([2**63 - 1, 2**63 - 1, 15, 0]),
+            "message.timestamp.after.max.ms": pick([2**63 - 1, 2**63 - 1, 3_600_000, 5]),
+        }
+        self._is_keyed = topic["cleanup.policy"] != "delete" and self._random.random() < 0.8
         return {
+            "topic": {key: str(value) for key, value in topic.items()},
+            "producer_expiration_ms": pick([86_400_000, 86_400_000, 1000, 1]),
             "segment_bytes": pick([300, 700, 2000, 1 << 20]),
             "index_interval_bytes": pick([0, 80, 400, 4096]),
             "segment_index_bytes": pick([1 << 14, 1 << 14, 1 << 14, 60]),
@@ -168,7 +181,7 @@ class Chance:
     def _record(self, i: int) -> NaiveRecord:
         pick = self._random.choice
         headers = ((b"h", pick([None, b"x"])),) if self._random.random() < 0.2 else ()
-        key = pick([None, b"", b"key"])
+        key = pick([b"", b"key"]) if self._is_keyed else pick([None, b"", b"key"])
         value = pick([None, b"", b"value", b"v" * self._random.randrange(0, 120)])
         return NaiveRecord(i, pick([0, 0, i, 5, -3]), key, value, headers)
 

@@ -64,9 +64,9 @@ _WHERE = "appended records"
 class AppendInfo:
     """What an append did. `last_offset` is -1 when there was nothing to write (Kafka: LogAppendInfo).
 
-    `max_timestamp` is the largest in the append, `log_append_time` -1 unless the log sets timestamps itself.
-    `duplicate`: the producer had sent this before, and the offsets are those of the first time. `flushed`:
-    everything up to `last_offset` is on stable storage.
+    `max_timestamp` is the largest in the append, `log_append_time` the time that the log gave the batches, or -1 where
+    they kept theirs. `duplicate`: the producer had sent this before, and offsets and times are those of the first
+    time. `flushed`: everything up to `last_offset` is on stable storage.
     """
 
     first_offset: int
@@ -89,7 +89,6 @@ class Appender:
 
     def __init__(self, log: WritableLog) -> None:
         self._log, self.writer = log, SegmentWriter(log)
-        self._last_append_time = NO_TIMESTAMP
 
     # --- records and columns ------------------------------------------------------------------------------
 
@@ -109,9 +108,9 @@ class Appender:
         source = records if isinstance(records, Records) else columns_of(records)
         now_ms = log.clock.now_ms()
         if len(source) == 0:
-            return self._info(log.log_end_offset, -1, NO_TIMESTAMP, 0, 0)
+            return AppendInfo(log.log_end_offset, -1, NO_TIMESTAMP, NO_TIMESTAMP, 0, 0)
         self._check_offsets_left(len(source))
-        options = self._options(codec, producer, leader_epoch, batch_records, batch_bytes)
+        options = self._options(codec, producer, leader_epoch, batch_records, batch_bytes, now_ms)
         source = self._checked(source, options, now_ms)
         pieces = encode_columns(source, log.log_end_offset, options, pool=pool)
         parts = (AnalyzedBatches(piece.data, piece.batches) for piece in pieces)
@@ -128,6 +127,7 @@ class Appender:
         leader_epoch: int,
         batch_records: int | None,
         batch_bytes: int | None,
+        now_ms: int,
     ) -> BatchOptions:
         config = self._log.config
         stored = config.codec if config.codec is not None else codec or Compression.NONE
@@ -140,7 +140,7 @@ class Appender:
             batch_records=layout.INT32_MAX if batch_records is None else batch_records,
             batch_bytes=min(wanted, config.max_message_bytes, config.segment_bytes),
             leader_epoch=_checked_epoch(leader_epoch),
-            append_time_ms=self._append_time() if self._sets_time else None,
+            append_time_ms=now_ms if self._sets_time else None,
             level=config.compression_level(stored),
         )
         if producer is None:
@@ -192,7 +192,7 @@ class Appender:
         analyzed = analyze(data, log.config.max_message_bytes)
         now_ms = log.clock.now_ms()
         if len(analyzed) == 0:
-            return self._info(log.log_end_offset, -1, NO_TIMESTAMP, 0, 0)
+            return AppendInfo(log.log_end_offset, -1, NO_TIMESTAMP, NO_TIMESTAMP, 0, 0)
         self._check_offsets_left(sum(map(int, np.maximum(analyzed.batches["count"], 1))))
         valid = validate_for_leader(
             analyzed,
@@ -200,7 +200,7 @@ class Appender:
             origin=origin,
             base_offset=log.log_end_offset,
             leader_epoch=_checked_epoch(leader_epoch),
-            append_time_ms=self._append_time() if self._sets_time else now_ms,
+            append_time_ms=now_ms,
         )
         return self._check_and_write([valid], origin, now_ms)
 
@@ -209,7 +209,7 @@ class Appender:
         log = self._log
         analyzed = analyze(data, None, _checked_epoch(leader_epoch))
         if len(analyzed) == 0:
-            return self._info(log.log_end_offset, -1, NO_TIMESTAMP, 0, 0)
+            return AppendInfo(log.log_end_offset, -1, NO_TIMESTAMP, NO_TIMESTAMP, 0, 0)
         validate_for_follower(analyzed, log.log_end_offset)
         return self._check_and_write([analyzed], AppendOrigin.REPLICATION, log.clock.now_ms())
 
@@ -218,13 +218,6 @@ class Appender:
     @property
     def _sets_time(self) -> bool:
         return self._log.config.message_timestamp_type == TimestampType.LOG_APPEND_TIME
-
-    def _append_time(self) -> int:
-        """Now, but never before the last append: a clock set back must not turn time around in the log."""
-        if self._last_append_time < 0:
-            self._last_append_time = self._log.segments.active.max_timestamp
-        self._last_append_time = max(self._last_append_time, self._log.clock.now_ms())
-        return self._last_append_time
 
     def _rules(self) -> AppendRules:
         config = self._log.config
@@ -281,8 +274,10 @@ class Appender:
                 f"the first of several batches was appended before, at offsets {known.first_offset} to"
                 f" {known.last_offset}"
             )
-        info = self._info(known.first_offset, known.last_offset, known.timestamp, 0, 0)
-        return replace(info, duplicate=True, flushed=self._log.recovery_point > known.last_offset)
+        first, last, stamp = known.first_offset, known.last_offset, known.timestamp
+        append_time = stamp if self._sets_time else NO_TIMESTAMP
+        flushed = self._log.recovery_point > last
+        return AppendInfo(first, last, stamp, append_time, 0, 0, duplicate=True, flushed=flushed)
 
     def _check_markers(self, part: AnalyzedBatches) -> None:
         """InvalidRecordError when a producer's control batch ends no transaction, and is not empty either."""
@@ -320,8 +315,11 @@ class Appender:
             max_timestamp = max(max_timestamp, int(part.batches["max_timestamp"].max()))
             count += len(part.batches)
             size += len(part.data)
-        info = self._info(first_offset, log.log_end_offset - 1, max_timestamp, count, size)
-        return replace(info, flushed=log.flush_if_due(now_ms))
+        append_time = now_ms if self._sets_time and replicated else NO_TIMESTAMP
+        flushed = log.flush_if_due(now_ms)
+        return AppendInfo(
+            first_offset, log.log_end_offset - 1, max_timestamp, append_time, count, size, flushed=flushed
+        )
 
     def _write_as_one(self, part: AnalyzedBatches, first_offset: int, now_ms: int, replicated: bool) -> None:
         """All batches into one segment, as Kafka does with the batches of one call."""
@@ -362,10 +360,6 @@ class Appender:
             end = int(rows["position"][run - 1]) + int(rows["size"][run - 1])
             self.writer.write_run(part.data[start:end], rows[:run], start, replicated)
             at += run
-
-    def _info(self, first: int, last: int, max_timestamp: int, batches: int, size: int) -> AppendInfo:
-        append_time = self._last_append_time if self._sets_time else NO_TIMESTAMP
-        return AppendInfo(first, last, max_timestamp, append_time, batches, size)
 
 
 def _checked_epoch(leader_epoch: object) -> int:

@@ -300,6 +300,9 @@ def _rebuilt(
     """One new v2 batch of the same records."""
     if header.is_control:
         raise InvalidRecordError(_WHERE, "a control batch cannot be rebuilt")
+    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+        reason = f"producer {header.producer_id} has epoch {header.producer_epoch}, sequence {header.base_sequence}"
+        raise InvalidRecordError(_WHERE, f"{reason}: a batch with them cannot be rebuilt")
     append_time = append_time_ms if rules.timestamp_type == TimestampType.LOG_APPEND_TIME else None
     options = BatchOptions(
         codec=codec,

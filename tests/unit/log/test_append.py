@@ -89,20 +89,32 @@ def test_records_without_timestamp_get_now(log: Log) -> None:
     assert [record.timestamp for record in log.records()] == [START_MS, START_MS - 5, START_MS]
 
 
-def test_append_time_never_goes_back(tmp_path: Path) -> None:
+def test_append_time_is_now_also_where_the_log_holds_a_later_one(tmp_path: Path) -> None:
     clock = ManualClock(START_MS)
+    late = START_MS + 10**12
+    with opened_log(tmp_path / "t-0", clock=clock, message_timestamp_after_max_ms=10**13) as log:
+        assert log.append(some(1, start=late)).log_append_time == -1
     kind = TimestampType.LOG_APPEND_TIME
     with opened_log(tmp_path / "t-0", clock=clock, message_timestamp_type=kind) as log:
         assert log.append(some(1, start=7)).log_append_time == START_MS
         clock.advance(-1000)
-        assert log.append(some(1)).log_append_time == START_MS
+        assert log.append(some(1)).log_append_time == START_MS - 1000
         clock.advance(1500)
         sent = encode_all(columns_of(some(1)), 0, BatchOptions())
-        assert log.append_batches(sent).max_timestamp == START_MS + 500
-        assert [r.timestamp for r in log.records()] == [START_MS, START_MS, START_MS + 500]
-    clock.advance(-5000)
-    with opened_log(tmp_path / "t-0", clock=clock, message_timestamp_type=kind) as log:
-        assert log.append(some(1)).log_append_time == START_MS + 500
+        info = log.append_batches(sent)
+        assert info.max_timestamp == info.log_append_time == START_MS + 500
+        assert [r.timestamp for r in log.records()] == [late, START_MS, START_MS - 1000, START_MS + 500]
+        copied = encode_all(columns_of(some(1, start=3)), 4, BatchOptions())
+        assert log.append_as_follower(copied, 0).log_append_time == -1
+
+
+def test_a_duplicate_has_the_append_time_of_the_first_time(tmp_path: Path) -> None:
+    clock, producer = ManualClock(START_MS), ProducerIdentity(1, base_sequence=0)
+    with opened_log(tmp_path / "t-0", clock=clock, message_timestamp_type=TimestampType.LOG_APPEND_TIME) as log:
+        log.append(some(1), producer=producer)
+        clock.advance(50)
+        info = log.append(some(1), producer=producer)
+    assert (info.duplicate, info.first_offset, info.log_append_time) == (True, 0, START_MS)
 
 
 BAD_ROWS = columns_of(some(3)).rows.copy()
