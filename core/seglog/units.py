@@ -149,14 +149,6 @@ def parse_part(text: str) -> float:
     return share
 
 
-def format_size(size: int) -> str:
-    """`parse_size` reads it back: the largest binary unit that divides the size, else plain bytes."""
-    for unit in ("PiB", "TiB", "GiB", "MiB", "KiB"):
-        if size >= _SIZE_UNITS[unit] and size % _SIZE_UNITS[unit] == 0:
-            return f"{size // _SIZE_UNITS[unit]}{unit}"
-    return str(size)
-
-
 def count_text(count: int, noun: str, form: str = "") -> str:
     """How many there are: `1 segment`, `2 batches`; `form` is a format for the number."""
     ending = "" if count == 1 else "es" if noun.endswith(("ch", "s")) else "s"

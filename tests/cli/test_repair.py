@@ -159,7 +159,7 @@ def test_segments_at_relative_links_are_links_again_after_undo(logs: Path, tmp_p
 def test_a_repair_that_was_cut_short_is_finished_by_the_next_command_that_writes(logs: Path) -> None:
     """The process is killed in the middle of the changes: the mark of the run stays behind."""
     from seglog.clock import SystemClock
-    from seglog.repairs.findings_by_directory import examine
+    from seglog.repairs.findings_by_directory import examination
     from seglog.repairs.repair import repair
     from seglog.runs.quarantine import PENDING_FILE
     from seglog.storage.filesystem import LocalFileSystem
@@ -179,7 +179,7 @@ def test_a_repair_that_was_cut_short_is_finished_by_the_next_command_that_writes
     break_batch(logs / "orders-lz4-0")
     fs, log = Mortal(), logs / "orders-lz4-0"
     with pytest.raises(Killed):
-        repair(fs, SystemClock(), logs, [log], examine(fs, SystemClock(), logs, [log]))
+        repair(fs, SystemClock(), logs, [log], examination(fs, SystemClock(), logs, [log]).findings)
     assert (logs / PENDING_FILE).exists()
     done = process("recover", logs / "orders-none-0")
     assert done.returncode == 0, done.stderr

@@ -18,7 +18,7 @@ from seglog.export.export import ExportFormat, ExportOptions, FileSink, export
 from seglog.model import Compression, TopicPartition
 from seglog.operations.convert import ConvertOptions, convert_to
 from seglog.operations.restore import plan_restore, restore
-from seglog.repairs.findings_by_directory import examine
+from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.repair import repair
 from seglog.runs.restore import restore_run
 from seglog.salvage.salvage import SalvageOptions, salvage
@@ -74,7 +74,7 @@ def restoring(tmp_path: Path) -> Work:
     path.write_bytes(data)
     last = source / "00000000000000000012.log"
     last.write_bytes(last.read_bytes() + b"torn")
-    run = repair(FS, CLOCK, source.parent, [source], examine(FS, CLOCK, source.parent, [source])).run
+    run = repair(FS, CLOCK, source.parent, [source], examination(FS, CLOCK, source.parent, [source]).findings).run
     assert run is not None
     return lambda fs, target: restore_run(fs, run, target)
 

@@ -12,7 +12,7 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.format.filenames import QUARANTINE_WITHIN
-from seglog.repairs.findings_by_directory import examine
+from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.repair import RepairOutcome, repair
 from seglog.runs.apply import settle_pending, undo_run
 from seglog.runs.journal import RunState
@@ -67,7 +67,7 @@ def damaged(damage: Damage, kind: type[CrashFileSystem] = CrashFileSystem) -> Cr
 
 
 def repaired(fs: CrashFileSystem) -> RepairOutcome:
-    findings = examine(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY])
+    findings = examination(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY]).findings
     return repair(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY], findings, take_lock=False)
 
 
@@ -135,7 +135,7 @@ def test_a_full_disk_while_staging_leaves_everything_as_it_was() -> None:
     for room in (0, 100, 5_000, 15_900):
         fs = damaged(in_the_middle)
         before = logs(fs)
-        findings = examine(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY])
+        findings = examination(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY]).findings
         fs.fill_disk_after(room)
         free, fs.free_bytes = fs.free_bytes, lambda path: 1 << 40  # type: ignore[method-assign]
         with pytest.raises(OSError, match="No space left"):
@@ -151,7 +151,7 @@ def test_a_repair_that_fails_half_way_is_taken_back() -> None:
     for failing in sorted(chance.sample(range(6), 4)):
         fs = damaged(in_the_middle)
         before = logs(fs)
-        findings = examine(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY])
+        findings = examination(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY]).findings
         renames, rename = [0], fs.rename
 
         def once(

@@ -15,12 +15,12 @@ import pytest
 
 from seglog import layout
 from seglog.format.checkpoint import PartitionMetadata, format_partition_metadata
-from seglog.format.message_set import encode_message_set
 from seglog.model import Record
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.kafka import Broker, KafkaHarness
 from tests.support.log_files import batch, write_segment
+from tests.support.message_sets import encode_message_set
 from tests.support.naive import NaiveRecord, batch_v2
 
 pytestmark = pytest.mark.kafka

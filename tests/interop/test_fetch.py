@@ -19,13 +19,14 @@ from seglog.remote.routing import machine_files
 from seglog.spark.object_sink import ObjectSink
 from seglog.spark.write_options import parse_write_options
 from seglog.tiers.partition import TierOptions
-from seglog.tiers.publishing import commit, partition_of
+from seglog.tiers.publishing import commit
 from seglog.tiers.segments import Keys
 from seglog.tiers.view import see_tiers
 from tests.support.command_line import environment
 from tests.support.kafka import KafkaHarness
 from tests.support.log_files import FS, files_of
 from tests.support.object_server import Fault, ObjectServer, object_server
+from tests.support.published import published
 from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven
 
 pytestmark = pytest.mark.kafka
@@ -66,7 +67,7 @@ def test_kafka_loads_what_is_fetched_out_of_committed_logs(tmp_path: Path, kafka
     )
     (genuine,) = (path for path in (tmp_path / "genuine").iterdir() if path.is_dir())
     store, prefix, target = machine_files(), tmp_path / "prefix", tmp_path / "restored" / genuine.name
-    commit(store, prefix, None, [partition_of(FS, store, prefix, genuine)], SystemClock())
+    commit(store, prefix, None, [published(FS, store, prefix, genuine)], SystemClock())
     fs, (seen,) = see_tiers(FS, [prefix / genuine.name])
     fetch(fs, seen, FS, target)
     for path in sorted(genuine.glob("*.log")):
@@ -85,7 +86,7 @@ def test_kafka_loads_what_sparks_sink_has_added_to_committed_logs(tmp_path: Path
     (genuine,) = (path for path in (tmp_path / "genuine").iterdir() if path.is_dir())
     topic, _, number = genuine.name.rpartition("-")
     store, prefix, target = machine_files(), tmp_path / "prefix", tmp_path / "restored" / genuine.name
-    commit(store, prefix, None, [partition_of(FS, store, prefix, genuine)], SystemClock())
+    commit(store, prefix, None, [published(FS, store, prefix, genuine)], SystemClock())
     options = parse_write_options({"path": str(prefix), "topic": topic, "partition": number, "compression": "zstd"})
     rows = pa.record_batch({"value": pa.array([b"value %d" % i for i in range(1000)], pa.binary())})
     for sink in (ObjectSink(options), ObjectSink(options, made_bytes=1), ObjectSink(options)):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.repairs.findings_by_directory import examine
+from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.plan import Policy, RepairOptions
 from seglog.repairs.repair import repair
 from seglog.salvage.salvage import SalvageOptions, salvage
@@ -57,7 +57,7 @@ def test_kafka_opens_what_was_repaired(kafka: KafkaHarness, tmp_path: Path, name
         chance = random.Random(seed)
         fs = CrashFileSystem.of(directory)
         told = f"seed {seed}: " + (damage_log if seed % 4 else damage_derived)(fs, directory, chance)
-        findings = examine(fs, clock, directory.parent, [directory])
+        findings = examination(fs, clock, directory.parent, [directory]).findings
         assert repair(fs, clock, directory.parent, [directory], findings, take_lock=False).rolled_back == ""
         opened_by_kafka(kafka, fs, directory, tmp_path / str(seed), told)
 
@@ -79,7 +79,7 @@ def test_policy_truncate_leaves_what_kafkas_recovery_leaves(
         answer = kafka.recover(theirs, index_interval_bytes=4096)
         if "error" in answer:
             continue  # Kafka does not start at all: there is nothing to be equal to
-        findings = examine(fs, clock, directory.parent, [directory])
+        findings = examination(fs, clock, directory.parent, [directory]).findings
         options = RepairOptions(policy=Policy.TRUNCATE)
         outcome = repair(fs, clock, directory.parent, [directory], findings, options, take_lock=False)
         assert outcome.rolled_back == ""
@@ -121,7 +121,7 @@ def test_a_broker_that_starts_in_the_middle_of_a_repair_finds_the_old_log_or_the
         return fs
 
     def mended(fs: CrashFileSystem) -> None:
-        findings = examine(fs, clock, directory.parent, [directory])
+        findings = examination(fs, clock, directory.parent, [directory]).findings
         repair(fs, clock, directory.parent, [directory], findings, take_lock=False)
 
     def logs(files: dict[str, bytes]) -> dict[str, bytes]:

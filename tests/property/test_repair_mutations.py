@@ -13,7 +13,7 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.evidence.findings import Severity
-from seglog.repairs.findings_by_directory import examine
+from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.repair import repair
 from seglog.runs.apply import undo_run
 from tests.support.crash_filesystem import CrashFileSystem
@@ -87,13 +87,13 @@ def mended(seed: int) -> None:
     damaged = fs.contents(log_directory)
     clock = FixedClock(fixture_now_ms(name))
 
-    findings = examine(fs, clock, log_directory, [directory])
+    findings = examination(fs, clock, log_directory, [directory]).findings
     outcome = repair(fs, clock, log_directory, [directory], findings, take_lock=False)
 
     assert not outcome.rolled_back, f"{told}: {outcome.rolled_back}"
     for file, batches in healthy(name, partition).items():
         check_nothing_lost(batches, damaged.get(f"{partition}/{file}", b""), fs.contents(directory)[file], told)
-    left = [f for each in examine(fs, clock, log_directory, [directory]).values() for f in each]
+    left = [f for each in examination(fs, clock, log_directory, [directory]).findings.values() for f in each]
     left = [f for f in left if f.severity is not Severity.INFO and f.code not in REMAINS]
     assert not left, f"{told}: {[(f.code, f.file, f.message) for f in left]}"
     if outcome.run is not None and seed % 4 == 0:

@@ -1,4 +1,4 @@
-"""Entries of the three index files: bytes to native columns with absolute offsets, and back.
+"""Entries of the three index files: bytes to native columns with absolute offsets.
 
 Kafka: OffsetIndex, TimeIndex, AbortedTxn. Nothing is validated here: offsets may descend, positions may be
 negative; the index classes and the verifier judge.
@@ -67,42 +67,6 @@ def decode_transaction_index(data: ByteSource) -> np.ndarray:
     return rows
 
 
-def encode_offset_index(offsets: npt.ArrayLike, positions: npt.ArrayLike, base_offset: int) -> bytes:
-    """The bytes of an offset index from absolute offsets and byte positions.
-
-    Raises `ValueError` for an offset outside [base_offset, base_offset + 2^31-1], or a position that does not
-    fit an int32.
-    """
-    position = np.asarray(positions, dtype=np.int64)
-    relative = _relative(offsets, base_offset)
-    if len(position) and not 0 <= position.min() <= position.max() <= layout.INT32_MAX:
-        raise ValueError("a position does not fit an offset index")
-    entries = np.empty(len(relative), dtype=layout.OFFSET_INDEX_ENTRY)
-    entries["relative_offset"], entries["position"] = relative, position
-    return entries.tobytes()
-
-
-def encode_time_index(timestamps: npt.ArrayLike, offsets: npt.ArrayLike, base_offset: int) -> bytes:
-    """The bytes of a time index from epoch milliseconds and absolute offsets; `ValueError` as above."""
-    relative = _relative(offsets, base_offset)
-    entries = np.empty(len(relative), dtype=layout.TIME_INDEX_ENTRY)
-    entries["timestamp"], entries["relative_offset"] = np.asarray(timestamps, dtype=np.int64), relative
-    return entries.tobytes()
-
-
-def encode_transaction_index(rows: np.ndarray) -> bytes:
-    """The bytes of a transaction index from ABORTED_TRANSACTION rows."""
-    entries = np.empty(len(rows), dtype=layout.TRANSACTION_INDEX_ENTRY)
-    for name in ABORTED_TRANSACTION.names or ():
-        entries[name] = rows[name]
-    return entries.tobytes()
-
-
-def aborted_transaction(producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int) -> np.ndarray:
-    """One ABORTED_TRANSACTION row (shape (1,)) of the version Kafka writes."""
-    return np.array([(producer_id, first_offset, last_offset, last_stable_offset, 0)], dtype=ABORTED_TRANSACTION)
-
-
 def used_entries(rows: np.ndarray, base_offset: int) -> int:
     """How many of the rows of an offset or time index were written; the rest is a zeroed tail.
 
@@ -132,11 +96,3 @@ def padding_entries(rows: np.ndarray, base_offset: int) -> int:
 def _whole_entries(data: ByteSource, dtype: np.dtype[np.void]) -> np.ndarray:
     view = byte_view(data)
     return np.frombuffer(view[: len(view) // dtype.itemsize * dtype.itemsize], dtype=dtype)
-
-
-def _relative(offsets: npt.ArrayLike, base_offset: int) -> Int64Array:
-    absolute = np.asarray(offsets, dtype=np.int64)
-    least, most = base_offset, base_offset + layout.INT32_MAX
-    if len(absolute) and not least <= int(absolute.min()) <= int(absolute.max()) <= most:
-        raise ValueError(f"an offset does not fit an index that starts at {base_offset}")
-    return absolute - np.int64(base_offset)

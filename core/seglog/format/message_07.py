@@ -12,7 +12,7 @@ the wrapper until it has taken all of them. There are no keys and no timestamps.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from seglog import layout
 from seglog.format.buffers import byte_view
 from seglog.format.checksum import crc32
-from seglog.format.compression import DecompressionError, compress, decompress
+from seglog.format.compression import DecompressionError, decompress
 from seglog.model import Compression
 
 if TYPE_CHECKING:
@@ -106,12 +106,6 @@ def encode_message(payload: bytes, magic: int = 1, codec: Compression = Compress
     checksum = crc32(payload)
     header = _MAGIC_1.pack(1, codec, checksum) if magic else _MAGIC_0.pack(0, checksum)
     return _SIZE.pack(len(header) + len(payload)) + header + payload
-
-
-def encode_set(contents: Iterable[bytes], codec: Compression) -> bytes:
-    """One entry that holds the payloads as a compressed set."""
-    inner = b"".join(encode_message(payload) for payload in contents)
-    return encode_message(compress(codec, inner), codec=codec)
 
 
 def _entry(view: memoryview, position: int) -> Message07 | End07:

@@ -75,22 +75,5 @@ def encode_wrapper(
     return encode_message(wrapper, last_offset, magic, codec=codec, append_time_ms=append_time_ms)
 
 
-def encode_message_set(
-    records: Sequence[Record],
-    base_offset: int,
-    magic: int,
-    codec: Compression = Compression.NONE,
-    *,
-    append_time_ms: int | None = None,
-) -> bytes:
-    """`records` as log entries back to back, or as one wrapper when there is a codec."""
-    if codec != Compression.NONE:
-        return encode_wrapper(records, base_offset, magic, codec, append_time_ms=append_time_ms)
-    return b"".join(
-        encode_message(record, base_offset + i, magic, append_time_ms=append_time_ms)
-        for i, record in enumerate(records)
-    )
-
-
 def _sized(data: bytes | None) -> bytes:
     return _SIZE.pack(-1) if data is None else _SIZE.pack(len(data)) + data

@@ -53,8 +53,3 @@ def examination(
         if on_finding is not None:
             on_finding(each)
     return Examination(found, verification.summary)
-
-
-def examine(fs: FileSystem, clock: Clock, log_directory: Path, partitions: Sequence[Path]) -> dict[Path, list[Finding]]:
-    """The findings alone."""
-    return examination(fs, clock, log_directory, partitions).findings

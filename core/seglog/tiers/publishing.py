@@ -245,16 +245,3 @@ def _discard(store: ObjectFiles, path: Path) -> None:
         store.discard(path)
     except OSError as error:
         _logger.warning("%s was not removed: %s", path, error.strerror)
-
-
-def partition_of(
-    fs: FileSystem, store: ObjectFiles, prefix: Path, directory: Path, log_start_offset: int | None = None
-) -> ManifestPartition:
-    """Copies a partition directory whole, and says what a manifest is to say of it. Errors as of `put_segment`."""
-    key = parse_topic_partition(directory.name)
-    if key is None:
-        raise RefusedError(f"{directory}: only a directory named TOPIC-NUMBER (orders-0) is a partition")
-    place = new_place(prefix, key)
-    segments = tuple(put_segment(fs, store, place, one) for one in segments_to_put(fs, directory))
-    start = segments[0].base_offset if log_start_offset is None else log_start_offset
-    return ManifestPartition(key, topic_id_in(fs, directory), start, None, epochs_in(fs, directory), segments)

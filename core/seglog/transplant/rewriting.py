@@ -52,11 +52,6 @@ def foreign_id(producer_id: int) -> int:
     return producer_id | FOREIGN_PRODUCERS
 
 
-def own_id(producer_id: int) -> int:
-    """The id that a producer had where it came from."""
-    return producer_id & ~FOREIGN_PRODUCERS
-
-
 def counted(rows: np.ndarray) -> Rewritten:
     """What `rewrite` changes in these batches (layout.BATCH)."""
     batches = rows[rows["magic"] >= 2]

@@ -27,10 +27,10 @@ from seglog.errors import (
 )
 from seglog.format.builder import BatchOptions, columns, columns_of, encode_all
 from seglog.format.decoder import checksums_valid
-from seglog.format.message_set import encode_message_set
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Isolation, Record, TimestampType
+from tests.support.message_sets import encode_message_set
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.open_logs import START_MS, opened_log
 

@@ -18,7 +18,6 @@ from seglog.errors import (
 )
 from seglog.format.builder import BatchOptions, columns_of, encode_all
 from seglog.format.decoder import checksums_valid, decode_records
-from seglog.format.message_set import encode_message_set
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log.validator import (
     AnalyzedBatches,
@@ -29,6 +28,7 @@ from seglog.log.validator import (
     validate_for_leader,
 )
 from seglog.model import Compression, Record, TimestampType
+from tests.support.message_sets import encode_message_set
 from tests.support.naive import NaiveRecord, batch_v2
 
 RECORDS = [Record(b"v%d" % i, key=b"k%d" % i, timestamp=1000 + i) for i in range(4)]

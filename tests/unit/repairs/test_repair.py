@@ -14,7 +14,7 @@ from seglog.errors import LockedError, NotALogError, RefusedError
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.log.loader import LoadOptions, plan_recovery
 from seglog.model import Record, TopicPartition
-from seglog.repairs.findings_by_directory import examination, examine
+from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.plan import Policy, RepairOptions, RepairPart
 from seglog.repairs.repair import RepairOutcome, plan_repair, repair
 from seglog.runs.apply import ChangedSinceError, undo_run
@@ -58,7 +58,7 @@ def facts(directory: Path) -> dict[str, tuple[bytes, int, int]]:
 
 def mended(data: Path, *partitions: str, options: RepairOptions | None = None) -> RepairOutcome:
     directories = [data / name for name in partitions]
-    return repair(FS, CLOCK, data, directories, examine(FS, CLOCK, data, directories), options)
+    return repair(FS, CLOCK, data, directories, examination(FS, CLOCK, data, directories).findings, options)
 
 
 def remaining(data: Path, names: Sequence[str]) -> int:
@@ -260,7 +260,7 @@ def test_segments_retired_by_a_damaged_swap_come_back(data: Path) -> None:
 def test_planning_changes_nothing(data: Path) -> None:
     damaged(data / ORDERS / LOG, 5000, b"\0\0\0")
     before = facts(data)
-    findings = examine(FS, CLOCK, data, [data / ORDERS])
+    findings = examination(FS, CLOCK, data, [data / ORDERS]).findings
     plan = plan_repair(FS, CLOCK, data, [data / ORDERS], findings, RepairOptions())
     rows = list(plan.rows())
     assert {"excise", "rebuild", "derive"} <= {row["action"] for row in rows}
@@ -329,7 +329,7 @@ def test_too_little_disk_space_is_refused_before_anything_is_written(data: Path)
 
     fs = Full()
     with pytest.raises(RefusedError, match="1000 are free"):
-        repair(fs, CLOCK, data, [data / ORDERS], examine(fs, CLOCK, data, [data / ORDERS]))
+        repair(fs, CLOCK, data, [data / ORDERS], examination(fs, CLOCK, data, [data / ORDERS]).findings)
     assert facts(data.parent) == before
 
 

@@ -16,7 +16,7 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.errors import CorruptionError, RefusedError, UntrustedLinkError
 from seglog.format.filenames import QUARANTINE_WITHIN
-from seglog.repairs.findings_by_directory import examine
+from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.plan import RepairOptions
 from seglog.repairs.repair import RepairOutcome, repair
 from seglog.runs.apply import apply_run, settle_pending, undo_run
@@ -64,7 +64,9 @@ def break_batch(data: Path) -> None:
 
 def mended(data: Path, fs: FileSystem = FS, **options: Any) -> RepairOutcome:
     directories = [data / ORDERS]
-    return repair(fs, CLOCK, data, directories, examine(fs, CLOCK, data, directories), RepairOptions(**options))
+    return repair(
+        fs, CLOCK, data, directories, examination(fs, CLOCK, data, directories).findings, RepairOptions(**options)
+    )
 
 
 def run_of(data: Path, **options: Any) -> RunRecord:

@@ -18,9 +18,10 @@ from seglog.spark.schema import default_projection
 from seglog.spark.splits import plan_splits
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers import manifests
-from seglog.tiers.publishing import commit, partition_of
+from seglog.tiers.publishing import commit
 from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS
+from tests.support.published import published
 
 NAMES = ("customers-0", "payments-0")
 
@@ -35,8 +36,8 @@ def logs(tmp_path: Path) -> Path:
 @pytest.fixture
 def prefix(logs: Path, tmp_path: Path) -> Path:
     prefix, store = tmp_path / "prefix", machine_files()
-    partitions = [partition_of(FS, store, prefix, logs / name) for name in NAMES]
-    partition_of(FS, store, prefix, logs / "payments-0")  # an attempt that nobody has committed
+    partitions = [published(FS, store, prefix, logs / name) for name in NAMES]
+    published(FS, store, prefix, logs / "payments-0")  # an attempt that nobody has committed
     shutil.copytree(prefix / "payments-0", prefix / "never-0")
     commit(store, prefix, None, partitions, FixedClock(1_700_000_000_000))
     return prefix

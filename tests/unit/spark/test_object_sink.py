@@ -32,7 +32,7 @@ from seglog.spark.files import files_of
 from seglog.spark.object_sink import ObjectSink, is_prefix
 from seglog.spark.write_options import WriteOptions, parse_write_options
 from seglog.tiers.manifests import CommittedLogs, orphans, read_committed
-from seglog.tiers.publishing import commit, partition_of
+from seglog.tiers.publishing import commit
 from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.compacted_directories import opened
@@ -40,6 +40,7 @@ from tests.support.fixtures import CLEAN
 from tests.support.log_files import FS
 from tests.support.object_server import Fault, ObjectServer, object_server
 from tests.support.open_logs import START_MS
+from tests.support.published import published
 
 CLOCK = ManualClock(START_MS)
 URL = "s3://bkt/logs"
@@ -361,7 +362,7 @@ def test_a_commit_whose_answer_was_lost_keeps_what_its_manifest_may_name(server:
 
 def test_producers_of_a_broker_stand_after_a_segment_of_a_task_as_before(tmp_path: Path) -> None:
     prefix, store, name = tmp_path / "prefix", machine_files(), TopicPartition("payments", 0)
-    commit(store, prefix, None, [partition_of(FS, store, prefix, CLEAN / "payments-0")], CLOCK)
+    commit(store, prefix, None, [published(FS, store, prefix, CLEAN / "payments-0")], CLOCK)
     sink = ObjectSink(parse_write_options({"path": str(prefix), "topic": "payments"}), made_bytes=1)
     before = partition(sink.options, name).segments[-1].objects[FileKind.PRODUCER_SNAPSHOT]
     write(sink, pa.record_batch({"value": pa.array([b"one"], pa.binary())}))
@@ -375,7 +376,7 @@ def test_producers_of_a_broker_stand_after_a_segment_of_a_task_as_before(tmp_pat
 def test_rows_go_after_a_brokers_log_with_producers_and_epochs(tmp_path: Path) -> None:
     """payments-0 has transactions and idempotent producers: their state must not be lost."""
     prefix, store = tmp_path / "prefix", machine_files()
-    commit(store, prefix, None, [partition_of(FS, store, prefix, CLEAN / "payments-0")], CLOCK)
+    commit(store, prefix, None, [published(FS, store, prefix, CLEAN / "payments-0")], CLOCK)
     name = TopicPartition("payments", 0)
     chosen = parse_write_options({"path": str(prefix), "topic": "payments"})
     before = partition(chosen, name)
@@ -396,7 +397,7 @@ def test_rows_go_after_a_brokers_log_with_producers_and_epochs(tmp_path: Path) -
 def test_a_local_directory_is_a_prefix_where_logs_were_committed(tmp_path: Path) -> None:
     store = machine_files()
     assert not is_prefix(store, tmp_path) and not is_prefix(store, tmp_path / "new")
-    commit(store, tmp_path, None, [partition_of(FS, store, tmp_path, CLEAN / "payments-0")], CLOCK)
+    commit(store, tmp_path, None, [published(FS, store, tmp_path, CLEAN / "payments-0")], CLOCK)
     assert is_prefix(store, tmp_path) and not is_prefix(store, tmp_path / "payments-0")
     assert is_prefix(store, parse_location("s3://bkt/anything"))
     with pytest.raises(UnsupportedError, match="rows go to s3://, gs://, az:// or a directory"):

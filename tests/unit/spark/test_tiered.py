@@ -25,7 +25,7 @@ from seglog.spark.tiered import shown_at, size_of, task_files
 from seglog.storage.filesystem import FileSystem
 from seglog.tiers.metadata import RemoteLogs
 from seglog.tiers.partition import TierOptions
-from seglog.tiers.publishing import commit, partition_of
+from seglog.tiers.publishing import commit
 from seglog.tiers.recognition import Layout, Place
 from seglog.tiers.segments import Keys, Remark
 from seglog.tiers.view import see_tiers
@@ -33,6 +33,7 @@ from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS
 from tests.support.object_server import ObjectServer, object_server
+from tests.support.published import published
 from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven, write_pinterest
 
 NAMES = ("customers-0", "payments-0")
@@ -66,7 +67,7 @@ def logs(tmp_path: Path) -> Path:
 @pytest.fixture
 def prefix(logs: Path, tmp_path: Path) -> Path:
     prefix, store = tmp_path / "prefix", machine_files()
-    partitions = [partition_of(FS, store, prefix, logs / name) for name in NAMES]
+    partitions = [published(FS, store, prefix, logs / name) for name in NAMES]
     first = replace(partitions[1], log_start_offset=100)  # said by a checkpoint that no object is
     commit(store, prefix, None, [partitions[0], first], FixedClock(1_700_000_000_000))
     return prefix

@@ -10,7 +10,7 @@ import pytest
 from seglog.format.columns import Records
 from seglog.format.decoder import checksums_valid, decode_records, scan_batches
 from seglog.model import Record
-from seglog.transplant.rewriting import FOREIGN_PRODUCERS, counted, foreign_id, own_id, rewrite, seal
+from seglog.transplant.rewriting import FOREIGN_PRODUCERS, counted, foreign_id, rewrite, seal
 from tests.support.fixtures import KAFKA
 
 LOGS = ("4.3.0/generated/mixed-0", "4.3.0/generated/keyed-0", "4.3.0/generated/upgraded-0", "4.3.0/generated/gaps-0")
@@ -47,7 +47,9 @@ def test_no_producer_that_a_cluster_can_hand_out_is_left_and_every_checksum_is_r
     assert (new["leader_epoch"][v2] == 0).all()
     assert ((new["producer_id"] < 0) | (new["producer_id"] >= FOREIGN_PRODUCERS)).all()
     transactional = (old["attributes"] & 0x10) != 0
-    assert [own_id(int(each)) for each in new["producer_id"][transactional]] == list(old["producer_id"][transactional])
+    assert new["producer_id"][transactional].tolist() == [
+        foreign_id(int(each)) for each in old["producer_id"][transactional]
+    ]
     forgotten = new[~transactional]
     assert {(int(row["producer_id"]), int(row["producer_epoch"]), int(row["base_sequence"])) for row in forgotten} <= {
         (-1, -1, -1)
@@ -83,7 +85,6 @@ def test_the_counts_are_those_of_what_changes() -> None:
 
 def test_a_foreign_id_is_told_from_every_other_and_stays_so() -> None:
     assert (foreign_id(0), foreign_id(foreign_id(5))) == (1 << 62, (1 << 62) + 5)
-    assert own_id(foreign_id(5)) == 5
 
 
 def test_messages_of_old_formats_are_not_touched() -> None:
