@@ -84,6 +84,10 @@ def run(
     free enough. Otherwise files are renamed to .deleted first, as a broker does, and removed when the log is
     next opened for writing, by a broker or by seglog; with --delay 0 at the end of the command.
 
+    A log that was not closed properly is recovered first, which takes some room. Where the disk has none, the
+    closed segments that go anyway go before that, at once: those that the rules, or --free, would take from the
+    recovered log, which is worked out in memory. A log with damage is left as it is.
+
     Examples:
       seglog retain --dry-run --retention-ms 7d orders-none-0
       seglog retain --retention-bytes 10GiB --delay 0 orders-none-0

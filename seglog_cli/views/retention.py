@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
 from seglog_cli.tables import Layout
@@ -38,6 +39,11 @@ def show_retained(console: Console, retained: Retained, dry_run: bool) -> None:
                      f"{bytes_text(plan.removed_bytes)}, {start}{rolls}")  # fmt: skip
     rows = [_row(segment) for segment in plan.segments]
     console.table(_HEADING, rows, Layout(right=(2,), indent=2))
+    if retained.before_recovery:
+        early = count_text(retained.before_recovery, "segment")
+        console.message(
+            f"{plan.topic_partition}: {early} went before the log was recovered: the disk had no room for that"
+        )
     if retained.left_deleted:
         console.message(f"{plan.topic_partition}: {retained.left_deleted} files wait as .deleted; they are removed when"
                         " a broker or seglog opens the log for writing (--delay 0 removes at once)")  # fmt: skip
@@ -58,6 +64,7 @@ def retention_record(retained: Retained, dry_run: bool) -> dict[str, object]:
         "deleted_segments": [segment.base_offset for segment in plan.removed],
         "deleted_bytes": plan.removed_bytes,
         "left_deleted_files": retained.left_deleted,
+        "deleted_before_recovery": retained.before_recovery,
         "note": retained.note,
         "contradictions": [contradiction_record(found) for found in retained.contradictions],
         "segments": [segment_record(segment) for segment in plan.segments],

@@ -24,7 +24,7 @@ class Faults:
     """Counts calls that change something; the `at`-th (from 0) fails as `kind` says, None of them if `at` is None.
 
     `error`: EIO, once. `full`: ENOSPC, half a write being done, for this and every later call that takes room.
-    `killed`: this and every later call ends the process.
+    `killed`: this and every later call ends the process. `read only`: EROFS, for this and every later call.
     """
 
     def __init__(self, at: int | None = None, kind: str = "error") -> None:
@@ -41,6 +41,8 @@ class Faults:
             raise Killed(self.call)
         if self.kind == "full" and takes_room:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        if self.kind == "read only":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
         if self.kind == "error" and number == self.at:
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 

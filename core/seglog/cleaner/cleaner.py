@@ -31,6 +31,7 @@ from seglog.log.log import Log
 from seglog.log.swap import Replacement
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.room import freeing
 
 _SPACE_SLACK_BYTES = 16 << 20
 
@@ -137,7 +138,7 @@ def check_room(fs: FileSystem, plan: RoundPlan, needed: int) -> None:
     if free < needed:
         raise RefusedError(
             f"{plan.directory}: cleaning writes {needed} bytes before it can free any, and {free} are free;"
-            " nothing was changed"
+            f" nothing was changed. {freeing(plan.directory.parent, needed)}"
         )
 
 

@@ -223,6 +223,11 @@ class LogDirectory:
         """The live partitions."""
         return tuple(found.topic_partition for found in self.listing.live)
 
+    @property
+    def log_files(self) -> FileSystem:
+        """Through which files of logs are changed: the clean-shutdown marker goes before the first change."""
+        return self._log_fs
+
     # --- logs ---------------------------------------------------------------------------------------------
 
     def log(
@@ -260,7 +265,9 @@ class LogDirectory:
         """The log as `log_in` would open it for writing, with every change in memory; closed again at the end, unless
         it was kept meanwhile (`keep`).
         """
-        log = self._opened_for_writing(directory, TrialFileSystem(self._log_fs), self.load_options(directory))
+        trial = TrialFileSystem(self._log_fs)
+        log = self._opened_for_writing(directory, trial, self.load_options(directory))
+        log.recovery.room = trial.room
         try:
             yield log
         finally:

@@ -45,7 +45,7 @@ from seglog.log.split import is_overflowed, split_overflowed
 from seglog.log.swap import BeforeLoss, ReplacedLog, retire_segments, retire_snapshots, settle_leftovers
 from seglog.scan.listing import require_batches, require_directory, reread
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.overlay import OverlayFileSystem
+from seglog.storage.overlay import OverlayFileSystem, RoomTaken
 from seglog.units import count_text
 
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class RecoveryReport:
     base offsets of the segments that went, `deleted_bytes` their size; `replaced` the logs for which `.swap` files
     came that do not hold all of it. `run` is the folder that keeps what was lost, if anybody kept it. `events` are
     sentences for an operator, `obstacles` those on what stops a broker nevertheless (`log.obstacles`; by `recover`
-    alone).
+    alone). `room` is what the files that it writes would take on the disk: of a plan, and of a trial.
     """
 
     directory: Path
@@ -115,6 +115,7 @@ class RecoveryReport:
     log_end_offset: int = 0
     recovery_point: int = 0
     run: Path | None = None
+    room: RoomTaken | None = None
 
     def __repr__(self) -> str:
         did = f"{count_text(len(self.recovered), 'segment')} recovered, {self.truncated_bytes} bytes lost"
@@ -166,6 +167,7 @@ def plan_recovery(fs: FileSystem, directory: Path, clock: Clock, options: LoadOp
     overlay = OverlayFileSystem(fs)
     loaded = load_log(overlay, directory, clock, options)
     loaded.segments.close()
+    loaded.report.room = overlay.room
     return loaded.report
 
 

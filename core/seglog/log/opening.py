@@ -7,14 +7,15 @@ cut, and refuse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.errors import CorruptRecordError, IncompleteError, SeglogError
+from seglog.errors import CorruptRecordError, IncompleteError, RefusedError, SeglogError
 from seglog.format.filenames import (
+    CLEAN_SHUTDOWN_FILE,
     LOG_START_OFFSET_CHECKPOINT,
     parse_topic_partition,
     segment_file_name,
@@ -26,9 +27,13 @@ from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.log import Log
 from seglog.log.read_loader import Place
 from seglog.log.viewed_directory import ViewingFileSystem
-from seglog.scan.listing import list_partition, require_directory, require_partition
+from seglog.scan.listing import OFFSET_CHECKPOINTS, list_partition, require_directory, require_partition
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.overlay import BLOCK_BYTES, blocks
+from seglog.storage.room import freeing
+
+_AMPLE_BYTES = 64 << 20
 
 
 @contextmanager
@@ -61,16 +66,20 @@ def opened_for_reading(directory: Path, *, fs: FileSystem, clock: Clock, config_
         views.close()
 
 
-def open_undamaged(directory: LogDirectory, partition: Path) -> Log:
+def open_undamaged(directory: LogDirectory, partition: Path, way_out: str = "") -> Log:
     """The log in `partition`, a sub-directory of `directory`, opened as that was.
 
-    CorruptRecordError when opening it for writing would cut off anything; then nothing was changed. IncompleteError
-    where a file may not be read, or vanished.
+    CorruptRecordError when opening it for writing would cut off anything, RefusedError where the disk has no room for
+    what it writes (with `way_out`, as `require_room`); then nothing was changed. IncompleteError where a file may not
+    be read, or vanished.
     """
     try:
         options = replace(directory.load_options(partition), writable=True)
         if not options.clean_shutdown or _may_start_beyond_its_end(directory, partition, options):
-            refuse_losses(plan_recovery(directory.fs, partition, directory.clock, options))
+            report = plan_recovery(directory.fs, partition, directory.clock, options)
+            refuse_losses(report)
+            if directory.writable:
+                require_room(directory, report, way_out)
         return directory.log_in(partition)
     except SeglogError:
         raise  # also a link that is not followed, which is a PermissionError too
@@ -83,6 +92,46 @@ def _may_start_beyond_its_end(directory: LogDirectory, partition: Path, options:
     dropped whole, after a clean stop too."""
     segments = list_partition(directory.fs, partition).segments
     return bool(segments) and options.log_start_offset > segments[-1].base_offset
+
+
+def room_to_close(directory: LogDirectory) -> int:
+    """Bytes that closing a log directory may write: its checkpoints and the marker, one after the other made anew
+    beside the old one."""
+    names = (*OFFSET_CHECKPOINTS, CLEAN_SHUTDOWN_FILE)
+    statuses = [directory.fs.status(directory.path / name) for name in names]
+    largest = max(status.size if status is not None else 0 for status in statuses)
+    return statuses.count(None) * BLOCK_BYTES + blocks(largest + BLOCK_BYTES)
+
+
+def has_ample_room(directory: LogDirectory, partitions: Sequence[Path], recover_from: int | None = None) -> bool:
+    """Whether the disk surely has room to recover these partitions, so that nobody need work out how much they take.
+
+    With `recover_from` they are to be recovered from that offset on, whatever checkpoints say.
+    """
+    wanted = _AMPLE_BYTES
+    for partition in partitions:
+        options = directory.load_options(partition, recover_from=recover_from)
+        segments = list_partition(directory.fs, partition).segments
+        if not options.clean_shutdown:
+            floor = max((s.base_offset for s in segments if s.base_offset <= options.recovery_point), default=0)
+            wanted += sum(segment.size for segment in segments if segment.base_offset >= floor) // 2
+    return directory.fs.free_bytes(directory.path) >= wanted
+
+
+def require_room(directory: LogDirectory, report: RecoveryReport, way_out: str = "") -> None:
+    """RefusedError where the disk of a log directory has no room for what a planned recovery writes.
+
+    `way_out` is what an operator can do about it: `retain --free`, unless given.
+    """
+    written = 0 if report.room is None else report.room.written
+    if not written:
+        return
+    needed, free = written + room_to_close(directory), directory.fs.free_bytes(directory.path)
+    if free < needed:
+        raise RefusedError(
+            f"{report.directory}: it was not closed properly, recovering it takes up to {needed} bytes of disk space,"
+            f" and {free} are free; nothing was changed. {way_out or freeing(directory.path, needed)}"
+        )
 
 
 def refuse_losses(report: RecoveryReport) -> None:

@@ -41,7 +41,7 @@ from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_dire
 from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
-from seglog.log.opening import open_undamaged, refuse_losses
+from seglog.log.opening import open_undamaged, refuse_losses, require_room
 from seglog.log.viewed_directory import ViewingFileSystem
 from seglog.model import TopicPartition
 from seglog.operations.retain import TopicConfigs
@@ -338,6 +338,7 @@ def plan_named(
     """
     with directory.try_log(path) as log:
         refuse_losses(log.recovery)
+        require_room(directory, log.recovery)
         plan = plan_round(log, options, clock, first_dirty(directory, log))
         if plan.groups:
             foreseen = check_space(log, plan)

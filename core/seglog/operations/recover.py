@@ -21,6 +21,7 @@ from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_topic_partitio
 from seglog.log.directory import ConfigOf, LogDirectory
 from seglog.log.loader import LossAhead, RecoveryProgress, RecoveryReport, stop_at_loss
 from seglog.log.obstacles import partition_obstacles
+from seglog.log.opening import has_ample_room, require_room
 from seglog.model import TopicPartition
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.scan.listing import Target, TargetKind, is_07
@@ -51,7 +52,8 @@ def recover(
 ) -> Iterator[RecoveryReport]:
     """Recovers what `target` names and closes it cleanly; one report a partition.
 
-    LockedError when a broker holds the directory, RefusedError with `lossless` when bytes would be lost.
+    LockedError when a broker holds the directory, RefusedError with `lossless` when bytes would be lost, and where the
+    disk has no room for what recovery writes.
     """
     whole = target.kind is TargetKind.LOG_DIRECTORY
     path = links.resolve(target.directory)
@@ -85,7 +87,10 @@ def _partitions(owner: LogDirectory, path: Path, whole: bool) -> list[TopicParti
 def _recover_one(
     owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions
 ) -> RecoveryReport:
-    obstacles = list(partition_obstacles(owner.fs, owner.path / str(topic_partition)))
+    partition = owner.path / str(topic_partition)
+    obstacles = list(partition_obstacles(owner.fs, partition))
+    if not options.dry_run:
+        _require_room(owner, partition, start)
     if options.dry_run or options.lossless:
         plan = owner.plan_recovery(topic_partition, options.progress, recover_from=start)
         if options.lossless and plan.truncated_bytes:
@@ -99,6 +104,14 @@ def _recover_one(
     report = _opened(owner, topic_partition, start, options)
     report.obstacles = obstacles
     return report
+
+
+def _require_room(owner: LogDirectory, partition: Path, start: int) -> None:
+    """RefusedError where the disk has no room to recover; data that goes needs more, and `runs` looks for that."""
+    if not has_ample_room(owner, [partition], start):
+        plan = owner.plan_recovery_in(partition, recover_from=start)
+        if not plan.truncated_bytes:
+            require_room(owner, plan)
 
 
 def _opened(

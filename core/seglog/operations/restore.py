@@ -28,13 +28,13 @@ from seglog.model import TopicPartition
 from seglog.progress import BytesRead
 from seglog.runs.beside import new_directory, require_free
 from seglog.runs.journal import JOURNAL_FILE, OLD, read_journal
-from seglog.runs.room import check_space
 from seglog.salvage.parts import Joined, PartFile, files_of, join, keep_times, write_segments
 from seglog.salvage.salvage import complete_log
 from seglog.scan.listing import TargetKind, list_log_directory, list_partition, require_batches, resolve_path
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.inheriting import InheritingFileSystem
+from seglog.storage.room import check_space
 
 _METADATA_LIMIT = 1 << 16
 

@@ -11,11 +11,12 @@ A broker knows its whole configuration; here some of it may be unknown, and what
   anything is touched for partitions that were named, by itself for those of a log directory.
 - `FreeSpace` takes nothing from Kafka's own topics: offsets of groups and of tiered segments are not room to be had.
 - A log whose recovery would cut off damage is refused (`opening`).
+- Where the disk has no room to recover a log, what goes of it goes first (`retain_ahead`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -37,11 +38,13 @@ from seglog.log.retention import (
     plan_retention,
     remove_deleted,
 )
+from seglog.operations.retain_ahead import retain_ahead
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 
 UNKNOWN_POLICY = "cleanup.policy is not known: only segments below the log start offset are deleted"
+NOT_RECOVERED = "these segments went before the log was recovered, which then could not be done"
 KAFKAS_OWN = "one of Kafka's own topics: nothing is taken from it to free space"
 POLICIES = ("delete", "compact,delete", "delete,compact")
 _INTERNAL_PREFIX = "__"
@@ -79,7 +82,8 @@ class RetentionRequest:
 class Retained:
     """The plan for a partition, carried out unless the request was a dry run. `left_deleted` files are still there.
 
-    `contradictions` are the rules that went against the cluster's, because the user insisted.
+    `contradictions` are the rules that went against the cluster's, because the user insisted. `before_recovery` counts
+    the segments that went before the log was recovered, because the disk had no room for that (`retain_ahead`).
     """
 
     log_directory: Path
@@ -87,6 +91,7 @@ class Retained:
     note: str = ""
     left_deleted: int = 0
     contradictions: tuple[Contradiction, ...] = ()
+    before_recovery: int = 0
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -190,6 +195,11 @@ class _Space:
             return max(0, free.size - self._freed.get(device, 0))
         return max(0, free.size - self._free(log_directory))
 
+    def left(self, wanted: int, freed: int) -> int:
+        """What is left of `wanted` when `freed` bytes went already; where so many are to be free, `wanted` knows."""
+        free = self._request.free
+        return max(0, wanted - freed) if free is not None and free.more else wanted
+
     def take(self, log_directory: Path, wanted: int, freed: int) -> Freed:
         """Notes what a log directory gave."""
         device = self._device(log_directory)
@@ -245,28 +255,57 @@ class _Directory:
         self._ruled = {_topic_of(partition) for partition in named} if ruled else set()
 
     def retain(self, paths: list[Path]) -> list[Retained | RetentionFailure | Freed]:
-        done: list[Retained | RetentionFailure | Freed] = []
+        failures: list[RetentionFailure] = []
+        retained: list[Retained] = []
         waiting = sum(_waiting_bytes(self._fs, path) for path in paths)
         writable = not self._request.dry_run
         with LogDirectory.open(
             self._path, fs=self._fs, clock=self._clock, config_of=self._config_of, writable=writable
         ) as directory:
+            went = self._retain_ahead(directory, paths, waiting) if writable else {}
             logs: list[Log] = []
             for path in paths:
                 try:
                     self._require_retainable(path)
-                    logs.append(open_undamaged(directory, path))
+                    logs.append(open_undamaged(directory, path, self._way_out(path)))
                 except SeglogError as error:
                     if self._fs.status(path) is not None or not self._request.dry_run:
-                        done.append(RetentionFailure(path, error))  # else a broker has deleted it meanwhile
-            wanted = self._space.wanted(self._path, waiting)
-            retained = [
-                self._carry_out(log, plan) for log, plan in zip(logs, self._plans(directory, logs, wanted), strict=True)
-            ]
-        done += retained
+                        failures.append(RetentionFailure(path, error))  # else a broker has deleted it meanwhile
+                    if path in went:
+                        retained.append(self._not_recovered(went[path]))
+            freed = sum(plan.freed_bytes for plan in went.values())
+            left = self._space.left(self._space.wanted(self._path, waiting), freed)
+            for log, plan in zip(logs, self._plans(directory, logs, left), strict=True):
+                retained.append(self._carry_out(log, plan, went.get(log.directory)))
+        done: list[Retained | RetentionFailure | Freed] = [*failures, *retained]
         if self._request.free is not None:
-            done.append(self._space.take(self._path, wanted, sum(one.plan.freed_bytes for one in retained)))
+            freed_in_all = sum(one.plan.freed_bytes for one in retained)
+            done.append(self._space.take(self._path, freed + left, freed_in_all))
         return done
+
+    def _retain_ahead(self, directory: LogDirectory, paths: list[Path], waiting: int) -> Mapping[Path, RetentionPlan]:
+        """What went before its log could be recovered."""
+
+        def planner(logs: Sequence[Log], missing: int, released: int) -> list[RetentionPlan]:
+            return self._plans(directory, logs, max(self._space.wanted(self._path, waiting) - released, missing))
+
+        return retain_ahead(directory, [path for path in paths if self._is_retainable(path)], planner)
+
+    def _way_out(self, path: Path) -> str:
+        """What to do where a log cannot be recovered for want of room, and --free has taken what it may."""
+        if self._request.free is None:
+            return ""
+        why = self._why_kept(_topic_of(path)) or "no closed segment that may go is left"
+        return (
+            f"Nothing of it could go first ({why}): make room by other means, or in other log directories on this disk"
+        )
+
+    def _is_retainable(self, path: Path) -> bool:
+        try:
+            self._require_retainable(path)
+        except SeglogError:
+            return False  # reported when it is to be opened
+        return True
 
     def _require_retainable(self, path: Path) -> None:
         refusal = self._topics.resolve(_topic_of(path)).refusal(DELETE)
@@ -287,25 +326,39 @@ class _Directory:
         is_ruled = topic in self._ruled and not topic.startswith(_INTERNAL_PREFIX)
         return "" if self._topics.resolve(topic).policy_known or is_ruled else UNKNOWN_POLICY
 
-    def _plans(self, directory: LogDirectory, logs: list[Log], wanted: int) -> list[RetentionPlan]:
+    def _plans(self, directory: LogDirectory, logs: Sequence[Log], wanted: int) -> list[RetentionPlan]:
         watermarks, now_ms = directory.high_watermarks, self._clock.now_ms()
         if self._request.free is not None:
             return plan_freeing(logs, wanted, now_ms, watermarks)
         return [plan_retention(log, now_ms, watermarks.get(log.topic_partition)) for log in logs]
 
-    def _carry_out(self, log: Log, plan: RetentionPlan) -> Retained:
+    def _carry_out(self, log: Log, plan: RetentionPlan, went: RetentionPlan | None) -> Retained:
+        """Carries out a plan; `went` is what it adds to."""
         topic = log.topic_partition.topic
         note, contradictions = self._why_kept(topic), self._topics.resolve(topic).against(DELETE)
         if note:
             plan = _of_unknown_policy(plan, note)
+        whole, ahead = (plan, 0) if went is None else (_joined(went, plan), len(went.segments))
+        if ahead:
+            log.leader_epochs.truncate_from_start(log.log_start_offset)
         if self._request.dry_run or plan.empty:
-            return Retained(self._path, plan, note, 0, contradictions)
+            return Retained(self._path, whole, note, 0, contradictions, ahead)
         pending = apply_retention(log, plan)
         delay = log.config.file_delete_delay_ms if self._request.delay_ms is None else self._request.delay_ms
         if delay == 0:
             remove_deleted(log.fs, pending)
             pending = []
-        return Retained(self._path, plan, note, len(pending), contradictions)
+        return Retained(self._path, whole, note, len(pending), contradictions, ahead)
+
+    def _not_recovered(self, went: RetentionPlan) -> Retained:
+        """What went of a log that could not be recovered in spite of it."""
+        contradictions = self._topics.resolve(went.topic_partition.topic).against(DELETE)
+        return Retained(self._path, went, NOT_RECOVERED, 0, contradictions, len(went.segments))
+
+
+def _joined(went: RetentionPlan, plan: RetentionPlan) -> RetentionPlan:
+    """The plan for a log, with what went before it was recovered."""
+    return replace(plan, log_start_offset=went.log_start_offset, segments=(*went.segments, *plan.segments))
 
 
 def _waiting_bytes(fs: FileSystem, path: Path) -> int:

@@ -28,9 +28,9 @@ from seglog.repairs.rebuild import PartitionBuilder
 from seglog.runs.apply import apply_run, finish_run, settle_pending, take_back
 from seglog.runs.journal import Change, Journal, RunRecord, read_journal
 from seglog.runs.prepare import prepare_run, require_one_file_system
-from seglog.runs.room import room_for_indexes
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock
+from seglog.storage.room import room_for_indexes
 
 
 @dataclass(frozen=True, slots=True)

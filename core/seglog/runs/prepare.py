@@ -10,8 +10,8 @@ from seglog.clock import Clock
 from seglog.errors import RefusedError
 from seglog.runs.journal import VERSION, Change, Journal, RunRecord, RunState, read_journal
 from seglog.runs.quarantine import discard_staged, new_run, purge_run
-from seglog.runs.room import check_space
 from seglog.storage.filesystem import FileSystem
+from seglog.storage.room import check_space
 
 
 def prepare_run(
@@ -31,7 +31,7 @@ def prepare_run(
     `facts` are kept in the journal's first line. Nothing of the log has changed. RefusedError when there is no place
     for a quarantine, or not enough disk space; what fails while staging leaves no folder.
     """
-    check_space(fs, log_directory, bytes_needed)
+    check_space(fs, log_directory, bytes_needed, log_directory)
     folder = new_run(fs, clock, log_directory, quarantine)
     journal = Journal(fs, folder)
     journal.append(

@@ -29,7 +29,6 @@ from seglog.log.loader import LoadOptions, load_log
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES
 from seglog.progress import BytesRead
 from seglog.runs.beside import new_directory, require_free
-from seglog.runs.room import check_space
 from seglog.salvage.attribution import CarvedLog, attribute
 from seglog.salvage.carve import FOUND, carve_image, carve_log
 from seglog.salvage.messages import copy_07
@@ -38,6 +37,7 @@ from seglog.storage import links
 from seglog.storage.filesystem import File, FileStatus, FileSystem
 from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.pieces import copy_range
+from seglog.storage.room import check_space
 
 DEFAULT_SEGMENT_BYTES = 1 << 30
 CARVED = "carved"  # the topic of logs whose name nobody knows

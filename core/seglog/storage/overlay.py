@@ -22,15 +22,18 @@ if TYPE_CHECKING:
 
     from seglog.storage.ownership import Access
 
+BLOCK_BYTES = 4096
+
 
 @dataclass(slots=True)
 class Contents:
-    """A changed file: `below[0:kept]`, then `tail`."""
+    """A changed file: `below[0:kept]`, then `tail`. `given_back` are bytes on the disk that emptying it gave."""
 
     status: FileStatus
     below: File | None = None
     kept: int = 0
     tail: bytearray = field(default_factory=bytearray)
+    given_back: int = 0
 
     @property
     def size(self) -> int:
@@ -46,6 +49,18 @@ class Derived:
     source: Path | None
     kept: int
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoomTaken:
+    """What the changes of an overlay would do to a disk, in bytes.
+
+    `written` are new blocks; of what is there only files that are emptied and filled again give theirs back first.
+    `released` are the blocks of all that goes or is written anew, at most.
+    """
+
+    written: int
+    released: int
 
 
 class OverlayFile(VirtualFile):
@@ -135,6 +150,16 @@ class OverlayFileSystem:
         """Whether any file or directory was made, removed, or opened to be written."""
         return bool(self._changed or self._gone or self._directories)
 
+    @property
+    def room(self) -> RoomTaken:
+        """What the changes would take on a disk, in whole blocks; one is for new names."""
+        taken = [blocks(len(found.tail)) - found.given_back for found in self._changed.values() if found.tail]
+        written = sum(max(0, size) for size in taken)
+        below = map(self._below.status, self._gone | self._changed.keys())
+        return RoomTaken(
+            written + BLOCK_BYTES if written else 0, sum(status.allocated for status in below if status is not None)
+        )
+
     def derived(self, path: Path) -> Derived:
         """What became of a changed file."""
         contents = self._changed[path]
@@ -151,7 +176,7 @@ class OverlayFileSystem:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         if mode in ("create", "create_new"):
             made = _new_status(None, 0o644) if status is None else replace(status, size=0)
-            self._changed[path] = Contents(made)
+            self._changed[path] = Contents(made, given_back=made.allocated)
         else:
             self._adopt(path)
         return OverlayFile(path, self._changed[path])
@@ -255,6 +280,11 @@ class OverlayFileSystem:
     def _require(self, path: Path, status: FileStatus | None) -> None:
         if status is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+
+def blocks(size: int) -> int:
+    """Bytes that a file of `size` bytes takes on a disk."""
+    return -(-size // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def _new_status(access: Access | None, mode: int) -> FileStatus:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.forwarding import PassingFileSystem
-from seglog.storage.overlay import OverlayFileSystem
+from seglog.storage.overlay import OverlayFileSystem, RoomTaken
 
 
 class TrialFileSystem(PassingFileSystem):
@@ -22,6 +22,11 @@ class TrialFileSystem(PassingFileSystem):
     def unchanged(self) -> bool:
         """Whether nothing was changed in memory. A file that was opened to be written counts as changed."""
         return not self._overlay.touched
+
+    @property
+    def room(self) -> RoomTaken:
+        """What the changes would take on a disk."""
+        return self._overlay.room
 
     def keep(self) -> None:
         """Ends the trial: what is read and written from here on is read and written below. ValueError where a change

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seglog.evidence.transactions import Transaction
 from seglog.model import TopicPartition
-from seglog.runs.room import room_for_indexes
+from seglog.storage.room import room_for_indexes
 from seglog.transplant.source import SourceLog
 from seglog.transplant.target import TargetPartition
 from seglog.units import count_text

@@ -1,0 +1,36 @@
+"""Is there room on the disk for what is to be kept and written, and what makes some?"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from seglog.errors import RefusedError
+from seglog.storage.filesystem import FileSystem
+
+_SPARE_PERCENT = 5
+_INDEX_SHARE = 64  # indexes take at most this share of their log
+_INDEX_LEAST_BYTES = 64 << 10
+
+
+def check_space(fs: FileSystem, directory: Path, needed: int, log_directory: Path | None = None) -> None:
+    """RefusedError unless `needed` bytes and five percent more are free in the file system of `directory`.
+
+    `log_directory` is one on the same disk, from which segments could go.
+    """
+    wanted = needed + needed * _SPARE_PERCENT // 100
+    free = fs.free_bytes(directory)
+    if free < wanted:
+        way_out = "" if log_directory is None else f"; nothing was changed. {freeing(log_directory, wanted)}"
+        raise RefusedError(f"{directory}: {wanted} bytes of disk space are needed and {free} are free{way_out}")
+
+
+def freeing(log_directory: Path, size: int) -> str:
+    """What an operator can do where `size` bytes are not free on the disk of a log directory."""
+    command = shlex.join(["seglog", "retain", "--free", str(size), str(log_directory)])
+    return f"`{command}` takes the oldest closed segments to make room, and needs none itself"
+
+
+def room_for_indexes(log_bytes: int) -> int:
+    """Bytes that the indexes of a `.log` of this size may take."""
+    return _INDEX_LEAST_BYTES + log_bytes // _INDEX_SHARE
