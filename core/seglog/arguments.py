@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def integer(name: str, value: object) -> int:
@@ -29,6 +32,45 @@ def one_of(name: str, value: object, choices: Iterable[str]) -> str:
         return value
     kind = ValueError if isinstance(value, str) else TypeError
     raise kind(f"{name}: {value!r} is not one of {', '.join(known)}")
+
+
+def flag(name: str, value: object) -> bool:
+    """`value` where it is True or False; TypeError for anything else: the text "false" is no False."""
+    return instance(name, value, bool, "True or False")
+
+
+def number(name: str, value: object) -> float:
+    """`value` as a float; TypeError for what is no number, also for text of digits."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return float(integer(name, value))
+
+
+def instance(name: str, value: object, kind: type[T], takes: str) -> T:
+    """`value` where it is a `kind`; TypeError that says what the argument takes."""
+    if isinstance(value, kind):
+        return value
+    raise TypeError(f"{name} is {takes}, not {described(value)}")
+
+
+def mapping(name: str, value: object, takes: str) -> Mapping[Any, Any]:
+    """`value` where it is a mapping, {} for None; TypeError for anything else, also for what is empty."""
+    return {} if value is None else instance(name, value, Mapping, takes)  # type: ignore[type-abstract]
+
+
+def several(name: str, value: object, takes: str) -> list[Any]:
+    """The items of `value`; TypeError where it is one text, or has none."""
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+        return list(value)
+    raise TypeError(f"{name} is {takes}, not {described(value)}")
+
+
+def acting_as(name: str, value: T, protocol: type) -> T:
+    """`value` where it has all methods of `protocol`; TypeError that names one that it lacks."""
+    for method in vars(protocol):
+        if not method.startswith("_") and not callable(getattr(value, method, None)):
+            raise TypeError(f"{name} is a {protocol.__name__}, with a method {method}, not {described(value)}")
+    return value
 
 
 def described(value: object) -> str:

@@ -8,6 +8,7 @@ import inspect
 import re
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import seglog
 from seglog.api import changing, looking, opening, restoring
 from seglog.errors import NotALogError, RefusedError
+from tests.support.cleaning import digest
 
 CORE = Path(seglog.__file__).parents[1]
 
@@ -179,6 +181,69 @@ def test_a_wrong_type_is_an_error_that_names_the_argument(tmp_path: Path) -> Non
         with pytest.raises(TypeError, match=r"5 \(int\) is no Isolation: read_uncommitted, read_committed"):
             log.records(0, 5)  # type: ignore[arg-type]
         assert [record.value for record in log.records(0, "read_committed")] == [b"v"]
+
+
+NEEDED: dict[str, dict[str, object]] = {  # besides a path
+    "convert": {"output": "new-0"},
+    "plan_restore": {"output": "new"},
+    "plan_truncate": {"to_offset": 0},
+    "truncate": {"to_offset": 0},
+    "undo": {},
+    **{
+        name: {}
+        for name in ("clean", "diff", "doctor", "explain", "open_log", "partitions", "plan_clean", "plan_rebuild")
+    },
+    **{name: {} for name in ("plan_recover", "plan_repair", "plan_retain", "recover", "repair", "retain")},
+    **{name: {} for name in ("stats", "verify")},
+}
+ARGUMENTS = [
+    (name, argument)
+    for name in NEEDED
+    for each in list(inspect.signature(getattr(seglog, name)).parameters.values())[1:]
+    for argument in (("config", "threads", "clock", "fs") if each.kind is each.VAR_KEYWORD else (each.name,))
+]
+
+
+@pytest.mark.parametrize(("function", "argument"), ARGUMENTS)
+def test_what_is_nothing_that_an_argument_takes_is_named_before_anything_is_done(
+    tmp_path: Path, function: str, argument: str
+) -> None:
+    path = tmp_path / "t-0"
+    with seglog.open_log(path, create=True) as log:
+        log.append([seglog.Record(b"v", timestamp=5)])
+    before = digest(path)
+    given = {**NEEDED[function], argument: object()}
+    with pytest.raises((TypeError, ValueError), match=rf"\b{argument}\b|^a path is text|is no [A-Z]"):
+        done = getattr(seglog, function)(path, **given)
+        if isinstance(done, AbstractContextManager):
+            done.__enter__()
+        list(done)
+    assert digest(path) == before
+
+
+def test_a_text_is_no_flag_and_another_plan_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    with seglog.open_log(path, create=True):
+        pass
+    for call in (seglog.clean, seglog.plan_clean):
+        with pytest.raises(TypeError, match=r"expire is True or False, not 'false' \(str\)"):
+            call(path, policy="compact", expire="false")  # type: ignore[arg-type]
+    for function in (seglog.restore, lambda plan: seglog.rebuild(plan, tmp_path / "new")):
+        with pytest.raises(TypeError, match=r"plan is what plan_\w+ gives, not \[\] \(list\)"):
+            function([])  # type: ignore[arg-type]
+
+
+def test_a_configuration_of_wrong_types_is_refused_where_it_is_made() -> None:
+    with pytest.raises(TypeError, match=r"segment_bytes is an integer, not '1 GiB' \(str\)"):
+        seglog.LogConfig(segment_bytes="1 GiB")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"preallocate is True or False, not 'true' \(str\)"):
+        seglog.LogConfig(preallocate="true")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"index_interval_bytes: 9223372036854775808 is not from"):
+        seglog.LogConfig(index_interval_bytes=2**63)
+    with pytest.raises(TypeError, match=r"values is a mapping from Kafka's keys to values, not 5 \(int\)"):
+        seglog.LogConfig.from_mapping(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a configuration key is text, not 5 \(int\)"):
+        seglog.LogConfig.from_mapping({5: 1})  # type: ignore[dict-item]
 
 
 def test_the_readme_lists_every_function() -> None:

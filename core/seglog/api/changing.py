@@ -26,7 +26,7 @@ from seglog.api.surroundings import (
     workspace_of,
 )
 from seglog.api.tiering import LookingSurroundings, looked_at
-from seglog.arguments import integer
+from seglog.arguments import flag, instance, integer
 from seglog.cleaner.options import Strategy
 from seglog.configuration.topic_settings import DirectorySettings
 from seglog.format.filenames import parse_topic_partition
@@ -72,7 +72,7 @@ def plan_clean(
 ) -> list[CleanOutcome]:
     """What `clean` would do now, worked out to the byte; see there."""
     work = workspace_of(surroundings)
-    sources = Sources({"cleanup.policy": policy}, override_policy, optional_path(metadata_directory))
+    sources = _sources({"cleanup.policy": policy}, override_policy, metadata_directory)
     return _cleaned(work, paths, policy, strategy, sources, roll=roll, expire=expire, dry_run=True)
 
 
@@ -107,7 +107,7 @@ def clean(
     [b'new']
     """
     work = workspace_of(surroundings)
-    sources = Sources({"cleanup.policy": policy}, override_policy, optional_path(metadata_directory))
+    sources = _sources({"cleanup.policy": policy}, override_policy, metadata_directory)
     return _cleaned(work, paths, policy, strategy, sources, roll=roll, expire=expire, dry_run=False)
 
 
@@ -125,9 +125,10 @@ def _cleaned(
     targets = targets_of(work, paths if dry_run else local_paths_of(paths))
     _check_policy(policy, cleaning.POLICIES, targets)
     settings = _settings(work, targets, sources)
+    way = Strategy.parse(instance("strategy", strategy, str, "text"))
     config = next(iter(settings.values())).resolve(None).cleaner
     options = cleaning.cleaner_options(
-        config, strategy=Strategy.parse(strategy), roll=roll, expire=expire, threads=work.threads
+        config, strategy=way, roll=flag("roll", roll), expire=flag("expire", expire), threads=work.threads
     )
     done: list[CleanOutcome] = []
     try:
@@ -153,7 +154,7 @@ def plan_retain(
 ) -> list[RetainOutcome]:
     """What `retain` would delete now, and why every other segment stays; see there."""
     work, rules = workspace_of(surroundings), _rules(retention_ms, retention_bytes, policy)
-    sources = Sources(rules, override_policy, optional_path(metadata_directory))
+    sources = _sources(rules, override_policy, metadata_directory)
     request = RetentionRequest(True, _ruled(rules), _space(free))
     return _retained(work, paths, policy, sources, request)
 
@@ -187,12 +188,16 @@ def retain(
     [[0, 1, 2], [0, 1, 2]]
     """
     work, rules = workspace_of(surroundings), _rules(retention_ms, retention_bytes, policy)
-    sources = Sources(rules, override_policy, optional_path(metadata_directory))
+    sources = _sources(rules, override_policy, metadata_directory)
     space, delay = _space(free), optional_integer("delay_ms", delay_ms)
     if space is not None and (retention_ms is not None or retention_bytes is not None or delay):
         raise ValueError("free removes files at once: do not give retention_ms, retention_bytes or delay_ms with it")
     request = RetentionRequest(False, _ruled(rules), space, delay if space is None else 0)
     return _retained(work, paths, policy, sources, request)
+
+
+def _sources(rules: dict[str, object], override_policy: bool, metadata_directory: Location | None) -> Sources:
+    return Sources(rules, flag("override_policy", override_policy), optional_path(metadata_directory))
 
 
 def _rules(retention_ms: int | None, retention_bytes: int | None, policy: str | None) -> dict[str, object]:
@@ -336,7 +341,7 @@ def recover(
     work, target, settings = _one(surroundings, local_path(path))
     keeper = Keeper(work.fs, work.clock, settings, "recover", optional_path(quarantine))
     point = optional_integer("recovery_point", recovery_point)
-    options = RecoveryOptions(point, on_loss=keeper.on_loss if keep else None)
+    options = RecoveryOptions(point, on_loss=keeper.on_loss if flag("keep", keep) else None)
     done = list(recover_target(work.fs, work.clock, target, settings, options))
     for report in done:
         if report.run is not None:
@@ -398,7 +403,7 @@ def _truncated(
     work, path = workspace_of(surroundings), local_path(partition)
     settings = settings_of(work, links.resolve(path).parent)
     keeper = Keeper(work.fs, work.clock, settings, "truncate", optional_path(quarantine))
-    done = keeper.truncate(path, offset, moment, dry_run=dry_run, keep=keep)
+    done = keeper.truncate(path, offset, moment, dry_run=dry_run, keep=flag("keep", keep))
     if done.run is not None:
         _remember(work, done.run.folder)
     return done

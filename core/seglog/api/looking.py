@@ -12,7 +12,7 @@ from seglog.api.surroundings import (
     settings_of,
 )
 from seglog.api.tiering import LookingSurroundings, looked_at
-from seglog.arguments import integer, one_of
+from seglog.arguments import flag, integer, number, one_of
 from seglog.configuration.topic_settings import DirectorySettings
 from seglog.dump.selection import Selection
 from seglog.inspect.diff import Difference
@@ -83,10 +83,12 @@ def verify(
     """
     names = [known.lower() for known in Level.__members__]
     wanted = Level[one_of("level", level, names).upper()]
-    if sample is not None and not 0 < sample <= 1:
+    share = None if sample is None else number("sample", sample)
+    if share is not None and not 0 < share <= 1:
         raise ValueError(f"sample: {sample} is not above 0 and at most 1")
+    seconds = None if max_duration_s is None else number("max_duration_s", max_duration_s)
     work, shown = looked_at(surroundings, paths)
-    options = VerifyOptions(wanted, live, work.threads, sample, max_duration_s=max_duration_s)
+    options = VerifyOptions(wanted, flag("live", live), work.threads, share, max_duration_s=seconds)
     return Verification(work.fs, resolve_paths(work.fs, shown), options, work.clock)
 
 
@@ -106,7 +108,7 @@ def stats(
     ...     found
     <PartitionStatistics t-0: 100 records, about 10 keys, 1433 bytes>
     """
-    rate = optional_integer("write_rate", write_rate)
+    rate, sized = optional_integer("write_rate", write_rate), flag("sizing", sizing)
     work, shown = looked_at(surroundings, paths)
     for target in resolve_paths(work.fs, shown):
         log_directory = log_directory_of(target)
@@ -116,7 +118,7 @@ def stats(
             listing = list_partition(work.fs, directory)
             if listing.format == "kafka":
                 partition = MeasuredPartition.of(listing, settings, kept)
-                yield partition.measured(work.fs, work.clock.now_ms(), sizing=sizing, write_rate=rate)
+                yield partition.measured(work.fs, work.clock.now_ms(), sizing=sized, write_rate=rate)
 
 
 def doctor(*log_directories: Location, quick: bool = False, **surroundings: Unpack[LookingSurroundings]) -> Doctor:
@@ -135,7 +137,7 @@ def doctor(*log_directories: Location, quick: bool = False, **surroundings: Unpa
     ([], True)
     """
     work, shown = looked_at(surroundings, log_directories)
-    return Doctor(work.fs, shown, work.clock, work.settings, deep=not quick)
+    return Doctor(work.fs, shown, work.clock, work.settings, deep=not flag("quick", quick))
 
 
 def diff(
@@ -199,4 +201,4 @@ def explain(
     work, (path,) = looked_at(surroundings, [partition])
     sources = Sources(metadata_directory=optional_path(metadata_directory))
     settings: DirectorySettings = settings_of(work, links.resolve(path).parent, sources)
-    return explain_partition(work, path, settings, sources, quick=quick)
+    return explain_partition(work, path, settings, sources, quick=flag("quick", quick))

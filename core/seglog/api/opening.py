@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seglog.arguments import acting_as, flag, mapping
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
 from seglog.locations import parse_location, require_local
@@ -58,13 +59,18 @@ def open_log(
 
     path = parse_location(path)
     fs: FileSystem = machine_files()
+    writable, create = flag("writable", writable), flag("create", create)
+    now = SystemClock() if clock is None else acting_as("clock", clock, Clock)
     is_tiered = any(given is not None for given in (local, tier_keys, remote_metadata))
-    settings = config if isinstance(config, LogConfig) else LogConfig.from_mapping(config or {})
+    if isinstance(config, LogConfig):
+        settings = config
+    else:
+        settings = LogConfig.from_mapping(mapping("config", config, "a LogConfig or a mapping from Kafka's keys"))
     if writable or create:
         require_local(path)
         if is_tiered:
             raise ValueError("local, tier_keys and remote_metadata are only for reading")
-        with _opened_for_writing(path, fs, clock or SystemClock(), settings, create) as log:
+        with _opened_for_writing(path, fs, now, settings, create) as log:
             yield log
         return
     if is_tiered or _may_be_tier(fs, path):
@@ -76,7 +82,7 @@ def open_log(
         fs = work.fs
     from seglog.log.opening import opened_for_reading
 
-    with opened_for_reading(path, fs=fs, clock=clock or SystemClock(), config_of=lambda _topic: settings) as log:
+    with opened_for_reading(path, fs=fs, clock=now, config_of=lambda _topic: settings) as log:
         yield log
 
 

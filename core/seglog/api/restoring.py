@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Unpack
 
 from seglog.api.surroundings import Location, Surroundings, workspace_of
-from seglog.arguments import integer
+from seglog.arguments import flag, instance, integer, mapping, several
 from seglog.locations import parse_location
 from seglog.operations import rebuild as rebuilding
 from seglog.operations import restore as restoring
@@ -45,13 +45,15 @@ def plan_rebuild(
     ([('clicks', 1)], 'bootstrap.checkpoint')
     """
     work = workspace_of(surroundings)
+    given_nodes = mapping("nodes", nodes, "a mapping from log directories to node ids")
+    levels = mapping("features", features, "a mapping from names to levels")
     request = RebuildRequest(
         [parse_location(path) for path in log_directories],
-        [parse_location(path) for path in metadata],
-        {parse_location(path): integer("nodes", node) for path, node in (nodes or {}).items()},
-        cluster_id,
-        {name: integer("features", level) for name, level in (features or {}).items()},
-        allow_missing,
+        [parse_location(path) for path in several("metadata", metadata, "a list of paths")],
+        {parse_location(path): integer("nodes", node) for path, node in given_nodes.items()},
+        None if cluster_id is None else instance("cluster_id", cluster_id, str, "text"),
+        {name: integer("features", level) for name, level in levels.items()},
+        flag("allow_missing", allow_missing),
     )
     return rebuilding.plan_rebuild(work.fs, work.clock, request)
 
@@ -62,7 +64,8 @@ def rebuild(plan: RebuildPlan, output: Location, **surroundings: Unpack[Surround
     they are. RefusedError when `output` holds something.
     """
     work = workspace_of(surroundings)
-    return rebuilding.write_rebuilt(work.fs, work.clock, plan, parse_location(output))
+    made = instance("plan", plan, RebuildPlan, "what plan_rebuild gives")
+    return rebuilding.write_rebuilt(work.fs, work.clock, made, parse_location(output))
 
 
 def plan_restore(*sources: Location, output: Location, **surroundings: Unpack[Surroundings]) -> RestorePlan:
@@ -93,4 +96,4 @@ def restore(plan: RestorePlan, **surroundings: Unpack[Surroundings]) -> list[Pat
     [b'value']
     """
     work = workspace_of(surroundings)
-    return restoring.restore(work.fs, work.clock, plan)
+    return restoring.restore(work.fs, work.clock, instance("plan", plan, RestorePlan, "what plan_restore gives"))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from seglog.arguments import described, integer
+from seglog.arguments import acting_as, described, integer, mapping, several
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import text_of
 from seglog.configuration.topic_settings import DirectorySettings
@@ -44,15 +44,14 @@ def workspace_of(given: Surroundings) -> Workspace:
     for name in given:
         if name not in known:
             raise TypeError(f"{name!r} is not an argument; besides a verb's own there are {', '.join(known)}")
-    config = given.get("config") or {}
-    if not isinstance(config, Mapping):
-        raise TypeError(f"config must map Kafka's keys to values, not be {described(config)}")
+    config = mapping("config", given.get("config"), "a mapping from Kafka's keys to values")
+    fs, clock = given.get("fs"), given.get("clock")
     file, threads = given.get("config_file"), given.get("threads")
     if threads is not None and integer("threads", threads) < 1:
         raise ValueError(f"threads: {threads} is less than 1")
     return Workspace(
-        given.get("fs") or machine_files(),
-        given.get("clock") or SystemClock(),
+        machine_files() if fs is None else acting_as("fs", fs, FileSystem),
+        SystemClock() if clock is None else acting_as("clock", clock, Clock),
         tuple(f"{key}={text_of(value)}" for key, value in config.items()),
         None if file is None else parse_location(file),
         threads,
@@ -114,7 +113,7 @@ def text_list(name: str, given: str | Sequence[str] | None) -> list[str] | None:
     """One text or several; None where nothing is given."""
     if given is None or isinstance(given, str):
         return None if given is None else [part.strip() for part in given.split(",")]
-    found = list(given)
+    found = several(name, given, "text or a list of it")
     for each in found:
         if not isinstance(each, str):
             raise TypeError(f"{name} holds text, not {described(each)}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from seglog.api.surroundings import Location, Surroundings, paths_of, warn, workspace_of
-from seglog.arguments import described
+from seglog.arguments import mapping, several
 from seglog.locations import parse_location
 from seglog.operations.workspace import Workspace
 from seglog.storage.filesystem import FileSystem
@@ -59,9 +59,8 @@ def _options(fs: FileSystem, given: LookingSurroundings) -> TierOptions:
     from seglog.tiers.partition import TierOptions
     from seglog.tiers.segments import Keys, read_private_key
 
-    local, keys = given.get("local"), given.get("tier_keys") or {}
-    if not isinstance(keys, Mapping):
-        raise TypeError(f"tier_keys must map ids of key pairs to files, not be {described(keys)}")
+    local = given.get("local")
+    keys = mapping("tier_keys", given.get("tier_keys"), "a mapping from ids of key pairs to files")
     pairs = {key_id: read_private_key(fs, parse_location(file)) for key_id, file in keys.items()}
     found = given.get("remote_metadata")
     return TierOptions(
@@ -70,11 +69,9 @@ def _options(fs: FileSystem, given: LookingSurroundings) -> TierOptions:
 
 
 def _metadata(fs: FileSystem, locations: Sequence[Location]) -> RemoteLogs:
-    if isinstance(locations, str | bytes):
-        raise TypeError("remote_metadata must be a list of paths")
     from seglog.tiers.metadata import read_remote_logs
 
-    found = read_remote_logs(fs, paths_of(locations))
+    found = read_remote_logs(fs, paths_of(several("remote_metadata", locations, "a list of paths")))
     warn(*found.problems)
     if found.unreadable > len(found.problems):
         warn(f"{found.unreadable - len(found.problems)} more records or batches cannot be read")

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+from seglog.arguments import described, flag, mapping, number, within
 from seglog.errors import ConfigError
 from seglog.model import Compression, TimestampType, member
 from seglog.remote.traffic import Prices
@@ -68,7 +69,12 @@ class LogConfig:
     min_insync_replicas: int = 1
 
     def __post_init__(self) -> None:
-        """Values of a fixed set may be given as text, as Kafka writes them; ConfigError for another text."""
+        """Values of a fixed set may be given as text, as Kafka writes them; ConfigError for another text. TypeError and
+        ValueError name the field of a value that has another type, or does not fit 64 bits.
+        """
+        for each in fields(self):
+            if each.name not in _CHOICES:
+                object.__setattr__(self, each.name, _plain(each.name, getattr(self, each.name), each.default))
         for field, read in _CHOICES.items():
             try:
                 object.__setattr__(self, field, read(getattr(self, field)))
@@ -121,7 +127,8 @@ class LogConfig:
         ConfigError for an unknown key or an impossible value; what a broker would refuse is reported in
         `warnings`.
         """
-        config = cls(**_read_mapping(cls, values, warnings))
+        given = mapping("values", values, "a mapping from Kafka's keys to values")
+        config = cls(**_read_mapping(cls, given, warnings))
         if warnings is not None:
             warnings.extend(config.contradictions)
         return config
@@ -234,6 +241,13 @@ class Key:
         if self.maximum in (INT_MAX, LONG_MAX) and self.minimum > -math.inf:
             return f"from {self.minimum} to {self.maximum}"
         return f"between {self.minimum:g} and {self.maximum:g}"
+
+
+def _plain(name: str, value: object, default: object) -> object:
+    """A field's value in the type of its default."""
+    if isinstance(default, bool):
+        return flag(name, value)
+    return number(name, value) if isinstance(default, float) else within(name, value, -LONG_MAX - 1, LONG_MAX)
 
 
 def _boolean(text: str) -> bool:
@@ -440,6 +454,8 @@ def text_of(value: object) -> str:
 def _read_mapping(owner: type[Any], values: Mapping[str, object], warnings: list[str] | None) -> dict[str, Any]:
     """Field → value for the keys of `owner` in `values`; of several names of a key the strongest counts."""
     for given in values:
+        if not isinstance(given, str):
+            raise TypeError(f"a configuration key is text, not {described(given)}")
         if key_named(given).owner is not owner:
             raise ConfigError(f"{given} is no key of {owner.__name__}")
     found: dict[str, Any] = {}

@@ -137,7 +137,7 @@ class Appender:
         wanted = DEFAULT_BATCH_BYTES if batch_bytes is None else batch_bytes
         options = BatchOptions(
             codec=stored,
-            batch_records=layout.INT32_MAX if batch_records is None else batch_records,
+            batch_records=layout.INT32_MAX if batch_records is None else min(batch_records, layout.INT32_MAX),
             batch_bytes=min(wanted, config.max_message_bytes, config.segment_bytes),
             leader_epoch=_checked_epoch(leader_epoch),
             append_time_ms=now_ms if self._sets_time else None,

@@ -30,6 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from seglog.arguments import acting_as, flag, instance
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import NotALogError, RefusedError
@@ -139,7 +140,9 @@ class LogDirectory:
         Raises NotALogError, and CorruptCheckpointError where a broker would take the directory offline.
         """
         path = path if isinstance(path, Path) else links.resolve(parse_location(path))
-        fs, clock = fs or machine_files(), clock or SystemClock()
+        fs = machine_files() if fs is None else acting_as("fs", fs, FileSystem)
+        clock = SystemClock() if clock is None else acting_as("clock", clock, Clock)
+        writable = flag("writable", writable)
         config_of = config_of or (lambda _: LogConfig())
         lock = None
         if writable and take_lock:
@@ -236,8 +239,9 @@ class LogDirectory:
         """The partition's log, opened at first use. NotALogError when it is missing, unless `create` makes
         it.
         """
-        directory = self.path / str(topic_partition)
-        if create and self.writable and self.fs.status(directory) is None:
+        key = instance("topic_partition", topic_partition, TopicPartition, "a seglog.TopicPartition")
+        directory = self.path / str(key)
+        if flag("create", create) and self.writable and self.fs.status(directory) is None:
             problem = filenames.topic_name_problem(topic_partition.topic)
             if problem is not None:
                 raise RefusedError(f"{directory}: {problem}")

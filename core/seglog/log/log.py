@@ -171,7 +171,7 @@ class Log:
     def update_high_watermark(self, offset: int) -> int:
         """Sets the high watermark, kept within [log start, log end]; returns it."""
         with self._lock:
-            self.publish(self.log_start_offset, self.log_end_offset, offset)
+            self.publish(self.log_start_offset, self.log_end_offset, integer("offset", offset))
             return self.high_watermark
 
     # --- appending ----------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ class Log:
     def truncate_fully(self, offset: int) -> None:
         """Drops everything; the log is empty and starts at `offset` (Kafka: truncateFullyAndStartAt)."""
         with self._changing():
-            self._truncated(truncation.truncate_fully(self._target(), integer("offset", offset)))
+            self._truncated(truncation.truncate_fully(self._target(), offset))
 
     def _target(self) -> truncation.TruncationTarget:
         return truncation.TruncationTarget(

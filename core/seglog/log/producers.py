@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seglog import layout
+from seglog.arguments import flag, instance, integer, within
 from seglog.errors import (
     InvalidTransactionStateError,
     OutOfOrderSequenceError,
@@ -43,7 +44,11 @@ class ProducerIdentity:
     transactional: bool = False
 
     def __post_init__(self) -> None:
-        if self.producer_id < 0 or not 0 <= self.producer_epoch < 2**15:
+        for name in ("producer_id", "producer_epoch", "base_sequence"):
+            if getattr(self, name) is not None or name != "base_sequence":
+                object.__setattr__(self, name, integer(name, getattr(self, name)))
+        flag("transactional", self.transactional)
+        if not 0 <= self.producer_id <= layout.INT64_MAX or not 0 <= self.producer_epoch < 2**15:
             raise ValueError(f"producer {self.producer_id} with epoch {self.producer_epoch} cannot be")
         if self.base_sequence is not None and not 0 <= self.base_sequence <= layout.INT32_MAX:
             raise ValueError(f"sequence {self.base_sequence} is not in 0 to 2147483647")
@@ -105,7 +110,10 @@ def _check_sequence(state: ProducerState, header: RecordBatchHeader) -> None:
 
 def encode_end_txn_marker(producer: ProducerIdentity, commit: bool, coordinator_epoch: int, timestamp: int) -> bytes:
     """The control batch that ends a transaction, as a coordinator sends it (Kafka: EndTransactionMarker)."""
-    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    instance("producer", producer, ProducerIdentity, "a seglog.ProducerIdentity")
+    coordinator_epoch = within("coordinator_epoch", coordinator_epoch, 0, layout.INT32_MAX)
+    timestamp = within("timestamp", timestamp, 0, layout.INT64_MAX)
+    kind = ControlType.COMMIT if flag("commit", commit) else ControlType.ABORT
     record = Record(encode_transaction_marker(coordinator_epoch), encode_control_key(kind), timestamp)
     payload = encode_all(columns_of([record]), 0, BatchOptions())[layout.RECORD_BATCH_OVERHEAD :]
     header = RecordBatchHeader(

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from seglog import layout
+from seglog.arguments import within
 from seglog.clock import Clock
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_replay import rebuild_producer_state
@@ -73,7 +75,8 @@ def truncate_to(log: TruncationTarget, offset: int, log_start_offset: int) -> Tr
 
 
 def truncate_fully(log: TruncationTarget, offset: int) -> Truncation:
-    """Drops the whole log; an empty segment at `offset` is what remains."""
+    """Drops the whole log; an empty segment at `offset` is what remains. ValueError for what is no offset."""
+    offset = within("offset", offset, 0, layout.INT64_MAX)
     gone = list(log.segments)
     deleted_bytes = sum(segment.size for segment in gone)
     pending = _retire(log, gone)

@@ -26,6 +26,7 @@ from seglog.spark.discovery import PartitionLog
 from seglog.spark.offsets import EARLIEST, LATEST
 from seglog.spark.options import OffsetRule, ReadOptions
 from seglog.spark.segment_names import GONE
+from seglog.spark.where import Where
 from seglog.storage.filesystem import FileSystem
 
 _logger = logging.getLogger(__name__)
@@ -43,8 +44,8 @@ class OffsetRange:
 
 def check_batch_offsets(partitions: Sequence[PartitionLog], options: ReadOptions) -> None:
     """ConfigError when offsets are given for partitions that are not there."""
-    check_covered(partitions, options.starting, "startingOffsets")
-    check_covered(partitions, options.ending, "endingOffsets")
+    check_covered(partitions, options.starting, "startingOffsets", options.where)
+    check_covered(partitions, options.ending, "endingOffsets", options.where)
 
 
 def batch_range(log: PartitionLog, options: ReadOptions) -> OffsetRange:
@@ -115,11 +116,13 @@ def _resolved(log: PartitionLog, rule: OffsetRule, options: ReadOptions, starts:
     return log.log_end_offset if starts else UNBOUNDED
 
 
-def check_covered(partitions: Sequence[PartitionLog], rule: OffsetRule, option: str) -> None:
-    """ConfigError where offsets by partition are given for one that is not one of these."""
+def check_covered(partitions: Sequence[PartitionLog], rule: OffsetRule, option: str, where: Where) -> None:
+    """ConfigError where offsets by partition are given for one that is not one of these, and that `where` would choose:
+    those that it leaves out were not looked for.
+    """
     if rule.kind not in ("offsets", "timestamps"):
         return
-    unknown = {key for key, _ in rule.offsets} - {log.topic_partition for log in partitions}
+    unknown = {key for key, _ in rule.offsets if where.chooses(key)} - {log.topic_partition for log in partitions}
     if unknown:
         name = option if rule.kind == "offsets" else f"{option}ByTimestamp"
         raise ConfigError(f"{name} names partitions that are not there: {', '.join(map(str, sorted(unknown)))}")

@@ -103,7 +103,7 @@ class FollowedLog:
     def starting_offsets(self) -> Offsets:
         """Where the stream begins in each partition that is there now."""
         self._list("starting_offsets", require=True)
-        check_covered(list(self._logs.values()), self._options.starting, "startingOffsets")
+        check_covered(list(self._logs.values()), self._options.starting, "startingOffsets", self._options.where)
         return {key: self._settled(key, self._start) for key in self._logs}
 
     @permitted()

@@ -104,7 +104,7 @@ WRONG: dict[str, tuple[type[Exception], Callable[[Path], object]]] = {
         TypeError, lambda p: seglog.verify(p, jobs=3),  # type: ignore
     ),
     "threads is an integer, not '3'": (TypeError, lambda p: seglog.verify(p, threads="3")),  # type: ignore
-    "config must map Kafka's keys to values": (TypeError, lambda p: seglog.explain(p, config="x=y")),  # type: ignore
+    "config is a mapping from Kafka's keys to values": (TypeError, lambda p: seglog.explain(p, config="x=y")),  # type: ignore
     "needs at least two copies": (ValueError, lambda p: list(seglog.diff(p))),
     "limit is an integer, not 1.5": (TypeError, lambda p: list(seglog.diff(p, p, limit=1.5))),  # type: ignore
     "there is no configuration key 'no.such'": (seglog.ConfigError, lambda p: seglog.explain(p, config={"no.such": 1})),

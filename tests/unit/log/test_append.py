@@ -117,6 +117,21 @@ def test_a_duplicate_has_the_append_time_of_the_first_time(tmp_path: Path) -> No
     assert (info.duplicate, info.first_offset, info.log_append_time) == (True, 0, START_MS)
 
 
+def test_producers_and_markers_that_cannot_be_are_refused_where_they_are_made(log: Log) -> None:
+    for wrong in ({"producer_id": 2**63}, {"producer_id": "1"}, {"base_sequence": 1.5}, {"transactional": "no"}):
+        with pytest.raises((TypeError, ValueError), match=next(iter(wrong)).split("_")[0]):
+            ProducerIdentity(**{"producer_id": 1, **wrong})  # type: ignore[arg-type]
+    producer = ProducerIdentity(1, transactional=True)
+    log.append(some(1), producer=producer)
+    for named in ({"commit": "abort"}, {"coordinator_epoch": 2**31}, {"timestamp": "now"}, {"timestamp": -5}):
+        with pytest.raises((TypeError, ValueError), match=next(iter(named))):
+            log.append_end_txn_marker(producer, **{"commit": False, **named})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"producer is a seglog.ProducerIdentity, not 1 \(int\)"):
+        log.append_end_txn_marker(1, commit=False)  # type: ignore[arg-type]
+    assert log.append(some(1), producer=producer, batch_records=2**70).count == 1
+    assert log.append_end_txn_marker(producer, commit=False).first_offset == 2
+
+
 BAD_ROWS = columns_of(some(3)).rows.copy()
 BAD_ROWS["value_position"][2] = 10_000
 REFUSED: dict[str, tuple[Any, dict[str, Any], type[SeglogError]]] = {

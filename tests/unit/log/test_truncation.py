@@ -10,7 +10,9 @@ from seglog.clock import FixedClock
 from seglog.errors import CorruptRecordError
 from seglog.log.loader import LoadedLog, LoadOptions, load_log
 from seglog.log.truncation import TruncationTarget, truncate_fully, truncate_to
+from seglog.model import Record
 from tests.support.log_files import FS, batch, files_of, rows_of, transactional, write_segment
+from tests.support.open_logs import opened_log
 
 CLOCK = FixedClock(5000)
 
@@ -96,3 +98,12 @@ def test_the_age_of_a_segment_that_was_emptied_counts_anew(loaded: LoadedLog) ->
     loaded.segments.first.created_ms = 1
     truncate_to(target(loaded), 0, 0)
     assert loaded.segments.active.created_ms == CLOCK.now_ms()
+
+
+@pytest.mark.parametrize("offset", [-1, 2**63, 2**70])
+def test_a_log_that_cannot_begin_at_an_offset_keeps_everything(tmp_path: Path, offset: int) -> None:
+    with opened_log(tmp_path / "t-0") as log:
+        log.append([Record(b"v", timestamp=1)])
+        with pytest.raises(ValueError, match=f"offset: {offset} is not from 0 to"):
+            log.truncate_fully(offset)
+        assert [record.value for record in log.records()] == [b"v"]

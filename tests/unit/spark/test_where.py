@@ -129,3 +129,11 @@ def test_a_topic_that_it_leaves_out_is_not_missing(logs: Path) -> None:
         rows(logs, subscribe="a,b", where="topic = 'a' AND offset = 3")[0]
         == rows(logs, where="topic = 'a' AND offset = 3")[0]
     )
+
+
+def test_offsets_of_a_partition_that_it_leaves_out_are_no_error(logs: Path) -> None:
+    given = {"startingOffsets": '{"a": {"0": 2, "1": 3}}', "endingOffsets": '{"a": {"0": 7, "1": 8}, "b": {"0": 1}}'}
+    found, _ = rows(logs, where="topic = 'a' AND partition = 1", **given)
+    assert [row[:3] for row in found] == [("a", 1, offset) for offset in range(3, 8)]
+    with pytest.raises(ConfigError, match="endingOffsets names partitions that are not there: b-0, b-7"):
+        rows(logs / "a-1", where="offset > 1", endingOffsets='{"b": {"0": 1, "7": 1}}')
