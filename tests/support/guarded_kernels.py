@@ -111,8 +111,9 @@ class GuardedKernel:
         copying = _Copying()
         copies = [copying.placed(argument) for argument in arguments]
         result = self._kernel(*placed)
-        for i, (array, writes) in enumerate(zip(placing.arrays, self._writes, strict=True)):
-            if not writes and not array.untouched():
+        written = [array for array, writes in zip(placing.arrays, self._writes, strict=True) if writes]
+        for i, array in enumerate(placing.arrays):
+            if not array.untouched() and not any(array is other for other in written):
                 raise DisagreementError(f"{self.name} wrote array {i}, which it only reads by its parameters")
         with np.errstate(all="raise", over="ignore"):  # sums wrap in both, as Kafka's
             expected = self._twin(*copies)

@@ -7,7 +7,7 @@ offsets that do not ascend: no checksum covers a base offset, and which record o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,13 +20,14 @@ from seglog.cleaner.options import CHUNK_BYTES, PACKED_CHUNK_BYTES, CleanerOptio
 from seglog.errors import CorruptRecordError, InvalidRecordError, SeglogError
 from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records, joined
-from seglog.format.compression import DecompressionError, decompress, decompress_into, is_known_codec
+from seglog.format.compression import DecompressionError, decompress_into, is_known_codec
 from seglog.format.decoder import checksums_valid, decode_records
 from seglog.format.expanding import MemoryPayload
 from seglog.format.windows import WHOLE_LIMIT, BadRecords, LargeBatch, too_large_to_rewrite
 from seglog.format.zstd_library import zstd_slots
 from seglog.kernels.decode import payload_spans
-from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED
+from seglog.kernels.rebuilding import MOST_GROWTH
+from seglog.kernels.records import CODEC_UNKNOWN, DECOMPRESSION_FAILED, LEAST_RECORD_SIZE
 from seglog.kernels.runs import DECOMPRESS, decompress_run
 from seglog.log.segment import LogSegment
 from seglog.memory_budget import Account, unlimited
@@ -39,12 +40,17 @@ _ARENA_BYTES = 4 << 20
 _UNWANTED = np.int8(-1)  # no status of a batch that was read
 
 
+def _nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class OpenPart:
     """Batches [`first`, `last`) of a chunk with their records laid open.
 
     Magic 2: batch i of the part has the payload `arena[starts[i]:ends[i]]`. Magic 0 and 1: `records` has them decoded.
-    A part may be some of the records of one batch alone: then `window` is its row with their number.
+    A part may be some of the records of one batch alone: then `window` is its row with their number. A part that is
+    `spacious` is one batch in memory of its own, with MOST_GROWTH bytes free in front of it for each record.
     """
 
     first: int
@@ -54,6 +60,7 @@ class OpenPart:
     ends: np.ndarray
     records: Records | None = None
     window: np.ndarray | None = None
+    spacious: bool = False
 
     def batches(self, chunk: Chunk) -> np.ndarray:
         """The rows (layout.BATCH) that `starts` and `ends` belong to."""
@@ -176,13 +183,14 @@ def open_parts(
     opened: OpenedPayloads | None = None,
     *,
     in_windows: bool = False,
+    make_room: Callable[[], None] = _nothing,
 ) -> Iterator[OpenPart]:
     """The chunk's batches in order, in parts of about 4 MiB of records.
 
     Batches of magic 2 that are not `wanted` (bool, one a batch) get an empty payload, or their own. A large part counts
     in `account` until the next step. Payloads that `opened` has are taken from there, and others kept there while it
-    takes them. `in_windows` lets a batch that is larger than a part come as several; else it is one. InvalidRecordError
-    for a batch that cannot be decompressed.
+    takes them. `in_windows` lets a batch that is larger than a part come as several; else it is one, and `make_room`
+    is called before. InvalidRecordError for a batch that cannot be decompressed.
     """
     batches = chunk.batches
     legacy = batches["magic"] < 2
@@ -191,17 +199,18 @@ def open_parts(
         ends = starts + (batches["size"] - layout.RECORD_BATCH_OVERHEAD)
         yield OpenPart(0, len(batches), chunk.data, starts, ends)
         return
+    whole = _Whole(account or unlimited(), in_windows, make_room, opened)
     borders = [0, *(np.flatnonzero(legacy[1:] != legacy[:-1]) + 1).tolist(), len(batches)]
     for first, last in pairwise(borders):
         if legacy[first]:
-            yield from _legacy(chunk, first, last)
+            yield from _legacy(chunk, first, last, make_room)
         elif opened is None:
-            yield from _expanded(chunk, first, last, wanted, account or unlimited(), None, in_windows)
+            yield from _expanded(chunk, first, last, wanted, whole)
         else:
-            yield from _opened_once(chunk, first, last, wanted, account or unlimited(), opened, in_windows)
+            yield from _opened_once(chunk, first, last, wanted, opened, whole)
 
 
-def _legacy(chunk: Chunk, first: int, last: int) -> Iterator[OpenPart]:
+def _legacy(chunk: Chunk, first: int, last: int, make_room: Callable[[], None]) -> Iterator[OpenPart]:
     rows = chunk.batches[first:last]
     waiting: list[Records] = []
     for found in decode_records(chunk.data, rows, chunk.position, limit=WHOLE_LIMIT):
@@ -212,6 +221,7 @@ def _legacy(chunk: Chunk, first: int, last: int) -> Iterator[OpenPart]:
             raise invalid_records(chunk.path, found.batches[bad[0]], int(found.status[bad[0]]))
         waiting.append(found)
         if found.rows_after:
+            make_room()
             continue  # a wrapper in parts is written anew as a whole
         records = joined(waiting)
         waiting.clear()
@@ -225,26 +235,17 @@ def _opened_once(
     first: int,
     last: int,
     wanted: np.ndarray | None,
-    account: Account,
     opened: OpenedPayloads,
-    in_windows: bool,
+    whole: _Whole,
 ) -> Iterator[OpenPart]:
     for stretch in opened.stretches(chunk, first, last):
         if stretch.arena is None or stretch.bounds is None:
-            yield from _expanded(chunk, stretch.first, stretch.last, wanted, account, opened, in_windows)
+            yield from _expanded(chunk, stretch.first, stretch.last, wanted, whole)
         else:
             yield OpenPart(stretch.first, stretch.last, stretch.arena, stretch.bounds[:-1], stretch.bounds[1:])
 
 
-def _expanded(
-    chunk: Chunk,
-    first: int,
-    last: int,
-    wanted: np.ndarray | None,
-    account: Account,
-    opened: OpenedPayloads | None,
-    in_windows: bool,
-) -> Iterator[OpenPart]:
+def _expanded(chunk: Chunk, first: int, last: int, wanted: np.ndarray | None, whole: _Whole) -> Iterator[OpenPart]:
     rows = chunk.batches[first:last]
     count = len(rows)
     from_, to = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
@@ -259,32 +260,41 @@ def _expanded(
     )
     i = 0
     while i < count:
-        stop, arena, bounds = _laid_open(chunk, packed, i, opened)
+        stop, arena, bounds = _laid_open(chunk, packed, i, whole.opened)
         if stop > i:
             yield OpenPart(first + i, first + stop, arena, bounds[:-1], bounds[1:])
             i = stop
             continue
         del arena
         piece = chunk.data[from_[i] : to[i]]
-        if in_windows:
-            yield from _windows(chunk, first + i, piece, account)
+        if whole.in_windows:
+            yield from _windows(chunk, first + i, piece, whole.account)
         else:
-            yield from _whole(chunk, first + i, piece, account, opened)
+            yield from whole.part(chunk, first + i, piece)
         i += 1
 
 
-def _whole(
-    chunk: Chunk, i: int, piece: np.ndarray, account: Account, opened: OpenedPayloads | None
-) -> Iterator[OpenPart]:
-    """Batch `i`, whose payload is `piece`, by itself."""
-    account.take(WHOLE_LIMIT)  # how much it expands to shows afterwards
-    alone = [_alone(chunk, chunk.batches[i], piece)]
-    if opened is not None and is_large(alone[0]):
-        opened.give_way()
-    ends = np.array([len(alone[0])], dtype=np.int64)
-    account.give(WHOLE_LIMIT - int(ends[0]))
-    yield OpenPart(i, i + 1, alone.pop(), ends - ends, ends)  # the taker's alone
-    account.give(int(ends[0]))
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """How a batch is opened that does not fit an arena: `in_windows`, or by itself."""
+
+    account: Account
+    in_windows: bool
+    make_room: Callable[[], None]
+    opened: OpenedPayloads | None
+
+    def part(self, chunk: Chunk, i: int, piece: np.ndarray) -> Iterator[OpenPart]:
+        """Batch `i`, whose payload is `piece`, by itself."""
+        self.make_room()
+        self.account.take(WHOLE_LIMIT)  # how much it expands to shows afterwards
+        alone, start, end = _alone(chunk, chunk.batches[i], piece)
+        payload = [alone]  # the taker's alone
+        if self.opened is not None and is_large(alone):
+            self.opened.give_way()
+        del alone
+        self.account.give(WHOLE_LIMIT - (end - start))
+        yield OpenPart(i, i + 1, payload.pop(), np.array([start]), np.array([end]), spacious=True)
+        self.account.give(end - start)
 
 
 def _windows(chunk: Chunk, i: int, piece: np.ndarray, account: Account) -> Iterator[OpenPart]:
@@ -389,13 +399,18 @@ def _put(codec: int, piece: np.ndarray, arena: np.ndarray, used: int) -> int | N
         return None
 
 
-def _alone(chunk: Chunk, row: np.void, piece: np.ndarray) -> np.ndarray:
-    """The payload of one batch in its own memory."""
+def _alone(chunk: Chunk, row: np.void, piece: np.ndarray) -> tuple[np.ndarray, int, int]:
+    """The payload of one batch in its own memory, where it begins and ends there: see `OpenPart.spacious`."""
     codec = int(row["attributes"]) & layout.CODEC_MASK if row["count"] else Compression.NONE
+    # what a count claims is believed as far as the bytes could hold it; what is not written takes no memory
+    count = min(max(int(row["count"]), 0), WHOLE_LIMIT // LEAST_RECORD_SIZE)
+    start = layout.RECORD_BATCH_OVERHEAD + count * MOST_GROWTH
+    arena = np.empty(start + WHOLE_LIMIT, dtype=np.uint8)
     try:
-        return np.frombuffer(decompress(codec, byte_view(piece), limit=WHOLE_LIMIT), dtype=np.uint8)
+        size = decompress_into(codec, byte_view(piece), arena, start)
     except DecompressionError as error:
         raise _not_opened(chunk, row, error) from error
+    return arena[: start + max(size, int(row["size"]))], start, start + size
 
 
 def _not_opened(chunk: Chunk, row: np.void, error: DecompressionError) -> SeglogError:

@@ -5,12 +5,13 @@
 3. Put the other records. When the map is full, later records of new keys stay unsettled.
 4. While records are unsettled: mark the clean section's records whose key is in the map (their turn would not come
    again), empty the map, and pass again from the first chunk with an unsettled record.
-5. Give the map back where nothing is in front of the first mapped offset: bits say the rest. Where large batches are,
-   which need its memory when they are copied, mark the records in front first.
+5. Give the map back where nothing is in front of the first mapped offset: bits say the rest. Else the copy does so as
+   soon as it meets a large batch, which needs the map's memory; the records in front are marked first.
 """
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
 from collections.abc import Iterator
 from concurrent.futures import Executor
@@ -21,7 +22,6 @@ import numpy as np
 
 from seglog import layout
 from seglog.cleaner.chunks import (
-    OpenPart,
     attributes_met,
     check_chunk,
     invalid_records,
@@ -32,12 +32,12 @@ from seglog.cleaner.chunks import (
 from seglog.cleaner.key_tables import KeyReader, KeyTable
 from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.opened_payloads import OpenedPayloads
-from seglog.cleaner.options import PACKED_CHUNK_BYTES
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker
 from seglog.kernels import filter_slots, superseding
 from seglog.kernels.decode import rows_needed
+from seglog.kernels.filtering import Place
 from seglog.kernels.records import RECORDS_VALID
 from seglog.log.markers import read_markers
 from seglog.log.segment import LogSegment
@@ -47,6 +47,7 @@ from seglog.ordered_pool import in_order
 from seglog.scan.segment_scan import Chunk
 
 _MAP_BESIDE_LARGE = 16 << 20  # bytes of a map for which there is room while a large batch is copied
+_NO_BITS = np.zeros(1, dtype=np.uint8)
 _KEY_BYTES_AHEAD = 4 << 20  # of a chunk's tables that are filled before its turn: all of most chunks
 
 
@@ -69,6 +70,7 @@ class OffsetIndexing:
     opened: OpenedPayloads | None = None  # the payloads that the copy need not open again
     dirty_starts: list[tuple[int, int]] = field(default_factory=list)  # of each segment: base offset, next ordinal
     clean_starts: list[tuple[int, int]] = field(default_factory=list)
+    lock: threading.RLock = field(default_factory=threading.RLock)  # of the map and `superseded`
 
     def ordinals_at(self, base_offset: int) -> tuple[int, int]:
         """The next ordinals, dirty and clean, at the beginning of a segment."""
@@ -108,15 +110,6 @@ class _Opened:
     rest: Iterator[KeyTable]
 
 
-def _may_hold_large(segment: LogSegment) -> bool:
-    """Whether a batch of this segment takes so much that it may not be laid open at once, by gaps in its index.
-
-    The index has an entry for the next batch after every few kilobytes. One that is missing tells of nothing.
-    """
-    positions = np.concatenate(([0], segment.offset_index.positions, [segment.size]))
-    return bool(np.diff(positions).max() > PACKED_CHUNK_BYTES)
-
-
 def _held_by(item: tuple[int, Chunk, np.ndarray]) -> int:
     return len(item[1].data) if is_large(item[1].data) else 0
 
@@ -130,7 +123,8 @@ def build_offset_map(round_: CleaningRound, stats: CleanerStats, pool: Executor 
     start: tuple[int, int, int] | None = (0, 0, 0)
     while start is not None:
         start = passes.run(*start)
-    passes.give_map_back()
+    if indexing.superseded is not None or not round_.segments_before_dirty:
+        indexing.offset_map.release()
     return indexing
 
 
@@ -161,23 +155,13 @@ class _Passes:
         self._indexing.entries += self._map.entries
         self._indexing.most_entries = max(self._indexing.most_entries, self._map.entries)
         if unsettled is not None or not self._first_pass:
-            self._mark_clean_section()
+            _mark_clean_section(self._round, self._indexing)
         if self._first_pass:
             if self._indexing.opened is not None:
                 self._indexing.opened.end()
             self._aborted = np.array(sorted(self._indexing.aborted), dtype=np.int64)
             self._first_pass = False
         return unsettled
-
-    def give_map_back(self) -> None:
-        """After the last pass: step 5."""
-        clean = self._round.segments_before_dirty
-        if clean and self._indexing.superseded is None:
-            large = self._keys.met_large or any(map(_may_hold_large, clean))
-            if self._map.bytes_used <= _MAP_BESIDE_LARGE or not large:
-                return
-            self._mark_clean_section()
-        self._map.release()
 
     # --- what to read ---------------------------------------------------------------------------------------
 
@@ -199,12 +183,14 @@ class _Passes:
                 if self._indexing.opened is None and attributes_met(chunk.batches) & layout.CODEC_MASK:
                     self._indexing.opened = OpenedPayloads(self._spare_bytes())
                 yield number, chunk, self._aborted_batches(chunk, tracker)
+                del chunk  # a large one is not held while the next one is read
 
     def _later_chunks(self, number: int, position: int) -> Iterator[tuple[int, Chunk, np.ndarray]]:
         for i, segment in enumerate(self._segments[number:], start=number):
             start = position if i == number else self._start_of(segment)
             for chunk in read_chunks(segment, start, self._round.plan.end_of(segment), self._round.options):
                 yield i, chunk, np.isin(chunk.batches["base_offset"], self._aborted)
+                del chunk
 
     def _aborted_batches(self, chunk: Chunk, tracker: TransactionTracker) -> np.ndarray:
         aborted = np.zeros(len(chunk.batches), dtype=bool)
@@ -257,41 +243,68 @@ class _Passes:
         """What the map leaves of the dedupe buffer."""
         return max(self._round.options.dedupe_buffer_bytes - self._map.bytes_used, 0)
 
-    def _mark_clean_section(self) -> None:
-        """Marks the records in front of the first mapped offset whose keys are in the map."""
-        if self._indexing.superseded is None:
-            self._indexing.superseded = np.zeros(1 << 13, dtype=np.uint8)
-        ordinals = np.zeros(2, dtype=np.int64)
-        settings = filter_settings(self._round, self._indexing, compressed=False)
-        for segment in self._round.segments_before_dirty:
-            _note_start(self._indexing.clean_starts, segment, int(ordinals[1]))
-            for chunk in read_chunks(segment, 0, self._round.plan.end_of(segment), self._round.options):
-                check_chunk(chunk)
-                for part in open_parts(chunk, in_windows=True):
-                    self._mark(chunk, part, ordinals, settings)
-                # by the last offset: where a legacy wrapper begins, its header does not say
-                if chunk.batches[-1]["last_offset"] + 1 >= self._round.plan.first_mapped_offset:
-                    return
 
-    def _mark(self, chunk: Chunk, part: OpenPart, ordinals: np.ndarray, settings: np.ndarray) -> None:
-        bits, offset_map = self._indexing.superseded, self._map
+def make_room_for_large(round_: CleaningRound, indexing: OffsetIndexing) -> None:
+    """Gives the map back, if it is large: a batch that fits no arena comes, or nothing will ask it.
+
+    Bits say what it would. Called by any thread of the copy, at any time.
+    """
+    with indexing.lock:
+        if indexing.offset_map.bytes_used <= _MAP_BESIDE_LARGE:
+            return
+        if indexing.superseded is None:
+            _mark_clean_section(round_, indexing)
+        indexing.offset_map.release()
+
+
+def _mark_clean_section(round_: CleaningRound, indexing: OffsetIndexing) -> None:
+    """Marks the records in front of the first mapped offset whose keys are in the map."""
+    if indexing.superseded is None:
+        indexing.superseded = np.zeros(1 << 13, dtype=np.uint8)
+    ordinals = np.zeros(2, dtype=np.int64)
+    settings = _filter_settings(round_, indexing)
+    for segment in round_.segments_before_dirty:
+        _note_start(indexing.clean_starts, segment, int(ordinals[1]))
+        for chunk in read_chunks(segment, 0, round_.plan.end_of(segment), round_.options):
+            check_chunk(chunk)
+            last_offset = int(chunk.batches[-1]["last_offset"])
+            _mark_chunk(chunk, indexing, ordinals, settings)
+            del chunk  # a large one is not held while the next one is read
+            # by the last offset: where a legacy wrapper begins, its header does not say
+            if last_offset + 1 >= round_.plan.first_mapped_offset:
+                return
+
+
+def _mark_chunk(chunk: Chunk, indexing: OffsetIndexing, ordinals: np.ndarray, settings: np.ndarray) -> None:
+    for part in open_parts(chunk, in_windows=True):
+        bits, offset_map = indexing.superseded, indexing.offset_map
         assert bits is not None
         batches, records = part.batches(chunk), part.records
         count = len(records.rows) if records else int(rows_needed(batches, part.starts, part.ends))
         missing = (int(ordinals[1]) + count) // 8 + 1 - len(bits)
         if missing > 0:
             bits = np.concatenate((bits, np.zeros(max(missing, len(bits)), dtype=np.uint8)))
-            self._indexing.superseded = bits
+            indexing.superseded = bits
         place = (ordinals, offset_map.slots, offset_map.store, offset_map.seeds, settings, bits)
         if records is not None:
             superseding.mark_superseded_rows(part.arena, records.rows, *place)
-            return
+            continue
         done, status = superseding.mark_superseded(part.arena, part.starts, part.ends, batches, *place)
         if status != RECORDS_VALID:
             raise invalid_records(chunk.path, batches[done], status)
 
 
-def filter_settings(round_: CleaningRound, indexing: OffsetIndexing, compressed: bool) -> np.ndarray:
+def place_of(round_: CleaningRound, indexing: OffsetIndexing, compressed: bool, in_place: bool = False) -> Place:
+    """The arrays that say which record is the latest, as `kernels.filtering` takes them."""
+    with indexing.lock:
+        offset_map = indexing.offset_map
+        settings = _filter_settings(round_, indexing)
+        settings[filter_slots.COMPRESSED], settings[filter_slots.IN_PLACE] = compressed, in_place
+        superseded = _NO_BITS if indexing.superseded is None else indexing.superseded
+        return offset_map.survivors, superseded, offset_map.slots, offset_map.store, offset_map.seeds, settings
+
+
+def _filter_settings(round_: CleaningRound, indexing: OffsetIndexing) -> np.ndarray:
     """The settings (int64) of `kernels.filtering`."""
     settings = np.zeros(filter_slots.SETTINGS_SLOTS, dtype=np.int64)
     settings[filter_slots.FIRST_DIRTY] = round_.plan.first_mapped_offset
@@ -300,7 +313,6 @@ def filter_settings(round_: CleaningRound, indexing: OffsetIndexing, compressed:
     settings[filter_slots.KEY_OVERHEAD] = indexing.offset_map.key_overhead
     settings[filter_slots.HASH_MASK] = indexing.offset_map.hash_mask
     settings[filter_slots.CLEAN_BITS] = indexing.superseded is not None
-    settings[filter_slots.COMPRESSED] = compressed
     settings[filter_slots.LAST_KEPT] = round_.plan.always_kept_offset
     return settings
 

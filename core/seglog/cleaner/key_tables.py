@@ -78,7 +78,6 @@ class KeyReader:
         self._settings[kernels.HASH_MASK] = hash_mask
         self._settings[kernels.VERSION] = int(strategy.kind)
         self._spare: deque[KeyTable] = deque()
-        self.met_large = False  # whether a batch was too large to be laid open at once
 
     def tables(
         self,
@@ -92,7 +91,6 @@ class KeyReader:
         `opened` as in `open_parts`. InvalidRecordError for a batch whose records cannot be read.
         """
         for part in open_parts(chunk, ~skipped, account, opened, in_windows=True):
-            self.met_large |= part.window is not None
             passed_over = skipped[part.first : part.last]
             if part.records is None:
                 yield from self._of_batches(chunk, part, passed_over)

@@ -102,7 +102,7 @@ class OffsetMap:
     def release(self) -> None:
         """Gives the memory of slots and keys back: from here on only the bits are asked."""
         self.slots, self.store = np.zeros(kernels.SLOT_BYTES, dtype=np.uint8), np.zeros(1, dtype=np.uint8)
-        self._settings[kernels.SLOTS] = 0
+        self._settings[kernels.SLOTS] = self._state[kernels.STORE_USED] = 0
 
     def put(self, table: KeyTable) -> None:
         """Puts the records of a table, which are the next ones."""

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from seglog.cleaner.chunks import (
     open_parts,
     read_chunks,
 )
-from seglog.cleaner.indexing import OffsetIndexing, filter_settings, track_batches
+from seglog.cleaner.indexing import OffsetIndexing, make_room_for_large, place_of, track_batches
 from seglog.cleaner.legacy_filter import filter_legacy
 from seglog.cleaner.options import CHUNK_BYTES
 from seglog.cleaner.round import CleaningRound
@@ -37,7 +38,6 @@ from seglog.format.zstd_library import zstd_slots
 from seglog.kernels import filter_slots, filtering, lz4, rebuilding, runs
 from seglog.kernels.encode import seal_batch
 from seglog.kernels.filter_slots import DELETE, DIRTY, DISCARD, EXPIRED, KEEP_ALL, RETAIN_EMPTY, STAMP_MARKER
-from seglog.kernels.filtering import Place
 from seglog.kernels.records import LEAST_RECORD_SIZE
 from seglog.log.segment import LogSegment
 from seglog.log.segments import collect_aborted
@@ -48,7 +48,6 @@ from seglog.scan.segment_scan import Chunk
 _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
 _NOT_PLAIN = layout.CONTROL_MASK | layout.TRANSACTIONAL_MASK | layout.DELETE_HORIZON_MASK
 _SLACK_BYTES = 64 << 10
-_NO_BITS = np.zeros(1, dtype=np.uint8)
 
 FilteredPiece = tuple[np.ndarray, np.ndarray]  # rows (layout.BATCH, positions within the bytes), bytes
 
@@ -208,7 +207,9 @@ class RecordFilter:
             with self._stats.phase("checksum"):
                 check_chunk(chunk)
         filtered = FilteredChunk(len(chunk.data), aborted=task.aborted)
-        parts = open_parts(chunk, task.flags & DELETE == 0, account, self._indexing.opened)
+        make_room = partial(make_room_for_large, self._round, self._indexing)
+        wanted = task.flags & DELETE == 0
+        parts = open_parts(chunk, wanted, account, self._indexing.opened, make_room=make_room)
         while True:
             with self._stats.phase("decompress"):
                 part = next(parts, None)
@@ -216,7 +217,7 @@ class RecordFilter:
                 return filtered
             batches, flags = chunk.batches[part.first : part.last], task.flags[part.first : part.last]
             if part.records is not None:
-                place = self._place(compressed=True)
+                place = place_of(self._round, self._indexing, compressed=True)
                 with self._stats.phase("filter"):
                     filtered.pieces += filter_legacy(
                         self._round, batches, part.records, flags, task.ordinals, place, filtered.counters
@@ -226,14 +227,6 @@ class RecordFilter:
                 del part  # a large payload is gone before what is left of it is compressed
                 self._add(task.chunk, batches, chosen, filtered, account)
                 del chosen
-
-    def _place(self, compressed: bool) -> Place:
-        """The arrays that say which record is the latest, as kernels take them."""
-        indexing = self._indexing
-        offset_map = indexing.offset_map
-        superseded = _NO_BITS if indexing.superseded is None else indexing.superseded
-        settings = filter_settings(self._round, indexing, compressed)
-        return offset_map.survivors, superseded, offset_map.slots, offset_map.store, offset_map.seeds, settings
 
     def _filter_part(
         self,
@@ -246,17 +239,19 @@ class RecordFilter:
     ) -> _Chosen:
         chunk = task.chunk
         compressed = bool((batches["attributes"] & layout.CODEC_MASK != 0).any())
-        place = self._place(compressed)
+        place = place_of(self._round, self._indexing, compressed, in_place=part.spacious)
         # what a count claims is believed as far as the bytes could hold it
         most_records = max(int(np.minimum(batches["count"], (part.ends - part.starts) // LEAST_RECORD_SIZE).max()), 0)
-        kept_bytes, room, first = (most_records + 1) * rebuilding.KEPT_ROW_BYTES, len(part.arena) + _SLACK_BYTES, 0
+        kept_bytes, first = (most_records + 1) * rebuilding.KEPT_ROW_BYTES, 0
+        room = 0 if part.spacious else len(part.arena) + _SLACK_BYTES
         taken = kept_bytes + room if is_large(part.arena) else 0
         account.take(taken)
         chosen = _Chosen(compressed, taken)
         kept = np.empty(kept_bytes, dtype=np.uint8)
         while first < len(batches):
             left = len(batches) - first
-            out, targets = self._memory(room), np.empty(left, dtype=layout.BATCH)
+            out = part.arena if part.spacious else self._memory(room)
+            targets = np.empty(left, dtype=layout.BATCH)
             sources, actions = np.empty(left, dtype=np.int64), np.empty(left, dtype=np.int8)
             with self._stats.phase("filter"):
                 done, used, rows, status = filtering.filter_batches(

@@ -71,6 +71,9 @@ def copy_bytes(source: Any, i: int, target: Any, j: int, size: int) -> None:
     target[j : j + size] = source[i : i + size]
 
 
+move_bytes = copy_bytes  # numpy looks for an overlap itself
+
+
 def call_codec(address: int, context: int, target: Any, j: int, room: int, source: Any, i: int, size: int) -> int:
     """Through ctypes."""
     import ctypes

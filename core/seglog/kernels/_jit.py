@@ -96,3 +96,5 @@ store_int16: Any = _parts.store_int16
 store_int32: Any = _parts.store_int32
 store_int64: Any = _parts.store_int64
 copy_bytes: Any = _parts.copy_bytes
+# memmove: the two places may overlap.
+move_bytes: Any = _parts.move_bytes

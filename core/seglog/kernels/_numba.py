@@ -132,17 +132,24 @@ def _make_store(size: int) -> Any:
     return store
 
 
-@intrinsic
-def copy_bytes(typing_context: Any, source: Any, i: Any, target: Any, j: Any, size: Any) -> Any:
-    """memcpy."""
+def _make_copy(write: Any) -> Any:
+    """By `cgutils.raw_memcpy` or `cgutils.raw_memmove`."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        origin = _address(context, builder, signature.args[0], arguments[0], arguments[1], _BYTE)
-        goal = _address(context, builder, signature.args[2], arguments[2], arguments[3], _BYTE)
-        cgutils.raw_memcpy(builder, goal, origin, arguments[4], itemsize=1)
-        return context.get_dummy_value()
+    @intrinsic
+    def copy(typing_context: Any, source: Any, i: Any, target: Any, j: Any, size: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            origin = _address(context, builder, signature.args[0], arguments[0], arguments[1], _BYTE)
+            goal = _address(context, builder, signature.args[2], arguments[2], arguments[3], _BYTE)
+            write(builder, goal, origin, arguments[4], itemsize=1)
+            return context.get_dummy_value()
 
-    return types.void(source, types.int64, target, types.int64, types.int64), generate
+        return types.void(source, types.int64, target, types.int64, types.int64), generate
+
+    return copy
+
+
+copy_bytes = _make_copy(cgutils.raw_memcpy)
+move_bytes = _make_copy(cgutils.raw_memmove)
 
 
 @intrinsic

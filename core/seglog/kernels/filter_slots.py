@@ -44,7 +44,8 @@ HASH_MASK = 4
 CLEAN_BITS = 5  # 1: `superseded` answers for records in front of the first dirty offset, not the map
 COMPRESSED = 6  # 1: rebuilt batches come out as payloads, verbatim ones as nothing
 LAST_KEPT = 7  # offset of a record that stays whatever the strategy says, or -1
-SETTINGS_SLOTS = 8
+IN_PLACE = 8  # 1: what is left of the only batch is written where it lies (`rebuilding.MOST_GROWTH`)
+SETTINGS_SLOTS = 9
 
 # Ordinals (int64): next among the records indexed, next among those in front of them.
 DIRTY_ORDINAL = 0

@@ -59,7 +59,7 @@ from seglog.kernels.filter_slots import (
     TOMBSTONES_KEPT,
 )
 from seglog.kernels.offset_map import prefetch_slots
-from seglog.kernels.rebuilding import keep_row, write_batch
+from seglog.kernels.rebuilding import MOST_GROWTH, keep_row, write_batch
 from seglog.kernels.records import COUNT_INVALID, LEAST_RECORD_SIZE, LENGTH_INVALID, RECORDS_VALID, TRAILING_BYTES
 from seglog.kernels.spans import read_record
 from seglog.kernels.superseding import is_superseded
@@ -74,7 +74,6 @@ Place: TypeAlias = tuple[Bytes, Bytes, Bytes, Bytes, Int64s, Int64s]
 
 _CONTROL = layout.CONTROL_MASK
 _OVERHEAD = layout.RECORD_BATCH_OVERHEAD
-_GROWTH = 12  # most bytes that a new timestamp delta and the longer length add to a record
 
 
 @inlined
@@ -226,7 +225,8 @@ def filter_batches(
 ) -> tuple[int, int, int, int]:
     """Filters v2 batches from `first` on into `out` (uint8), one row of `targets` (layout.BATCH) a batch written.
 
-    `data[0]` is at `file_position`; `arena[starts[i]:ends[i]]` is a payload. `kept` needs KEPT_ROW_BYTES for each
+    `data[0]` is at `file_position`; `arena[starts[i]:ends[i]]` is a payload. Under IN_PLACE `out` is the
+    arena, which has one batch. `kept` needs KEPT_ROW_BYTES for each
     record of the largest batch. `sources` and `actions` tell of each row which batch it was and what was done.
     Returns (batches done, bytes in `out`, rows, FILTER_* or the status of a bad record in batch `done`).
     """
@@ -246,7 +246,7 @@ def filter_batches(
             continue
         if count < 0 or count * LEAST_RECORD_SIZE > ends[i] - starts[i]:
             return i, at, rows, COUNT_INVALID
-        most = _OVERHEAD + max(int(row["size"]), ends[i] - starts[i]) + count * _GROWTH
+        most = _OVERHEAD + max(int(row["size"]), ends[i] - starts[i]) + count * MOST_GROWTH
         if most > len(out) - at:
             return i, at, rows, FILTER_FULL
         if flag & MAP_UNASKED == 0 and not control and settings[CLEAN_BITS] == 0 and settings[SLOTS] != 0:
@@ -276,7 +276,7 @@ def filter_batches(
             continue
         position = int(row["position"]) - file_position
         at, actions[rows] = write_batch(
-            data, position, arena, row, flag, kept, n, tombstones, settings, out, at, targets[rows], counters
+            data, position, arena, starts[i], row, flag, kept, n, tombstones, settings, out, at, targets[rows], counters
         )
         sources[rows] = i
         rows += 1

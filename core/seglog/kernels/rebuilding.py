@@ -15,6 +15,7 @@ from seglog.kernels._jit import (
     inlined,
     kernel,
     load_int32,
+    move_bytes,
     store_byte,
     store_int32,
 )
@@ -26,6 +27,7 @@ from seglog.kernels.filter_slots import (
     BATCHES_VERBATIM,
     COMPRESSED,
     HORIZONS_SET,
+    IN_PLACE,
     NEW_HORIZON,
     RECORDS_WRITTEN,
     STAMP_MARKER,
@@ -43,6 +45,10 @@ REBUILT = 2
 # A row of `kept` (bytes) is the int32 where a record begins. The record's own bytes tell the rest, once more: a large
 # batch has a row for each record beside its payload, so they are small. No arena has 2 GiB.
 KEPT_ROW_BYTES = 4
+
+# Most bytes that a new timestamp delta and the longer length add to a record. Where records are rebuilt in place, as
+# many are free in front of them for each.
+MOST_GROWTH = 12
 
 _APPEND_TIME = layout.TIMESTAMP_TYPE_MASK
 _HORIZON = layout.DELETE_HORIZON_MASK
@@ -68,12 +74,44 @@ def _kept_record(arena: Bytes, kept: Bytes, n: int) -> tuple[int, int, int, int]
 
 
 @kernel
+def _lead(arena: Bytes, start: int, kept: Bytes, n: int, row: BatchRow, base: int) -> int:
+    """How far in front of `start`, where the first record begins, the kept ones must be written in place.
+
+    Then none is written over one that is still to be read.
+    """
+    append_time = int(row["attributes"]) & _APPEND_TIME != 0
+    old_base = np.int64(row["base_timestamp"])
+    latest = np.int64(row["max_timestamp"])
+    written = 0
+    lead = 0
+    for k in range(n):
+        begin, stop, delta, rest = _kept_record(arena, kept, k)
+        changed = (latest if append_time else old_base + delta) - base
+        if changed == delta:
+            written += stop - begin
+        else:
+            length = 1 + varint_size(changed) + stop - rest
+            written += varint_size(length) + length
+        lead = max(lead, written - (stop - start))
+    return lead
+
+
+@kernel
 def _rebuild_records(
-    arena: Bytes, kept: Bytes, n: int, row: BatchRow, out: WritableBytes, p: int, rebuilt: WritableBatchRow
+    arena: Bytes,
+    start: int,
+    kept: Bytes,
+    n: int,
+    row: BatchRow,
+    out: WritableBytes,
+    p: int,
+    in_place: bool,
+    rebuilt: WritableBatchRow,
 ) -> int:
     """Writes the kept records at `p`, and timestamps and count into `rebuilt`; returns the index after them.
 
-    `row` is the source batch. `rebuilt["base_timestamp"]` is the delete horizon if its attribute says so.
+    `row` is the source batch, whose records begin at `start`. `rebuilt["base_timestamp"]` is the delete horizon if its
+    attribute says so. `in_place` chooses the position: `out` is the arena, and `rebuilt["position"]` says where.
     """
     append_time = int(row["attributes"]) & _APPEND_TIME != 0
     old_base = np.int64(row["base_timestamp"])  # sums wrap, as Kafka's
@@ -82,19 +120,22 @@ def _rebuild_records(
         _, _, first_delta, _ = _kept_record(arena, kept, 0)
         rebuilt["base_timestamp"] = latest if append_time else old_base + first_delta
     base = np.int64(rebuilt["base_timestamp"])
+    if in_place:
+        p = start - _lead(arena, start, kept, n, row, base)
+        rebuilt["position"] = p
     most = np.int64(-1)
     for k in range(n):
-        start, stop, delta, rest = _kept_record(arena, kept, k)
+        begin, stop, delta, rest = _kept_record(arena, kept, k)
         timestamp = latest if append_time else old_base + delta
         most = max(most, timestamp)
         if timestamp - base == delta:
-            copy_bytes(arena, start, out, p, stop - start)
-            p += stop - start
+            move_bytes(arena, begin, out, p, stop - begin)
+            p += stop - begin
         else:
             p = write_varint(out, p, 1 + varint_size(timestamp - base) + stop - rest)
             store_byte(out, p, 0)
             p = write_varint(out, p + 1, timestamp - base)
-            copy_bytes(arena, rest, out, p, stop - rest)
+            move_bytes(arena, rest, out, p, stop - rest)
             p += stop - rest
     rebuilt["max_timestamp"] = latest if append_time else most
     rebuilt["count"] = n
@@ -125,6 +166,7 @@ def write_batch(
     data: Bytes,
     data_position: int,
     arena: Bytes,
+    start: int,
     row: BatchRow,
     flags: int,
     kept: Bytes,
@@ -136,7 +178,10 @@ def write_batch(
     target: WritableBatchRow,
     counters: WritableInt64s,
 ) -> tuple[int, int]:
-    """Writes what is left of a batch at `at` and its row to `target`; returns (index after it, action)."""
+    """Writes what is left of a batch at `at` and its row to `target`; returns (index after it, action).
+
+    Its payload begins at `start`.
+    """
     compressed = settings[COMPRESSED] != 0
     attributes = int(row["attributes"])
     stamped = attributes & _HORIZON != 0
@@ -165,10 +210,10 @@ def write_batch(
         target["base_timestamp"] = settings[NEW_HORIZON]
     target["attributes"] = attributes & _REBUILT_ATTRIBUTES | (_HORIZON if stamp or stamped else 0)
     if compressed:
-        stop = _rebuild_records(arena, kept, n, row, out, at, target)
-        target["size"] = stop - at
+        stop = _rebuild_records(arena, start, kept, n, row, out, at, settings[IN_PLACE] != 0, target)
+        target["size"] = stop - target["position"]
         return stop, REBUILT
-    stop = _rebuild_records(arena, kept, n, row, out, at + _OVERHEAD, target)
+    stop = _rebuild_records(arena, start, kept, n, row, out, at + _OVERHEAD, False, target)
     target["size"] = stop - at
     seal_batch(out, at, target, True)
     return stop, REBUILT
@@ -190,4 +235,4 @@ def stamp_records(
             return 0, status
         keep_row(kept, n, p)
         p = stop
-    return _rebuild_records(arena, kept, count, row, out, 0, target), RECORDS_VALID
+    return _rebuild_records(arena, start, kept, count, row, out, 0, False, target), RECORDS_VALID

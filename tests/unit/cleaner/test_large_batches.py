@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seglog.cleaner import chunks, indexing
+from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import foresee_round
 from seglog.cleaner.options import CleanerOptions, Strategy
 from seglog.cleaner.round import plan_round
@@ -77,18 +77,52 @@ def test_the_maps_memory_is_free_when_large_batches_are_copied(tmp_path: Path, m
     assert freed == [True, False, True]
 
 
-def test_a_long_gap_in_an_index_tells_of_a_batch_that_may_be_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_small_batch_of_the_clean_section_that_expands_a_lot_gets_the_maps_memory(
+    tmp_path: Path, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "PACKED_CHUNK_BYTES", 2000)
-    log = compacted_log(tmp_path, index_interval_bytes=100)
-    append(log, many(200, 50), 5)
-    log.roll()
-    append(log, many(50, 50), 5)
-    append(log, [Record(b"v" * 3000, b"k", START_MS)])
-    append(log, many(50, 50), 5)
-    log.roll()
-    assert [indexing._may_hold_large(segment) for segment in log.segments] == [False, True, False]
+    """The records in front are marked then, in the middle of the copy, and what was copied stays."""
+    found = []
+    for name, arena_bytes in (("ordinary", 4 << 20), ("large", 8000)):
+        log = compacted_log(tmp_path / name)
+        append(log, many(200, 50), 20, Compression.ZSTD)
+        append(
+            log, [Record(b"v" * 9000, b"key 7", START_MS), Record(b"v" * 9000, b"else", START_MS)], 2, Compression.ZSTD
+        )
+        append(log, many(100, 70), 20, Compression.ZSTD)
+        log.roll()
+        append(log, many(40, 90), 20, Compression.ZSTD)
+        log.roll()
+        monkeypatch.setattr(chunks, "_ARENA_BYTES", arena_bytes)
+        monkeypatch.setattr("seglog.cleaner.indexing._MAP_BESIDE_LARGE", 100)
+        plan = plan_round(log, CleanerOptions(jobs=jobs, chunk_bytes=500), ManualClock(START_MS), 302)
+        indexed = foresee_round(log, plan, ManualClock(START_MS)).indexing
+        assert (len(indexed.offset_map.store) == 1) == (indexed.superseded is not None) == (name == "large")
+        clean(log, jobs=jobs, chunk_bytes=500, checkpoint=302)
+        found.append(files_of(log.directory))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("dropped", [0, 20, 39])
+@pytest.mark.parametrize("step_ms", [0, 1, 63, 1 << 20, -(1 << 33)])
+@pytest.mark.parametrize("tombstone", [None, 1, 38])
+def test_records_that_grow_in_place_overwrite_none_that_is_still_to_be_read(
+    tmp_path: Path, dropped: int, step_ms: int, tombstone: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for name in ("ordinary", "large"):
+        log = compacted_log(tmp_path / name)
+        values = [None if i == tombstone else b"v" * (i % 3) for i in range(40)]
+        keys = [b"gone" if i == dropped else b"%d" % i for i in range(40)]
+        stamps = [START_MS + abs(step_ms) * 40 + i * step_ms for i in range(40)]
+        append(log, list(map(Record, values, keys, stamps)), 40, Compression.ZSTD)
+        append(log, [Record(b"later", b"gone", START_MS)])
+        log.roll()
+        result = clean(log)
+        assert result.stats.records_written == 40
+        found.append(files_of(log.directory))
+        monkeypatch.setattr(chunks, "_ARENA_BYTES", 100)
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

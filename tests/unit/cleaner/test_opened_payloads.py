@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import foresee_round
 from seglog.cleaner.opened_payloads import OpenedPayloads, Stretch
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.record_filter import FilteredPiece, RecordFilter
+from seglog.cleaner.record_filter import FilteredPiece, RecordFilter, _ChosenPiece
 from seglog.cleaner.round import plan_round
 from seglog.clock import ManualClock
 from seglog.model import Compression, Record
@@ -167,7 +166,7 @@ def test_a_batch_that_is_worked_on_by_itself_gets_the_memory_of_all_that_is_kept
     )
 
 
-def test_a_large_payload_is_gone_before_what_is_left_of_it_is_compressed(
+def test_what_is_left_of_a_large_payload_is_written_where_it_lies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit in ("_ARENA_BYTES", "CHUNK_BYTES"):
@@ -175,18 +174,19 @@ def test_a_large_payload_is_gone_before_what_is_left_of_it_is_compressed(
     log = compacted_log(tmp_path)
     append(log, many(400, 40), 400, Compression.ZSTD)
     log.roll()
-    payloads: list[weakref.ref[np.ndarray]] = []
+    arenas: list[np.ndarray] = []
     alone, packed = chunks._alone, RecordFilter._packed
 
-    def noted(*arguments: Any) -> np.ndarray:
-        payload = alone(*arguments)
-        payloads.append(weakref.ref(payload))
-        return payload
+    def noted(*arguments: Any) -> tuple[np.ndarray, int, int]:
+        opened = alone(*arguments)
+        arenas.append(opened[0])
+        return opened
 
-    def checked(self: RecordFilter, *arguments: Any) -> FilteredPiece:
-        assert len(payloads) == 1 and payloads[-1]() is None
-        return packed(self, *arguments)
+    def checked(self: RecordFilter, chunk: Chunk, batches: np.ndarray, piece: _ChosenPiece) -> FilteredPiece:
+        assert piece.out is arenas[-1]
+        return packed(self, chunk, batches, piece)
 
     monkeypatch.setattr(chunks, "_alone", noted)
     monkeypatch.setattr(RecordFilter, "_packed", checked)
     assert clean(log).stats.records_written == 40
+    assert len(arenas) == 1
