@@ -87,7 +87,7 @@ class MemoryFile:
         self._owner.check_power()
         return None
 
-    def advise_wanted(self, position: int, size: int) -> None:
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False) -> None:
         self._owner.check_power()
 
     def advise_dropped(self, position: int, size: int) -> None:
@@ -324,6 +324,10 @@ class CrashFileSystem:
         goal.modified_ms = origin.modified_ms
         if isinstance(origin, Node) and isinstance(goal, Node):
             goal.mode = origin.mode
+
+    def reads_at_once(self, path: Path) -> int:
+        self.check_power()
+        return 1
 
     def free_bytes(self, path: Path) -> int:
         self.check_power()

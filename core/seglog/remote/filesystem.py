@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -25,6 +26,7 @@ from seglog.remote.limits import Limits, limits_of
 from seglog.remote.listings import Found, Listings
 from seglog.remote.settings import StoreSettings
 from seglog.remote.store import ObjectStatus, ObjectStore, ObstoreStore, open_store, root_of
+from seglog.remote.streams import Ask, ObjectStream
 from seglog.remote.traffic import Traffic
 from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, OpenMode, read_whole
@@ -34,15 +36,19 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 
+_STREAMS = 16  # of one file at a time
+
+
 class RemoteFile(ReadOnlyFile):
     """An object, opened by `RemoteFileSystem.open`. Reads that follow each other let the next blocks come early, and so
     does what is announced (`advise_wanted`).
     """
 
-    def __init__(self, path: Path, status: FileStatus, source: Source, blocks: Blocks) -> None:
+    def __init__(self, path: Path, status: FileStatus, source: Source, blocks: Blocks, ask: Ask) -> None:
         self.path = path
-        self._status, self._source, self._blocks = status, source, blocks
+        self._status, self._source, self._blocks, self._ask = status, source, blocks, ask
         self._ahead = ReadAhead(blocks.limits, blocks.announced)
+        self._streams: list[ObjectStream] = []  # the one that was announced last is the last one
 
     def size(self) -> int:
         return self._source.size
@@ -60,6 +66,10 @@ class RemoteFile(ReadOnlyFile):
         wanted = max(0, min(view.nbytes, self.size() - position))
         if not wanted:
             return 0
+        stream = self._stream_at(position)
+        if stream is not None and stream.read_into(position, view.cast("B")[:wanted]):
+            self._end_if_read(stream)
+            return wanted
         step = self._ahead.read(position, position + wanted)
         self._let_come(step.begin, step.end)
         self._blocks.read_into(self._source, position, view.cast("B")[:wanted])
@@ -70,18 +80,50 @@ class RemoteFile(ReadOnlyFile):
         wanted = max(0, min(size, self.size() - position))
         if not wanted:
             return memoryview(b"")
+        stream = self._stream_at(position)
+        streamed = None if stream is None else stream.lend(position, wanted)
+        if stream is not None and streamed is not None:
+            self._end_if_read(stream)
+            return streamed
         lent = self._blocks.lend(self._source, position, wanted)
         step = self._ahead.read(position, position + lent.nbytes)
         self._let_come(step.begin, step.end)
         self._blocks.give_up(self._source, step.passed, step.reached)
         return lent
 
-    def advise_wanted(self, position: int, size: int) -> None:
-        if position < min(position + size, self.size()):
-            self._let_come(*self._ahead.announce(position, min(position + size, self.size())))
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False) -> None:
+        stop, limits = min(position + size, self.size()), self._blocks.limits
+        if side_by_side and stop - position > limits.request_bytes:
+            self._begin_stream(position, stop)
+        elif position < stop:
+            self._let_come(*self._ahead.announce(position, stop))
 
     def close(self) -> None:
         self._ahead.close()
+        for stream in list(self._streams):
+            self._end(stream)
+
+    def _begin_stream(self, position: int, stop: int) -> None:
+        same = [each for each in self._streams if each.stop == stop]
+        if not any(each.covers(position) for each in same):
+            self._streams.append(ObjectStream(position, stop, self._ask))
+            for each in same:
+                self._end(each)
+        most = max(_STREAMS, 2 * self._blocks.limits.requests_at_once)
+        for each in self._streams[:-most]:
+            self._end(each)
+
+    def _stream_at(self, position: int) -> ObjectStream | None:
+        return next((each for each in reversed(self._streams) if each.covers(position)), None)
+
+    def _end_if_read(self, stream: ObjectStream) -> None:
+        if stream.is_read:
+            self._end(stream)
+
+    def _end(self, stream: ObjectStream) -> None:
+        with suppress(ValueError):  # another thread was quicker
+            self._streams.remove(stream)
+        stream.close()
 
     def _let_come(self, start: int, end: int) -> None:
         self._blocks.read_ahead(self._source, start, end)
@@ -137,7 +179,7 @@ class RemoteFileSystem(ReadOnlyFileSystem):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         source = Source((str(remote), found.version), found.size, self._fetching(remote, found))
         status = _status_of(remote.key, self._root(remote).device, found)
-        return RemoteFile(path, status, source, self._blocks)
+        return RemoteFile(path, status, source, self._blocks, self._asking(remote, found))
 
     def status(self, path: Path, follow: bool = True) -> FileStatus | None:  # noqa: ARG002 (a store has no links)
         remote = _checked(path)
@@ -160,6 +202,9 @@ class RemoteFileSystem(ReadOnlyFileSystem):
             number = errno.ENOTDIR if is_file else errno.ENOENT
             raise OSError(number, os.strerror(number), str(directory))
         return found or {}
+
+    def reads_at_once(self, path: Path) -> int:  # noqa: ARG002 (all stores are far away)
+        return self.limits.requests_at_once
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         with self.open(path, "r") as file:
@@ -219,6 +264,18 @@ class RemoteFileSystem(ReadOnlyFileSystem):
                 raise
 
         return fetch
+
+    def _asking(self, path: RemotePath, known: ObjectStatus) -> Ask:
+        root, piece = self._root(path), self.limits.piece_bytes
+
+        def ask(start: int, wanted: int) -> Iterator[memoryview]:
+            try:
+                yield from root.store.stream(known, start, wanted, piece)
+            except (ChangedObjectError, FileNotFoundError):
+                root.listings.forget(known.key)
+                raise
+
+        return ask
 
     def _root(self, path: RemotePath) -> _Root:
         found = self._roots.get(path.parts[:2])

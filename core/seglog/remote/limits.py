@@ -25,6 +25,7 @@ class Limits:
     cache_bytes: int = 64 << 20
     block_bytes: int = 256 << 10
     request_bytes: int = 4 << 20
+    piece_bytes: int = 512 << 10  # of a request that is read as it comes
     requests_at_once: int = 8
     retries: int = 5
     timeout_s: float = 30.0

@@ -144,6 +144,9 @@ class RoutingFileSystem(PassingFileSystem):
     def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
         return self._of(directory).entries(directory)
 
+    def reads_at_once(self, path: Path) -> int:
+        return self._of(path).reads_at_once(path)
+
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         return self._of(path).read_bytes(path, limit)
 

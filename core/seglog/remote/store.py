@@ -57,6 +57,10 @@ class ObjectStore(Protocol):
         """`size` bytes from `start`, which the object has. ChangedObjectError when it is no longer `known`."""
         ...
 
+    def stream(self, known: ObjectStatus, start: int, size: int, piece: int) -> Iterator[memoryview]:
+        """The same in pieces of at least `piece` bytes, but for the last one, as they come."""
+        ...
+
     def head(self, key: str) -> ObjectStatus | None:
         """The object of that name; None when there is none."""
         ...
@@ -104,19 +108,59 @@ class ObstoreStore:
             self._clock.sleep(_FIRST_PAUSE_S * 2**repetition)
         raise AssertionError("a loop that returns or raises")
 
-    def _get_once(self, known: ObjectStatus, start: int, size: int) -> ReadableBuffer:
-        import obstore
+    def stream(self, known: ObjectStatus, start: int, size: int, piece: int) -> Iterator[memoryview]:
+        position, stop, repetition = start, start + size, 0
+        while position < stop:
+            begun = position
+            try:
+                for data in self._pieces(known, position, stop - position, piece):
+                    position += data.nbytes
+                    yield data
+            except ChangedObjectError:
+                raise
+            except OSError as error:
+                # a long answer may lose its connection, or run out of time, as often as it has brought something
+                repetition = 0 if position > begun else repetition + 1
+                if repetition > self._limits.retries or (position == begun and not isinstance(error, ShortBodyError)):
+                    raise
+                self._clock.sleep(_FIRST_PAUSE_S * 2**repetition)
+
+    def _pieces(self, known: ObjectStatus, start: int, size: int, piece: int) -> Iterator[memoryview]:
+        """What one request brings. ShortBodyError where that is less."""
         from obstore.exceptions import BaseError
+
+        received = 0
+        try:
+            for each in self._asked(known, start, size).stream(min_chunk_size=piece):
+                data = memoryview(each).cast("B")
+                received += data.nbytes
+                self._traffic.count(bytes_read=data.nbytes)
+                yield data
+        except ChangedObjectError:
+            raise
+        except (BaseError, OSError, ValueError) as error:
+            raise os_error_of(error, self._path(known.key)) from None
+        if received != size:
+            raise ShortBodyError(self._path(known.key), f"{received} of {size} bytes came")
+
+    def _asked(self, known: ObjectStatus, start: int, size: int) -> Any:
+        """obstore's answer to the request for a range. ChangedObjectError where the object is another one."""
+        import obstore
 
         options: dict[str, Any] = {"range": (start, start + size)}
         if known.tag and not known.tag.startswith("W/"):  # a weak tag matches nothing
             options["if_match"] = known.tag
+        self._traffic.count(gets=1)
+        answer = obstore.get(self._store, known.key, options=options)  # type: ignore[arg-type]
+        if _status_of(answer.meta).version != known.version:
+            raise ChangedObjectError(self._path(known.key))
+        return answer
+
+    def _get_once(self, known: ObjectStatus, start: int, size: int) -> ReadableBuffer:
+        from obstore.exceptions import BaseError
+
         try:
-            self._traffic.count(gets=1)
-            answer = obstore.get(self._store, known.key, options=options)  # type: ignore[arg-type]
-            if _status_of(answer.meta).version != known.version:
-                raise ChangedObjectError(self._path(known.key))
-            data: ReadableBuffer = answer.bytes()
+            data: ReadableBuffer = self._asked(known, start, size).bytes()
         except ChangedObjectError:
             raise
         except (BaseError, OSError, ValueError) as error:

@@ -90,8 +90,11 @@ class File(Protocol):
         """Returns when contents, size and times are on stable storage."""
         ...
 
-    def advise_wanted(self, position: int, size: int) -> None:
-        """Says that these bytes will be read from the first to the last: a hint, where each request costs time."""
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False) -> None:
+        """Says that these bytes will be read from the first to the last: a hint, where each request costs time.
+
+        `side_by_side`: as many threads do so as `FileSystem.reads_at_once` says, each with a part of its own.
+        """
         ...
 
     def advise_dropped(self, position: int, size: int) -> None:
@@ -173,6 +176,10 @@ class FileSystem(Protocol):
 
     def free_bytes(self, path: Path) -> int:
         """Bytes that this user may still write to the file system of `path`."""
+        ...
+
+    def reads_at_once(self, path: Path) -> int:
+        """How many reads at `path` may wait for their bytes at once: 1 where no network lies between."""
         ...
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
@@ -265,7 +272,7 @@ class LocalFile:
     def _named(self) -> contextlib.AbstractContextManager[None]:
         return _naming(self.path)
 
-    def advise_wanted(self, position: int, size: int) -> None:
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False) -> None:
         """The kernel reads ahead by itself."""
 
     def advise_dropped(self, position: int, size: int) -> None:
@@ -403,6 +410,9 @@ class LocalFileSystem:
             os.utime(descriptor, ns=(found.st_atime_ns, wanted.modified_ns))
         finally:
             os.close(descriptor)
+
+    def reads_at_once(self, path: Path) -> int:  # noqa: ARG002 (no path is far away)
+        return 1
 
     def free_bytes(self, path: Path) -> int:
         descriptor = links.open_path(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

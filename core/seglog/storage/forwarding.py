@@ -49,8 +49,8 @@ class PassingFile:
     def sync(self) -> None:
         self._below.sync()
 
-    def advise_wanted(self, position: int, size: int) -> None:
-        self._below.advise_wanted(position, size)
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False) -> None:
+        self._below.advise_wanted(position, size, side_by_side=side_by_side)
 
     def advise_dropped(self, position: int, size: int) -> None:
         self._below.advise_dropped(position, size)
@@ -114,6 +114,9 @@ class PassingFileSystem:
 
     def free_bytes(self, path: Path) -> int:
         return self._below.free_bytes(path)
+
+    def reads_at_once(self, path: Path) -> int:
+        return self._below.reads_at_once(path)
 
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         return self._below.read_bytes(path, limit)

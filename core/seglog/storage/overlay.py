@@ -249,6 +249,9 @@ class OverlayFileSystem:
     def free_bytes(self, path: Path) -> int:
         return self._below.free_bytes(path)
 
+    def reads_at_once(self, path: Path) -> int:
+        return self._below.reads_at_once(path)
+
     def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
         with self.open(path, "r") as file:
             return read_whole(file, limit)

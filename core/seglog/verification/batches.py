@@ -29,7 +29,7 @@ from seglog.memory_budget import Account, unlimited
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import Chunks, declared_size
-from seglog.storage.filesystem import FileSystem
+from seglog.storage.filesystem import File, FileSystem
 
 # half of a processor's second-level cache: what was read is checksummed before it leaves
 _CHUNK_BYTES = 1 << 19
@@ -118,26 +118,30 @@ def clean_range(
     account: Account | None = None,
     *,
     keep: bool = False,
+    side_by_side: bool = False,
 ) -> RangeResult | None:
     """What bytes `start` (an entry's beginning) to `end` of `path` hold, or None when anything is not right.
 
     With `keep` the batches are kept, and the result may end before `end`, so that they are never many. What is held
-    counts in `account`, which is closed at the end.
+    counts in `account`, which is closed at the end. `side_by_side`: as for `File.advise_wanted`.
     """
-    with account or unlimited() as own:
+    with account or unlimited() as own, fs.open(path, "r") as file:
+        file.advise_wanted(start, end - start, side_by_side=side_by_side)
         if HARDWARE:
-            result = _clean_entries(fs, path, start, end, offsets, level, keep=keep)
+            result = _clean_entries(file, _Range(fs, path, start, keep=keep), end, offsets, level)
             if result is not None:
                 return result
-        return _clean_pieces(fs, path, start, end, offsets, level, own, keep=keep)
+            if side_by_side:  # the request may have passed the beginning
+                file.advise_wanted(start, end - start, side_by_side=True)
+        return _clean_pieces(fs, file, _Range(fs, path, start, keep=keep), end, offsets, level, own)
 
 
 class _Range:
     """What a range without a finding has shown so far."""
 
     def __init__(self, fs: FileSystem, path: Path, start: int, *, keep: bool) -> None:
-        self.state, self.end = new_state(), start
-        self._start, self._keep = start, keep
+        self.state, self.start, self.end = new_state(), start, start
+        self._keep = keep
         self._first_epoch: int | None = None
         self._source = partial(fs.open, path, "r")
         self._pieces: list[WalkedEntries] = []
@@ -168,7 +172,7 @@ class _Range:
     def result(self, totals: Totals) -> RangeResult:
         """The range, with everything that was taken in."""
         self._flush()
-        totals.bytes = self.end - self._start
+        totals.bytes = self.end - self.start
         totals.batches = int(self.state[validate.STATE_BATCHES])
         first, last = int(self.state[validate.STATE_FIRST_OFFSET]), int(self.state[validate.STATE_LAST_OFFSET])
         epochs = self._first_epoch, int(self.state[validate.STATE_LEADER_EPOCH])
@@ -185,49 +189,36 @@ class _Range:
         self._pieces.append(WalkedEntries(position, data, batches, valid, self._source, complete))
 
 
-def _clean_entries(
-    fs: FileSystem, path: Path, start: int, end: int, offsets: PlausibleOffsets, level: Level, *, keep: bool
-) -> RangeResult | None:
+def _clean_entries(file: File, found: _Range, end: int, offsets: PlausibleOffsets, level: Level) -> RangeResult | None:
     """The same, one kernel call a chunk; None also for entries larger than a chunk, and, where records are
     wanted, for such as are compressed or not of magic 2.
     """
-    found = _Range(fs, path, start, keep=keep)
-    rows = np.empty(min(_LENT_BYTES, end - start) // _LEAST_ENTRY + 1, dtype=layout.BATCH)
+    rows = np.empty(min(_LENT_BYTES, end - found.start) // _LEAST_ENTRY + 1, dtype=layout.BATCH)
     limits = level >= Level.CRC, level >= Level.RECORD, offsets.least, offsets.most
     counted = 0
-    with fs.open(path, "r") as file:
-        file.advise_wanted(start, end - start)
-        chunks, least = Chunks(file, end, _CHUNK_BYTES, most_lent=_LENT_BYTES), 0
-        while found.end < end and not found.is_full:
-            position = found.end
-            data = chunks.at(position, least)
-            consumed, right = walk_clean(data, len(data), position, *limits, rows, found.state)
-            if not right:
+    chunks, least = Chunks(file, end, _CHUNK_BYTES, most_lent=_LENT_BYTES), 0
+    while found.end < end and not found.is_full:
+        position = found.end
+        data = chunks.at(position, least)
+        consumed, right = walk_clean(data, len(data), position, *limits, rows, found.state)
+        if not right:
+            return None
+        least = 0
+        if consumed == 0:  # of lent bytes there may be too few for the entry
+            least = declared_size(data, 0, len(data))
+            if not len(data) < least <= min(_CHUNK_BYTES, chunks.stop - position):
                 return None
-            least = 0
-            if consumed == 0:  # of lent bytes there may be too few for the entry
-                least = declared_size(data, 0, len(data))
-                if not len(data) < least <= min(_CHUNK_BYTES, chunks.stop - position):
-                    return None
-            before, counted = counted, int(found.state[validate.STATE_BATCHES])
-            found.add(rows[: counted - before], data[:consumed], position + consumed)
+        before, counted = counted, int(found.state[validate.STATE_BATCHES])
+        found.add(rows[: counted - before], data[:consumed], position + consumed)
     return found.result(Totals(records=int(found.state[validate.STATE_RECORDS])))
 
 
 def _clean_pieces(
-    fs: FileSystem,
-    path: Path,
-    start: int,
-    end: int,
-    offsets: PlausibleOffsets,
-    level: Level,
-    account: Account,
-    *,
-    keep: bool,
+    fs: FileSystem, file: File, found: _Range, end: int, offsets: PlausibleOffsets, level: Level, account: Account
 ) -> RangeResult | None:
-    found, totals = _Range(fs, path, start, keep=keep), Totals()
-    walk = LogWalk(fs, path, start, end, offsets=offsets, chunk_bytes=_CHUNK_BYTES, check=level >= Level.CRC)
-    for step in walk:
+    totals, check = Totals(), level >= Level.CRC
+    place = fs, file.path, found.start, end
+    for step in LogWalk(*place, offsets=offsets, chunk_bytes=_CHUNK_BYTES, check=check, file=file):
         if isinstance(step, Gap) or not step.valid.all():
             return None
         bits = np.empty(len(step.batches), dtype=np.int64)

@@ -104,6 +104,11 @@ class PartitionLook:
         else:
             yield from self._in_ranges(deep)
 
+    @property
+    def threads(self) -> int:
+        """As many as there are jobs, or as may wait for their bytes at once."""
+        return max(1, self.options.jobs, self.view.fs.reads_at_once(self.listing.directory))
+
     def works(self) -> Iterator[_Work]:
         """The segments to verify, in order."""
         segments = self.listing.segments
@@ -122,7 +127,7 @@ class PartitionLook:
         semantic = None
         if self.options.level >= Level.SEMANTIC and self.whole:
             semantic = SemanticObserver(self.view.fs, self.listing, self._log_start(), live=self.view.live)
-        pool = ThreadPoolExecutor(max(1, self.options.jobs), "seglog-verify")
+        pool = ThreadPoolExecutor(self.threads, "seglog-verify")
         with pool, closing(_Ahead(self, pool)) as ahead:
             for work in self.works():
                 if self.options.is_late():
@@ -204,10 +209,12 @@ class PartitionLook:
 
     def ranges(self, work: _Work) -> Iterator[tuple[int, int]]:
         """The ranges of a segment, each from one entry's beginning to another's, found as they are asked for."""
-        size, jobs, start = work.segment.size, self.options.jobs, 0
+        size, threads, start = work.segment.size, self.threads, 0
+        if self.listing.size >= threads * _RANGE_BYTES:
+            threads = min(threads, self.options.jobs)  # there are ranges enough for those that only wait
         pieces = 1
-        if size > 2 * _RANGE_BYTES or (jobs > 1 and size > _RANGE_BYTES // 2):
-            pieces = max(jobs, size // _RANGE_BYTES)
+        if size > 2 * _RANGE_BYTES or (threads > 1 and size > _RANGE_BYTES // 2):
+            pieces = max(self.options.jobs, min(threads, 4 * size // _RANGE_BYTES), size // _RANGE_BYTES)
         cuts = [_round(i * size // pieces) for i in range(1, pieces)]
         if cuts:
             with self.view.fs.open(work.segment.log, "r") as file:
@@ -295,7 +302,7 @@ class _Ahead:
 
     def __init__(self, look: PartitionLook, pool: ThreadPoolExecutor) -> None:
         self._look, self._pool = look, pool
-        self._budget = MemoryBudget(bytes_in_flight(look.options.jobs))
+        self._budget = MemoryBudget(bytes_in_flight(look.threads))
         self._ranges = self._all_ranges()
         self._asked: deque[_Asked] = deque()
         self._given_up: _Work | None = None
@@ -316,7 +323,10 @@ class _Ahead:
         """What a range holds, or None when anything is not right."""
         options, keep = self._look.options, self._look.options.level >= Level.INDEX
         place = self._look.view.fs, work.segment.log
-        return clean_range(*place, start, end, work.offsets, options.level, account, keep=keep)
+        side_by_side = self._look.threads > 1
+        return clean_range(
+            *place, start, end, work.offsets, options.level, account, keep=keep, side_by_side=side_by_side
+        )
 
     def give_up(self, work: _Work) -> None:
         """No more ranges of that segment are wanted."""
@@ -352,6 +362,7 @@ class _Ahead:
 
     def ask(self) -> None:
         """Lets threads begin with the ranges that come next, and what lies beside their segments come."""
-        for work, start, end in islice(self._ranges, max(0, 2 * self._look.options.jobs - len(self._asked))):
+        most = self._look.threads + self._look.options.jobs
+        for work, start, end in islice(self._ranges, max(0, most - len(self._asked))):
             account = self._budget.account()
             self._asked.append(_Asked(work, end, account, self._pool.submit(self.clean, work, start, end, account)))

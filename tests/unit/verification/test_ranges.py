@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +20,13 @@ from seglog.evidence.findings import Finding
 from seglog.format.decoder import scan_batches
 from seglog.memory_budget import unlimited
 from seglog.remote.filesystem import RemoteFileSystem
+from seglog.remote.limits import Limits
+from seglog.remote.store import ObjectStatus, ObstoreStore
 from seglog.scan.listing import resolve_paths
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import LocalFileSystem
 from seglog.verification import batches, partition
-from seglog.verification.batches import Level, RangeResult, _clean_entries, _clean_pieces
+from seglog.verification.batches import Level, RangeResult, _clean_entries, _clean_pieces, _Range
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
 from tests.support import logs_on_disk as logs
 from tests.support.hostile_logs import hostile_log
@@ -48,8 +50,10 @@ def plain_batches(numbers: range) -> Iterator[bytes]:
 
 def both(path: Path, level: Level) -> tuple[RangeResult | None, RangeResult | None]:
     size = path.stat().st_size
-    by_kernel = _clean_entries(FS, path, 0, size, OFFSETS, level, keep=False)
-    return by_kernel, _clean_pieces(FS, path, 0, size, OFFSETS, level, unlimited(), keep=False)
+    with FS.open(path, "r") as file:
+        found = [_Range(FS, path, 0, keep=False) for _ in range(2)]
+        by_kernel = _clean_entries(file, found[0], size, OFFSETS, level)
+        return by_kernel, _clean_pieces(FS, file, found[1], size, OFFSETS, level, unlimited())
 
 
 def test_the_kernel_and_the_decoder_find_the_same_batches_right(tmp_path: Path) -> None:
@@ -82,10 +86,15 @@ def test_what_the_kernel_finds_right_of_whole_hostile_logs_is_right(tmp_path: Pa
         assert by_kernel is None or by_kernel == by_decoder
 
 
+def without_words(found: Iterable[Finding]) -> list[Finding]:
+    """Findings, sorted; the words name what an entry of a disordered index was held against first."""
+    return sorted((replace(each, message="") for each in found), key=str)
+
+
 def found_in(directory: Path) -> tuple[list[Finding], VerifySummary]:
-    """What is wrong, without the words: they name what an entry of a disordered index was held against first."""
+    """What is wrong, without the words."""
     verification = Verification(FS, resolve_paths(FS, [directory]), VerifyOptions(jobs=3), ManualClock(0))
-    found = sorted((replace(each, message="") for each in verification), key=str)
+    found = without_words(verification)
     if verification.summary.complete:
         return found, verification.summary
     return found, VerifySummary(complete=False)  # what was seen before a file could not be read is counted by ranges
@@ -112,6 +121,44 @@ def test_ranges_of_any_size_lead_to_the_findings_of_one_pass_in_detail(
         mutated += bool(expected[0])
         kinds |= {found.code for found in expected[0]}
     assert mutated > 12 and len(kinds) > 10, kinds
+
+
+def test_logs_in_an_object_store_that_are_read_side_by_side_have_the_same_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base_directory(tmp_path / "base")
+    streamed, kinds = list[tuple[int, int]](), set[str]()
+    ask = ObstoreStore.stream
+
+    def counted(store: ObstoreStore, known: ObjectStatus, start: int, size: int, piece: int) -> Iterator[memoryview]:
+        streamed.append((start, size))
+        return ask(store, known, start, size, piece)
+
+    monkeypatch.setattr(ObstoreStore, "stream", counted)
+    with object_server() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        for seed in range(12):
+            directory, chance, before = tmp_path / f"logs{seed}", random.Random(seed), len(streamed)
+            copy_tree(tmp_path / "base", directory)
+            if seed:
+                mutate(directory, chance)
+            for path in directory.rglob("*"):
+                if path.is_file() and not path.is_symlink():
+                    server.objects[f"bkt/{directory.name}/{path.relative_to(directory)}"] = path.read_bytes()
+            url = f"s3://bkt/{directory.name}"
+            expected = [*seglog.verify(url, fs=RemoteFileSystem())]
+            assert len(streamed) == before  # in requests of 4 MiB
+            limits = Limits(
+                request_bytes=chance.choice((256, 1000)), block_bytes=64, piece_bytes=chance.choice((1, 100, 700))
+            )
+            with monkeypatch.context() as patched:
+                patched.setattr(partition, "_RANGE_BYTES", chance.choice((300, 2000, 32 << 20)))
+                patched.setattr(batches, "_KEPT_ROWS", chance.choice((1, 3, 100)))
+                found = [*seglog.verify(url, fs=RemoteFileSystem(limits=limits))]
+            assert without_words(found) == without_words(expected), seed
+            kinds |= {each.code for each in expected}
+    assert len(streamed) > 50 and len(kinds) > 5, (len(streamed), kinds)
 
 
 def test_an_epoch_that_falls_from_one_range_to_the_next_is_found_at_every_level(tmp_path: Path) -> None:
