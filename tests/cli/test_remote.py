@@ -18,13 +18,14 @@ from seglog.locations import parse_location
 from seglog.remote import routing, traffic
 from seglog.remote.filesystem import RemoteFileSystem
 from seglog.remote.routing import machine_files
-from seglog.tiers.publishing import commit, partition_of, put_object, require_new
+from seglog.tiers.publishing import commit, put_object, require_new
 from tests.support.command_line import Ended, ended, keep_partitions
 from tests.support.consumers import librdkafka_rows
 from tests.support.fixtures import CLEAN, fixture_copy
 from tests.support.log_files import FS, files_of
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.object_server import object_server
+from tests.support.published import published
 from tests.support.s3_server import make_bucket, put_directory, s3_server
 from tests.support.served_process import served
 from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven, write_local_tiered
@@ -50,8 +51,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
         write_aiven(base / "tier", "customers-uncleaned", 0, segments, SEALED)
         write_local_tiered(base / "copies", "customers-uncleaned", 0, [segments[0], *segments[2:]])
         committed = [
-            partition_of(FS, machine_files(), base / "committed", CLEAN / name)
-            for name in ("customers-0", "payments-0")
+            published(FS, machine_files(), base / "committed", CLEAN / name) for name in ("customers-0", "payments-0")
         ]
         commit(machine_files(), base / "committed", None, committed, FixedClock(1_700_000_000_000))
         for name in ("tier", "copies", "committed"):
@@ -148,14 +148,14 @@ def test_what_is_committed_in_a_store_is_fetched_as_it_was(places: tuple[Path, s
     assert stored.size == 17 << 20
     store.discard(prefix / "large")
     require_new(store, prefix)
-    commit(store, prefix, None, [partition_of(FS, store, prefix, source)], SystemClock())
+    commit(store, prefix, None, [published(FS, store, prefix, source)], SystemClock())
     end = ended("fetch", f"{prefix}/customers-0", "-o", tmp_path / "restored" / "customers-0")
     assert end.code == 0, end.stderr
     fetched = files_of(tmp_path / "restored" / "customers-0")
     assert {name: data for name, data in files_of(source).items() if name in fetched} == fetched
     assert [name for name in fetched if name.endswith(".log")] == [path.name for path in sorted(source.glob("*.log"))]
     with pytest.raises(RefusedError, match="another writer has committed meanwhile"):
-        commit(store, prefix, None, [partition_of(FS, store, prefix, source)], SystemClock())
+        commit(store, prefix, None, [published(FS, store, prefix, source)], SystemClock())
     orphaned = ended("tiers", prefix)
     assert orphaned.code == 1
     assert b"is named by no manifest" in orphaned.stderr + orphaned.stdout

@@ -20,13 +20,14 @@ from seglog.remote_path import remote_path
 from seglog.scan.listing import TargetKind, resolve_path, resolve_paths
 from seglog.tiers.manifests import read_committed
 from seglog.tiers.partition import TierOptions
-from seglog.tiers.publishing import commit, partition_of, require_new
+from seglog.tiers.publishing import commit, require_new
 from seglog.tiers.segments import GRAVE, Problem, Remark
 from seglog.tiers.survey import Surveyed, survey
 from seglog.tiers.view import see_tiers
 from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS, files_of
 from tests.support.object_server import Fault, ObjectServer, object_server
+from tests.support.published import published
 
 NAMES = ("customers-0", "payments-0")
 CLOCK = FixedClock(1_700_000_000_000)
@@ -46,7 +47,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def prefix(logs: Path, tmp_path: Path) -> Path:
     """The same, committed below a prefix."""
     prefix = tmp_path / "prefix"
-    commit(STORE, prefix, None, [partition_of(FS, STORE, prefix, logs / name) for name in NAMES], CLOCK)
+    commit(STORE, prefix, None, [published(FS, STORE, prefix, logs / name) for name in NAMES], CLOCK)
     return prefix
 
 
@@ -95,7 +96,7 @@ def test_a_topic_and_a_file_of_a_partition_are_paths_too(prefix: Path) -> None:
 
 
 def test_an_object_without_a_manifest_is_not_part_of_a_log(prefix: Path, logs: Path) -> None:
-    partition_of(FS, STORE, prefix, logs / "customers-0")  # an attempt that nobody has committed
+    published(FS, STORE, prefix, logs / "customers-0")  # an attempt that nobody has committed
     (tmp := prefix / "gone-0" / "seglog-AAAAAAAAAAAAAAAAAAAABw").mkdir(parents=True)
     (tmp / f"{0:020d}.log").write_bytes(b"x")
     assert shown(prefix / "customers-0") == (committed_files(logs / "customers-0"), [])
@@ -104,7 +105,7 @@ def test_an_object_without_a_manifest_is_not_part_of_a_log(prefix: Path, logs: P
 
 
 def test_a_prefix_in_which_nothing_was_committed_is_no_log(logs: Path, tmp_path: Path) -> None:
-    partition_of(FS, STORE, tmp_path / "prefix", logs / "customers-0")
+    published(FS, STORE, tmp_path / "prefix", logs / "customers-0")
     (tmp_path / "prefix" / COMMITTED).mkdir()
     for path in (tmp_path / "prefix", tmp_path / "prefix" / "customers-0"):
         with pytest.raises(NotALogError, match="never committed"):
@@ -113,7 +114,7 @@ def test_a_prefix_in_which_nothing_was_committed_is_no_log(logs: Path, tmp_path:
 
 def test_a_log_is_read_as_it_was_before_a_writer_that_died(prefix: Path, logs: Path) -> None:
     before = shown(prefix / "payments-0")
-    partition_of(FS, STORE, prefix, logs / "payments-0")
+    published(FS, STORE, prefix, logs / "payments-0")
     assert shown(prefix / "payments-0") == before
 
 
@@ -182,7 +183,7 @@ class Overwriting(RoutingFileSystem):
 
 
 def test_a_store_that_would_lose_one_of_two_writers_is_found_out(logs: Path, tmp_path: Path) -> None:
-    partition, store = partition_of(FS, STORE, tmp_path, logs / "customers-0"), Overwriting()
+    partition, store = published(FS, STORE, tmp_path, logs / "customers-0"), Overwriting()
     with pytest.raises(UnsupportedError, match=r"^s3://bucket/logs: this store overwrites .* nothing was committed$"):
         commit(store, remote_path("s3", "bucket", "logs"), None, [partition], CLOCK)
     assert store.objects == {}
@@ -200,7 +201,7 @@ class Losing(RoutingFileSystem):
 
 
 def test_a_creation_whose_answer_was_lost_is_no_other_writers(logs: Path, tmp_path: Path) -> None:
-    commit(Losing(), tmp_path, None, [partition_of(FS, STORE, tmp_path, logs / "customers-0")], CLOCK)
+    commit(Losing(), tmp_path, None, [published(FS, STORE, tmp_path, logs / "customers-0")], CLOCK)
     assert shown(tmp_path / "customers-0")[1] == []
 
 
@@ -218,7 +219,7 @@ def test_objects_go_with_the_last_manifest_that_names_them(prefix: Path, logs: P
     assert before is not None
     kept, replaced = before.manifest.partitions
     (place,) = {one.place for one in replaced.segments}
-    new = partition_of(FS, STORE, prefix, logs / NAMES[1])
+    new = published(FS, STORE, prefix, logs / NAMES[1])
     there = []
     for _ in range(12):
         commit(STORE, prefix, before, [kept, new], FixedClock(4_000_000_000_000))
@@ -234,13 +235,13 @@ def test_a_prefix_must_be_new(prefix: Path, logs: Path, tmp_path: Path) -> None:
         require_new(FS, prefix)
     with pytest.raises(RefusedError, match="something else lies there"):
         require_new(FS, logs)
-    partition_of(FS, STORE, tmp_path / "new", logs / "customers-0")  # what a writer has left that died
+    published(FS, STORE, tmp_path / "new", logs / "customers-0")  # what a writer has left that died
     require_new(FS, tmp_path / "new")
     require_new(FS, tmp_path / "none")
 
 
 def test_what_nobody_names_is_shown_by_a_survey_alone(prefix: Path, logs: Path) -> None:
-    partition_of(FS, STORE, prefix, logs / "customers-0")
+    published(FS, STORE, prefix, logs / "customers-0")
     (prefix / COMMITTED / "staged" / "job").mkdir(parents=True)
     (prefix / COMMITTED / "staged" / "job" / "x.batches").write_bytes(b"xyz")
     manifest = parse_log_manifest((prefix / COMMITTED / manifest_name(1)).read_bytes(), "")
@@ -295,7 +296,7 @@ def test_a_writer_needs_no_permission_to_remove(logs: Path, caplog: pytest.LogCa
     with object_server() as server:
         server.fault = lambda method, _: Fault(403, "AccessDenied") if method == "POST" else None
         store = remote_store(server)
-        commit(store, prefix, None, [partition_of(FS, store, prefix, logs / "customers-0")], CLOCK)
+        commit(store, prefix, None, [published(FS, store, prefix, logs / "customers-0")], CLOCK)
         fs, (seen,) = see_tiers(remote_store(server), [prefix / "customers-0"])
         assert fs.list(seen)
     assert "was not removed: the store refuses to change it" in caplog.text
@@ -315,7 +316,7 @@ def test_a_put_that_fails_commits_nothing(nth: int, logs: Path) -> None:
         store = remote_store(server)
         done = False
         try:
-            commit(store, prefix, None, [partition_of(FS, store, prefix, logs / "customers-0")], CLOCK)
+            commit(store, prefix, None, [published(FS, store, prefix, logs / "customers-0")], CLOCK)
             done = True
         except PermissionError as error:
             assert "s3://bkt/logs" in str(error)
