@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from seglog.storage.filesystem import FileStatus, LocalFileSystem
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import CLEAN, clean_partition
 from tests.support.log_files import write_segment
 from tests.support.naive import NaiveRecord, batch_v2
-from tests.support.tiers import custom_metadata, remote_record, tier_segments, write_aiven, write_local_tiered
+from tests.support.tiers import (
+    custom_metadata,
+    remote_record,
+    tier_segments,
+    write_aiven,
+    write_local_tiered,
+    write_pinterest,
+)
 
 NAME = "customers-uncleaned-0"
 GENUINE = CLEAN / NAME
@@ -61,11 +71,55 @@ def test_what_is_missing_is_found(tmp_path: Path) -> None:
     assert json_lines(result)[0]["missing"] == [{"first_offset": 400, "last_offset": 799}]
 
 
-def test_a_partition_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
-    write_local_tiered(tmp_path, "customers-uncleaned", 0, SEGMENTS)
-    broken = next(write_local_tiered(tmp_path, "broken", 0, SEGMENTS).glob("*.index"))
+WRITERS = {"Aiven": (write_aiven, "rsm-manifest"), "LocalTieredStorage": (write_local_tiered, "index")} | {
+    "Pinterest": (write_pinterest, "index")
+}
+
+
+@pytest.mark.parametrize("layout", WRITERS)
+def test_a_segment_that_cannot_be_read_does_not_hide_the_others(layout: str, tmp_path: Path) -> None:
+    write, kind = WRITERS[layout]
+    directory = write(tmp_path, "customers-uncleaned", 0, SEGMENTS)
+    whole = [row for row in json_lines(run("tiers", "--json", directory)) if row["type"] == "tier_segment"]
+    (broken,) = directory.glob(f"{400:020d}*.{kind}")
     broken.unlink()
     broken.symlink_to(broken.name)
+    result = run("tiers", "--json", directory)
+    tier, *segments, remark, gap = json_lines(result)
+    assert result.exit_code == 3
+    assert (tier["partition"], tier["segments"], tier["last_offset"]) == (NAME, 3, 2119)
+    assert segments == [row for row in whole if row["start_offset"] != 400]
+    assert (remark["severity"], remark["code"], remark["first_offset"]) == ("error", "UNREADABLE", 400)
+    assert remark["file"] == str(broken) and "the segment at offset 400" in remark["message"]
+    assert (gap["code"], gap["message"]) == ("GAP", "offsets 400 to 799 are in no segment that can be read")
+    for command in ("ls", "read", "verify"):  # whoever reads gets all of a log, or hears why not
+        found = run(command, directory)
+        assert found.exit_code not in (0, 1) and str(broken) in found.output, command
+
+
+def test_a_watermark_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    directory = write_pinterest(tmp_path, "customers-uncleaned", 0, SEGMENTS)
+    (directory / "offset.wm").unlink()
+    (directory / "offset.wm").symlink_to("offset.wm")
+    result = run("tiers", "--json", directory)
+    (remark,) = (row for row in json_lines(result) if row["type"] == "tier_remark")
+    assert (result.exit_code, remark["code"], json_lines(result)[0]["segments"]) == (3, "UNREADABLE", 4)
+    assert "every segment counts as complete" in remark["message"]
+
+
+def test_a_partition_that_cannot_be_read_does_not_hide_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_local_tiered(tmp_path, "customers-uncleaned", 0, SEGMENTS)
+    broken = write_local_tiered(tmp_path, "broken", 0, SEGMENTS)
+    entries = LocalFileSystem.entries
+
+    def failing(fs: LocalFileSystem, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        if directory == broken:
+            raise OSError(errno.EIO, "Input/output error", str(directory))
+        return entries(fs, directory)
+
+    monkeypatch.setattr(LocalFileSystem, "entries", failing)
     result = run("tiers", "--json", tmp_path)
     tier, remark = (row for row in json_lines(result) if row["type"] != "tier_segment")
     assert result.exit_code == 3

@@ -16,7 +16,7 @@ cut, and every offset between that nobody has, is a `Remark`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from seglog.errors import CorruptionError
@@ -61,16 +61,24 @@ class Choice:
         self.remarks.append(Remark(problem, self.partition, message, begin, one.end_offset, one.path))
 
 
-def lineage_of(segments: Iterable[TierSegment]) -> tuple[EpochEntry, ...]:
+def lineage_of(
+    segments: Iterable[TierSegment], on_error: Callable[[TierSegment, OSError], None] | None = None
+) -> tuple[EpochEntry, ...]:
     """The leader epochs of the segment with the highest last epoch, then end; () where none says any.
 
-    A checkpoint that cannot be read, or does not ascend, leaves it to the next segment. Raises OSError.
+    A checkpoint that makes no sense, or does not ascend, leaves it to the next segment, and so does, with `on_error`,
+    one that cannot be read; without it that raises OSError.
     """
     with_epochs = [one for one in segments if one.epochs]
     for one in sorted(with_epochs, key=lambda one: (one.epochs[-1].epoch, one.end_offset), reverse=True):
         try:
             found = one.lineage()
         except CorruptionError:
+            found = ()
+        except OSError as error:
+            if on_error is None:
+                raise
+            on_error(one, error)
             found = ()
         if found and is_ascending(found):
             return found

@@ -23,7 +23,7 @@ from seglog.tiers.manifests import files_of_partition
 from seglog.tiers.metadata import RemoteLogs, checked_against
 from seglog.tiers.recognition import Place
 from seglog.tiers.relocation import Relocation
-from seglog.tiers.segments import Inventory, Keys, Problem, Remark, TierSegment, cut_position
+from seglog.tiers.segments import Inventory, Keys, Problem, Remark, TierSegment, cut_position, unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +52,41 @@ class TieredPartition:
     remarks: Sequence[Remark]
 
 
-def load_partition(fs: FileSystem, place: Place, options: TierOptions) -> TieredPartition:
+def load_partition(fs: FileSystem, place: Place, options: TierOptions, *, is_survey: bool = False) -> TieredPartition:
     """Looks at a partition: its objects, manifests, and the names of the local part. Raises OSError.
 
-    RefusedError where a local part or metadata of a broker is given for logs that a manifest has committed.
+    A survey (`is_survey`) is shown what can be seen, and its `files` are not worked out: an object that cannot be read
+    is a remark. A reader gets all of it, or the OSError. RefusedError where a local part or metadata of a broker is
+    given for logs that a manifest has committed.
     """
     if place.described is not None:
         return _committed(fs, place, place.described, options)
     moved = Relocation(fs, place, options.metadata or RemoteLogs())
-    found = Inventory(fs, place, options.keys, options.cache, moved.objects)
+    found = Inventory(fs, place, options.keys, options.cache, moved.objects, is_survey=is_survey)
     remarks, segments = [*found.remarks, *moved.remarks()], list(found.segments)
     if options.metadata is not None:
         segments, more = checked_against(options.metadata, place, segments, found.ids)
         remarks += more
     local = None if options.local is None else _local_part(fs, options.local / str(place.topic_partition), remarks)
-    lineage = local.epochs if local is not None and local.epochs else lineage_of(segments)
+
+    def note(one: TierSegment, error: OSError) -> None:
+        what = f"the leader epochs of the segment at offset {one.start_offset}"
+        remarks.append(unreadable(place, error, what, one.start_offset))
+
+    lineage = local.epochs if local is not None and local.epochs else lineage_of(segments, note if is_survey else None)
     choice = choose(str(place.topic_partition), segments, local, lineage)
-    remarks += choice.remarks
-    return TieredPartition(place, segments, choice.chosen, local, _files(fs, choice.chosen), remarks)
+    remarks += [_beside_unreadable(each, remarks) for each in choice.remarks]
+    files = {} if is_survey else _files(fs, choice.chosen)
+    return TieredPartition(place, segments, choice.chosen, local, files, remarks)
+
+
+def _beside_unreadable(remark: Remark, remarks: Sequence[Remark]) -> Remark:
+    """What is said of a gap that begins with a segment which could not be read."""
+    first = remark.first_offset
+    is_hidden = any(each.problem is Problem.UNREADABLE and each.first_offset == first for each in remarks)
+    if remark.problem is not Problem.GAP or not is_hidden:
+        return remark
+    return replace(remark, message=f"{remark.message} that can be read")
 
 
 def _committed(fs: FileSystem, place: Place, described: ManifestPartition, options: TierOptions) -> TieredPartition:

@@ -44,6 +44,7 @@ EPOCHS_BYTES_LIMIT = 64 << 20
 _KEY_BYTES_LIMIT = 1 << 20
 _AT_ONCE = 8  # segments that are looked at together
 _T = TypeVar("_T")
+_Key = TypeVar("_Key", int, tuple[int, str])  # a segment's base offset, and its id where it has one
 _RAW_KINDS = {
     ObjectKind.LOG: FileKind.LOG,
     ObjectKind.OFFSET_INDEX: FileKind.OFFSET_INDEX,
@@ -69,7 +70,7 @@ class Problem(Enum):
     LOCAL_BEHIND = "local log behind"
     LOG_START = "log start within a segment"
     MOVED_OBJECT = "moved object"
-    UNREADABLE = "unreadable partition"
+    UNREADABLE = "unreadable"
 
 
 # What takes records away, or makes an answer uncertain; the others are what tiered storage leaves behind by itself.
@@ -165,11 +166,22 @@ class Inventory:
     """What lies in the directory of one partition: `segments`, in the order of their offsets, and `remarks`.
 
     `locate` is asked, by several threads, for the objects of each of Aiven's segments with a manifest. Raises OSError
-    where the directory cannot be read.
+    where the directory cannot be read, or any object that is asked for; where an `is_survey` asks, such an object
+    becomes a remark.
     """
 
-    def __init__(self, fs: FileSystem, place: Place, keys: Keys, cache: ChunkCache, locate: Locate) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        place: Place,
+        keys: Keys,
+        cache: ChunkCache,
+        locate: Locate,
+        *,
+        is_survey: bool = False,
+    ) -> None:
         self._fs, self._keys, self._cache, self._locate = fs, keys, cache, locate
+        self._is_survey = is_survey
         self.place, self.remarks = place, list[Remark]()
         self.ids = set[str]()
         entries = [(name, status) for name, status in fs.entries(place.directory) if not status.is_directory]
@@ -180,10 +192,22 @@ class Inventory:
     def _remark(self, problem: Problem, message: str, path: Path, first: int, last: int | None = None) -> Remark:
         return Remark(problem, str(self.place.topic_partition), message, first, last, path)
 
-    def _read(self, work: Callable[[_T], TierSegment | Remark], found: Sequence[_T]) -> list[TierSegment]:
+    def _read(
+        self, work: Callable[[tuple[_Key, _T]], TierSegment | Remark], found: Sequence[tuple[_Key, _T]]
+    ) -> list[TierSegment]:
         """`work` on each segment: several at a time, as each waits for a manifest or for the end of a log."""
+
+        def worked(one: tuple[_Key, _T]) -> TierSegment | Remark:
+            try:
+                return work(one)
+            except OSError as error:
+                if not self._is_survey:
+                    raise
+                base = one[0] if isinstance(one[0], int) else one[0][0]
+                return unreadable(self.place, error, f"the segment at offset {base}", base)
+
         with ThreadPoolExecutor(min(_AT_ONCE, max(1, len(found))), thread_name_prefix="seglog-tier") as pool:
-            results = list(pool.map(work, found))
+            results = list(pool.map(worked, found))
         self.remarks += [one for one in results if isinstance(one, Remark)]
         return [one for one in results if isinstance(one, TierSegment)]
 
@@ -280,10 +304,17 @@ class Inventory:
                 logs.setdefault(name.offset, {})[name.kind] = WholeObject(self._fs, self.place.directory / text, status)
         path = self.place.directory / WATERMARK
         mark = entries.get(WATERMARK)  # None where it is a directory
-        last = parse_watermark(self._fs.read_bytes(path, 1024)) if mark is not None and mark.size <= 1024 else None
-        if last is None:
-            message = f"{path} is not an offset: every segment counts as complete"
-            self.remarks.append(self._remark(Problem.BAD_OBJECT, message, path, min(logs, default=0)))
+        first, last = min(logs, default=0), None
+        try:
+            said = self._fs.read_bytes(path, 1024) if mark is not None and mark.size <= 1024 else b""
+            last = parse_watermark(said)
+            if last is None:
+                message = f"{path} is not an offset: every segment counts as complete"
+                self.remarks.append(self._remark(Problem.BAD_OBJECT, message, path, first))
+        except OSError as error:
+            if not self._is_survey:
+                raise
+            self.remarks.append(unreadable(self.place, error, "every segment counts as complete", first))
         return self._read(lambda found: self._pinterest_one(*found, last), sorted(logs.items(), key=_by_key))
 
     def _pinterest_one(self, base: int, files: Mapping[FileKind, Stored], last: int | None) -> TierSegment | Remark:
@@ -302,6 +333,13 @@ class Inventory:
             return last
         message = f"{path}: it holds no whole batch of offset {base} or above"
         return self._remark(Problem.BAD_OBJECT, message, path, base)
+
+
+def unreadable(place: Place, error: OSError, what: str, first: int | None = None) -> Remark:
+    """What could not be looked at, and why."""
+    path = place.directory if error.filename is None else Path(error.filename)
+    message = f"{what}: {path}: {error.strerror or error}"
+    return Remark(Problem.UNREADABLE, str(place.topic_partition), message, first, path=path)
 
 
 def own_epochs(lineage: Sequence[EpochEntry], first: int, last: int) -> tuple[EpochEntry, ...]:

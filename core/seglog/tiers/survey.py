@@ -15,7 +15,7 @@ from seglog.tiers.lineage import Chosen
 from seglog.tiers.manifests import CommittedLogs, committed_logs, orphans
 from seglog.tiers.partition import TieredPartition, TierOptions, load_partition
 from seglog.tiers.recognition import Place, places_in
-from seglog.tiers.segments import GRAVE, Problem, Remark, TierSegment
+from seglog.tiers.segments import GRAVE, Problem, Remark, TierSegment, unreadable
 
 # What `seglog tiers` finds; the rest is what leaders that follow each other, and deletions, leave behind.
 FOUND = GRAVE | {Problem.INCOMPLETE_UPLOAD, Problem.ORPHAN_OBJECT}
@@ -94,8 +94,8 @@ class Surveyed:
 def survey(fs: FileSystem, paths: Sequence[Path], options: TierOptions) -> Iterator[Surveyed | Remark]:
     """The partitions at some paths, one after the other, and what the metadata has of which no object is there.
 
-    A partition that cannot be read is a remark, and the others follow. NotALogError where a path holds nothing of
-    tiered storage. Raises OSError where a path cannot be listed.
+    A segment or a partition that cannot be read is a remark, and the others follow. NotALogError where a path holds
+    nothing of tiered storage. Raises OSError where a path cannot be listed.
     """
     if options.local is not None:
         options = TierOptions(links.resolve(options.local), options.keys, options.metadata, options.cache)
@@ -126,11 +126,9 @@ def _committed(fs: FileSystem, logs: CommittedLogs, path: Path, options: TierOpt
 
 def _survey_of(fs: FileSystem, place: Place, options: TierOptions) -> Surveyed | Remark:
     try:
-        return _surveyed(load_partition(fs, place, options))
+        return _surveyed(load_partition(fs, place, options, is_survey=True))
     except OSError as error:
-        path = place.directory if error.filename is None else Path(error.filename)
-        message = f"{path}: {error.strerror or error}"
-        return Remark(Problem.UNREADABLE, str(place.topic_partition), message, path=path)
+        return unreadable(place, error, "nothing of it is known")
 
 
 def _surveyed(found: TieredPartition) -> Surveyed:
