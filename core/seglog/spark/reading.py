@@ -153,6 +153,8 @@ def _walk_opened(fs: FileSystem, file: File, piece: SegmentPiece, options: ReadO
         file=file,
     )
     reached, position = piece.base_offset - 1, piece.start
+    if piece.end < piece.size or piece.stop_offset >= piece.next_offset:  # else it may end anywhere
+        file.advise_wanted(piece.start, piece.end - piece.start)
     try:
         for step in walk:
             if reached >= piece.stop_offset:

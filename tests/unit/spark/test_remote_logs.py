@@ -85,6 +85,24 @@ def test_a_plan_is_one_listing_and_a_task_asks_for_bytes_alone(server: ObjectSer
     assert len(server.asked) == server.count("GET /bkt/kafka/") == pieces == 8
 
 
+def test_a_task_asks_for_the_whole_of_its_pieces_in_as_few_requests_as_there_can_be(server: ObjectServer) -> None:
+    batch = batch_v2(0, [NaiveRecord(i, i, b"k", b"v" * 100_000) for i in range(10)])
+    data = b"".join((10 * at).to_bytes(8, "big") + batch[8:] for at in range(16))
+    server.objects[f"bkt/large/big-0/{0:020}.log"] = data
+    whole, part = (
+        options(server, path="s3://bkt/large", **given) for given in ({}, {"endingOffsets": '{"big":{"0":15}}'})
+    )
+    expected, asked = {whole: 160, part: 15}, {}
+    for number, chosen in enumerate((whole, part)):
+        splits = plan_splits(files_of(chosen.store), chosen)
+        server.asked.clear()
+        again = replace(chosen.store, values=(*chosen.store.values, ("SEGLOG_REMOTE_RETRIES", str(6 + number))))
+        assert len(rows(files_of(again), splits, chosen)) == expected[chosen]
+        asked[chosen] = server.count("GET /bkt/large/big-0/")
+    assert len(data) > 15 << 20 and asked[whole] == -(-len(data) // (4 << 20)) == 4
+    assert asked[part] <= 3  # what follows is hardly asked for
+
+
 @pytest.mark.parametrize(
     "given", [{"subscribe": "topic7"}, {"assign": '{"topic7":[0,1]}'}, {"subscribe": "topic7,gone"}]
 )
