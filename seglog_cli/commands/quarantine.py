@@ -39,24 +39,32 @@ def ls(
 ) -> None:
     """Lists the runs in a quarantine: state, files, size.
 
+    For a log directory or a partition it lists the runs that changed that one: others may share its quarantine.
+
     Examples:
       seglog quarantine ls /var/lib/kafka/data
     """
-    from seglog.operations.undo import places
+    from seglog.operations.undo import concerns, places
     from seglog.runs.journal import RunRecord
     from seglog.runs.quarantine import runs_in, saved_bytes
+    from seglog.units import count_text
     from seglog_cli.views.repair import show_runs
 
     if path is not None and quarantine is not None:
         raise UsageError("PATH and --quarantine both say where to look: give one of them")
     runs: list[tuple[RunRecord, int]] = []
+    others = 0
     for place in places(quarantine, Path.cwd() if path is None else path):
         for found in runs_in(session.fs, place):
-            if isinstance(found, RunRecord):
+            if isinstance(found, RunRecord) and path is not None and not concerns(found, path):
+                others += 1
+            elif isinstance(found, RunRecord):
                 runs.append((found, saved_bytes(session.fs, found.folder)))
             else:
                 session.console.warning(str(found))
     show_runs(session.console, runs)
+    if others:
+        session.console.message(f"{count_text(others, 'run')} of other logs beside {path}: name the quarantine")
 
 
 @app.command("show", cls=PlainCommand, context_settings=CONTEXT)

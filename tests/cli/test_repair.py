@@ -124,6 +124,22 @@ def test_the_quarantine_is_listed_shown_restored_and_purged(logs: Path, tmp_path
     assert process("undo", name, variables={"XDG_STATE_HOME": str(tmp_path / "state")}).returncode == 10
 
 
+def test_the_runs_of_a_log_are_listed_and_those_of_others_beside_it_counted(logs: Path) -> None:
+    other = shutil.copytree(logs, logs.parent / "other")
+    names = {}
+    for path in (logs, other):
+        break_batch(path / "orders-lz4-0")
+        names[path] = json_lines(run("verify", "--json", "--repair", path))[-1]["run"]
+
+    def listed(path: Path) -> list[str]:
+        return [line["run"] for line in json_lines(run("quarantine", "ls", "--json", path))]
+
+    assert listed(logs) == listed(logs / "orders-lz4-0") == [names[logs]] and listed(other) == [names[other]]
+    assert listed(logs / "orders-gzip-0") == []
+    assert sorted(listed(logs.parent)) == sorted(listed(logs.parent / ".seglog-quarantine")) == sorted(names.values())
+    assert "1 run of other logs" in run("quarantine", "ls", logs).stderr
+
+
 def test_what_a_purge_that_was_cut_short_left_is_listed_and_purged(logs: Path) -> None:
     break_batch(logs / "orders-lz4-0")
     name = json_lines(run("verify", "--json", "--repair", logs))[-1]["run"]

@@ -102,5 +102,13 @@ def places(quarantine: Path | None, *paths: Path) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
+def concerns(run: RunRecord, path: Path) -> bool:
+    """Whether a run changed what lies at `path`, a partition or a directory around it, or keeps what it took there."""
+    full = links.resolve(path)
+    if full in (run.log_directory, *run.log_directory.parents, *run.folder.parents, run.folder):
+        return True
+    return full.parent == run.log_directory and full.name in run.start.get("partitions", ())
+
+
 def _notes(environment: Mapping[str, str]) -> Path:
     return state_directory(environment) / "runs"
