@@ -107,6 +107,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     open_streams()
     code = _guarded(given, signals)
     signals.outcome = code
+    # Python notes an interrupt that leaves code which was given as a string, as dataclasses are made of, and would end
+    # the process by SIGINT, whoever has handled it; running another string forgets that.
+    exec("")
     discard_unwritten()
     sys.exit(code)
 

@@ -292,3 +292,19 @@ def test_a_signal_in_a_finalizer_is_raised_again(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, env=environment(), check=False)
     assert (done.returncode, done.stderr) == (143, b"")
+
+
+def test_an_interrupt_in_code_that_was_given_as_a_string_ends_with_130_too(tmp_path: Path) -> None:
+    """Dataclasses are made of such code, while commands import what they need."""
+    script = (
+        "from seglog_cli import app, process\n"
+        "def run(arguments):\n"
+        "    try: exec('import signal; signal.raise_signal(signal.SIGINT)')\n"
+        "    except KeyboardInterrupt: return 130\n"
+        "app.run = run\n"
+        "process.main(['ls'])\n"
+    )
+    (tmp_path / "script.py").write_text(script)
+    command = [sys.executable, "-m", "script"]
+    done = subprocess.run(command, capture_output=True, env=environment(), cwd=tmp_path, check=False)
+    assert done.returncode == 130
