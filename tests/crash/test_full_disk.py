@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -15,12 +17,14 @@ from seglog.format.producer_snapshot import decode_snapshot
 from seglog.log.directory import LogDirectory
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Record, TopicPartition
+from seglog.operations.keeping import Keeper
 from seglog.operations.recover import RecoveryOptions, recover
 from seglog.operations.retain import Freed, FreeSpace, Retained, RetentionFailure, RetentionRequest, retain
 from seglog.scan.listing import list_partition, resolve_paths
-from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.filesystem import File, FileSystem, LocalFileSystem, OpenMode
+from seglog.storage.forwarding import PassingFileSystem
 from tests.support.compacted_directories import Topics
-from tests.support.faulty_filesystem import Faults, FaultyFileSystem, Killed, calls_of, moments
+from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import files_of
 from tests.support.open_logs import START_MS
 from tests.support.small_disk import SmallDisk
@@ -156,7 +160,44 @@ def test_recovery_without_room_changes_nothing_and_says_how_much_it_takes(origin
     assert disk.least_free >= 0
 
 
-@pytest.mark.parametrize("kind", ["error", "read only", "killed"])
+def test_recovery_that_cannot_keep_what_it_cuts_changes_nothing(origin: Path) -> None:
+    last = origin / "t-0" / f"{30:020d}.log"
+    last.write_bytes(last.read_bytes()[:-100])
+    before, disk = state_of(origin), SmallDisk(origin, 0)
+    keeper = Keeper(disk, clock(), lambda _: LogConfig(), "recover")
+    (target,) = resolve_paths(FS, [origin / "t-0"])
+    with pytest.raises(RefusedError, match="bytes of disk space are needed and 0 are free; nothing was changed"):
+        list(recover(disk, clock(), target, lambda _: LogConfig(), RecoveryOptions(on_loss=keeper.on_loss)))
+    assert state_of(origin) == before
+    assert not (origin.parent / ".seglog-quarantine").exists()
+
+
+class OneFileOfOthers(PassingFileSystem):
+    """A file that may be read and not written."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(LocalFileSystem())
+        self._path = path
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        if path == self._path and mode != "r":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return super().open(path, mode)
+
+
+@pytest.mark.parametrize("kind", ["log", "index", "timeindex"])
+def test_a_file_that_may_not_be_written_is_an_error_before_recovery_changes_any(origin: Path, kind: str) -> None:
+    for padded in ("index", "timeindex"):  # as a broker leaves them, so that recovery changes them
+        with (origin / "t-0" / f"{30:020d}.{padded}").open("ab") as index:
+            index.write(bytes(240))
+    before, theirs = state_of(origin), origin / "t-0" / f"{30:020d}.{kind}"
+    (target,) = resolve_paths(FS, [origin / "t-0"])
+    with pytest.raises(PermissionError) as refused:
+        list(recover(OneFileOfOthers(theirs), clock(), target, lambda _: LogConfig(), RecoveryOptions()))
+    assert refused.value.filename == str(theirs) and state_of(origin) == before
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FAULTS if kind != "full"])
 @pytest.mark.parametrize("snapshots", [True, False], ids=["snapshots", "no snapshot"])
 def test_what_fails_on_a_full_disk_ends_as_ever_when_it_runs_again(tmp_path: Path, kind: str, snapshots: bool) -> None:
     origin = crashed_broker(tmp_path / "origin", "t-0", snapshots=snapshots)
@@ -168,7 +209,7 @@ def test_what_fails_on_a_full_disk_ends_as_ever_when_it_runs_again(tmp_path: Pat
     shutil.copytree(origin, copy)
     calls = calls_of(lambda faulty: retained(SmallDisk(copy, 0, faulty), copy, two_segments_left()))
     assert state_of(copy) == whole and producers_at_end(copy) == set(range(100, 100 + SEGMENTS))
-    for at in moments(calls, "killed" if kind == "read only" else kind):
+    for at in moments(calls, kind):
         shutil.rmtree(copy)
         shutil.copytree(origin, copy)
         faults = Faults(at, kind)

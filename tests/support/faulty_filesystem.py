@@ -13,7 +13,7 @@ from seglog.storage.filesystem import File, FileStatus, FileSystem, LocalFileSys
 from seglog.storage.forwarding import PassingFile, PassingFileSystem
 from seglog.storage.ownership import Access
 
-FAULTS = ("error", "full", "killed")
+FAULTS = ("error", "full", "killed", "read only")
 
 
 class Killed(BaseException):

@@ -295,6 +295,8 @@ class _Loader:
     def _recover_segments(self) -> None:
         """Step 3."""
         pending = list(self._segments.from_floor(self._options.recovery_point))
+        for path in (path for segment in pending for path in segment.files):
+            self._fs.open(path, "r+").close()  # what may not be written is an error before anything is changed
         for i, segment in enumerate(pending):
             if self._options.progress is not None:
                 self._options.progress(segment, i + 1, len(pending))

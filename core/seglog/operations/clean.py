@@ -280,7 +280,8 @@ class _Run:
         if has_ample_room(log.fs, plan):
             return None
         foreseen = foresee_round(log, plan, self.clock, self.begin)
-        check_room(log.fs, plan, foreseen.result.bytes_written)
+        recovery = 0 if log.recovery.room is None else log.recovery.room.written
+        check_room(log.fs, plan, recovery + foreseen.result.bytes_written)
         return foreseen
 
     def clean_eligible(self) -> Iterator[Outcome]:

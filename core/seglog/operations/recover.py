@@ -89,8 +89,7 @@ def _recover_one(
 ) -> RecoveryReport:
     partition = owner.path / str(topic_partition)
     obstacles = list(partition_obstacles(owner.fs, partition))
-    if not options.dry_run:
-        _require_room(owner, partition, start)
+    loses = not options.dry_run and _known_to_lose(owner, partition, start)
     if options.dry_run or options.lossless:
         plan = owner.plan_recovery(topic_partition, options.progress, recover_from=start)
         if options.lossless and plan.truncated_bytes:
@@ -101,27 +100,31 @@ def _recover_one(
         if options.dry_run:
             plan.obstacles = obstacles
             return plan
-    report = _opened(owner, topic_partition, start, options)
+    report = _opened(owner, topic_partition, start, options, loses)
     report.obstacles = obstacles
     return report
 
 
-def _require_room(owner: LogDirectory, partition: Path, start: int) -> None:
-    """RefusedError where the disk has no room to recover; data that goes needs more, and `runs` looks for that."""
-    if not has_ample_room(owner, [partition], start):
-        plan = owner.plan_recovery_in(partition, recover_from=start)
-        if not plan.truncated_bytes:
-            require_room(owner, plan)
+def _known_to_lose(owner: LogDirectory, partition: Path, start: int) -> bool:
+    """Whether recovery loses data, as far as was looked: where room is scarce. RefusedError where it loses none and
+    there is no room for it; to keep what goes needs more, and `runs` looks for that."""
+    if has_ample_room(owner, [partition], start):
+        return False
+    plan = owner.plan_recovery_in(partition, recover_from=start)
+    if not plan.truncated_bytes:
+        require_room(owner, plan)
+    return bool(plan.truncated_bytes)
 
 
 def _opened(
-    owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions
+    owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions, loses: bool
 ) -> RecoveryReport:
     directory = owner.path / str(topic_partition)
-    try:
-        return owner.log_in(directory, options.progress, recover_from=start).recovery
-    except LossAhead:
-        assert options.on_loss is not None
+    if not loses or options.on_loss is None:
+        try:
+            return owner.log_in(directory, options.progress, recover_from=start).recovery
+        except LossAhead:
+            assert options.on_loss is not None
     report = options.on_loss(owner, topic_partition, start)
     owner.log_in(directory, recover_from=report.log_end_offset)  # it is closed with the others
     return report
