@@ -115,7 +115,7 @@ class RecoveryReport:
     log_end_offset: int = 0
     recovery_point: int = 0
     run: Path | None = None
-    room: RoomTaken | None = None
+    room: RoomTaken | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         did = f"{count_text(len(self.recovered), 'segment')} recovered, {self.truncated_bytes} bytes lost"
