@@ -85,6 +85,9 @@ def test_a_lock_is_exit_code_11_and_a_bad_place_12(logs: Path) -> None:
     before = contents(logs)
     with DirectoryLock(logs):
         assert process("verify", "--repair", logs).returncode == 11
+        for command in (["salvage"], ["convert"], ["fetch"]):
+            made = process(*command, logs / "orders-gzip-0", "-o", logs / "new-0")
+            assert (made.returncode, b"is locked by" in made.stderr) == (11, True), command
     refused = process("verify", "--repair", logs, "--quarantine", logs / "inside")
     assert (refused.returncode, b"inside the log directory" in refused.stderr) == (12, True)
     assert contents(logs) == before

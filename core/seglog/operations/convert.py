@@ -14,7 +14,6 @@ Kafka: AbstractRecords.downConvert, LogValidator's up-conversion.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,13 +34,12 @@ from seglog.log.directory import ConfigOf, open_partition
 from seglog.log.log import Log
 from seglog.model import Compression, Record
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
-from seglog.runs.beside import is_log_directory, new_directory
+from seglog.runs.beside import log_directory_lock, new_directory
 from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_partition
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import EndReason
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.lock import DirectoryLock
 
 _APPEND_BYTES = 1 << 20
 _PLAIN_BATCH_BYTES = 16384
@@ -135,8 +133,7 @@ def convert_to(
     that was cut short in its log directory is settled first; `settled` is called with it.
     """
     settle_unfinished(fs, directory.parent, settled)
-    lock = DirectoryLock(directory.parent) if is_log_directory(fs, directory.parent) else nullcontext()
-    with lock, new_directory(fs, directory) as place:
+    with log_directory_lock(fs, directory), new_directory(fs, directory) as place:
         owner, log = open_partition(place, fs=fs, clock=clock, config_of=config_of, writable=True, create=True)
         with owner:
             done = convert(fs, listing, log, options, progress)

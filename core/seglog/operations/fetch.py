@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,13 +29,12 @@ from seglog.format.checksum import crc32c
 from seglog.format.filenames import FileKind
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.progress import DoneOfAll
-from seglog.runs.beside import access_for, is_log_directory, lock_open_file, require_free
+from seglog.runs.beside import access_for, lock_open_file, log_directory_lock, require_free
 from seglog.scan.listing import PartitionListing, list_partition
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.storage import links
 from seglog.storage.atomic import write_atomically
 from seglog.storage.filesystem import File, FileStatus, FileSystem
-from seglog.storage.lock import DirectoryLock
 from seglog.storage.ownership import PRIVATE, Access, require_trust
 from seglog.storage.pieces import pieces
 from seglog.storage.trees import remove_tree
@@ -119,8 +118,7 @@ def fetch(
         raise RefusedError(f"{target}: only a directory named TOPIC-NUMBER (orders-0) can be made a partition")
     fs.make_directory(target.parent, parents=True)
     settle_unfinished(fs, target.parent, settled)
-    lock = DirectoryLock(target.parent) if is_log_directory(fs, target.parent) else nullcontext()
-    with lock:
+    with log_directory_lock(fs, target):
         plan = _plan(source_fs, source)
         return _Fetch(source_fs, source, fs, target, plan, options or FetchOptions(), progress).run()
 

@@ -18,7 +18,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from seglog.errors import NotALogError, RefusedError
@@ -26,6 +26,7 @@ from seglog.format import filenames
 from seglog.scan.listing import TargetKind, resolve_path
 from seglog.storage import links
 from seglog.storage.filesystem import File, FileStatus, FileSystem
+from seglog.storage.lock import DirectoryLock
 from seglog.storage.ownership import PRIVATE, Access
 from seglog.storage.trees import remove_tree
 
@@ -122,6 +123,12 @@ def is_log_directory(fs: FileSystem, path: Path) -> bool:
         return resolve_path(fs, path).kind is TargetKind.LOG_DIRECTORY
     except NotALogError:
         return False
+
+
+def log_directory_lock(fs: FileSystem, target: Path) -> AbstractContextManager[object]:
+    """Holds the lock of the log directory that `target` is to be made in, if it is one. LockedError on entering."""
+    around = links.resolve(target).parent
+    return DirectoryLock(around) if is_log_directory(fs, around) else nullcontext()
 
 
 def access_for(fs: FileSystem, target: Path) -> Access | None:

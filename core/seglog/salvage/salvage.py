@@ -28,7 +28,7 @@ from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.loader import LoadOptions, load_log
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES
 from seglog.progress import BytesRead
-from seglog.runs.beside import new_directory, require_free
+from seglog.runs.beside import log_directory_lock, new_directory, require_free
 from seglog.salvage.attribution import CarvedLog, attribute
 from seglog.salvage.carve import FOUND, carve_image, carve_log
 from seglog.salvage.messages import copy_07
@@ -152,7 +152,8 @@ def salvage(
 
     `target` must not exist, or be empty. When carving finds several logs, each goes to a directory of its own in it:
     `carved-0`, `carved-1` …, or the partition's name where that is known. What the system does not let be read is
-    named in the report, and the rest is copied. NotALogError when no good batch is found, the OSError instead if a
+    named in the report, and the rest is copied. LockedError when `target` is to be made in a log directory that is in
+    use, NotALogError when no good batch is found, the OSError instead if a
     source could not be read; RefusedError when there is not enough disk space, when `target` holds something, or when
     `paths` are of several partitions, unless they are carved or wanted `into_one`.
     """
@@ -169,7 +170,7 @@ def salvage(
     if not logs:
         raise NotALogError(paths[0], "no good batch was found" + ("" if options.carve else " (--carve looks harder)"))
     done = []
-    with new_directory(fs, target) as place:
+    with log_directory_lock(fs, target), new_directory(fs, target) as place:
         made = InheritingFileSystem(fs)
         check_space(fs, place, sum(int(log.rows["size"].sum(dtype=np.int64)) for log in logs))
         for number, log in enumerate(logs):
@@ -432,7 +433,7 @@ def _salvaged(log: _Chosen, directory: Path) -> SalvagedLog:
 
 def _salvaged_07(fs: FileSystem, sources: Sequence[_Source], target: Path) -> SalvageReport:
     rows, end = [], 0
-    with new_directory(fs, target) as place:
+    with log_directory_lock(fs, target), new_directory(fs, target) as place:
         check_space(fs, place, sum(source.size for source in sources))
         log_file = place / filenames.segment_file_name(0, FileKind.LOG_07)
         with InheritingFileSystem(fs).open(log_file, "create_new") as writer:
