@@ -42,12 +42,14 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def cut_anywhere(root: Path, work: Work) -> list[tuple[str, CrashFileSystem]]:
+def cut_anywhere(
+    root: Path, work: Work, kind: type[CrashFileSystem] = CrashFileSystem
+) -> list[tuple[str, CrashFileSystem]]:
     """What is left after `work` was cut at each of its changes, by several chances; the last one was not cut."""
     left: list[tuple[str, CrashFileSystem]] = []
     mutation = 0
     while True:
-        fs = CrashFileSystem.of(root.parent)
+        fs = kind.of(root.parent)
         fs.cut_at(mutation)
         try:
             work(fs, root)
@@ -101,6 +103,32 @@ def test_retention_cut_anywhere_leaves_the_end_of_the_log_without_a_hole(root: P
     for when, fs in cut:
         found = bounds(fs, root / "t-0")
         assert [base for base, _, _ in found] == list(range(found[0][0], 10 * SEGMENTS, 10)), when
+        starts.add(found[0][0])
+        retaining(fs, root)
+        assert bounds(fs, root / "t-0") == wanted, when
+    assert starts == set(range(0, wanted[0][0] + 1, 10))
+
+
+class FullDisk(CrashFileSystem):
+    """No byte is free, until so many live segments are left that some must have gone."""
+
+    def free_bytes(self, path: Path) -> int:
+        return 0 if len(list_partition(self, path / "t-0").segments) == SEGMENTS else 1 << 40
+
+
+def test_retention_on_a_full_disk_cut_anywhere_leaves_the_end_of_the_log_without_a_hole(root: Path) -> None:
+    (root / "meta.properties").write_text("version=1\n")
+    expected = CrashFileSystem.of(root.parent)
+    retaining(expected, root)
+    wanted = bounds(expected, root / "t-0")
+    *cut, (_, whole) = cut_anywhere(root, retaining, FullDisk)
+    assert bounds(whole, root / "t-0") == wanted
+    assert not any(name.endswith(".deleted") for name in whole.list(root / "t-0"))  # they went at once
+    starts = set()
+    for when, fs in cut:
+        found = bounds(fs, root / "t-0")
+        assert [base for base, _, _ in found] == list(range(found[0][0], 10 * SEGMENTS, 10)), when
+        assert all(whole for _, _, whole in found), when
         starts.add(found[0][0])
         retaining(fs, root)
         assert bounds(fs, root / "t-0") == wanted, when
