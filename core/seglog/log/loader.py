@@ -178,6 +178,7 @@ class _Loader:
         self._epochs = LeaderEpochCache(fs, directory, tolerant=not options.writable)
         self._report = RecoveryReport(directory, options.clean_shutdown)
         self._recovers_from: int | None = None
+        self._snapshots: set[int] | None = None  # left by the last segment that was recovered; None: look again
         if self._epochs.damage is not None:
             self._report.events.append(str(self._epochs.damage))
 
@@ -294,6 +295,7 @@ class _Loader:
 
     def _recover_segments(self) -> None:
         """Step 3."""
+        self._snapshots = None
         pending = list(self._segments.from_floor(self._options.recovery_point))
         for path in (path for segment in pending for path in segment.files):
             self._fs.open(path, "r+").close()  # what may not be written is an error before anything is changed
@@ -323,7 +325,9 @@ class _Loader:
         self._delete_segments(list(later))
 
     def _recover_segment(self, segment: LogSegment, later: Sequence[LogSegment] = ()) -> RecoveredSegment:
-        producers = self._producers()
+        # a directory of thousands of segments is not listed again for each of them
+        producers = self._producers(self._snapshots)
+        self._snapshots = producers.snapshots
         rebuild_producer_state(
             producers,
             self._segments,
@@ -351,6 +355,7 @@ class _Loader:
         deleted = retire_segments(segments, "newest")
         bases = [segment.base_offset for segment in segments]
         deleted += retire_snapshots(self._fs, self._producers(), bases)
+        self._snapshots = None
         for base_offset in bases:
             self._segments.remove(base_offset)
         self._report.events.append(f"segments {bases} lie after the damage and are deleted")
@@ -391,10 +396,11 @@ class _Loader:
 
     # --- helpers --------------------------------------------------------------------------------------------
 
-    def _producers(self) -> ProducerStateManager:
+    def _producers(self, snapshots: set[int] | None = None) -> ProducerStateManager:
         return ProducerStateManager(
             self._fs,
             self._directory,
+            snapshots=snapshots,
             expiration_ms=self._options.producer_expiration_ms,
             strict=self._options.writable,
         )

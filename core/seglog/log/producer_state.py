@@ -118,6 +118,7 @@ class ProducerStateManager:
     """The producers of one log, up to `end_offset`, and the snapshots in its directory.
 
     With `strict` false, contradictions that make a broker refuse the log are passed over (for reading alone).
+    `snapshots` are the end offsets of those in the directory, where the caller knows them.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class ProducerStateManager:
         *,
         expiration_ms: int = DEFAULT_EXPIRATION_MS,
         strict: bool = True,
+        snapshots: set[int] | None = None,
     ) -> None:
         self.directory, self.expiration_ms = directory, expiration_ms
         self.producers: dict[int, ProducerState] = {}
@@ -135,8 +137,9 @@ class ProducerStateManager:
         self._ongoing: dict[int, int] = {}  # first offset → producer id
         self._unreplicated: dict[int, int] = {}  # first offset → marker's offset, until the high watermark passes it
         self._snapshot_offset = 0
-        self.snapshots: set[int] = set()
-        self.load_snapshot_names()
+        self.snapshots: set[int] = set() if snapshots is None else snapshots
+        if snapshots is None:
+            self.load_snapshot_names()
 
     # --- what the log asks ----------------------------------------------------------------------------------
 
@@ -294,9 +297,8 @@ class ProducerStateManager:
     def load_snapshot_names(self) -> None:
         """Looks again which snapshots the directory has."""
         names = self._fs.list(self.directory) if self._fs.status(self.directory) is not None else []
-        parsed = (parse_file_name(name) for name in names)
-        live = (p for p in parsed if p is not None and str(p).endswith(FileKind.PRODUCER_SNAPSHOT.value))
-        self.snapshots = {name.offset for name in live}
+        parsed = (parse_file_name(name) for name in names if name.endswith(FileKind.PRODUCER_SNAPSHOT.value))
+        self.snapshots = {name.offset for name in parsed if name is not None}
 
     def snapshot_path(self, offset: int) -> Path:
         return self.directory / segment_file_name(offset, FileKind.PRODUCER_SNAPSHOT)
@@ -332,9 +334,8 @@ class ProducerStateManager:
         """Drops the snapshots outside (`log_start_offset`, `log_end_offset`] and loads the newest that is
         left.
         """
-        for offset in sorted(self.snapshots):
-            if offset > log_end_offset or offset <= log_start_offset:
-                self.remove_snapshot(offset)
+        for offset in sorted(one for one in self.snapshots if one > log_end_offset or one <= log_start_offset):
+            self.remove_snapshot(offset)
         if log_end_offset != self.end_offset:
             self._clear()
             self._load_newest_snapshot(log_start_offset, now_ms)

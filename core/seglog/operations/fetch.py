@@ -169,6 +169,7 @@ class _Fetch:
         self._source_fs, self._source, self._fs, self._target = source_fs, source, fs, target
         self._options, self._progress = options, progress
         self._plan = {one.name: one for one in plan}
+        self._bytes = sum(one.size for one in plan)
         self._gaps: list[str] = []
         digest = hashlib.sha256(target.name.encode()).hexdigest()[:16]
         self._staging = target.parent / f"{_PREFIX}{digest}{_SUFFIX}"
@@ -184,11 +185,11 @@ class _Fetch:
             kept = self._keep(before)
             if before != self._plan:
                 write_atomically(self._fs, self._staging / _PLAN, _plan_text(self._plan))
-            done = Fetched(self._target, kept=len(kept))
-            self._tell(sum(self._plan[name].size for name in kept))
+            done, kept_bytes = Fetched(self._target, kept=len(kept)), sum(self._plan[name].size for name in kept)
+            self._tell(kept_bytes)
             for name, planned in self._plan.items():
                 if name not in kept:
-                    self._bring(planned, done, sum(self._plan[each].size for each in kept))
+                    self._bring(planned, done, kept_bytes)
             self._require_unchanged()
             self._fs.rename(self._place, self._target)
             self._fs.sync_directory(self._target.parent)
@@ -342,7 +343,7 @@ class _Fetch:
 
     def _tell(self, position: int) -> None:
         if self._progress is not None:
-            self._progress(position, sum(one.size for one in self._plan.values()))
+            self._progress(position, self._bytes)
 
 
 def _access_of(fs: FileSystem, directory: Path) -> Access | None:

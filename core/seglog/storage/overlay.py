@@ -192,7 +192,7 @@ class OverlayFileSystem:
     def list(self, directory: Path) -> list[str]:
         found = set()
         if directory not in self._directories:
-            found = {name for name in self._below.list(directory) if directory / name not in self._gone}
+            found = set(self._below.list(directory)) - {path.name for path in self._gone if path.parent == directory}
         found |= {path.name for path in (*self._changed, *self._directories) if path.parent == directory}
         return sorted(found)
 

@@ -14,6 +14,7 @@ from seglog.errors import CorruptionError, NotALogError
 from seglog.log.loader import LoadedLog, LoadOptions, load_log, plan_recovery
 from seglog.log.segment import LogSegment
 from seglog.scan.segment_scan import SegmentScan
+from seglog.storage.forwarding import PassingFileSystem
 from tests.support.log_files import FS, batch, files_of, transactional, write_segment
 
 CLOCK = FixedClock(5000)
@@ -70,6 +71,26 @@ def test_planning_tells_what_loading_does_and_changes_nothing(log: Path) -> None
     plan = plan_recovery(FS, log, CLOCK, UNCLEAN)
     assert files_of(log) == before
     assert plan == load(log).report
+
+
+def test_recovery_lists_the_directory_as_often_for_many_segments_as_for_few(log: Path, tmp_path: Path) -> None:
+    class Listed(PassingFileSystem):
+        calls = 0
+
+        def list(self, directory: Path) -> list[str]:
+            self.calls += 1
+            return super().list(directory)
+
+    longer = tmp_path / "t-1"
+    for base in range(0, 400, 20):
+        write_segment(longer, base, batch(base, 20))
+    few, many = Listed(FS), Listed(FS)
+    for fs, directory, segments in ((few, log, 3), (many, longer, 20)):
+        loaded = load_log(fs, directory, CLOCK, UNCLEAN)
+        loaded.segments.close()
+        assert len(loaded.report.recovered) == segments
+        assert len(list(directory.glob("*.snapshot"))) == segments
+    assert few.calls == many.calls > 0
 
 
 def test_segments_below_the_recovery_point_are_trusted(log: Path) -> None:
