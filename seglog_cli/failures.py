@@ -44,6 +44,7 @@ EXTRAS = {"pyspark": "spark", "pandas": "spark", "pyarrow": "arrow", "kio": "ser
 # What a loader of shared libraries, and the threading module, say.
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "can't start new thread")
 _FULL = "; make room and run this again (`seglog retain --free` takes whole old segments, and needs no room itself)"
+_STREAMS = ("standard output", "standard error")  # what retention makes no room for
 
 
 class UsageError(errors.SeglogError):
@@ -76,7 +77,8 @@ def message_of(error: BaseException) -> str:
         return f"not enough memory: {error}" if str(error) else "not enough memory"
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
-        reason += _FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename not in _STREAMS
+        reason += _FULL if is_full else ""
         return f"{error.filename}: {reason}" if error.filename is not None else reason
     what = f"{type(error).__name__}: {error}"
     return f"internal error: {what} (run again with -v for the traceback, and please report it)"
