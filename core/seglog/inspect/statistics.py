@@ -2,27 +2,40 @@
 
 Damage is passed over and counted; control batches count as batches, not as records. Distinct keys are an
 estimate (0.8 % standard error), counts of frequent keys are lower bounds.
+
+A log is measured in stretches of neighbouring segments (`stretches_of`), each by itself, and what was found is added up
+in the order of the log. So a stretch may be measured elsewhere (`measure_stretch`), and the statistics are the same.
+What depends on the records before a stretch is the count of records older than one before them: a stretch that is
+measured elsewhere brings its leaders with it, the records that are not older than one before them in the stretch. Those
+of them that are older than the newest record before the stretch count, too.
 """
 
 from __future__ import annotations
 
 import math
+import pickle
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
+from seglog.format.compression import compress, decompress
 from seglog.kernels import sketch
 from seglog.log.viewed_directory import whole_view
 from seglog.model import Compression
-from seglog.scan.listing import PartitionListing
+from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.view import steadily
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
+from seglog.verification.parts import stamp_of
 
 _MOST_PRODUCERS = 100_000
+_STRETCH_BYTES, _MOST_STRETCHES = 256 << 20, 256  # of a larger log stretches are larger: what is found travels
+_MOST_LEADERS = 1 << 16  # times of a stretch's first leaders; where they do not suffice it is read again
+_PACKED_LIMIT = 64 << 20  # bytes of one stretch's counts, expanded
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +99,135 @@ class LogStatistics:
     frequent_keys: tuple[FrequentKey, ...]
 
 
-def log_statistics(fs: FileSystem, listing: PartitionListing, frequent_keys: int = 10) -> LogStatistics:
-    """The statistics of a partition of Kafka 0.8 or later. Raises OSError where it cannot be read."""
-    gathering = _Gathering()
-    for segment in listing.segments:
-        for step in LogWalk(fs, segment.log):
-            gathering.take(step)
-    return gathering.result(listing, frequent_keys)
+Stretch = tuple[Path, ...]  # logs of neighbouring segments
 
 
-def view_statistics(fs: FileSystem, directory: Path, frequent_keys: int = 10) -> LogStatistics:
+@dataclass(frozen=True, slots=True)
+class MeasuredStretch:
+    """What a stretch holds, packed, and the stamps that its logs had before they were read."""
+
+    logs: Stretch
+    stamps: tuple[tuple[int, int, str], ...]
+    packed: bytes
+
+
+MeasuredStretches = Mapping[Stretch, MeasuredStretch]
+NOTHING_MEASURED: MeasuredStretches = {}
+
+
+def stretches_of(segments: Sequence[SegmentFiles]) -> list[Stretch]:
+    """Segments in stretches of 256 MiB at most, or one segment; of a log beyond 64 GiB in larger ones."""
+    most, total = _STRETCH_BYTES, sum(segment.size for segment in segments)
+    while most * _MOST_STRETCHES < total:
+        most *= 2  # and so the same while a log grows a little
+    stretches: list[list[Path]] = []
+    held = 0
+    for segment in segments:
+        if not stretches or held + segment.size > most:
+            stretches.append([])
+            held = 0
+        stretches[-1].append(segment.log)
+        held += segment.size
+    return [tuple(each) for each in stretches]
+
+
+def measure_stretch(fs: FileSystem, logs: Stretch) -> MeasuredStretch | None:
+    """A stretch measured by itself; None where a log is gone. Raises OSError where one cannot be read."""
+    stamps = _stamps(fs, logs)
+    if stamps is None:
+        return None
+    found = _Gathering(leaders=_Leaders())
+    found.walk(fs, logs)
+    return MeasuredStretch(logs, stamps, compress(Compression.ZSTD, pickle.dumps(found), level=1))
+
+
+def log_statistics(
+    fs: FileSystem, listing: PartitionListing, frequent_keys: int = 10, measured: MeasuredStretches = NOTHING_MEASURED
+) -> LogStatistics:
+    """The statistics of a partition of Kafka 0.8 or later. Raises OSError where it cannot be read.
+
+    Stretches that were `measured` and are still the same are not read again.
+    """
+    total = _Gathering()
+    for logs in stretches_of(listing.segments):
+        found = _known(fs, measured.get(logs), total.newest)
+        if found is None:
+            found = _Gathering(newest=total.newest)
+            found.walk(fs, logs)
+        total.add(found)
+    return total.result(listing, frequent_keys)
+
+
+def view_statistics(
+    fs: FileSystem, directory: Path, frequent_keys: int = 10, measured: MeasuredStretches = NOTHING_MEASURED
+) -> LogStatistics:
     """The statistics of a partition as it is now, whatever a broker does meanwhile. Raises OSError, NotALogError."""
     with whole_view(fs, directory) as view:
-        return steadily(view, lambda seen: log_statistics(seen.fs, seen.listing, frequent_keys))
+        return steadily(view, lambda seen: log_statistics(seen.fs, seen.listing, frequent_keys, measured))
+
+
+def _stamps(fs: FileSystem, logs: Stretch) -> tuple[tuple[int, int, str], ...] | None:
+    """None where a log is gone."""
+    found = [fs.status(log) for log in logs]
+    stamps = tuple(stamp_of(status) for status in found if status is not None)
+    return stamps if len(stamps) == len(logs) else None
+
+
+def _known(fs: FileSystem, measured: MeasuredStretch | None, newest: int) -> _Gathering | None:
+    """What was found in a stretch, as it counts after records of which the newest is `newest`; None where that is not
+    known.
+    """
+    if measured is None or _stamps(fs, measured.logs) != measured.stamps:
+        return None
+    found: _Gathering = pickle.loads(decompress(Compression.ZSTD, measured.packed, limit=_PACKED_LIMIT))
+    older = None if found.leaders is None else found.leaders.older_than(newest)
+    if older is None:
+        return None
+    found.counters[sketch.OUT_OF_ORDER] += older
+    return found
+
+
+class _Leaders:
+    """The times of the first records of a stretch that are not older than one before them, each with its count."""
+
+    def __init__(self) -> None:
+        self.times, self.counts = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        self.newest, self.is_whole = -1, True
+
+    def __getstate__(self) -> tuple[np.ndarray, np.ndarray, int, bool]:
+        """Times never go back: what lies between them packs better than they do."""
+        return np.diff(self.times, prepend=0), self.counts, self.newest, self.is_whole
+
+    def __setstate__(self, state: tuple[np.ndarray, np.ndarray, int, bool]) -> None:
+        steps, self.counts, self.newest, self.is_whole = state
+        self.times = np.cumsum(steps)
+
+    def take(self, times: np.ndarray) -> None:
+        """The times of the records that follow."""
+        times = times[times >= 0]
+        if not self.is_whole or not len(times):
+            return
+        before = np.maximum.accumulate(np.concatenate(([self.newest], times)))
+        self.newest = int(before[-1])
+        found, counts = np.unique(times[times >= before[:-1]], return_counts=True)
+        self.times, self.counts = np.append(self.times, found), np.append(self.counts, counts)
+        if len(self.times) > _MOST_LEADERS:
+            self.times, self.counts, self.is_whole = self.times[:_MOST_LEADERS], self.counts[:_MOST_LEADERS], False
+
+    def older_than(self, time: int) -> int | None:
+        """How many are; None where they are not known as far as that."""
+        if not self.is_whole and time > self.times[-1]:
+            return None
+        return int(self.counts[self.times < time].sum())
 
 
 class _Gathering:
-    """The running counts."""
+    """The running counts, after records of which the newest is `newest` (-1: none)."""
 
-    def __init__(self) -> None:
+    def __init__(self, newest: int = -1, leaders: _Leaders | None = None) -> None:
+        self.leaders = leaders
         self.counters = np.zeros(sketch.COUNTERS, dtype=np.int64)
-        self.counters[[sketch.NEWEST, sketch.OLDEST]] = -1
+        self.counters[[sketch.NEWEST, sketch.OLDEST]] = newest, -1
         self.key_sizes, self.value_sizes, self.batch_sizes, self.per_batch = (
             np.zeros(sketch.BUCKETS, dtype=np.int64) for _ in range(4)
         )
@@ -118,6 +239,52 @@ class _Gathering:
         self.producers: set[int] = set()
         self.by_codec = np.zeros((8, 3), dtype=np.int64)  # batches, bytes, uncompressed bytes
 
+    @property
+    def newest(self) -> int:
+        """The time of the newest record so far; -1 where none has one."""
+        return int(self.counters[sketch.NEWEST])
+
+    def walk(self, fs: FileSystem, logs: Stretch) -> None:
+        """Takes in logs, one after the other."""
+        for log in logs:
+            for step in LogWalk(fs, log):
+                self.take(step)
+
+    def add(self, other: _Gathering) -> None:
+        """Takes in what was counted of the records that follow."""
+        mine, its = self.counters, other.counters
+        most = (sketch.NEWEST, sketch.LARGEST_KEY, sketch.LARGEST_VALUE)
+        oldest = [each for each in (int(mine[sketch.OLDEST]), int(its[sketch.OLDEST])) if each >= 0]
+        kept = {each: max(int(mine[each]), int(its[each])) for each in most} | {sketch.OLDEST: min(oldest, default=-1)}
+        mine += its
+        for each, value in kept.items():
+            mine[each] = value
+        for own, more in ((self.key_sizes, other.key_sizes), (self.value_sizes, other.value_sizes)):
+            own += more
+        self.batch_sizes += other.batch_sizes
+        self.per_batch += other.per_batch
+        self.by_codec += other.by_codec
+        np.maximum(self.registers, other.registers, out=self.registers)
+        self._add_votes(other)
+        self.damaged += other.damaged
+        self.batches += other.batches
+        self.control += other.control
+        self.transactional += other.transactional
+        if len(self.producers) < _MOST_PRODUCERS:
+            self.producers |= other.producers
+
+    def _add_votes(self, other: _Gathering) -> None:
+        """The candidates of each slot stand against each other: what remains of the votes is the stronger one's."""
+        slots = np.flatnonzero(other.votes[:, 1] > 0)
+        mine, its = self.votes[slots], other.votes[slots]
+        same = (mine[:, 1] > 0) & (mine[:, 0] == its[:, 0])
+        stronger = ~same & (its[:, 1] > mine[:, 1])
+        left = np.where(same, mine[:, 1] + its[:, 1], np.abs(mine[:, 1] - its[:, 1]))
+        self.votes[slots] = np.where(stronger[:, None], its, mine)
+        self.votes[slots, 1] = left
+        replaced, width = slots[stronger], sketch.SLOT_KEY_BYTES
+        self.keys.reshape(-1, width)[replaced] = other.keys.reshape(-1, width)[replaced]
+
     def take(self, step: WalkedEntries | Gap) -> None:
         if isinstance(step, Gap):
             self.damaged += step.length
@@ -128,6 +295,8 @@ class _Gathering:
         plain = good[(good["attributes"] & layout.CONTROL_MASK == 0) | (good["magic"] < 2)]
         for records in step.records(plain):
             self._records(records.arena, records.rows)
+            if self.leaders is not None:
+                self.leaders.take(records.rows["timestamp"])
             codecs = records.batches["attributes"] & layout.CODEC_MASK
             sizes = np.bincount(records.rows["batch"], records.rows["size"], len(records.batches))
             np.add.at(self.by_codec[:, 2], codecs, sizes.astype(np.int64))

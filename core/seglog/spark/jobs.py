@@ -10,7 +10,7 @@ import json
 import os
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,18 +22,18 @@ from seglog.evidence.surroundings import read_surroundings
 from seglog.format.filenames import PartitionState, parse_topic_partition
 from seglog.inspect.diff import Difference, diff_batches, diff_bytes
 from seglog.inspect.diff_view import COMMITTED, ViewOptions, diff_view
-from seglog.inspect.sizing import Sizing, SizingRequest, size_partition
-from seglog.inspect.statistics import LogStatistics, view_statistics
 from seglog.kernels.hashing import SEED_WORDS
 from seglog.log.viewed_directory import viewed_copies
 from seglog.model import NO_TIMESTAMP, Isolation, TopicPartition
 from seglog.remote.settings import NO_SETTINGS, StoreSettings
-from seglog.scan.listing import PartitionListing, Target, TargetKind, list_log_directory
+from seglog.scan.listing import Target, TargetKind, list_log_directory
 from seglog.scan.view import is_held
 from seglog.spark.cleaning_blobs import object_blob, opened
 from seglog.spark.cleaning_merge import MergeSpace
 from seglog.spark.cleaning_swap import remove_tree
 from seglog.spark.files import files_of, sent_along
+from seglog.spark.measuring import PartitionStatistics as PartitionStatistics
+from seglog.spark.measuring import statistics as statistics
 from seglog.spark.options import ReadOptions, parse_read_options
 from seglog.spark.schema import ddl, default_projection
 from seglog.spark.splits import Split, plan_splits
@@ -121,56 +121,6 @@ def _extents(found: Iterable[Verified], directory: Path) -> dict[TopicPartition,
     every = ((path, extent) for one in found for path, extent in one.extents.items() if path.parent == directory)
     named = ((parse_topic_partition(path.name), extent) for path, extent in every)
     return {key: extent for key, extent in named if key is not None}
-
-
-# --- statistics -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionStatistics:
-    """What a partition holds, and where it was asked for, what the cleaner needs for it."""
-
-    log: LogStatistics
-    sizing: Sizing | None = None
-    remarks: tuple[Remark, ...] = ()
-
-
-def statistics(
-    spark: SparkSession,
-    listings: Sequence[PartitionListing],
-    *,
-    frequent_keys: int = 10,
-    sizing_of: Callable[[PartitionListing], SizingRequest] | None = None,
-    watch: Watch | None = None,
-    store: StoreSettings = NO_SETTINGS,
-    seen: FileSystem | None = None,
-) -> list[PartitionStatistics]:
-    """`inspect.statistics` of every partition, in tasks, in their order; with `sizing_of` also `inspect.sizing`.
-
-    The listings are of Kafka 0.8 and later. `sizing_of` is called on the driver. `seen`, through which they were made,
-    shows those that lie in a tier.
-    """
-    store = sent_along(store, [one.directory for one in listings])
-    work: list[_Measuring] = []
-    for one in listings:
-        shown = () if seen is None else shown_at(seen, [one.directory])
-        work.append((one.directory, None if sizing_of is None else sizing_of(one), shown))
-    sizes = [one.size for one in listings]
-    return run_tasks(spark, work, partial(_statistics_of, frequent_keys, store), watch, sizes=sizes)
-
-
-_Measuring = tuple[Path, SizingRequest | None, tuple[Shown, ...]]
-
-
-def _statistics_of(frequent_keys: int, store: StoreSettings, work: _Measuring) -> PartitionStatistics:
-    directory, request, shown = work
-    remarks: list[Remark] = []
-    fs = task_files(store, shown, remarks.append)
-    found = view_statistics(fs, directory, frequent_keys)
-    sizing = None
-    if request is not None:
-        sizing = size_partition(fs, directory, request, keys=found.distinct_keys, records=found.records)
-    return PartitionStatistics(found, sizing, tuple(remarks))
 
 
 # --- diff -----------------------------------------------------------------------------------------------------

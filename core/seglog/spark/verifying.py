@@ -73,17 +73,12 @@ def known_of_giants(
     Beside a broker nothing is known beforehand: whatever is grave must stay while it is looked at.
     """
     known: list[KnownParts] = [{} for _ in items]
-    if not any(size > _least(target.path) for (target, _), size in zip(items, sizes, strict=True)):
-        return known
-    cores = cores_of(spark)
-    most = max(PART_BYTES, task_bytes(sizes, cores))
+    giants = [] if options.live else giants_of(spark, [target.path for target, _ in items], sizes)
+    most = max(PART_BYTES, task_bytes(sizes, cores_of(spark))) if giants else 0
     work: list[tuple[Part, tuple[Shown, ...]]] = []
     owners: list[int] = []
-    for number, (target, shown) in enumerate(items):
-        gained = sizes[number] * (cores - 1) // cores  # what other cores verify meanwhile
-        outlasts = sizes[number] * cores > sum(sizes)  # else the others keep all cores at work
-        if gained <= _least(target.path) or not outlasts or options.live:
-            continue
+    for number in giants:
+        target, shown = items[number]
         if not is_held(log_directory_of(target)):
             parts = _parts(fs, target, most)
             work += [(part, shown) for part in parts]
@@ -97,8 +92,18 @@ def known_of_giants(
     return known
 
 
-def _least(path: Path) -> int:
-    return GIANT_OBJECT_BYTES if isinstance(path, RemotePath) else GIANT_BYTES
+def giants_of(spark: SparkSession, paths: Sequence[Path], sizes: Sequence[int], dearer: int = 1) -> list[int]:
+    """The numbers of the partitions that it pays to cut, where a byte costs `dearer` times what `verify` takes."""
+    least = [(GIANT_OBJECT_BYTES if isinstance(path, RemotePath) else GIANT_BYTES) // dearer for path in paths]
+    if not any(size > most for size, most in zip(sizes, least, strict=True)):
+        return []
+    cores, found = cores_of(spark), list[int]()
+    for number, size in enumerate(sizes):
+        gained = size * (cores - 1) // cores  # what other cores do meanwhile
+        outlasts = size * cores > sum(sizes)  # else the others keep all cores at work
+        if gained > least[number] and outlasts:
+            found.append(number)
+    return found
 
 
 def _parts(fs: FileSystem, target: Target, most_bytes: int) -> list[Part]:
