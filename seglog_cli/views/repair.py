@@ -192,6 +192,7 @@ _PAST = {
     "move": "renamed",
     "set": "set",
     "mend": "mended",
+    "note": "noted",
     "derive": "derived",
 }
 

@@ -14,20 +14,21 @@ a later beginning only where the log start did not move.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from seglog.errors import CorruptCheckpointError, RefusedError
+from seglog.errors import CorruptCheckpointError, CorruptionError, RefusedError
 from seglog.evidence.findings import Finding, Severity
 from seglog.evidence.surroundings import Surroundings
 from seglog.format import filenames
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.filenames import FileKind, parse_file_name
 from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
+from seglog.format.repair_note import NOTE_BYTES_LIMIT, Gap, parse_note
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
 from seglog.scan.listing import NamedFile, PartitionListing, SegmentFiles
@@ -238,7 +239,7 @@ class _Losses:
             if dense is not None and dense < stop:
                 first = max(first, dense)
                 witnesses = names + self._in_hole(first, stop)
-                yield self._missing(first, stop, witnesses, self._hole_severity(before, witnesses))
+                yield self._hole(first, stop, witnesses)
             elif names:
                 first = min(each.base for each in names if each.base is not None)
                 yield self._missing(first, stop, names, Severity.ERROR)
@@ -280,12 +281,32 @@ class _Losses:
     def _only_compacted(self) -> bool:
         return self._around.compacted(self._topic) is True and self._around.deletes(self._topic) is False
 
-    def _hole_severity(self, before: SegmentExtent, witnesses: list[_Witness]) -> Severity:
+    def _hole(self, first: int, stop: int, witnesses: list[_Witness]) -> Loss:
+        """A hole in a log that was never compacted: known, where a repair has left a note of it."""
         if witnesses:
-            return Severity.ERROR
-        name = f"{self._listing.directory.name}/{before.file}"
-        repaired = any(change.path == name for run in self._around.repairs for change in run.changes)
-        return Severity.INFO if repaired else Severity.ERROR
+            return self._missing(first, stop, witnesses, Severity.ERROR)
+        gaps, unreadable = self._noted_gaps
+        reached = first
+        for gap in gaps:
+            if gap[0] <= reached:
+                reached = max(reached, gap[1] + 1)
+        noted = reached >= stop
+        loss = self._missing(first, stop, witnesses, Severity.INFO if noted else Severity.ERROR)
+        if noted:
+            return replace(loss, message=f"{loss.message}; they went with damage that a repair took out")
+        return replace(loss, message="; ".join((loss.message, *unreadable)))
+
+    @cached_property
+    def _noted_gaps(self) -> tuple[list[Gap], list[str]]:
+        """The gaps that repairs have noted, ascending, and what is wrong with notes that cannot be read."""
+        gaps: list[Gap] = []
+        unreadable: list[str] = []
+        for path in self._listing.repair_notes:
+            try:
+                gaps += parse_note(self._fs.read_bytes(path, NOTE_BYTES_LIMIT), path)
+            except (CorruptionError, RefusedError) as error:
+                unreadable.append(str(error))
+        return sorted(gaps), unreadable
 
     # --- witnesses ----------------------------------------------------------------------------------------
 

@@ -21,8 +21,6 @@ from seglog.format import filenames
 from seglog.format.checkpoint import MetaProperties, parse_meta_properties, parse_offset_checkpoint
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
-from seglog.runs.journal import RunRecord, RunState
-from seglog.runs.quarantine import QUARANTINE, runs_in
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
 
@@ -88,13 +86,6 @@ class Surroundings:
             return {}
         names = {} if self.metadata is None else {value: name for name, value in self.metadata.topic_ids.items()}
         return read_committed_offsets(self.fs, self.path, names.get)
-
-    @cached_property
-    def repairs(self) -> tuple[RunRecord, ...]:
-        """The repairs of this directory that its default quarantine remembers, without those taken back."""
-        own = self.path.resolve()
-        runs = [run for run in runs_in(self.fs, own.parent / QUARANTINE) if isinstance(run, RunRecord)]
-        return tuple(run for run in runs if run.state is RunState.FINISHED and run.log_directory == own)
 
     def compacted(self, topic: str) -> bool | None:
         """Whether the topic's policy compacts, None where nothing says it.

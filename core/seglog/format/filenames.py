@@ -28,6 +28,7 @@ LOCK_FILE = ".lock"
 SEGLOG_RUN_FILE = ".seglog-run"  # names the folder of a repair in progress
 APPEND_JOURNAL_FILE = ".seglog-append"  # there while an append to several partitions is open
 STREAMS_FILE = ".seglog-streams"  # the last batch of each stream that was appended
+REPAIR_NOTE_PREFIX = ".seglog-repaired-"  # in a partition: what a repair took out (`repair_note`)
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 QUORUM_STATE = "quorum-state"

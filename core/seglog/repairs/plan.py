@@ -17,6 +17,8 @@ from typing import Any, Literal
 
 from seglog.evidence.findings import Finding
 from seglog.evidence.segment_survey import ByteRange, RemovedRange
+from seglog.format.filenames import REPAIR_NOTE_PREFIX
+from seglog.format.repair_note import Gap
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES
 from seglog.model import TopicPartition
 from seglog.repairs.epoch_mending import EpochPatch
@@ -116,7 +118,9 @@ class PartitionPlan:
     """One partition's repair.
 
     `replay_from` is the base offset from which producers are derived again (None: not at all), `log_end_offset`
-    where the log ends afterwards. `unrepaired` says what stays wrong, `notes` what an operator should know.
+    where the log ends afterwards. `gaps` (first and last offset) are what goes at the ends of segments that others
+    follow; the partition keeps a note of them (`format.repair_note`). `unrepaired` says what stays wrong, `notes` what
+    an operator should know.
     """
 
     directory: Path
@@ -125,6 +129,7 @@ class PartitionPlan:
     replay_from: int | None = None
     epochs: bool = False
     log_end_offset: int = 0
+    gaps: tuple[Gap, ...] = ()
     notes: tuple[str, ...] = ()
     unrepaired: tuple[str, ...] = ()
 
@@ -212,6 +217,9 @@ def _partition_rows(plan: PartitionPlan) -> Iterable[dict[str, Any]]:
         yield {**_row(file.action, name, file.name, file.reason), "source": file.source or None}
     if plan.epochs:
         yield _row("rebuild", name, "leader-epoch-checkpoint", "it contradicts the batches")
+    for first, last in plan.gaps:
+        reason = f"no batch holds offsets {first} to {last} any more"
+        yield {**_row("note", name, f"{REPAIR_NOTE_PREFIX}*", reason), "first_offset": first, "last_offset": last}
     if plan.replay_from is not None:
         yield _row("derive", name, "*.snapshot, *.txnindex", f"producers are replayed from {plan.replay_from} on")
 

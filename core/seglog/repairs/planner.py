@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from seglog.clock import Clock
@@ -22,6 +23,7 @@ from seglog.evidence.losses import LOG_END_MISSING, LOSSES
 from seglog.evidence.segment_survey import ByteRange, RemovedRange, SegmentSurveyor, Survey, survey_07
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, PartitionState, parse_file_name, segment_file_name
+from seglog.format.repair_note import Gap
 from seglog.log.loader import LoadOptions, plan_recovery
 from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import TransactionIndex
@@ -54,6 +56,7 @@ class _Draft:
     files: list[FileRepair] = field(default_factory=list)
     replay_from: int | None = None
     epochs: bool = False
+    gaps: list[Gap] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unrepaired: list[str] = field(default_factory=list)
 
@@ -144,6 +147,7 @@ class _Planner:
             draft.replay_from,
             draft.epochs,
             end,
+            tuple(draft.gaps),
             tuple(draft.notes),
             tuple(draft.unrepaired),
         )
@@ -180,6 +184,15 @@ class _Planner:
                 surveys[name] = self._surveyor.survey(segment.log, bounds)
             if name in self._patches or (name in surveys and not surveys[name].is_whole):
                 self._add_segment(segment, surveys[name], bounds)
+        self._plan_note(listing)
+
+    def _plan_note(self, listing: PartitionListing) -> None:
+        """What goes at the ends of segments that others follow would look like a lost segment."""
+        following = {before.base_offset: after.base_offset for before, after in pairwise(listing.segments)}
+        for repair in self._draft.segments:
+            first, stop = self._ends.get(repair.base_offset, repair.base_offset), following.get(repair.base_offset)
+            if stop is not None and first < stop and repair.loses_its_end:
+                self._draft.gaps.append((first, stop - 1))
 
     def _add_segment(self, segment: SegmentFiles, survey: Survey, offsets: PlausibleOffsets) -> None:
         name = segment.log.name

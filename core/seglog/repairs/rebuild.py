@@ -4,6 +4,7 @@
 2. On an overlay that shows the partition as it will be, the segments concerned are recovered as a broker recovers
    them, which makes their indexes, and producers are replayed from the newest snapshot before the first change.
 3. What differs from the files on disk is staged, and becomes the list of changes.
+4. Where a segment that others follow loses its end, the partition gets a note of it (`format.repair_note`).
 
 Replaying does not stop at contradictions in transactions, which a broker's recovery would refuse: verifying finds
 them.
@@ -21,6 +22,7 @@ from seglog.errors import CorruptSnapshotError, RefusedError
 from seglog.format import checksum, filenames
 from seglog.format.filenames import FileKind
 from seglog.format.producer_snapshot import decode_snapshot
+from seglog.format.repair_note import encode_note, note_name
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.segment import LogSegment
@@ -65,6 +67,8 @@ class PartitionBuilder:
         listing = list_partition(self._overlay, self._plan.directory)
         if listing.format == "kafka":
             self._derive(listing.segments)
+        if self._plan.gaps:
+            self._stage(note_name(self._run.name), encode_note(self._run.name, self._plan.gaps), "what the repair took")
         fs.sync_directory(staging)
         fs.sync_directory(staging.parent)
         fs.sync_directory(self._run)
@@ -240,14 +244,18 @@ class PartitionBuilder:
             data = file.read_at(0, file.size())
         if before is not None and known is None and self._is_same(path, data):
             return
-        staged = self._staged(name)
+        self._drop_source(known)
+        self._stage(name, data, "rebuilt from the data")
+
+    def _stage(self, name: str, data: bytes, reason: str) -> None:
+        path, staged = self._plan.directory / name, self._staged(name)
+        before = facts_of(self._fs, path)
         with self._fs.open(staged, "create_new") as file:
             file.write_at(0, data)
             file.sync()
         self._fs.copy_attributes(path if before is not None else self._model, staged)
         self._fs.set_modified(staged, self._clock.now_ms())
-        self._drop_source(known)
-        self._add("replace", name, before, facts_of(self._fs, staged), "rebuilt from the data")
+        self._add("replace", name, before, facts_of(self._fs, staged), reason)
 
     def _drop_source(self, known: Change | None) -> None:
         """A file that was to move here from another name is not needed any more."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -85,8 +85,8 @@ class PartitionListing:
     `segments` and `snapshots` ascend by offset; in a 0.7 directory `segments` are its `.kafka` files and an
     offset is a byte position. `orphans` are indexes without their `.log`; `leftovers` are the `.deleted`,
     `.cleaned` and `.swap` files that a broker settles when it starts, and half-written `.tmp` files;
-    `strangers` are names that Kafka never gives, sub-directories included. `topic_partition` is None when the
-    directory's name is no partition's.
+    `strangers` are names that Kafka never gives, sub-directories included, `repair_notes` what repairs left
+    (`format.repair_note`). `topic_partition` is None when the directory's name is no partition's.
     """
 
     directory: Path
@@ -97,6 +97,7 @@ class PartitionListing:
     orphans: tuple[NamedFile, ...] = ()
     leftovers: tuple[Path, ...] = ()
     strangers: tuple[Path, ...] = ()
+    repair_notes: tuple[Path, ...] = ()
     leader_epoch_checkpoint: Path | None = None
     partition_metadata: Path | None = None
 
@@ -172,6 +173,7 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
     found: dict[FileKind, dict[int, NamedFile]] = {}
     leftovers: list[Path] = []
     strangers: list[Path] = []
+    notes: list[Path] = []
     others: set[str] = set()
     for name, status in listed(fs.entries, directory):
         path, parsed = directory / name, filenames.parse_file_name(name)
@@ -185,9 +187,11 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
             leftovers.append(path)
         elif name in _OTHER_FILES:
             others.add(name)
+        elif name.startswith(filenames.REPAIR_NOTE_PREFIX) and not (status.is_link or status.is_special):
+            notes.append(path)
         else:
             strangers.append(path)
-    return _assembled(directory, found, tuple(leftovers), strangers, others)
+    return replace(_assembled(directory, found, tuple(leftovers), strangers, others), repair_notes=tuple(notes))
 
 
 def require_readable_names(fs: FileSystem, directory: Path) -> None:

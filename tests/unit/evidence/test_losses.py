@@ -17,6 +17,11 @@ from seglog.evidence.findings import Finding, Severity
 from seglog.evidence.surroundings import read_surroundings
 from seglog.format.producer_snapshot import encode_snapshot
 from seglog.prognosis.doctor import Diagnosis, Doctor, Gravity
+from seglog.repairs.findings_by_directory import examination
+from seglog.repairs.plan import RepairOptions
+from seglog.repairs.repair import repair
+from seglog.runs.apply import undo_run
+from seglog.runs.journal import RunRecord
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import fixture_copy, fixture_now_ms
@@ -281,3 +286,64 @@ def test_epochs_below_the_log_start_are_forgotten_lawfully(
     damage(logs)
     found = Verification(FS, resolve_paths(FS, [logs]), VerifyOptions(level=Level.SEMANTIC), ManualClock(0))
     assert ("LEADER_EPOCHS_DIFFER" in {each.code for each in found}) == wrong
+
+
+def rotten_end(logs: Path, base: int) -> Path:
+    """A bit of the segment's last batch is another one."""
+    path = logs / "t-0" / f"{base:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 4
+    path.write_bytes(data)
+    return path
+
+
+def repaired(logs: Path, quarantine: Path | None = None) -> RunRecord:
+    partitions = [logs / "t-0"]
+    findings = examination(FS, FixedClock(0), logs, partitions, whole=True).findings
+    outcome = repair(FS, FixedClock(0), logs, partitions, findings, RepairOptions(quarantine=quarantine))
+    assert outcome.run is not None and outcome.complete
+    return outcome.run
+
+
+def graves(logs: Path) -> list[tuple[str, Severity]]:
+    return [(each.code, each.severity) for each in losses(logs)]
+
+
+@pytest.mark.parametrize("place", [None, "elsewhere"])
+def test_what_a_repair_took_is_no_lost_segment_wherever_it_is_kept(logs: Path, tmp_path: Path, place: str) -> None:
+    rotten_end(logs, 10)
+    run = repaired(logs, None if place is None else tmp_path / place)
+    assert graves(logs) == [("SEGMENT_MISSING", Severity.INFO)]
+    shutil.rmtree(run.folder.parent)  # purged, moved away, or not mounted
+    assert graves(logs) == graves(logs / "t-0") == [("SEGMENT_MISSING", Severity.INFO)]
+    shutil.copytree(logs, tmp_path / "copy")
+    assert graves(tmp_path / "copy") == [("SEGMENT_MISSING", Severity.INFO)]
+
+
+def test_undo_takes_the_note_of_its_own_repair_and_no_other(logs: Path, tmp_path: Path) -> None:
+    before = rotten_end(logs, 10).read_bytes()
+    first = repaired(logs, tmp_path / "elsewhere")
+    rotten_end(logs, 20)
+    second = repaired(logs)
+    assert [each.first_offset for each in losses(logs)] == [15, 25]
+    undo_run(FS, first)
+    assert (logs / "t-0" / f"{10:020d}.log").read_bytes() == before
+    assert [path.name for path in (logs / "t-0").glob(".seglog-repaired-*")] == [f".seglog-repaired-{second.name}"]
+    undo_run(FS, second)
+    assert not list((logs / "t-0").glob(".seglog-*"))
+
+
+def test_a_note_speaks_of_its_offsets_alone(logs: Path) -> None:
+    rotten_end(logs, 10)
+    repaired(logs)
+    lose(logs, "*20.*")
+    assert [(each.severity, each.first_offset, each.last_offset) for each in losses(logs)] == [(Severity.ERROR, 15, 29)]
+
+
+@pytest.mark.parametrize("note", [b"", b"[]", b'{"version":1,"gaps":[[19,15]]}', b'{"version":2,"gaps":[[0,99]]}'])
+def test_a_note_that_cannot_be_read_is_named(logs: Path, note: bytes) -> None:
+    rotten_end(logs, 10)
+    run = repaired(logs)
+    (logs / "t-0" / f".seglog-repaired-{run.name}").write_bytes(note)
+    (loss,) = losses(logs)
+    assert loss.severity is Severity.ERROR and f".seglog-repaired-{run.name}" in loss.message
