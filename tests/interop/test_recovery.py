@@ -14,7 +14,11 @@ import pytest
 
 from seglog import layout
 from seglog.clock import FixedClock
+from seglog.configuration.keys import LogConfig
+from seglog.log.directory import LogDirectory
 from seglog.log.loader import LoadOptions, load_log, plan_recovery
+from seglog.model import TopicPartition
+from seglog.operations.keeping import Keeper
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.kafka import KafkaHarness
 
@@ -167,3 +171,21 @@ def test_recovery_leaves_what_kafka_leaves(
         answer["truncatedBytes"],
     )
     assert planned == loaded.report
+
+
+def test_kafka_loads_a_log_that_was_truncated_to_its_start_within_a_batch(kafka: KafkaHarness, tmp_path: Path) -> None:
+    kafka.generate(tmp_path, seed=5, **{**OPTIONS, **LOGS["transactions"]})
+    config = LogConfig(segment_bytes=OPTIONS["segment_bytes"], index_interval_bytes=INTERVAL)
+    with LogDirectory.open(tmp_path, fs=FS, config_of=lambda _: config, writable=True) as owner:
+        log = owner.log(TopicPartition("t", 0))
+        base = next(int(row["base_offset"]) for row in log.segments.active.rows().__next__())
+        log.increment_log_start_offset(base + 2)
+    Keeper(FS, FixedClock(NOW_MS), lambda _: config, "test").truncate(tmp_path / "t-0", base + 2, None)
+    before = contents(tmp_path / "t-0")
+    for answer in (
+        kafka.load(tmp_path / "t-0", now_ms=NOW_MS, log_start_offset=base + 2),
+        kafka.recover(tmp_path / "t-0", now_ms=NOW_MS, log_start_offset=base + 2),
+    ):
+        assert (answer["logStartOffset"], answer["logEndOffset"], answer["truncatedBytes"]) == (base + 2, base + 2, 0)
+        assert [segment["baseOffset"] for segment in answer["segments"]] == [base + 2]
+    assert contents(tmp_path / "t-0").keys() == before.keys()

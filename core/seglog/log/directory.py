@@ -359,7 +359,9 @@ class LogDirectory:
         if self.is_broker_directory and not self.is_known(log.directory):
             return  # an entry would be that of the live partition, or of a name that no broker gives
         key, start = log.topic_partition, log.log_start_offset
-        kept_start = start if start > log.segments.first.base_offset else None
+        # An entry that is right stays, although the first segment now says the same: undo brings back what was below.
+        is_told = start > log.segments.first.base_offset or self.log_start_offsets.get(key) == start
+        kept_start = start if is_told else None
         if not self.is_broker_directory:
             if kept_start is not None:
                 self._log_start_offsets.update({key: kept_start})

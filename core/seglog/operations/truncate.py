@@ -1,7 +1,8 @@
 """Truncating a log to an offset or a time: the plan, and applying it (Kafka: UnifiedLog.truncateTo).
 
 Batches go as a whole: where one holds the offset, the log ends before it. A broker says that the log ends at the offset
-asked for until it starts again; here it ends at once where the next start would find it.
+asked for until it starts again; here it ends at once where the next start would find it. Where what is left ends below
+the log start, that is an empty log at its start.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Cut:
 
     def apply(self, log: Log) -> None:
         """Carries it out; the log must be open for writing."""
-        if not self.empty:
+        if len(self.segments) == len(log.segments):
+            log.truncate_fully(self.end_offset)
+        elif not self.empty:
             log.truncate_to(self.end_offset)
 
 
@@ -62,11 +65,14 @@ def plan_cut(log: Log, offset: int | None, timestamp: int | None) -> Cut:
     gone = [segment for segment in log.segments if segment.base_offset > offset]
     place = last.require_cut(offset)
     size = sum(segment.size for segment in gone) + (last.size - place.position if place is not None else 0)
-    end_offset = max(log.log_start_offset, _end_before(last, place))
+    left = _end_before(last, place)
+    end_offset = max(log.log_start_offset, left)
     first = gone[0].base_offset if place is None and gone else end_offset
     if place is not None:
         for chunk in last.scan(place.position, place.position + place.size):
             first = int(claimed_ranges(chunk.batches, chunk.records)[0][0])
+    if left < end_offset:
+        gone, size = list(log.segments), sum(segment.size for segment in log.segments)
     return Cut(log.topic_partition, offset, end, end_offset, first, tuple(s.base_offset for s in gone), size)
 
 

@@ -302,8 +302,8 @@ class SemanticObserver:
         The checkpointed log start tells it; when a crash came before that was written, the place does: in the first
         segment, or where the log has no epoch begin. The epoch is that of the log there.
         """
-        if not listed:
-            return False
+        if not listed:  # all that was at or above the log start was truncated
+            return self._log_start is not None and self._log_start >= log_end_offset
         first = listed[0]
         there = [derived.epoch for derived in self._epochs if derived.start_offset <= first.start_offset]
         if there and there[-1] != first.epoch and first.start_offset < log_end_offset:

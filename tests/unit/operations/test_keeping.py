@@ -20,9 +20,10 @@ from seglog.operations.recover import RecoveryOptions, recover
 from seglog.runs.apply import undo_run
 from seglog.runs.journal import RunState, read_journal
 from seglog.runs.quarantine import QUARANTINE
-from seglog.scan.listing import Target, TargetKind
+from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.scan.segment_scan import HELD_BYTES
 from seglog.storage.filesystem import LocalFileSystem
+from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.log_files import FS, batch, files_of
 from tests.support.open_logs import START_MS
 
@@ -107,6 +108,24 @@ def test_a_truncation_to_the_end_changes_and_keeps_nothing(logs: Path) -> None:
     assert facts(logs) == before
     with pytest.raises(OffsetOutOfRangeError):
         keeper().truncate(logs / "t-0", -1, None)
+
+
+@pytest.mark.parametrize("start", [1, 4, 13, 32, 59])
+def test_a_truncation_to_a_log_start_within_a_batch_leaves_an_empty_log_there(logs: Path, start: int) -> None:
+    with LogDirectory.open(logs, fs=FS, clock=CLOCK, config_of=lambda _: CONFIG, writable=True) as owner:
+        owner.log(NAME).increment_log_start_offset(start)
+    before, size = facts(logs / "t-0"), sum(path.stat().st_size for path in (logs / "t-0").glob("*.log"))
+    plan = keeper().truncate(logs / "t-0", start, None, dry_run=True)
+    done = keeper().truncate(logs / "t-0", start, None)
+    assert done.cut == plan.cut
+    assert (done.cut.first_offset, done.cut.end_offset, done.cut.bytes) == (start // 3 * 3, start, size)
+    assert [path.name for path in (logs / "t-0").glob("*.log")] == [f"{start:020d}.log"]
+    found = list(Verification(FS, resolve_paths(FS, [logs]), VerifyOptions(level=Level.SEMANTIC), CLOCK))
+    assert found == []
+    assert done.run is not None
+    undo_run(FS, done.run)
+    assert facts(logs / "t-0") == before
+    assert offsets(logs) == list(range(start, 60))
 
 
 def test_bytes_that_would_go_are_those_that_go(logs: Path) -> None:
