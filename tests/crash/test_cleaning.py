@@ -9,7 +9,7 @@ import pytest
 
 from seglog.model import Record
 from seglog.storage.filesystem import FileSystem
-from tests.support.cleaning import append, clean, compacted_log, contents
+from tests.support.cleaning import append, clean, compacted_log, contents, hold_no_batch
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
 from tests.support.open_logs import START_MS
 from tests.support.reference_cleaner import survivors
@@ -34,7 +34,10 @@ def winners(folder: Path, fs: FileSystem) -> dict[bytes, bytes | None]:
     return found
 
 
-def test_a_cut_anywhere_loses_no_surviving_record(folder: Path) -> None:
+@pytest.mark.parametrize("held", [True, False])
+def test_a_cut_anywhere_loses_no_surviving_record(folder: Path, held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not held:
+        hold_no_batch(monkeypatch)
     expected = winners(folder, CrashFileSystem.of(folder))
     total = None
     for cut in range(10_000):

@@ -16,6 +16,7 @@ from seglog.configuration.keys import LogConfig
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.storage.filesystem import LocalFileSystem
+from tests.support.cleaning import hold_no_batch
 from tests.support.kafka import KafkaHarness
 
 pytestmark = pytest.mark.kafka
@@ -50,6 +51,14 @@ def cleaned_files(directory: Path) -> dict[str, tuple[int, bytes]]:
 @pytest.mark.parametrize("seed", range(3))
 def test_three_rounds_end_as_kafkas(kafka: KafkaHarness, tmp_path: Path, name: str, seed: int) -> None:
     require_same_rounds(kafka, tmp_path, name, seed, 1000)
+
+
+@pytest.mark.parametrize("name", ["plain", "keyless", "append time", "transactions", "upgraded", "compressed"])
+def test_batches_that_are_not_held_end_as_kafkas(
+    kafka: KafkaHarness, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_no_batch(monkeypatch)
+    require_same_rounds(kafka, tmp_path, name, 1, 1000)
 
 
 @pytest.mark.parametrize("name", ["plain", "upgraded", "transactions"])

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.stats import CleaningResult
@@ -65,3 +68,11 @@ def digest(directory: Path) -> str:
 def clean(log: Log, *, at: int = START_MS, checkpoint: int | None = None, **options: Any) -> CleaningResult:
     """One round at the time `at`."""
     return clean_log(log, CleanerOptions(**options), ManualClock(at), checkpoint)
+
+
+def hold_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on the cleaner works on every batch as on one that is too large to be held."""
+    for limit in ("HELD_BYTES", "CHUNK_BYTES", "PACKED_CHUNK_BYTES", "_ARENA_BYTES"):
+        monkeypatch.setattr(chunks, limit, 0)
+    monkeypatch.setattr("seglog.format.windows.WINDOW_BYTES", 200)
+    monkeypatch.setattr("seglog.cleaner.indexing._MAP_BESIDE_LARGE", 0)

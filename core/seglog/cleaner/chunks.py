@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,8 +22,8 @@ from seglog.errors import CorruptRecordError, InvalidRecordError, SeglogError
 from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, TOO_LARGE, Records, joined
 from seglog.format.compression import DecompressionError, decompress_into, is_known_codec
-from seglog.format.decoder import checksums_valid, decode_records
-from seglog.format.expanding import MemoryPayload
+from seglog.format.decoder import decode_large, decode_records
+from seglog.format.expanding import FilePayload, MemoryPayload, Payload, expanded
 from seglog.format.windows import WHOLE_LIMIT, BadRecords, LargeBatch, too_large_to_rewrite
 from seglog.format.zstd_library import zstd_slots
 from seglog.kernels.decode import payload_spans
@@ -36,6 +37,8 @@ from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
 from seglog.storage.filesystem import File
 
 ADVICE = "; nothing was changed, see `seglog verify --repair`"
+# The largest batch whose bytes are held. Larger ones are worked on one after the other, smaller ones by all threads.
+HELD_BYTES = 16 << 20
 _ARENA_BYTES = 4 << 20
 _UNWANTED = np.int8(-1)  # no status of a batch that was read
 
@@ -73,8 +76,8 @@ def read_chunks(
     """The chunks of a segment from byte `start`, valid for `options.chunks_ahead` steps; the next segment begins at
     `end_offset`.
 
-    A large one counts in `account` until the next step. CorruptRecordError where they break off or offsets do not
-    ascend, UnsupportedError for a batch too large to be held.
+    A batch larger than HELD_BYTES comes without its bytes, which are read from the file until the next step.
+    CorruptRecordError where they break off or offsets do not ascend, UnsupportedError for a batch beyond WHOLE_LIMIT.
     """
     position = start
     last_offset = None
@@ -86,16 +89,16 @@ def read_chunks(
             start,
             segment.size,
             chunk_bytes=min(options.chunk_bytes, _most_bytes(file, start, options)),
-            held_bytes=WHOLE_LIMIT,
+            held_bytes=min(HELD_BYTES, WHOLE_LIMIT),
             file=file,
             account=account,
             buffers=1 if options.jobs == 1 else options.chunks_ahead + 1,
         )
         for chunk in scan:
-            if not chunk.complete:
+            if not chunk.complete and chunk.size > WHOLE_LIMIT:
                 raise too_large_to_rewrite(segment.path, chunk.batches[0])
             _require_order(chunk, reached, end_offset)
-            position = chunk.position + len(chunk.data)
+            position = chunk.position + chunk.size
             reached = last_offset = int(chunk.batches["last_offset"][-1])
             yield chunk
             del chunk  # a large one is not held while the next one is read
@@ -149,6 +152,13 @@ def attributes_met(batches: np.ndarray) -> int:
     return int(np.bitwise_or.reduce(batches["attributes"]))
 
 
+def held_by(chunk: Chunk) -> int:
+    """What a chunk counts in an account. Beside one that is still read from its file, no other may be read."""
+    if not chunk.complete:
+        return WHOLE_LIMIT
+    return len(chunk.data) if is_large(chunk.data) else 0
+
+
 def is_large(data: np.ndarray) -> bool:
     """Whether these bytes, of a chunk or a part, are more than ordinary ones: then they count in an account."""
     return len(data) > CHUNK_BYTES
@@ -157,7 +167,7 @@ def is_large(data: np.ndarray) -> bool:
 def check_chunk(chunk: Chunk) -> Chunk:
     """The chunk itself. CorruptRecordError for the first batch with a wrong checksum or an unknown magic."""
     magic = chunk.batches["magic"]
-    bad = np.flatnonzero((magic > 2) | (magic < 0) | ~checksums_valid(chunk.data, chunk.batches, chunk.position))
+    bad = np.flatnonzero((magic > 2) | (magic < 0) | ~chunk.checksums_valid())
     if len(bad):
         row = chunk.batches[bad[0]]
         known = 0 <= int(row["magic"]) <= 2
@@ -194,34 +204,41 @@ def open_parts(
     """
     batches = chunk.batches
     legacy = batches["magic"] < 2
-    if not attributes_met(batches) & layout.CODEC_MASK and not legacy.any():
+    if chunk.complete and not attributes_met(batches) & layout.CODEC_MASK and not legacy.any():
         starts = batches["position"] - chunk.position + layout.RECORD_BATCH_OVERHEAD
         ends = starts + (batches["size"] - layout.RECORD_BATCH_OVERHEAD)
         yield OpenPart(0, len(batches), chunk.data, starts, ends)
         return
     whole = _Whole(account or unlimited(), in_windows, make_room, opened)
+    if not chunk.complete and not legacy.any():
+        yield from whole.from_file(chunk, wanted is None or bool(wanted[0]))
+        return
     borders = [0, *(np.flatnonzero(legacy[1:] != legacy[:-1]) + 1).tolist(), len(batches)]
     for first, last in pairwise(borders):
         if legacy[first]:
-            yield from _legacy(chunk, first, last, make_room)
+            yield from _legacy(chunk, first, last, whole)
         elif opened is None:
             yield from _expanded(chunk, first, last, wanted, whole)
         else:
             yield from _opened_once(chunk, first, last, wanted, opened, whole)
 
 
-def _legacy(chunk: Chunk, first: int, last: int, make_room: Callable[[], None]) -> Iterator[OpenPart]:
+def _legacy(chunk: Chunk, first: int, last: int, whole: _Whole) -> Iterator[OpenPart]:
     rows = chunk.batches[first:last]
     waiting: list[Records] = []
-    for found in decode_records(chunk.data, rows, chunk.position, limit=WHOLE_LIMIT):
+    if chunk.complete:
+        parts = decode_records(chunk.data, rows, chunk.position, limit=WHOLE_LIMIT)
+    else:
+        parts = decode_large(chunk.file, rows, limit=WHOLE_LIMIT)
+    for found in parts:
         bad = np.flatnonzero(found.status)
         if len(bad) and found.status[bad[0]] in TOO_LARGE:
             raise too_large_to_rewrite(chunk.path, found.batches[bad[0]])
         if len(bad):
             raise invalid_records(chunk.path, found.batches[bad[0]], int(found.status[bad[0]]))
         waiting.append(found)
-        if found.rows_after:
-            make_room()
+        if found.rows_after and not whole.in_windows:
+            whole.make_room()
             continue  # a wrapper in parts is written anew as a whole
         records = joined(waiting)
         waiting.clear()
@@ -268,9 +285,9 @@ def _expanded(chunk: Chunk, first: int, last: int, wanted: np.ndarray | None, wh
         del arena
         piece = chunk.data[from_[i] : to[i]]
         if whole.in_windows:
-            yield from _windows(chunk, first + i, piece, whole.account)
+            yield from _windows(chunk, first + i, partial(MemoryPayload, piece), whole.account)
         else:
-            yield from whole.part(chunk, first + i, piece)
+            yield from whole.part(chunk, first + i, partial(_from_memory, piece))
         i += 1
 
 
@@ -283,24 +300,47 @@ class _Whole:
     make_room: Callable[[], None]
     opened: OpenedPayloads | None
 
-    def part(self, chunk: Chunk, i: int, piece: np.ndarray) -> Iterator[OpenPart]:
-        """Batch `i`, whose payload is `piece`, by itself."""
+    def from_file(self, chunk: Chunk, is_wanted: bool) -> Iterator[OpenPart]:
+        """The only batch of a chunk without bytes."""
+        if not is_wanted or not chunk.batches[0]["count"]:
+            nothing = np.zeros(1, dtype=np.int64)
+            yield OpenPart(0, 1, np.empty(0, dtype=np.uint8), nothing, nothing)
+            return
+        position, size = chunk.position + layout.RECORD_BATCH_OVERHEAD, chunk.size - layout.RECORD_BATCH_OVERHEAD
+        if self.in_windows:
+            yield from _windows(chunk, 0, partial(FilePayload, chunk.file, position, size), self.account)
+        else:
+            yield from self.part(chunk, 0, partial(_from_file, chunk.file, position, size))
+
+    def part(self, chunk: Chunk, i: int, open_into: Callable[[int, np.ndarray], int]) -> Iterator[OpenPart]:
+        """Batch `i` by itself; `open_into(codec, out)` lays its payload open and says how large it is."""
         self.make_room()
         self.account.take(WHOLE_LIMIT)  # how much it expands to shows afterwards
-        alone, start, end = _alone(chunk, chunk.batches[i], piece)
-        payload = [alone]  # the taker's alone
+        alone, start, end = _alone(chunk, chunk.batches[i], open_into)
+        given = [alone]  # the taker's alone
         if self.opened is not None and is_large(alone):
             self.opened.give_way()
         del alone
         self.account.give(WHOLE_LIMIT - (end - start))
-        yield OpenPart(i, i + 1, payload.pop(), np.array([start]), np.array([end]), spacious=True)
+        yield OpenPart(i, i + 1, given.pop(), np.array([start]), np.array([end]), spacious=True)
         self.account.give(end - start)
 
 
-def _windows(chunk: Chunk, i: int, piece: np.ndarray, account: Account) -> Iterator[OpenPart]:
+def _from_memory(piece: np.ndarray, codec: int, out: np.ndarray) -> int:
+    return decompress_into(codec, byte_view(piece), out)
+
+
+def _from_file(file: File, position: int, size: int, codec: int, out: np.ndarray) -> int:
+    """Read piece by piece, so that the packed payload is nowhere as a whole."""
+    if codec == Compression.NONE:
+        return file.read_into(position, byte_view(out[:size]))
+    return expanded(codec, FilePayload(file, position, size), magic=2).read_into(byte_view(out))
+
+
+def _windows(chunk: Chunk, i: int, payload: Callable[[], Payload], account: Account) -> Iterator[OpenPart]:
     """The same a few megabytes at a time."""
     row = chunk.batches[i : i + 1]
-    batch = LargeBatch(row, lambda: MemoryPayload(piece), limit=WHOLE_LIMIT, account=account)
+    batch = LargeBatch(row, payload, limit=WHOLE_LIMIT, account=account)
     try:
         for window in batch.payloads():
             own = row.copy()
@@ -399,17 +439,19 @@ def _put(codec: int, piece: np.ndarray, arena: np.ndarray, used: int) -> int | N
         return None
 
 
-def _alone(chunk: Chunk, row: np.void, piece: np.ndarray) -> tuple[np.ndarray, int, int]:
+def _alone(chunk: Chunk, row: np.void, open_into: Callable[[int, np.ndarray], int]) -> tuple[np.ndarray, int, int]:
     """The payload of one batch in its own memory, where it begins and ends there: see `OpenPart.spacious`."""
     codec = int(row["attributes"]) & layout.CODEC_MASK if row["count"] else Compression.NONE
     # what a count claims is believed as far as the bytes could hold it; what is not written takes no memory
     count = min(max(int(row["count"]), 0), WHOLE_LIMIT // LEAST_RECORD_SIZE)
     start = layout.RECORD_BATCH_OVERHEAD + count * MOST_GROWTH
-    arena = np.empty(start + WHOLE_LIMIT, dtype=np.uint8)
+    arena = np.empty(start + WHOLE_LIMIT + 1, dtype=np.uint8)
     try:
-        size = decompress_into(codec, byte_view(piece), arena, start)
+        size = open_into(codec, arena[start:])
     except DecompressionError as error:
         raise _not_opened(chunk, row, error) from error
+    if size > WHOLE_LIMIT:
+        raise too_large_to_rewrite(chunk.path, row)
     return arena[: start + max(size, int(row["size"]))], start, start + size
 
 

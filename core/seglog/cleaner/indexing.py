@@ -24,8 +24,8 @@ from seglog import layout
 from seglog.cleaner.chunks import (
     attributes_met,
     check_chunk,
+    held_by,
     invalid_records,
-    is_large,
     open_parts,
     read_chunks,
 )
@@ -111,7 +111,7 @@ class _Opened:
 
 
 def _held_by(item: tuple[int, Chunk, np.ndarray]) -> int:
-    return len(item[1].data) if is_large(item[1].data) else 0
+    return held_by(item[1])
 
 
 def build_offset_map(round_: CleaningRound, stats: CleanerStats, pool: Executor | None) -> OffsetIndexing:
@@ -236,7 +236,7 @@ class _Passes:
         if kept is not None:
             kept.shrink(self._spare_bytes())
         if self._first_pass:
-            self._stats.map_bytes_read += len(opened.chunk.data)
+            self._stats.map_bytes_read += opened.chunk.size
             self._stats.map_records_read += self._map.next_ordinal - before
 
     def _spare_bytes(self) -> int:

@@ -17,6 +17,7 @@ from functools import partial
 import numpy as np
 
 from seglog import layout
+from seglog.cleaner import chunks
 from seglog.cleaner.chunks import (
     OpenPart,
     attributes_met,
@@ -32,8 +33,9 @@ from seglog.cleaner.options import CHUNK_BYTES
 from seglog.cleaner.round import CleaningRound
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker
+from seglog.errors import CorruptRecordError
 from seglog.format.buffers import byte_view
-from seglog.format.compression import compress
+from seglog.format.compression import compressed_pieces
 from seglog.format.zstd_library import zstd_slots
 from seglog.kernels import filter_slots, filtering, lz4, rebuilding, runs
 from seglog.kernels.encode import seal_batch
@@ -88,19 +90,43 @@ class _ChosenPiece:
 
 @dataclass(slots=True)
 class _Chosen:
-    """What is left of a part. The bytes of compressed batches are payloads, still to be packed.
-
-    `taken` counts in the account until they are there.
+    """What is left of a part. The bytes of compressed batches are payloads, still to be packed; so are those of a batch
+    that was rebuilt `in_place`. `taken` counts in the account until they are there.
     """
 
     compressed: bool
+    in_place: bool
     taken: int
     pieces: list[_ChosenPiece] = field(default_factory=list)
 
 
 def held_by(task: ChunkTask) -> int:
     """The bytes that a task holds, where they are many: `held` of `in_order`."""
-    return len(task.chunk.data) if is_large(task.chunk.data) else 0
+    return chunks.held_by(task.chunk)
+
+
+def _bytes_of(chunk: Chunk) -> np.ndarray:
+    """A batch that is left as it is, from its file. CorruptRecordError where that ends within it."""
+    data = np.empty(chunk.size, dtype=np.uint8)
+    if chunk.file.read_into(chunk.position, byte_view(data)) < len(data):
+        raise CorruptRecordError(chunk.path, "the file was cut while it was read; nothing was changed", chunk.position)
+    return data
+
+
+def _is_plain_rebuilt(piece: _ChosenPiece) -> bool:
+    """Whether its first batch was rebuilt, and is not to be compressed."""
+    is_plain = not int(piece.targets[0]["attributes"]) & layout.CODEC_MASK
+    return is_plain and bool(piece.actions[0] == rebuilding.REBUILT)
+
+
+def _sealed_in_place(piece: _ChosenPiece) -> FilteredPiece:
+    """The batch of a piece that was rebuilt in place: a header fits in front of its records."""
+    target = piece.targets[0]
+    start, size = int(target["position"]) - _OVERHEAD, int(target["size"]) + _OVERHEAD
+    target["size"] = size
+    seal_batch(piece.out, start, target, True)
+    target["position"] = 0
+    return piece.targets, piece.out[start : start + size]
 
 
 class RecordFilter:
@@ -206,7 +232,7 @@ class RecordFilter:
         if chunk.batches[0]["last_offset"] < self._round.plan.first_mapped_offset or not self._round.dirty_segments:
             with self._stats.phase("checksum"):
                 check_chunk(chunk)
-        filtered = FilteredChunk(len(chunk.data), aborted=task.aborted)
+        filtered = FilteredChunk(chunk.size, aborted=task.aborted)
         make_room = partial(make_room_for_large, self._round, self._indexing)
         wanted = task.flags & DELETE == 0
         parts = open_parts(chunk, wanted, account, self._indexing.opened, make_room=make_room)
@@ -238,7 +264,8 @@ class RecordFilter:
         account: Account,
     ) -> _Chosen:
         chunk = task.chunk
-        compressed = bool((batches["attributes"] & layout.CODEC_MASK != 0).any())
+        # one in memory of its own gets its header only where it is packed
+        compressed = part.spacious or bool((batches["attributes"] & layout.CODEC_MASK != 0).any())
         place = place_of(self._round, self._indexing, compressed, in_place=part.spacious)
         # what a count claims is believed as far as the bytes could hold it
         most_records = max(int(np.minimum(batches["count"], (part.ends - part.starts) // LEAST_RECORD_SIZE).max()), 0)
@@ -246,7 +273,7 @@ class RecordFilter:
         room = 0 if part.spacious else len(part.arena) + _SLACK_BYTES
         taken = kept_bytes + room if is_large(part.arena) else 0
         account.take(taken)
-        chosen = _Chosen(compressed, taken)
+        chosen = _Chosen(compressed, part.spacious, taken)
         kept = np.empty(kept_bytes, dtype=np.uint8)
         while first < len(batches):
             left = len(batches) - first
@@ -286,8 +313,15 @@ class RecordFilter:
         self, chunk: Chunk, batches: np.ndarray, chosen: _Chosen, filtered: FilteredChunk, account: Account
     ) -> None:
         """Adds what was chosen of a part to what is left of its chunk."""
-        for piece in chosen.pieces:
-            if chosen.compressed:
+        while chosen.pieces:
+            piece = chosen.pieces.pop(0)
+            if not chunk.complete and piece.actions[0] == rebuilding.VERBATIM:
+                targets = piece.targets
+                del piece  # the payload is gone before the batch is read
+                filtered.pieces.append((targets, _bytes_of(chunk)))
+            elif chosen.in_place and _is_plain_rebuilt(piece):
+                filtered.pieces.append(_sealed_in_place(piece))
+            elif chosen.compressed:
                 with self._stats.phase("compress"):
                     filtered.pieces.append(self._packed(chunk, batches, piece))
                 self._keep(piece.out)
@@ -346,9 +380,10 @@ class RecordFilter:
             if row < len(targets):  # a codec that no kernel has
                 at, size = int(targets[row]["position"]), int(targets[row]["size"])
                 codec = int(targets[row]["attributes"]) & layout.CODEC_MASK
-                packed = compress(codec, byte_view(payloads)[at : at + size])
-                stop = used + _OVERHEAD + len(packed)
-                out[used + _OVERHEAD : stop] = np.frombuffer(packed, dtype=np.uint8)
+                stop = used + _OVERHEAD
+                for packed in compressed_pieces(codec, byte_view(payloads)[at : at + size]):
+                    out[stop : stop + len(packed)] = np.frombuffer(packed, dtype=np.uint8)
+                    stop += len(packed)
                 targets[row]["position"], targets[row]["size"] = used, stop - used
                 seal_batch(out, used, targets[row], True)
                 row, used = row + 1, stop

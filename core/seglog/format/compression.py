@@ -29,6 +29,8 @@ from seglog.kernels.xxhash import xxh32
 from seglog.model import Compression
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from seglog.format.buffers import ByteSource
 
 _BIG_INT32 = struct.Struct(">i")
@@ -47,6 +49,7 @@ _LZ4_FAST_LEVEL = 9  # Kafka: level 9 names the fast compressor, the others the 
 
 GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
 GZIP_FORMAT = 16 + zlib.MAX_WBITS
+_GZIP_STEP_BYTES = 1 << 20
 _ZSTD_LEVEL = 3
 _ZSTD_ORDINARY_RATIO = 16
 _ZSTD_ORDINARY_BYTES = 4096
@@ -128,17 +131,22 @@ def compress(codec: int, data: ByteSource, *, magic: int = 2, level: int | None 
     Levels: gzip 1 to 9 (or -1), lz4 1 to 17, zstd as the library has them; snappy has none. `magic` 0 gives
     LZ4 the header checksum that brokers before 0.10 wrote. Raises `ValueError` for an unknown codec.
     """
+    return b"".join(compressed_pieces(codec, data, magic=magic, level=level))
+
+
+def compressed_pieces(codec: int, data: ByteSource, *, magic: int = 2, level: int | None = None) -> Iterator[bytes]:
+    """What `compress` gives, piece by piece: of a large stream nothing is held but the one that is made."""
     view = byte_view(data)
     if codec == Compression.LZ4:
         return _lz4_frame(view, magic, _LZ4_FAST_LEVEL if level is None else level)
     if codec == Compression.ZSTD:
-        return _zstd.compressor(_ZSTD_LEVEL if level is None else level).compress(view)
+        return iter((_zstd.compressor(_ZSTD_LEVEL if level is None else level).compress(view),))
     if codec == Compression.SNAPPY:
         return _xerial_stream(view)
     if codec == Compression.GZIP:
         return _gzip_member(view, -1 if level is None else level)
     if codec == Compression.NONE:
-        return bytes(view)
+        return iter((bytes(view),))
     raise ValueError(f"unknown compression codec {codec}")
 
 
@@ -155,10 +163,13 @@ def _translated(codec: int, error: Exception, room: int) -> DecompressionError:
 # --- gzip -----------------------------------------------------------------------------------------------
 
 
-def _gzip_member(data: memoryview, level: int) -> bytes:
+def _gzip_member(data: memoryview, level: int) -> Iterator[bytes]:
     compressor = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
-    trailer = struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
-    return b"".join((GZIP_HEADER, compressor.compress(data), compressor.flush(), trailer))
+    yield GZIP_HEADER
+    for start in range(0, len(data), _GZIP_STEP_BYTES):
+        yield compressor.compress(data[start : start + _GZIP_STEP_BYTES])
+    yield compressor.flush()
+    yield struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
 
 
 def _gzip_into(data: memoryview, out: memoryview) -> int:
@@ -195,12 +206,12 @@ def _gzip_members_into(data: memoryview, out: memoryview) -> int:
 # --- snappy ---------------------------------------------------------------------------------------------
 
 
-def _xerial_stream(data: memoryview) -> bytes:
-    parts = [XERIAL_HEADER]
+def _xerial_stream(data: memoryview) -> Iterator[bytes]:
+    yield XERIAL_HEADER
     for start in range(0, len(data), _XERIAL_CHUNK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_CHUNK_BYTES]))
-        parts += (_BIG_INT32.pack(len(block)), block)
-    return b"".join(parts)
+        yield _BIG_INT32.pack(len(block))
+        yield block
 
 
 def _snappy_into(data: memoryview, out: memoryview) -> int:
@@ -287,19 +298,20 @@ def _lz4_header_checksum(hashed: bytes) -> int:
     return xxh32(np.frombuffer(hashed, dtype=np.uint8), 0, len(hashed)) >> 8 & 0xFF
 
 
-def _lz4_frame(data: memoryview, magic: int, level: int) -> bytes:
+def _lz4_frame(data: memoryview, magic: int, level: int) -> Iterator[bytes]:
     # Kafka: KAFKA-3160, writers of magic 0 hashed the frame's magic number too.
     hashed = _LZ4_MAGIC + _LZ4_DESCRIPTOR if magic == 0 else _LZ4_DESCRIPTOR
-    parts = [_LZ4_MAGIC, _LZ4_DESCRIPTOR, bytes([_lz4_header_checksum(hashed)])]
+    yield _LZ4_MAGIC + _LZ4_DESCRIPTOR + bytes([_lz4_header_checksum(hashed)])
     for start in range(0, len(data), _LZ4_BLOCK_BYTES):
         source = data[start : start + _LZ4_BLOCK_BYTES]
         block = _lz4_block(source, level)
         if len(block) < len(source):
-            parts += (_LITTLE_UINT32.pack(len(block)), block)
+            yield _LITTLE_UINT32.pack(len(block))
+            yield block
         else:
-            parts += (_LITTLE_UINT32.pack(len(source) | _LZ4_STORED), bytes(source))
-    parts.append(_LITTLE_UINT32.pack(0))
-    return b"".join(parts)
+            yield _LITTLE_UINT32.pack(len(source) | _LZ4_STORED)
+            yield bytes(source)
+    yield _LITTLE_UINT32.pack(0)
 
 
 def _lz4_block(source: memoryview, level: int) -> bytes:

@@ -16,7 +16,6 @@ from seglog.cleaner.chunks import invalid_records
 from seglog.cleaner.key_tables import KeyReader, KeyTable
 from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.options import CleanerOptions
-from seglog.format.decoder import decode_records
 from seglog.kernels import key_exchange
 from seglog.scan.segment_scan import Chunk
 from seglog.spark.cleaning_blobs import Keys
@@ -105,7 +104,7 @@ class CleanKeys:
         first_dirty = np.flatnonzero(dirty[data])
         if len(first_dirty):
             data, self._ended = data[: first_dirty[0] + 1], True
-        for records in decode_records(chunk.data, chunk.batches[data], chunk.position):
+        for records in chunk.records(chunk.batches[data]):
             bad = np.flatnonzero(records.status)
             if len(bad):
                 raise invalid_records(chunk.path, records.batches[bad[0]], int(records.status[bad[0]]))

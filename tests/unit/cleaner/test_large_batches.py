@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,14 @@ from seglog.cleaner.cleaner import foresee_round
 from seglog.cleaner.options import CleanerOptions, Strategy
 from seglog.cleaner.round import plan_round
 from seglog.clock import ManualClock
-from seglog.errors import InvalidRecordError, UnsupportedError
+from seglog.errors import CorruptRecordError, InvalidRecordError, UnsupportedError
 from seglog.format.compression import compress
+from seglog.kernels import filtering
+from seglog.log.log import Log
 from seglog.model import Compression, Header, Record
-from tests.support.cleaning import append, clean, compacted_log, digest, many
+from tests.support.cleaning import append, clean, compacted_log, digest, hold_no_batch, many, transaction
 from tests.support.log_files import files_of, write_segment
-from tests.support.naive import NaiveRecord, batch_v2
+from tests.support.naive import NaiveRecord, batch_v2, message
 from tests.support.open_logs import START_MS
 
 
@@ -54,7 +58,7 @@ def test_batches_larger_than_an_arena_or_a_chunk_come_out_the_same(
         result = clean(log, **options)
         assert (result.stats.index_passes > 1) == ("dedupe_buffer_bytes" in options)
         found.append(files_of(log.directory))
-        for limit in ("_ARENA_BYTES", "CHUNK_BYTES", "PACKED_CHUNK_BYTES"):
+        for limit in ("_ARENA_BYTES", "CHUNK_BYTES", "PACKED_CHUNK_BYTES", "HELD_BYTES"):
             monkeypatch.setattr(chunks, limit, 200)
         monkeypatch.setattr("seglog.format.windows.WINDOW_BYTES", 150)
         monkeypatch.setattr("seglog.ordered_pool.LARGE_BYTES", 300)
@@ -101,6 +105,134 @@ def test_a_small_batch_of_the_clean_section_that_expands_a_lot_gets_the_maps_mem
         clean(log, jobs=jobs, chunk_bytes=500, checkpoint=302)
         found.append(files_of(log.directory))
     assert found[0] == found[1]
+
+
+CODECS = (None, *Compression)
+
+
+def require_same_unheld(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, fill: Callable[[Path], Log], **options: Any
+) -> Log:
+    """Cleans what `fill` makes twice, with no batch held the second time; the files must be the same ones."""
+    logs = []
+    for name in ("held", "unheld"):
+        log = fill(directory / name)
+        log.roll()
+        logs.append(log)
+        for at in (START_MS + 5000, START_MS + 50_000):  # tombstones get a horizon, and go
+            clean(log, at=at, **options)
+        hold_no_batch(monkeypatch)
+    assert files_of(logs[0].directory) == files_of(logs[1].directory)
+    return logs[1]
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("codec", CODECS, ids=str)
+@pytest.mark.parametrize(
+    ("superseded", "tombstones"),
+    [((), ()), ((3,), ()), ((0, 39), ()), ((), (5,)), ((7,), (0, 38)), (range(40), ()), ((), range(40))],
+    ids=["whole", "one lost", "ends lost", "tombstone", "both", "all lost", "all tombstones"],
+)
+def test_batches_that_are_not_held_come_out_the_same(
+    tmp_path: Path,
+    jobs: int,
+    codec: Compression | None,
+    superseded: Sequence[int],
+    tombstones: Sequence[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fill(directory: Path) -> Log:
+        log = compacted_log(directory, delete_retention_ms=1000)
+        first = [
+            Record(None if i in tombstones else b"value %d" % i * (i % 7), b"key %d" % i, START_MS + i)
+            for i in range(40)
+        ]
+        append(log, first, 40, codec)
+        append(log, [Record(b"later", b"key %d" % i, START_MS + 100) for i in superseded], 40, codec)
+        return log
+
+    require_same_unheld(tmp_path, monkeypatch, fill, jobs=jobs)
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("expire", [False, True])
+def test_transactions_that_are_not_held_come_out_the_same(
+    tmp_path: Path, jobs: int, expire: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(directory: Path) -> Log:
+        log = compacted_log(directory, segment_bytes=1500, delete_retention_ms=1000)
+        for number in range(30):
+            transaction(log, 7 + number % 2, many(9, 30, number), number % 3 > 0, START_MS + number)
+            append(log, many(5, 30, -number), 5, CODECS[number % 6])
+        return log
+
+    log = require_same_unheld(tmp_path, monkeypatch, fill, jobs=jobs, expire=expire)
+    assert len(log.segments) > 1
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_messages_of_magic_0_and_1_that_are_not_held_come_out_the_same(
+    tmp_path: Path, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(directory: Path) -> Log:
+        entries = []
+        for number, (magic, codec) in enumerate(product((0, 1), CODECS[:5])):
+            inner = [
+                message(number * 20 + i, magic, b"k%d" % (i * 7 % 13), b"%d" % i, timestamp=START_MS) for i in range(20)
+            ]
+            if codec in (None, Compression.NONE):
+                entries += inner
+                continue
+            packed = compress(codec, b"".join(inner), magic=magic)
+            entries.append(message(number * 20 + 19, magic, None, packed, timestamp=START_MS, attributes=codec))
+        write_segment(directory / "t-0", 0, *entries)
+        write_segment(directory / "t-0", 200)
+        return compacted_log(directory, delete_retention_ms=1000)
+
+    for checkpoint in (None, 110):
+        monkeypatch.undo()
+        folder = tmp_path / str(checkpoint)
+        require_same_unheld(folder, monkeypatch, fill, jobs=jobs, checkpoint=checkpoint)
+
+
+def test_a_wrong_checksum_of_a_batch_that_is_not_held_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_no_batch(monkeypatch)
+    log = compacted_log(tmp_path)
+    append(log, many(40, 30), 20, Compression.LZ4)
+    log.roll()
+    second = next(log.segments.first.rows())[1]
+    with log.segments.first.path.open("r+b") as file:
+        file.seek(int(second["position"] + second["size"]) - 1)
+        file.write(b"?")
+    before = digest(log.directory)
+    for options in ({}, {"jobs": 3}, {"checkpoint": 40, "expire": True}):
+        with pytest.raises(CorruptRecordError, match="the checksum of the batch is wrong") as caught:
+            clean(log, **options)
+        assert (caught.value.position, caught.value.first_offset) == (second["position"], 20)
+    assert digest(log.directory) == before
+
+
+def test_a_file_that_is_cut_before_a_whole_batch_is_copied_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_no_batch(monkeypatch)
+    log = compacted_log(tmp_path)
+    append(log, [Record(b"value", b"key %d" % i, START_MS) for i in range(40)], 40, Compression.GZIP)
+    log.roll()
+    path = log.segments.first.path
+    choose = filtering.filter_batches
+
+    def cutting(*arguments: Any) -> tuple[int, int, int, int]:
+        os.truncate(path, 100)
+        return choose(*arguments)
+
+    monkeypatch.setattr(filtering, "filter_batches", cutting)
+    with pytest.raises(CorruptRecordError, match="the file was cut while it was read"):
+        clean(log)
+    assert path.stat().st_size == 100
+    assert not list(log.directory.glob("*.cleaned"))
 
 
 @pytest.mark.parametrize("dropped", [0, 20, 39])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
 import struct
 import tracemalloc
+import zlib
 
 import cramjam
 import numpy as np
@@ -14,7 +16,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seglog.format.compression import DecompressionError, compress, decompress, decompress_into
+from seglog.format.compression import DecompressionError, compress, compressed_pieces, decompress, decompress_into
 from seglog.kernels.xxhash import xxh32
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -89,6 +91,22 @@ def test_reads_what_kafka_wrote(codec: int) -> None:
 @pytest.mark.parametrize("codec", [SNAPPY, LZ4])
 def test_writes_the_very_bytes_kafka_writes_where_the_library_is_the_same(codec: int) -> None:
     assert compress(codec, RECORDS).hex() == KAFKA_STREAMS[codec]
+
+
+@COMPRESSING
+@pytest.mark.parametrize("size", [0, 1, 32767, 32768, 32769, 65535, 65536, 65537, 1 << 20, (1 << 20) + 1, 5 << 19])
+def test_large_streams_are_compressed_in_pieces_to_the_same_bytes(codec: int, size: int) -> None:
+    data = text(size // 2) + random.Random(size).randbytes(size - size // 2)
+    pieces = list(compressed_pieces(codec, data))
+    stream = b"".join(pieces)
+    assert unpack(codec, stream, limit=size + 1) == data
+    assert stream == compress(codec, data)
+    if codec == GZIP:  # whose compressor is given a large stream in parts
+        whole = zlib.compressobj(-1, zlib.DEFLATED, -zlib.MAX_WBITS)
+        assert stream[10:-8] == whole.compress(data) + whole.flush()
+        assert zlib.decompress(stream, 31) == data
+    if codec != ZSTD:
+        assert max(map(len, pieces)) <= (1 << 20) + (1 << 17)
 
 
 def test_gzip_and_zstd_headers_are_those_of_kafka() -> None:

@@ -23,7 +23,7 @@ from seglog.spark.cleaning_spec import RoundSpec, TaskOutcome
 from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group, rewrite_round
 from seglog.spark.cleaning_swap import finish_round, make_staging, remove_staging
 from seglog.storage.filesystem import LocalFileSystem
-from tests.support.cleaning import append, clean, compacted_log
+from tests.support.cleaning import append, clean, compacted_log, hold_no_batch
 from tests.support.open_logs import START_MS
 
 FS = LocalFileSystem()
@@ -153,6 +153,23 @@ def test_a_full_map_and_one_reducer_change_nothing(tmp_path: Path) -> None:
     clean(log, roll=True)
     clean_by_stages(twin, roll=True, reducers=1, dedupe_buffer_bytes=400)
     assert files(twin) == files(log)
+
+
+@pytest.mark.parametrize("codec", [None, *Compression])
+def test_batches_that_no_task_holds_give_the_same_files(
+    tmp_path: Path, codec: Compression | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = filled(tmp_path / "a", 600, 150, codec)
+    twin = copy_of(log, tmp_path / "b", segment_bytes=4000)
+    again = copy_of(log, tmp_path / "c", segment_bytes=4000)
+    clean(log, roll=True, checkpoint=203)
+    hold_no_batch(monkeypatch)
+    clean_by_stages(twin, roll=True, checkpoint=203)
+    assert files(twin) == files(log)
+    again.roll()
+    spec = spec_of(again, START_MS, 203)
+    finish_round(again, spec, [rewrite_round(FS, spec, 1)], ManualClock(START_MS))
+    assert files(again) == files(log)
 
 
 def test_the_whole_round_in_one_task_gives_the_same_files(tmp_path: Path) -> None:
