@@ -82,7 +82,11 @@ FILES = [
         "LOGDIR/__cluster_metadata-0.seglog-quarantine-future",
         "The same where LOGDIR is a mount point, or nothing can be made beside it: brokers pass over this name.",
     ),
-    ("LOGDIR/.seglog-run", "There while a repair is unfinished: the next command that writes finishes or undoes it."),
+    (
+        "LOGDIR/.seglog-run and LOGDIR/seglog-run-unfinished",
+        "There while a run (of verify --repair, transplant, recover, truncate, undo) is unfinished. No broker starts"
+        " meanwhile: its error names the directory. The next command that writes finishes or undoes the run.",
+    ),
     ("LOGDIR/.seglog-append", "There while a Spark job writes; the next command that writes settles one cut short."),
     ("LOGDIR/.seglog-streams", "The last batch that each Spark stream has written."),
     ("$XDG_STATE_HOME/seglog/runs", "Where the runs of this user are, so that `seglog undo RUN` finds them."),

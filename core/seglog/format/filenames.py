@@ -25,7 +25,10 @@ META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 # Of seglog's own; brokers ignore plain files.
-SEGLOG_RUN_FILE = ".seglog-run"  # names the folder of a repair in progress
+SEGLOG_RUN_FILE = ".seglog-run"  # names the folder of a run in progress
+SEGLOG_RUN_BARRIER = (
+    "seglog-run-unfinished"  # a directory, there as long: no broker starts with it (LogManager.loadLogs)
+)
 APPEND_JOURNAL_FILE = ".seglog-append"  # there while an append to several partitions is open
 STREAMS_FILE = ".seglog-streams"  # the last batch of each stream that was appended
 REPAIR_NOTE_PREFIX = ".seglog-repaired-"  # in a partition: what a repair took out (`repair_note`)

@@ -115,6 +115,12 @@ _CASES = (
     ),
     Case("STRANGE_DIRECTORY", _B, "Refuses to start: every sub-directory must be a partition's.", _SET_ASIDE),
     Case(
+        "RUN_UNFINISHED",
+        _B,
+        "Refuses to start, so that nobody writes after a part of what the run makes.",
+        "seglog verify --repair {log_directory}",
+    ),
+    Case(
         "META_PROPERTIES_MISSING",
         _B,
         "Refuses to start: each of its log directories must have been formatted.",

@@ -104,6 +104,9 @@ def _access(fs: FileSystem, ward: Ward) -> Iterator[Diagnosis]:
 def _strangers(ward: Ward) -> Iterator[Diagnosis]:
     for path in ward.listing.strangers:
         fields = {}
+        if path.name == filenames.SEGLOG_RUN_BARRIER:
+            yield ward.say("RUN_UNFINISHED", path, "a run of seglog is under way or was cut short here")
+            continue
         if path.name == "lost+found":
             fields["command"] = f"move the partitions to a sub-directory of {ward.listing.path}, and log.dirs with them"
         yield ward.say("STRANGE_DIRECTORY", path, "its name is not that of a partition", **fields)

@@ -136,6 +136,9 @@ def _carried_out(fs: FileSystem, plan: RepairPlan, run: RunRecord, journal: Jour
     except (SeglogError, OSError) as error:
         take_back(fs, run, journal)
         return RepairOutcome(plan, read_journal(fs, run.folder), plan.unrepaired, str(error))
+    except KeyboardInterrupt:
+        take_back(fs, run, journal)
+        raise
     return RepairOutcome(plan, read_journal(fs, run.folder), plan.unrepaired)
 
 

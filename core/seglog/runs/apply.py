@@ -9,11 +9,11 @@ Going forward, a segment at a time:
 1. The old files get a second name in the run's folder (a hard link; moved where the file system has none). Nothing
    writes to them under either name while the lock is held. A symbolic link moves: what it leads to stays where it is.
 2. The staged files become `.swap` files, the `.log` first, and then take the final names: the protocol of
-   `log.swap`, so that a broker that starts in between completes what it finds (specification §12.7).
+   `log.swap`, which a broker that finds it completes (specification §12.7).
 3. A cut comes after its segment's new indexes, which fit the shorter file as they fit the longer one.
 
-Going back is the same in reverse, with the old files. While a run changes anything, the clean-shutdown marker of the
-log directory is in the run's folder.
+Going back is the same in reverse, with the old files. While a run changes anything, no broker starts on the log
+directory (`quarantine.mark_pending`), and its clean-shutdown marker is in the run's folder.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
 from seglog.log.checkpoints import CleanShutdownMarker
 from seglog.runs.journal import Change, Journal, RunRecord, RunState, read_journal
 from seglog.runs.quarantine import (
+    BARRIER,
     PENDING_FILE,
     clear_pending,
     crc_of,
@@ -96,7 +97,7 @@ def settle_pending(fs: FileSystem, log_directory: Path) -> RunRecord | None:
     if fs.status(folder) is None:
         raise RefusedError(
             f"{log_directory}: the run in {folder} was cut short and its folder is gone; put it back, or remove"
-            f" {log_directory / PENDING_FILE} to go on without it"
+            f" {log_directory / PENDING_FILE} and {BARRIER} to go on without it"
         )
     run, journal = read_journal(fs, folder), Journal(fs, folder)
     _require_own(fs, run, log_directory)
@@ -116,8 +117,8 @@ def _require_own(fs: FileSystem, run: RunRecord, log_directory: Path) -> None:
     is_same = theirs is not None and ours is not None and (theirs.device, theirs.inode) == (ours.device, ours.inode)
     if not is_same or run.start.get("run") != run.name:
         raise RefusedError(
-            f"{log_directory / PENDING_FILE} names {run.folder}, a run in {run.log_directory}; remove it to go on"
-            " without it"
+            f"{log_directory / PENDING_FILE} names {run.folder}, a run in {run.log_directory}; remove it and {BARRIER}"
+            " to go on without it"
         )
 
 
@@ -132,7 +133,11 @@ def undo_run(fs: FileSystem, run: RunRecord) -> None:
         raise RefusedError(f"{run.name} changed nothing: it was cut short while it prepared")
     if run.state is not RunState.UNDOING:
         _check_unchanged(fs, run)
-    take_back(fs, run, Journal(fs, run.folder))
+    try:
+        take_back(fs, run, Journal(fs, run.folder))
+    except KeyboardInterrupt:  # half taken back keeps a broker from starting
+        take_back(fs, run, Journal(fs, run.folder))
+        raise
 
 
 def take_back(fs: FileSystem, run: RunRecord, journal: Journal) -> None:
@@ -186,7 +191,8 @@ def kept_file(run: RunRecord, change: Change) -> Path:
 
 
 def _set_aside_marker(fs: FileSystem, run: RunRecord) -> None:
-    """A broker that starts in the middle of a run has to look at every log as after a crash."""
+    """Whoever has a broker start in the middle of a run, against its barrier, has it look at every log as after a
+    crash."""
     _move_marker(fs, run.log_directory, run.folder)
 
 

@@ -4,7 +4,9 @@ The default is `.seglog-quarantine` beside the log directory: the same file syst
 copy, and outside `log.dirs`, where a broker refuses to start over a directory that is no partition. Where the log
 directory is a mount point, it is the one directory within that a broker passes over (`filenames.QUARANTINE_WITHIN`).
 A run in progress is named by the file `.seglog-run` in its log directory (a broker ignores plain files there);
-whichever command writes next finds it and finishes or undoes it.
+whichever command writes next finds it and finishes or undoes it. Until then no broker starts: it would serve a part of
+what the run makes, and write after it. So the empty directory `seglog-run-unfinished` lies there, too, over which every
+broker ends with an error that names it.
 
 Quarantines and runs are for the eyes of the user who made them. Marker and journal are obeyed only if nobody else can
 have written them (`journal`, `storage.ownership`).
@@ -34,6 +36,7 @@ from seglog.storage.trusted import read_trusted
 
 QUARANTINE = ".seglog-quarantine"
 PENDING_FILE = filenames.SEGLOG_RUN_FILE
+BARRIER = filenames.SEGLOG_RUN_BARRIER
 
 UNKNOWN_CRC = -1
 
@@ -214,12 +217,26 @@ def discard_staged(fs: FileSystem, folder: Path) -> None:
 
 
 def mark_pending(fs: FileSystem, log_directory: Path, folder: Path) -> None:
-    """Names the run in the log directory; durable on return. The marker is not for brokers: it stays this user's."""
+    """Names the run in the log directory and bars brokers from it; durable on return. Both stay this user's.
+
+    The name comes first: a barrier alone would be lifted by nobody.
+    """
     write_atomically(fs, log_directory / PENDING_FILE, os.fsencode(f"{folder}\n"), access=PRIVATE)
+    barrier = log_directory / BARRIER
+    found = fs.status(barrier, follow=False)
+    if found is not None and not found.is_directory:
+        raise RefusedError(f"{barrier} is not a directory; remove it, so that one can bar brokers while files change")
+    if found is None:
+        fs.make_directory(barrier, access=PRIVATE)
+        fs.sync_directory(log_directory)
 
 
 def clear_pending(fs: FileSystem, log_directory: Path) -> None:
-    """The run is over."""
+    """The run is over: brokers may start."""
+    found = fs.status(log_directory / BARRIER, follow=False)
+    if found is not None and found.is_directory:
+        fs.remove_directory(log_directory / BARRIER)
+        fs.sync_directory(log_directory)
     if fs.status(log_directory / PENDING_FILE, follow=False) is not None:
         fs.remove(log_directory / PENDING_FILE)
         fs.sync_directory(log_directory)
@@ -237,7 +254,7 @@ def pending_run(fs: FileSystem, log_directory: Path) -> Path | None:
         return None
     folder = os.fsdecode(marker).removesuffix("\n")
     if not is_absolute(folder):
-        raise RefusedError(f"{path} does not name the folder of a run; remove it to go on without it")
+        raise RefusedError(f"{path} does not name the folder of a run; remove it and {BARRIER} to go on without it")
     return Path(folder)
 
 

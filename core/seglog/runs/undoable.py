@@ -75,7 +75,7 @@ def undoable(
         if marker.found:
             marker.write()
         finish_run(fs, run, journal)
-    except (SeglogError, OSError):
+    except (SeglogError, OSError, KeyboardInterrupt):
         take_back(fs, run, journal)
         raise
     return result, read_journal(fs, run.folder)

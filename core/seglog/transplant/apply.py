@@ -77,6 +77,9 @@ def carry_out(
     except (SeglogError, OSError) as error:
         take_back(fs, run, journal)
         return TransplantOutcome(plan, read_journal(fs, run.folder), str(error))
+    except KeyboardInterrupt:
+        take_back(fs, run, journal)
+        raise
     return TransplantOutcome(plan, read_journal(fs, run.folder))
 
 

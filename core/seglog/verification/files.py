@@ -76,6 +76,8 @@ def verify_log_directory(
     """
     for path in listing.strangers:
         message = "a directory that is not a partition: a broker does not start with it"
+        if path.name == filenames.SEGLOG_RUN_BARRIER:
+            message = "a run of seglog is under way or was cut short here: no broker starts before it is over"
         yield finding("STRANGE_FILE", "", path.name, message, severity=Severity.ERROR)
     for path in listing.misnamed:
         message = "no topic can have this name, but a broker takes the directory for a partition"

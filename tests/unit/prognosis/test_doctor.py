@@ -141,6 +141,7 @@ def test_a_checkpoint_that_ends_after_its_version_is_taken_for_an_empty_one(logs
         ("lost+found", "STRANGE_DIRECTORY"),
         (".snapshot", "STRANGE_DIRECTORY"),
         ("t-x", "STRANGE_DIRECTORY"),
+        ("seglog-run-unfinished", "RUN_UNFINISHED"),
         ("remote-log-index-cache", None),
         (f"t-1.{'0' * 32}-delete", "DELETED_PARTITION"),
         (f"t-1.{'0' * 32}-stray", "SET_ASIDE_PARTITION"),

@@ -22,6 +22,7 @@ from seglog.repairs.repair import RepairOutcome, repair
 from seglog.runs.apply import apply_run, settle_pending, undo_run
 from seglog.runs.journal import JOURNAL_FILE, Change, Journal, RunRecord, RunState, read_journal
 from seglog.runs.quarantine import (
+    BARRIER,
     PENDING_FILE,
     QUARANTINE,
     mark_pending,
@@ -193,7 +194,7 @@ def test_a_marker_that_names_the_run_of_another_log_directory_is_not_obeyed(data
     assert files(other) == before
     renamed = run.folder.rename(run.folder.with_name("20990101T000000Z-beef"))
     mark_pending(FS, data, renamed)
-    with pytest.raises(RefusedError, match="remove it to go on without it"):
+    with pytest.raises(RefusedError, match=f"remove it and {BARRIER} to go on without it"):
         settle_pending(FS, data)
 
 
