@@ -299,6 +299,8 @@ class _Loader:
         pending = list(self._segments.from_floor(self._options.recovery_point))
         for path in (path for segment in pending for path in segment.files):
             self._fs.open(path, "r+").close()  # what may not be written is an error before anything is changed
+        for segment in list(self._segments)[: len(self._segments) - len(pending)]:
+            self._fs.open(segment.path, "r").close()  # a broker opens all: what it cannot read is not closed in order
         for i, segment in enumerate(pending):
             if self._options.progress is not None:
                 self._options.progress(segment, i + 1, len(pending))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.clock import Clock
-from seglog.errors import RefusedError
+from seglog.errors import IncompleteError, RefusedError, SeglogError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_topic_partition
 from seglog.log.directory import ConfigOf, LogDirectory
 from seglog.log.loader import LossAhead, RecoveryProgress, RecoveryReport, stop_at_loss
@@ -53,7 +53,7 @@ def recover(
     """Recovers what `target` names and closes it cleanly; one report a partition.
 
     LockedError when a broker holds the directory, RefusedError with `lossless` when bytes would be lost, and where the
-    disk has no room for what recovery writes.
+    disk has no room for what recovery writes. IncompleteError where a file may not be opened by this user.
     """
     whole = target.kind is TargetKind.LOG_DIRECTORY
     path = links.resolve(target.directory)
@@ -72,7 +72,7 @@ def recover(
             start = options.recovery_point
             if start is None:
                 start = 0 if options.lossless else owner.recovery_points.get(topic_partition, 0)
-            yield _recover_one(owner, topic_partition, start, options)
+            yield _require_access(owner, topic_partition, start, options)
 
 
 def _partitions(owner: LogDirectory, path: Path, whole: bool) -> list[TopicPartition]:
@@ -82,6 +82,21 @@ def _partitions(owner: LogDirectory, path: Path, whole: bool) -> list[TopicParti
     if found is None or found.topic == CLUSTER_METADATA_TOPIC:
         raise RefusedError(f"{path}: only a directory named topic-partition can be recovered")
     return [found]
+
+
+def _require_access(
+    owner: LogDirectory, topic_partition: TopicPartition, start: int, options: RecoveryOptions
+) -> RecoveryReport:
+    """`_recover_one`, and an error for a file that this user may not open: a broker could not, either."""
+    try:
+        return _recover_one(owner, topic_partition, start, options)
+    except SeglogError:
+        raise  # also a link that is not followed, which is a PermissionError too
+    except PermissionError as error:
+        raise IncompleteError(
+            f"{error.filename or owner.path / str(topic_partition)}: {error.strerror or error}; a broker could not open"
+            f" the log either, and {owner.path} is not marked as closed in order"
+        ) from error
 
 
 def _recover_one(

@@ -11,7 +11,7 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
-from seglog.errors import CorruptRecordError, OffsetOutOfRangeError, RefusedError
+from seglog.errors import CorruptRecordError, IncompleteError, OffsetOutOfRangeError, RefusedError
 from seglog.format.builder import BatchOptions, columns_of, encode_all
 from seglog.log.directory import LogDirectory
 from seglog.model import Record, TopicPartition
@@ -22,7 +22,7 @@ from seglog.runs.journal import RunState, read_journal
 from seglog.runs.quarantine import QUARANTINE
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.scan.segment_scan import HELD_BYTES
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.log_files import FS, batch, files_of
 from tests.support.open_logs import START_MS
@@ -320,3 +320,38 @@ def test_a_complete_swap_takes_its_place_without_a_word(tmp_path: Path, size: in
     report = recovered(logs)
     assert (report.run, report.truncated_bytes) == (None, 0)
     assert (logs / "t-0" / f"{0:020d}.log").read_bytes() == swap
+
+
+class OfAnotherUser(LocalFileSystem):
+    """Where one file may not be opened."""
+
+    def __init__(self, forbidden: Path) -> None:
+        self._forbidden = forbidden
+
+    def open(self, path: Path, mode: OpenMode) -> LocalFile:
+        if path == self._forbidden:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return super().open(path, mode)
+
+
+@pytest.mark.parametrize("segment", [0, 2, -1], ids=["closed", "closed too", "active"])
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_log_that_may_not_be_read_is_not_marked_as_closed(
+    logs: Path, segment: int, dry_run: bool, whole: bool
+) -> None:
+    (logs / ".kafka_cleanshutdown").unlink()
+    before = facts(logs)
+    forbidden = sorted((logs / "t-0").glob("*.log"))[segment]
+    kind, path = (TargetKind.LOG_DIRECTORY, logs) if whole else (TargetKind.PARTITION, logs / "t-0")
+    with pytest.raises(IncompleteError, match=f"{forbidden}: Permission denied"):
+        list(
+            recover(
+                OfAnotherUser(forbidden),
+                CLOCK,
+                Target(path, kind),
+                lambda _: CONFIG,
+                RecoveryOptions(dry_run=dry_run),
+            )
+        )
+    assert facts(logs) == before and not (logs / ".kafka_cleanshutdown").exists()
