@@ -30,7 +30,7 @@ from seglog.runs.journal import Change, Journal, RunRecord, read_journal
 from seglog.runs.prepare import prepare_run, require_one_file_system
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock
-from seglog.storage.room import room_for_indexes
+from seglog.storage.room import room_for_indexes, salvaging
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,7 @@ def apply_plan(fs: FileSystem, clock: Clock, plan: RepairPlan, progress: BytesRe
         partitions=[partition.directory.name for partition in plan.partitions if not partition.is_empty],
         bytes_needed=plan.bytes_needed,
         quarantine=plan.options.quarantine,
+        way_out=salvaging(plan.log_directory),
         policy=plan.options.policy.value,
     )
     return _carried_out(fs, plan, run, journal)

@@ -24,14 +24,16 @@ def prepare_run(
     partitions: Sequence[str],
     bytes_needed: int,
     quarantine: Path | None = None,
+    way_out: str = "",
     **facts: Any,
 ) -> tuple[RunRecord, Journal]:
     """A run that can be applied: `stage` gets its folder, fills it durably, and returns the changes to be made.
 
-    `facts` are kept in the journal's first line. Nothing of the log has changed. RefusedError when there is no place
-    for a quarantine, or not enough disk space; what fails while staging leaves no folder.
+    `facts` are kept in the journal's first line; `way_out` is what to do where there is no room. Nothing of the log has
+    changed. RefusedError when there is no place for a quarantine, or not enough disk space; what fails while staging
+    leaves no folder.
     """
-    check_space(fs, log_directory, bytes_needed, log_directory)
+    check_space(fs, log_directory, bytes_needed, log_directory, way_out)
     folder = new_run(fs, clock, log_directory, quarantine)
     journal = Journal(fs, folder)
     journal.append(

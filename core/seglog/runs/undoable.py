@@ -12,6 +12,7 @@ Nothing here reads a `.log` that goes as a whole, however large: it moves. Kafka
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import zip_longest
@@ -33,6 +34,7 @@ from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.storage.ownership import Access
 from seglog.storage.pieces import copy_range, pieces
+from seglog.storage.room import salvaging
 
 T = TypeVar("T")
 
@@ -66,6 +68,7 @@ def undoable(
         partitions=[partition.name],
         bytes_needed=plan.bytes_needed,
         quarantine=quarantine,
+        way_out=_without_room(partition, command, plan.lost_bytes),
         unclean=not marker.found,
     )
     marker.remove()
@@ -79,6 +82,17 @@ def undoable(
         take_back(fs, run, journal)
         raise
     return result, read_journal(fs, run.folder)
+
+
+def _without_room(partition: Path, command: str, lost: int) -> str:
+    """What is left to do where the disk is full and nothing else can go."""
+    if command == "truncate":
+        return f"--no-keep needs no room for what it cuts: {lost} bytes of the log are gone then, as with a broker"
+    unkept = shlex.join(["seglog", "recover", "--no-keep", str(partition)])
+    return (
+        f"{salvaging(partition)}; `{unkept}` then needs no room for what it cuts: up to {lost} bytes of the log are"
+        " gone, as with a broker"
+    )
 
 
 def _checkpoints(fs: FileSystem, overlay: OverlayFileSystem, log_directory: Path) -> None:
@@ -104,6 +118,12 @@ class _Plan:
         gone = [path for path in overlay.gone if path.parent == partition and path not in self._moved]
         changes += [change for path in gone if (change := self._removed(path)) is not None]
         self.changes = sorted(changes, key=_order)
+
+    @property
+    def lost_bytes(self) -> int:
+        """Bytes of `.log` files that leave the log."""
+        logs = [each for each in self.changes if each.path.endswith(".log") and each.before is not None]
+        return sum(_size(each.before) - (_size(each.after) if each.kind == "cut" else 0) for each in logs)
 
     def stage(self, folder: Path) -> list[Change]:
         """Writes all new contents into the run's folder, durably; returns the changes with all their facts."""
@@ -186,6 +206,10 @@ def _order(change: Change) -> tuple[int, int, int, str]:
     assert parsed is not None
     kind = SEGMENT_KINDS.index(parsed.kind) if parsed.kind in SEGMENT_KINDS else 0
     return (0, -change.group, kind, name) if change.kind == "remove" else (1, change.group, kind, name)
+
+
+def _size(facts: FileFacts | None) -> int:
+    return 0 if facts is None else facts.size
 
 
 def _allocated(fs: FileSystem, path: Path) -> int:
