@@ -134,18 +134,18 @@ def show_outcomes(
     from seglog.configuration.keys import COMPACT
     from seglog.operations.clean import Cleaned, CleaningFailure, keep_history
     from seglog_cli.views.cleaning import show_outcome
-    from seglog_cli.views.recovery import tell_obstacles
+    from seglog_cli.views.recovery import ObstacleWarnings
 
     failures: list[CleaningFailure] = []
     done: list[Cleaned] = []
-    seen: set[str] = set()
+    obstacles = ObstacleWarnings(session)
     try:
         for outcome in outcomes:
             contradictions: tuple[Contradiction, ...] = ()
             if isinstance(outcome, Cleaned):
                 topic = outcome.result.topic_partition.topic
                 contradictions = request.settings[outcome.log_directory].resolve(topic).against(COMPACT)
-                tell_obstacles(session, outcome.log_directory, outcome.result.topic_partition, seen)
+                obstacles.tell(outcome.log_directory, outcome.result.topic_partition)
             show_outcome(session.console, outcome, contradictions)
             if isinstance(outcome, CleaningFailure):
                 failures.append(outcome)

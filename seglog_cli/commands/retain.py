@@ -96,7 +96,7 @@ def run(
     from seglog.operations.retain import POLICIES, Freed, RetentionFailure, RetentionRequest, retain
     from seglog.operations.workspace import Sources
     from seglog.scan.listing import resolve_paths
-    from seglog_cli.views.recovery import tell_obstacles
+    from seglog_cli.views.recovery import ObstacleWarnings
     from seglog_cli.views.retention import show_freed, show_retained
 
     targets = resolve_paths(session.fs, paths)
@@ -112,7 +112,7 @@ def run(
     planned = dry_run or check
     request = RetentionRequest(planned, ruled, space, delay if space is None else 0)
     sources = Sources(chosen, override_policy, metadata_dir)
-    failures, found, short, seen = [], 0, False, set[str]()
+    failures, found, short, obstacles = [], 0, False, ObstacleWarnings(session)
     for outcome in retain(session.fs, targets, lambda path: session.config_of(path, sources), session.clock, request):
         if isinstance(outcome, RetentionFailure):
             failures.append(outcome)
@@ -122,7 +122,7 @@ def run(
             short = short or not outcome.reached
         else:
             show_retained(session.console, outcome, planned)
-            tell_obstacles(session, outcome.log_directory, outcome.plan.topic_partition, seen)
+            obstacles.tell(outcome.log_directory, outcome.plan.topic_partition)
             found += len(outcome.plan.removed)
     if planned and found:
         session.offer_to_apply()

@@ -58,12 +58,23 @@ def warn_of_obstacles(console: Console, obstacles: Iterable[str], seen: set[str]
             console.warning(f"a broker does not start with this: {sentence}")
 
 
-def tell_obstacles(session: Told, log_directory: Path, topic_partition: TopicPartition, seen: set[str]) -> None:
-    """Warns of what stops a broker in a log directory and in a partition of it that was worked on."""
-    from seglog.log.obstacles import directory_obstacles, partition_obstacles
+class ObstacleWarnings:
+    """Warns of what stops a broker in log directories and in partitions of them that were worked on."""
 
-    warn_of_obstacles(session.console, directory_obstacles(session.fs, log_directory), seen)
-    warn_of_obstacles(session.console, partition_obstacles(session.fs, log_directory / str(topic_partition)), seen)
+    def __init__(self, session: Told) -> None:
+        self._session = session
+        self._seen: set[str] = set()
+        self._directories: set[Path] = set()
+
+    def tell(self, log_directory: Path, topic_partition: TopicPartition) -> None:
+        """Of a partition, and, once, of the log directory: its checkpoints name thousands of partitions."""
+        from seglog.log.obstacles import directory_obstacles, partition_obstacles
+
+        console, fs = self._session.console, self._session.fs
+        if log_directory not in self._directories:
+            self._directories.add(log_directory)
+            warn_of_obstacles(console, directory_obstacles(fs, log_directory), self._seen)
+        warn_of_obstacles(console, partition_obstacles(fs, log_directory / str(topic_partition)), self._seen)
 
 
 def recovery_record(report: RecoveryReport, dry_run: bool) -> dict[str, object]:

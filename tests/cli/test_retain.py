@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from seglog.log import obstacles
 from seglog.operations.retain import KAFKAS_OWN
-from seglog.storage.filesystem import LocalFileSystem
+from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from tests.support.command_line import clean_logs, json_lines, process, run
 from tests.support.compacted_directories import broker_directory
 from tests.support.open_logs import START_MS
@@ -58,6 +59,21 @@ def test_a_dry_run_and_a_check_change_nothing(tmp_path: Path) -> None:
     assert run("retain", "--check", "--now", NOW, "--retention-ms", "1h", path / "t-0").exit_code == 1
     assert run("retain", "--check", "--now", NOW, "--retention-ms", "100d", path / "t-0").exit_code == 0
     assert snapshot(path) == before
+
+
+def test_a_log_directory_is_looked_at_once_however_many_partitions_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, looked = logs(tmp_path), []
+
+    def looked_at(_: FileSystem, log_directory: Path) -> list[str]:
+        looked.append(log_directory)
+        return ["it is damaged"]
+
+    monkeypatch.setattr(obstacles, "directory_obstacles", looked_at)
+    result = run("retain", "--dry-run", "--now", NOW, path)
+    assert result.stderr.count("a broker does not start with this: it is damaged") == 1
+    assert looked == [path]
 
 
 def test_a_rule_that_nobody_stated_deletes_nothing(tmp_path: Path) -> None:

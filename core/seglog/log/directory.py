@@ -22,10 +22,10 @@ segment must be kept.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -67,6 +67,7 @@ from seglog.storage.trial import TrialFileSystem
 from seglog.units import count_text
 
 ConfigOf = Callable[[str], LogConfig]
+Offsets = dict[TopicPartition, int | None]
 
 # What seglog itself may leave beside lone partitions; a broker's directory has others too.
 _WITHOUT_BROKER = {filenames.CLEANER_OFFSET_CHECKPOINT, filenames.LOG_START_OFFSET_CHECKPOINT}
@@ -103,7 +104,9 @@ class LogDirectory:
         self._views = None if writable else ViewingFileSystem(fs, path)
         self.fs: FileSystem = InheritingFileSystem(fs) if self._views is None else self._views
         self.path, self.clock, self.writable = path, clock, writable
-        self._config_of, self._lock, self._expiration_ms = config_of, lock, producer_expiration_ms
+        # a topic may have thousands of partitions, and each is asked for several times
+        self._config_of = cache(config_of)
+        self._lock, self._expiration_ms = lock, producer_expiration_ms
         self._before_loss = before_loss
         self.listing: LogDirectoryListing = list_log_directory(fs, path)
         self._marker = CleanShutdownMarker(self.fs, path)
@@ -354,24 +357,34 @@ class LogDirectory:
 
     # --- checkpoints --------------------------------------------------------------------------------------
 
-    def checkpoint(self, log: Log) -> None:
-        """Writes the log's recovery point, log start and high watermark; other partitions' entries stay."""
-        if self.is_broker_directory and not self.is_known(log.directory):
-            return  # an entry would be that of the live partition, or of a name that no broker gives
-        key, start = log.topic_partition, log.log_start_offset
-        # An entry that is right stays, although the first segment now says the same: undo brings back what was below.
-        is_told = start > log.segments.first.base_offset or self.log_start_offsets.get(key) == start
-        kept_start = start if is_told else None
-        if not self.is_broker_directory:
-            if kept_start is not None:
-                self._log_start_offsets.update({key: kept_start})
-            return
-        self._recovery_points.update({key: log.recovery_point})
-        if kept_start is not None or key in self.log_start_offsets:
-            self._log_start_offsets.update({key: kept_start})
-        self._high_watermarks.update({key: self._high_watermark_of(log)})
-        if self.cleaner_offsets.get(key, 0) > log.log_end_offset:
-            self._cleaner_offsets.update({key: log.segments.active.base_offset})
+    def checkpoint(self, logs: Sequence[Log]) -> None:
+        """Writes the logs' recovery points, log starts and high watermarks; other partitions' entries stay.
+
+        Each file is written once: of thousands of partitions every entry is read and written again each time.
+        """
+        points: Offsets = {}
+        starts: Offsets = {}
+        watermarks: Offsets = {}
+        dirty: Offsets = {}
+        for log in logs:
+            if self.is_broker_directory and not self.is_known(log.directory):
+                continue  # an entry would be that of the live partition, or of a name that no broker gives
+            key, start = log.topic_partition, log.log_start_offset
+            # An entry that is right stays, although the first segment now says the same: undo brings back what was
+            # below.
+            is_told = start > log.segments.first.base_offset or self.log_start_offsets.get(key) == start
+            if is_told or (key in self.log_start_offsets and self.is_broker_directory):
+                starts[key] = start if is_told else None
+            points[key], watermarks[key] = log.recovery_point, self._high_watermark_of(log)
+            if self.cleaner_offsets.get(key, 0) > log.log_end_offset:
+                dirty[key] = log.segments.active.base_offset
+        changed = [(self._log_start_offsets, starts)]
+        if self.is_broker_directory:
+            changed = [(self._recovery_points, points), *changed]
+            changed += [(self._high_watermarks, watermarks), (self._cleaner_offsets, dirty)]
+        for checkpoint, offsets in changed:
+            if offsets:
+                checkpoint.update(offsets)
 
     def _high_watermark_of(self, log: Log) -> int:
         """The broker's own high watermark while the log is as long as it was; replicas may still lag behind."""
@@ -407,10 +420,13 @@ class LogDirectory:
                 self._lock.release()
 
     def _close_clean(self) -> None:
-        for log in self._logs.values():
-            log.close()
-            if log.directory in self._changed or not self.clean_shutdown:
-                self.checkpoint(log)
+        closed: list[Log] = []
+        try:
+            for log in self._logs.values():
+                log.close()
+                closed.append(log)
+        finally:
+            self.checkpoint([log for log in closed if log.directory in self._changed or not self.clean_shutdown])
         if self.clean_shutdown and not self._changed:
             return
         everything = all(found.path in self._logs for found in list_log_directory(self.fs, self.path).live)

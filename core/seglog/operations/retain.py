@@ -223,17 +223,17 @@ class _Space:
 
 def _by_directory(fs: FileSystem, targets: Sequence[Target]) -> list[tuple[Path, list[Path], set[Path]]]:
     """(log directory, its partitions to work on, those of them that were named), each partition once."""
-    found: dict[Path, tuple[list[Path], set[Path]]] = {}
+    found: dict[Path, tuple[dict[Path, None], set[Path]]] = {}
     for target in targets:
         log_directory = log_directory_of(target)
-        paths, named = found.setdefault(log_directory, ([], set()))
+        paths, named = found.setdefault(log_directory, ({}, set()))
         if target.kind is TargetKind.LOG_DIRECTORY:
             new = [partition.path for partition in list_log_directory(fs, log_directory).live]
         else:
             new = [log_directory / links.resolve(target.directory).name]
             named.update(new)
-        paths += [path for path in new if path not in paths]
-    return [(log_directory, *entry) for log_directory, entry in found.items()]
+        paths.update(dict.fromkeys(new))
+    return [(log_directory, list(paths), named) for log_directory, (paths, named) in found.items()]
 
 
 class _Directory:

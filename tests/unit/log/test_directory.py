@@ -16,6 +16,7 @@ from seglog.log.shutdown import shutdown_evidence
 from seglog.model import Record, TopicPartition
 from seglog.scan.listing import list_partition
 from tests.support.log_files import FS, batch, files_of, write_segment
+from tests.support.watched_files import CountingFileSystem
 
 CLOCK = FixedClock(5000)
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -45,6 +46,24 @@ def test_working_on_one_partition_leaves_the_entries_of_the_others(root: Path) -
     assert (root / "replication-offset-checkpoint").read_text() == "0\n2\nt 0 21\nt 1 20\n"
     assert (root / MARKER).read_text() == '{"version":0,"brokerEpoch":17}'
     assert (root / "t-0" / f"{21:020d}.snapshot").exists()
+
+
+@pytest.mark.parametrize("partitions", [1, 12])
+def test_closing_reads_and_writes_each_checkpoint_once_however_many_partitions_there_are(
+    tmp_path: Path, partitions: int
+) -> None:
+    for number in range(partitions):
+        write_segment(tmp_path / f"t-{number}", 0, batch(0, 10))
+    (tmp_path / RECOVERY).write_text("0\n0\n")
+    fs = CountingFileSystem()
+    with LogDirectory.open(tmp_path, fs=fs, clock=CLOCK, config_of=lambda _: LogConfig(), writable=True) as directory:
+        directory.load_all()
+        fs.opened.clear()
+    assert {name: times for name, times in fs.opened.items() if name.startswith(RECOVERY)} == {
+        RECOVERY: 1,
+        f"{RECOVERY}.tmp": 1,
+    }
+    assert len((tmp_path / RECOVERY).read_text().splitlines()) == 2 + partitions
 
 
 def test_opening_alone_keeps_the_brokers_high_watermark(root: Path) -> None:
