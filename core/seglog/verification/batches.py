@@ -33,7 +33,7 @@ from seglog.storage.filesystem import File, FileSystem
 
 # half of a processor's second-level cache: what was read is checksummed before it leaves
 _CHUNK_BYTES = 1 << 19
-_LENT_BYTES = 1 << 20  # nothing is copied of these
+_LENT_BYTES = 2 << 20  # nothing is copied of these: what comes of an object has 1 MiB and a half at most
 _LEAST_ENTRY = layout.LOG_OVERHEAD + layout.MESSAGE_V0_OVERHEAD
 # what a range keeps of its batches for observers before it ends early: 5 MiB of headers, and bytes
 _KEPT_ROWS = 1 << 16
