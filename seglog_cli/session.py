@@ -74,7 +74,8 @@ class Session:
         from seglog_cli.quarantines import remember_run
 
         remember_run(self, run.folder)
-        self.console.message(f"the repair {run.name}, which was cut short, is {run.state.value} now")
+        command = run.start.get("command", "repair")
+        self.console.message(f"the {command} {run.name}, which was cut short, is {run.state.value} now")
 
     @functools.cached_property
     def fs(self) -> FileSystem:

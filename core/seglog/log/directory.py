@@ -53,6 +53,7 @@ from seglog.scan.listing import (
     list_log_directory,
     list_partition,
     require_batches,
+    require_no_run,
     require_partition,
     require_room_for_partition,
 )
@@ -494,6 +495,4 @@ def _refuse_unfinished(fs: FileSystem, path: Path) -> None:
     found = fs.status(marker, follow=False)
     if found is not None:
         require_trust(marker, found)
-        raise RefusedError(
-            f"{path}: a repair was cut short here; seglog verify --repair finishes it and seglog undo takes it back"
-        )
+        require_no_run(fs, path)

@@ -386,6 +386,15 @@ def require_directory(fs: FileSystem, path: Path) -> None:
         raise NotALogError(path, "not a directory")
 
 
+def require_no_run(fs: FileSystem, log_directory: Path) -> None:
+    """RefusedError where a run that changes logs is under way or was cut short: a part of them is not there yet."""
+    if fs.status(log_directory / filenames.SEGLOG_RUN_FILE, follow=False) is not None:
+        raise RefusedError(
+            f"{log_directory}: a run of seglog was cut short here, or is under way; seglog verify --repair finishes one"
+            " that was cut short, and seglog undo takes it back"
+        )
+
+
 def listed(listing: Callable[[Path], Sequence[_Entry]], path: Path) -> Sequence[_Entry]:
     """What `listing` gives of a directory. NotALogError where it has gone meanwhile: a broker deletes topics."""
     try:

@@ -28,7 +28,14 @@ from seglog.log.directory import LogDirectory
 from seglog.log.loader import RecoveryProgress, RecoveryReport
 from seglog.log.log import Log
 from seglog.model import TopicPartition
-from seglog.scan.listing import TargetKind, list_partition, log_directory_of, partition_directories, resolve_paths
+from seglog.scan.listing import (
+    TargetKind,
+    list_partition,
+    log_directory_of,
+    partition_directories,
+    require_no_run,
+    resolve_paths,
+)
 from seglog.serve.spans import SpanEnds
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
@@ -82,7 +89,8 @@ class Catalog:
     ) -> Self:
         """Opens everything at `paths`.
 
-        Raises NotALogError where nothing can be served, UnsupportedError for a 0.7 log; without `skip_damage` also
+        Raises NotALogError where nothing can be served, UnsupportedError for a 0.7 log, RefusedError where a run that
+        changes the logs is not over: clients would get a part of them; without `skip_damage` also
         CorruptionError and OSError for the first partition that cannot be opened.
         """
         found = _directories(fs, paths)
@@ -90,6 +98,7 @@ class Catalog:
         catalog = cls([], next((known for each in identities if (known := each.get("cluster.id"))), None))
         try:
             for log_directory, directories in found.items():
+                require_no_run(fs, log_directory)
                 owner = LogDirectory.open(
                     log_directory, fs=fs, clock=clock, config_of=config_of(log_directory), writable=False
                 )

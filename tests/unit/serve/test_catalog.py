@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.errors import NotALogError
+from seglog.errors import NotALogError, RefusedError
 from seglog.model import Record
 from tests.support.open_logs import opened_log
 from tests.support.serving import open_catalog
@@ -76,3 +76,11 @@ def test_where_nothing_is_nothing_is_served(tmp_path: Path) -> None:
         open_catalog([tmp_path / "t-0" / "00000000000000000000.log"])
     with pytest.raises(NotALogError):
         open_catalog([tmp_path / "nowhere"])
+
+
+def test_a_part_of_what_a_run_makes_is_not_served(tmp_path: Path) -> None:
+    """Consumers would take the end of what is there for the end of the log."""
+    make(tmp_path / "t-0", 2)
+    (tmp_path / ".seglog-run").write_text("/somewhere\n")
+    with pytest.raises(RefusedError, match=f"{tmp_path}: a run of seglog was cut short here"):
+        open_catalog([tmp_path / "t-0"])
