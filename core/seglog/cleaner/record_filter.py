@@ -42,7 +42,6 @@ from seglog.kernels.encode import seal_batch
 from seglog.kernels.filter_slots import DELETE, DIRTY, DISCARD, EXPIRED, KEEP_ALL, RETAIN_EMPTY, STAMP_MARKER
 from seglog.kernels.records import LEAST_RECORD_SIZE
 from seglog.log.segment import LogSegment
-from seglog.log.segments import collect_aborted
 from seglog.log.transaction_index import AbortedTransaction
 from seglog.memory_budget import Account, unlimited
 from seglog.scan.segment_scan import Chunk
@@ -154,8 +153,7 @@ class RecordFilter:
         round_ = self._round
         for i, segment in enumerate(group):
             bound = group[i + 1].base_offset if i + 1 < len(group) else segment.read_next_offset()[0]
-            number = round_.segments.index(segment)
-            self._tracker.add_aborted(collect_aborted(round_.segments, number, round_.plan.log_start_offset, bound))
+            self._tracker.add_aborted(round_.aborted_from(segment, bound))
             modified_ms = segment.modified_ms
             for chunk in read_chunks(segment, 0, round_.plan.end_of(segment), round_.options, account):
                 yield self._task(chunk, modified_ms)

@@ -13,7 +13,7 @@ its tasks. Each of them works on it as a `CleaningRound`, the plan with open seg
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +30,8 @@ from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
-from seglog.log.segments import LogSegments
+from seglog.log.segments import LogSegments, collect_aborted
+from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 
@@ -172,6 +173,18 @@ class CleaningRound:
         if plan.first_mapped_offset >= plan.first_uncleanable_offset:
             return ()
         return LogSegments(self.segments).between(plan.first_mapped_offset, plan.first_uncleanable_offset)
+
+    @cached_property
+    def _aborting(self) -> tuple[LogSegment, ...]:
+        """The segments with entries in their transaction indexes: few, or none, of thousands."""
+        return tuple(segment for segment in self.segments if segment.transaction_index.entries)
+
+    def aborted_from(self, segment: LogSegment, upper_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions that a read up to `upper_offset` must know of, from the indexes of `segment` and those
+        after it (`collect_aborted`). CorruptIndexError for an index that cannot be read.
+        """
+        first = bisect_left(self._aborting, segment.base_offset, key=lambda each: each.base_offset)
+        return collect_aborted(self._aborting, first, self.plan.log_start_offset, upper_offset)
 
     @property
     def segments_before_dirty(self) -> tuple[LogSegment, ...]:

@@ -46,6 +46,7 @@ _PLAN = "plan.json"
 _IN_USE = ".in-use"
 _COPY = "file.part"
 _VERSION = 1
+_NAMED_EACH = 16 << 20  # bytes of files whose names go to the disk together: there may be thousands of small ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,7 @@ class _Fetch:
         self._plan = {one.name: one for one in plan}
         self._bytes = sum(one.size for one in plan)
         self._gaps: list[str] = []
+        self._unnamed = 0  # bytes of files whose names may not be on the disk yet
         digest = hashlib.sha256(target.name.encode()).hexdigest()[:16]
         self._staging = target.parent / f"{_PREFIX}{digest}{_SUFFIX}"
         self._place = self._staging / "files"
@@ -191,6 +193,7 @@ class _Fetch:
                 if name not in kept:
                     self._bring(planned, done, kept_bytes)
             self._require_unchanged()
+            self._name()
             self._fs.rename(self._place, self._target)
             self._fs.sync_directory(self._target.parent)
         with suppress(OSError):  # what cannot be removed goes with the next fetch to this place
@@ -287,8 +290,17 @@ class _Fetch:
         if planned.base_offset is not None:
             self._check(copy, path, planned)
         self._fs.rename(copy, self._place / planned.name)
-        self._fs.sync_directory(self._place)
         done.files, done.bytes = done.files + 1, done.bytes + planned.size
+        self._unnamed += planned.size
+        if self._unnamed >= _NAMED_EACH:
+            self._name()
+
+    def _name(self) -> None:
+        """The names of the files that came are on the disk. Their contents are: a name that a power cut takes away
+        costs the file's bytes once more.
+        """
+        self._fs.sync_directory(self._place)
+        self._unnamed = 0
 
     def _copied(self, source: File, file: File, before: int, is_summed: bool) -> tuple[int, int]:
         """How many bytes came, and their CRC-32C where that is wanted, else 0."""

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from seglog.cleaner.transactions import TransactionTracker
-from seglog.log.transaction_index import AbortedTransaction
+from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
+from tests.support.cleaning import append, clean, compacted_log, many
 
 
 def aborted(producer_id: int, first: int, last: int) -> AbortedTransaction:
@@ -53,3 +59,22 @@ def test_only_what_remains_counts_when_markers_expire() -> None:
     tracker.on_batch(2, 7, 7)
     assert tracker.on_marker(1, 8, False)
     assert not tracker.on_marker(2, 9, False)
+
+
+def test_transaction_indexes_are_asked_of_aborted_transactions_and_not_of_all_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = compacted_log(tmp_path, segment_bytes=400)
+    append(log, many(300, 40), 5)
+    asked: list[Path] = []
+    collect = TransactionIndex.collect
+
+    def counted(index: TransactionIndex, first_offset: int, upper_offset: int) -> Any:
+        asked.append(index.path)
+        return collect(index, first_offset, upper_offset)
+
+    monkeypatch.setattr(TransactionIndex, "collect", counted)
+    segments = len(log.segments)
+    assert segments > 20
+    clean(log, roll=True)
+    assert len(asked) <= segments + 1  # by the index of offsets, once; copying asked all later ones for each segment
