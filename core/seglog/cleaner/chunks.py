@@ -33,7 +33,7 @@ from seglog.kernels.runs import DECOMPRESS, decompress_run
 from seglog.log.segment import LogSegment
 from seglog.memory_budget import Account, unlimited
 from seglog.model import Compression
-from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
+from seglog.scan.segment_scan import Chunk, EndReason, ScanMemory, SegmentScan
 from seglog.storage.filesystem import File
 
 ADVICE = "; nothing was changed, see `seglog verify --repair`"
@@ -71,9 +71,14 @@ class OpenPart:
 
 
 def read_chunks(
-    segment: LogSegment, start: int, end_offset: int, options: CleanerOptions, account: Account | None = None
+    segment: LogSegment,
+    start: int,
+    end_offset: int,
+    options: CleanerOptions,
+    account: Account | None = None,
+    memory: ScanMemory | None = None,
 ) -> Iterator[Chunk]:
-    """The chunks of a segment from byte `start`, valid for `options.chunks_ahead` steps; the next segment begins at
+    """The chunks of a segment from byte `start`, valid as those of a SegmentScan; the next segment begins at
     `end_offset`.
 
     A batch larger than HELD_BYTES comes without its bytes, which are read from the file until the next step.
@@ -92,7 +97,7 @@ def read_chunks(
             held_bytes=min(HELD_BYTES, WHOLE_LIMIT),
             file=file,
             account=account,
-            buffers=1 if options.jobs == 1 else options.chunks_ahead + 1,
+            memory=memory,
         )
         for chunk in scan:
             if not chunk.complete and chunk.size > WHOLE_LIMIT:

@@ -44,7 +44,7 @@ from seglog.log.segment import LogSegment
 from seglog.log.segments import collect_aborted
 from seglog.memory_budget import Account
 from seglog.ordered_pool import in_order
-from seglog.scan.segment_scan import Chunk
+from seglog.scan.segment_scan import Chunk, ScanMemory
 
 _MAP_BESIDE_LARGE = 16 << 20  # bytes of a map for which there is room while a large batch is copied
 _NO_BITS = np.zeros(1, dtype=np.uint8)
@@ -70,6 +70,7 @@ class OffsetIndexing:
     opened: OpenedPayloads | None = None  # the payloads that the copy need not open again
     dirty_starts: list[tuple[int, int]] = field(default_factory=list)  # of each segment: base offset, next ordinal
     clean_starts: list[tuple[int, int]] = field(default_factory=list)
+    memory: ScanMemory = field(default_factory=ScanMemory)  # of chunks, for the index and the copy
     lock: threading.RLock = field(default_factory=threading.RLock)  # of the map and `superseded`
 
     def ordinals_at(self, base_offset: int) -> tuple[int, int]:
@@ -90,24 +91,26 @@ def _note_start(starts: list[tuple[int, int]], segment: LogSegment, ordinal: int
         starts.append((segment.base_offset, ordinal))
 
 
-def _first_tables(tables: Iterator[KeyTable]) -> list[KeyTable]:
+def _first_tables(tables: Iterator[KeyTable]) -> tuple[list[KeyTable], bool]:
+    """(tables, whether they are all)."""
     taken, key_bytes = [], 0
     for table in tables:
         taken.append(table)
         key_bytes += len(table.keys)
         if key_bytes >= _KEY_BYTES_AHEAD:
-            break
-    return taken
+            return taken, False
+    return taken, True
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A chunk whose first tables of keys are filled."""
+    """A chunk whose first tables of keys are filled; its bytes may be gone when they are all."""
 
     segment_number: int
     chunk: Chunk
     tables: list[KeyTable]
     rest: Iterator[KeyTable]
+    given_back: bool = False
 
 
 def _held_by(item: tuple[int, Chunk, np.ndarray]) -> int:
@@ -179,7 +182,7 @@ class _Passes:
             collect_aborted(round_.segments, first, plan.first_mapped_offset, plan.first_uncleanable_offset)
         )
         for number, segment in enumerate(self._segments):
-            for chunk in read_chunks(segment, self._start_of(segment), plan.end_of(segment), round_.options):
+            for chunk in self._chunks_of(segment, self._start_of(segment)):
                 if self._indexing.opened is None and attributes_met(chunk.batches) & layout.CODEC_MASK:
                     self._indexing.opened = OpenedPayloads(self._spare_bytes())
                 yield number, chunk, self._aborted_batches(chunk, tracker)
@@ -188,9 +191,14 @@ class _Passes:
     def _later_chunks(self, number: int, position: int) -> Iterator[tuple[int, Chunk, np.ndarray]]:
         for i, segment in enumerate(self._segments[number:], start=number):
             start = position if i == number else self._start_of(segment)
-            for chunk in read_chunks(segment, start, self._round.plan.end_of(segment), self._round.options):
+            for chunk in self._chunks_of(segment, start):
                 yield i, chunk, np.isin(chunk.batches["base_offset"], self._aborted)
                 del chunk
+
+    def _chunks_of(self, segment: LogSegment, start: int) -> Iterator[Chunk]:
+        """To be given back to `_indexing.memory`."""
+        end_offset = self._round.plan.end_of(segment)
+        return read_chunks(segment, start, end_offset, self._round.options, memory=self._indexing.memory)
 
     def _aborted_batches(self, chunk: Chunk, tracker: TransactionTracker) -> np.ndarray:
         aborted = np.zeros(len(chunk.batches), dtype=bool)
@@ -214,7 +222,10 @@ class _Passes:
         if self._pool is None:
             return _Opened(number, chunk, [], tables)
         with self._stats.phase("keys"):
-            return _Opened(number, chunk, _first_tables(tables), tables)
+            first, complete = _first_tables(tables)
+        if complete:  # at once: the next chunk of this thread finds its memory in the core's cache
+            self._indexing.memory.give_back(chunk)
+        return _Opened(number, chunk, first, tables, given_back=complete)
 
     # --- what to do with it ----------------------------------------------------------------------------------
 
@@ -232,6 +243,8 @@ class _Passes:
         for table in chain(opened.tables, opened.rest):
             self._map.put(table)
             self._keys.give_back(table)
+        if not opened.given_back:
+            self._indexing.memory.give_back(opened.chunk)
         kept = self._indexing.opened
         if kept is not None:
             kept.shrink(self._spare_bytes())

@@ -155,7 +155,8 @@ class RecordFilter:
             bound = group[i + 1].base_offset if i + 1 < len(group) else segment.read_next_offset()[0]
             self._tracker.add_aborted(round_.aborted_from(segment, bound))
             modified_ms = segment.modified_ms
-            for chunk in read_chunks(segment, 0, round_.plan.end_of(segment), round_.options, account):
+            end_offset = round_.plan.end_of(segment)
+            for chunk in read_chunks(segment, 0, end_offset, round_.options, account, self._indexing.memory):
                 yield self._task(chunk, modified_ms)
                 del chunk
 
@@ -238,6 +239,7 @@ class RecordFilter:
             with self._stats.phase("decompress"):
                 part = next(parts, None)
             if part is None:
+                self._indexing.memory.give_back(chunk)
                 return filtered
             batches, flags = chunk.batches[part.first : part.last], task.flags[part.first : part.last]
             if part.records is not None:

@@ -41,6 +41,41 @@ _PIECE_BYTES = 1 << 20
 _NOTHING = np.zeros(0, dtype=np.uint8)
 
 
+class ScanMemory:
+    """Memory of chunks that goes round: who is done with a chunk gives it back, and the next one, of any scan that was
+    given this, gets it. What was used last comes first, while a core's cache still has it. For several threads.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: deque[np.ndarray] = deque()
+        self._tables: deque[np.ndarray] = deque()
+
+    def buffer(self, size: int) -> np.ndarray:
+        """`size` bytes (uint8)."""
+        return self._spare(self._buffers, size, np.dtype(np.uint8))
+
+    def table(self, count: int) -> np.ndarray:
+        """`count` rows (layout.BATCH)."""
+        return self._spare(self._tables, count, layout.BATCH)
+
+    @staticmethod
+    def _spare(spare: deque[np.ndarray], count: int, dtype: np.dtype) -> np.ndarray:
+        while True:
+            try:
+                memory = spare.pop()
+            except IndexError:  # none to spare
+                return np.empty(count, dtype=dtype)
+            if len(memory) == count:
+                return memory
+
+    def give_back(self, chunk: Chunk) -> None:
+        """Takes the memory of a chunk that nobody looks at any more; only once."""
+        if chunk.memory is not None:
+            buffer, table = chunk.memory
+            self._buffers.append(buffer)
+            self._tables.append(table)
+
+
 class Chunks:
     """Chunks of at most `size` bytes of `file`, `most_lent` where they are lent (0: `size`), none from `stop` on.
 
@@ -51,7 +86,7 @@ class Chunks:
     def __init__(self, file: File, stop: int, size: int, *, most_lent: int = 0, fresh: bool = False) -> None:
         self.stop, self._file, self._size, self._fresh = stop, file, size, fresh
         self._most_lent = max(most_lent, size)
-        self._buffer = np.empty(0, dtype=np.uint8)
+        self.buffer = np.empty(0, dtype=np.uint8)
 
     def at(self, position: int, least: int = 0) -> np.ndarray:
         """The chunk from `position` on (uint8): `least` bytes at least, fewer only before `stop`."""
@@ -70,9 +105,9 @@ class Chunks:
         if self._fresh or wanted > self._size:
             target = np.empty(wanted, dtype=np.uint8)
         else:
-            if len(self._buffer) < wanted:
-                self._buffer = np.empty(wanted, dtype=np.uint8)
-            target = self._buffer[:wanted]
+            if len(self.buffer) < wanted:
+                self.buffer = np.empty(wanted, dtype=np.uint8)
+            target = self.buffer[:wanted]
         return target[: self._file.read_into(position, byte_view(target))]
 
 
@@ -103,6 +138,7 @@ class Chunk:
     """Whole batches of one file. `data[0]` lies at `position`; `data` and `batches` are valid until the next step.
 
     `complete` is false for one batch that is too large to be held: its header is there, its bytes are in `file`.
+    `memory` is what `ScanMemory` takes back.
     """
 
     path: Path
@@ -111,6 +147,7 @@ class Chunk:
     batches: np.ndarray
     file: File
     complete: bool = True
+    memory: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def size(self) -> int:
@@ -145,8 +182,8 @@ class SegmentScan:
     """Iterates over the chunks of `path` from byte `start` (a batch boundary) to `end` (default: end of file).
 
     After the iteration `end` tells how it stopped. `file`, when given, is read instead of opening `path` and
-    stays open. Memory goes round in `buffers` buffers: a chunk is valid for as many steps, less one. What is held
-    beyond them counts in `account` until the next step.
+    stays open. A chunk is valid until the next step; where the scan is given a `memory`, until it is given back there.
+    What is larger than a chunk counts in `account` until the next step.
     """
 
     def __init__(
@@ -159,10 +196,10 @@ class SegmentScan:
         chunk_bytes: int = CHUNK_BYTES,
         held_bytes: int = HELD_BYTES,
         file: File | None = None,
-        buffers: int = 1,
+        memory: ScanMemory | None = None,
         account: Account | None = None,
     ) -> None:
-        self._buffers = max(buffers, 1)
+        self._memory = memory
         self._fs, self._path, self._start, self._stop = fs, path, start, end
         self._chunk_bytes, self._held_bytes = max(chunk_bytes, layout.HEADER_UP_TO_MAGIC + 1), held_bytes
         self._file, self._account = file, account or unlimited()
@@ -183,16 +220,12 @@ class SegmentScan:
 
     def _chunks(self, file: File) -> Iterator[Chunk]:
         stop = file.size() if self._stop is None else min(self._stop, file.size())
-        ring = deque(
-            (
-                np.empty(max(_LEAST_ROWS, self._chunk_bytes // 64), dtype=layout.BATCH),
-                Chunks(file, stop, self._chunk_bytes),
-            )
-            for _ in range(self._buffers)
-        )
-        rows, chunks = ring[0]
+        chunks = Chunks(file, stop, self._chunk_bytes)
+        memory: tuple[np.ndarray, np.ndarray] | None = None
         position, least = self._start, 0
         while position < stop:
+            if memory is None:
+                memory = self._next_memory(chunks)
             beyond = least if least > self._chunk_bytes else 0
             self._account.take(beyond)
             data = chunks.at(position, least)
@@ -200,16 +233,18 @@ class SegmentScan:
             stop = min(stop, chunks.stop)  # the file was cut while it was read
             if filled == 0:
                 break
-            found = scan_batches(data, 0, filled, position, rows)
+            found = scan_batches(data, 0, filled, position, memory[1])
+            stopped = found.status not in (WALK_COMPLETE, WALK_FULL) and found.consumed < filled
+            size = declared_size(data, found.consumed, filled) if stopped else 0
             if len(found.batches):
-                yield Chunk(self._path, position, data[: found.consumed], found.batches, file)
-                ring.rotate(-1)
-                rows, chunks = ring[0]
+                given = None if self._memory is None else memory
+                yield Chunk(self._path, position, data[: found.consumed], found.batches, file, memory=given)
+                if given is not None:
+                    memory = None
             self._account.give(beyond)
             position += found.consumed
             least = 0
-            if found.status not in (WALK_COMPLETE, WALK_FULL) and found.consumed < filled:
-                size = declared_size(data, found.consumed, filled)
+            if stopped:
                 reason = self._stopped(found.status, size, stop - position, position - found.consumed + filled == stop)
                 large = None
                 if reason is None and size > self._held_bytes:
@@ -224,6 +259,14 @@ class SegmentScan:
                     yield Chunk(self._path, position, _NOTHING, large, file, complete=False)
                     position += size
         self.end = ScanEnd(position, EndReason.COMPLETE, 0)
+
+    def _next_memory(self, chunks: Chunks) -> tuple[np.ndarray, np.ndarray]:
+        """(buffer, table) for the next chunk: those of a scan without `memory` serve them all."""
+        rows = max(_LEAST_ROWS, self._chunk_bytes // 64)
+        if self._memory is None:
+            return chunks.buffer, np.empty(rows, dtype=layout.BATCH)
+        chunks.buffer = self._memory.buffer(self._chunk_bytes)
+        return chunks.buffer, self._memory.table(rows)
 
     def _stopped(self, status: int, size: int, remaining: int, at_stop: bool) -> EndReason | None:
         """Why the entry at the front ends the scan, or None when a larger or further read will hold it."""

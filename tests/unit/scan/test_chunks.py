@@ -12,7 +12,7 @@ from seglog.kernels.crc32c import HARDWARE
 from seglog.scan import segment_scan
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.scan.resync import PlausibleOffsets
-from seglog.scan.segment_scan import Chunks, SegmentScan
+from seglog.scan.segment_scan import Chunks, ScanMemory, SegmentScan
 from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
 from seglog.storage.forwarding import PassingFile, PassingFileSystem
 from seglog.verification.batches import Level, clean_range
@@ -97,17 +97,45 @@ def test_a_walk_over_blocks_sees_what_one_over_a_disk_sees(
 
 
 @pytest.mark.parametrize("block_bytes", BLOCKS)
-@pytest.mark.parametrize("buffers", [1, 3])
-def test_a_scan_over_blocks_gives_all_batches_and_its_end(tmp_path: Path, block_bytes: int, buffers: int) -> None:
+@pytest.mark.parametrize("memory", [None, ScanMemory()])
+def test_a_scan_over_blocks_gives_all_batches_and_its_end(
+    tmp_path: Path, block_bytes: int, memory: ScanMemory | None
+) -> None:
     path = log_of(tmp_path / "00000000000000000000.log", damaged=False)
     path.write_bytes(path.read_bytes() + b"\x01" * 30)
     found = []
     for fs in (LocalFileSystem(), LendingFileSystem(block_bytes)):
-        scan = SegmentScan(fs, path, chunk_bytes=700, buffers=buffers)
+        scan = SegmentScan(fs, path, chunk_bytes=700, memory=memory)
         rows = [(int(row["base_offset"]), int(row["position"])) for chunk in scan for row in chunk.batches]
         found.append((rows, scan.end))
     assert found[0] == found[1]
     assert len(found[0][0]) == 60
+
+
+def test_chunks_of_a_scan_with_memory_stay_until_they_are_given_back(tmp_path: Path) -> None:
+    path = log_of(tmp_path / "00000000000000000000.log", damaged=False)
+    fs, memory = LocalFileSystem(), ScanMemory()
+    once = [(c.position, bytes(c.data), c.batches.tolist()) for c in SegmentScan(fs, path, chunk_bytes=700)]
+    held = list(SegmentScan(fs, path, chunk_bytes=700, memory=memory))
+    assert [(c.position, bytes(c.data), c.batches.tolist()) for c in held] == once
+    owned = {id(part) for chunk in held for part in chunk.memory or ()}
+    assert len(owned) == 2 * len(held)
+    for chunk in held:
+        memory.give_back(chunk)
+    again = list(SegmentScan(fs, path, chunk_bytes=700, memory=memory))
+    assert [(c.position, bytes(c.data), c.batches.tolist()) for c in again] == once
+    assert {id(part) for chunk in again for part in chunk.memory or ()} == owned
+    assert again[0].memory is not None and held[-1].memory is not None
+    assert again[0].memory[0] is held[-1].memory[0], "what was used last comes first"
+
+
+def test_memory_of_another_size_is_not_used(tmp_path: Path) -> None:
+    path = log_of(tmp_path / "00000000000000000000.log", damaged=False)
+    memory = ScanMemory()
+    for chunk_bytes in (700, 1 << 20, 5000):
+        for chunk in SegmentScan(LocalFileSystem(), path, chunk_bytes=chunk_bytes, memory=memory):
+            assert chunk.memory is not None and len(chunk.memory[0]) == chunk_bytes
+            memory.give_back(chunk)
 
 
 @pytest.mark.parametrize("block_bytes", BLOCKS)
