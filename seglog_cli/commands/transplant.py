@@ -72,8 +72,9 @@ def run(
     each transaction that is still open: COMMIT where its coordinator had committed it, else ABORT. Indexes are rebuilt.
     The source may come from a killed broker, and stays as it is.
 
-    __consumer_offsets is taken along where the new cluster has it with as many partitions, so that groups resume.
-    __transaction_state stays behind, and so do topics that know other topics by id; the output says so.
+    __consumer_offsets is taken along where the new cluster has it with as many partitions, so that groups resume; no
+    group may have committed there before. __transaction_state stays behind, and so do topics that know other topics by
+    id; the output says so.
 
     The command refuses, and changes nothing, where data would be lost: the broker runs or was not stopped in order, a
     partition holds other data, the numbers of partitions differ, the broker does not know the topic, the source is

@@ -133,6 +133,15 @@ def test_other_data_in_the_target_is_refused(dead: Path, target: Path) -> None:
     refused(12, "holds other data, which would be lost", dead / "clicks-0", "--into", target)
 
 
+def test_where_groups_have_committed_the_refusal_says_how_the_old_ones_get_their_offsets(
+    dead: Path, target: Path
+) -> None:
+    shutil.copy(dead / "orders-lz4-0" / f"{0:020}.log", target / "__consumer_offsets-0" / f"{0:020}.log")
+    refused(12, "--format reset-csv", dead, "--into", target)
+    command = ["transplant", dead, "--into", target, "--topic", "orders-lz4", "--topic", "payments", "--now", NOW]
+    assert run(*command).exit_code == 0
+
+
 def test_another_number_of_partitions_is_refused(dead: Path, target: Path) -> None:
     shutil.copytree(target / "customers-0", target / "customers-2")
     refused(12, "customers had 2 partitions, and customers has 3", dead / "customers-0", "--into", target)

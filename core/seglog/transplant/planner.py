@@ -57,10 +57,7 @@ class Planner:
         plan = PartitionPlan(source, target, endings)
         if not target.is_empty:
             if not is_there(self._fs, plan):
-                raise RefusedError(
-                    f"{target.directory} holds other data, which would be lost: transplant into an empty partition"
-                    " (make a topic of another name, and say --topic OLD=NEW)"
-                )
+                raise RefusedError(f"{target.directory} holds other data, which would be lost: {_instead(target)}")
             return replace(plan, done=True)
         notes += self._warnings(plan, config)
         done = source.is_empty and source.log_end == 0
@@ -141,3 +138,14 @@ class Planner:
         limit = self._common.now_ms - config.retention_ms
         times = (max(one.largest_timestamp, 0) or one.modified_ms for one in source.segments if one.valid_bytes)
         return sum(time < limit for time in times)
+
+
+def _instead(target: TargetPartition) -> str:
+    """What helps where a partition of the target holds data; the topic of committed offsets has no other name."""
+    if target.partition.topic != OFFSETS_TOPIC:
+        return "transplant into an empty partition (make a topic of another name, and say --topic OLD=NEW)"
+    return (
+        "groups have committed in the new cluster. Take the other topics alone (--topic, repeatable), and give groups"
+        " their offsets there: kafka-consumer-groups --reset-offsets --from-file, with what seglog groups --format"
+        " reset-csv prints of the source"
+    )
