@@ -17,9 +17,12 @@ from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.log.directory import LogDirectory
 from seglog.log.loader import LoadOptions, load_log, plan_recovery
+from seglog.log.transaction_index import TransactionIndex
 from seglog.model import TopicPartition
 from seglog.operations.keeping import Keeper
+from seglog.scan.listing import resolve_paths
 from seglog.storage.filesystem import LocalFileSystem
+from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.kafka import KafkaHarness
 
 pytestmark = pytest.mark.kafka
@@ -189,3 +192,25 @@ def test_kafka_loads_a_log_that_was_truncated_to_its_start_within_a_batch(kafka:
         assert (answer["logStartOffset"], answer["logEndOffset"], answer["truncatedBytes"]) == (base + 2, base + 2, 0)
         assert [segment["baseOffset"] for segment in answer["segments"]] == [base + 2]
     assert contents(tmp_path / "t-0").keys() == before.keys()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_a_follower_that_was_sent_all_at_once_verify_reports_entries_that_hide_an_abort_and_no_others(
+    kafka: KafkaHarness, tmp_path: Path, seed: int
+) -> None:
+    leader, follower = tmp_path / "leader" / "t-0", tmp_path / "follower" / "t-0"
+    options = {"transactional": True, "abort_ratio": 0.4, "nontxn_ratio": 0.3, "txn_batches": 1}
+    kafka.generate(leader.parent, seed=seed, records=300, batch_records=7, producers=3, **options)
+    name = f"{0:020d}.txnindex"
+    kafka.append(follower, (leader / name).with_suffix(".log").read_bytes(), append_path="follower")
+    right, listed = (TransactionIndex(FS, directory / name, 0).entries for directory in (leader, follower))
+    differing = [entry for entry, derived in zip(listed, right, strict=True) if entry != derived]
+    hiding = [
+        entry
+        for entry in differing
+        if any(entry.last_offset < each.first_offset < entry.last_stable_offset for each in listed)
+    ]
+    found = Verification(FS, resolve_paths(FS, [follower]), VerifyOptions(level=Level.SEMANTIC), FixedClock(NOW_MS))
+    reported = [each.last_offset for each in found if each.code == "TRANSACTION_INDEX_DIFFERS"]
+    assert len(differing) > len(hiding)
+    assert reported == [entry.last_offset for entry in hiding]

@@ -349,6 +349,11 @@ class ProducerStateManager:
         latest = self.latest_snapshot_offset
         self._snapshot_offset = log_start_offset if latest is None else latest
 
+    def forget(self) -> None:
+        """The state is no longer known: `rebuild_producer_state` then replays what follows a snapshot in any case."""
+        self._clear()
+        self.end_offset = -1
+
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forgets everything, snapshots included; the log goes on at `offset`."""
         self._clear()

@@ -44,6 +44,9 @@ class Cut:
         if len(self.segments) == len(log.segments):
             log.truncate_fully(self.end_offset)
         elif not self.empty:
+            # A broker replays nothing where all producers were silent for a day: transactions whose markers go would
+            # then be neither open nor aborted.
+            log.producers.forget()
             log.truncate_to(self.end_offset)
 
 

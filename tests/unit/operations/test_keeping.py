@@ -24,6 +24,7 @@ from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.scan.segment_scan import HELD_BYTES
 from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
 from seglog.verification.verify import Level, Verification, VerifyOptions
+from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import FS, batch, files_of
 from tests.support.open_logs import START_MS
 
@@ -126,6 +127,20 @@ def test_a_truncation_to_a_log_start_within_a_batch_leaves_an_empty_log_there(lo
     undo_run(FS, done.run)
     assert facts(logs / "t-0") == before
     assert offsets(logs) == list(range(start, 60))
+
+
+@pytest.mark.parametrize("share", [0.2, 0.35, 0.5, 0.65, 0.8, 0.95])
+def test_a_truncation_long_after_the_last_write_opens_transactions_whose_markers_go(
+    tmp_path: Path, share: float
+) -> None:
+    data = fixture_copy("4.3.0/clean", tmp_path / "kafka")
+    later = FixedClock(fixture_now_ms("4.3.0/clean") + 1000 * 86_400_000)  # all producers have expired
+    with LogDirectory.open(data, fs=FS, clock=later, writable=False) as owner:
+        end = owner.log(TopicPartition("payments", 0)).log_end_offset
+    done = Keeper(FS, later, lambda _: LogConfig(), "test").truncate(data / "payments-0", int(end * share), None)
+    assert not done.cut.empty
+    found = Verification(FS, resolve_paths(FS, [data / "payments-0"]), VerifyOptions(level=Level.SEMANTIC), later)
+    assert [each.message for each in found if each.code != "TRANSACTION_OPEN"] == []
 
 
 def test_bytes_that_would_go_are_those_that_go(logs: Path) -> None:

@@ -178,6 +178,10 @@ RIGHT_ABORTED = (7, 0, 2, 3), (7, 6, 8, 9)
         (aborted(RIGHT_ABORTED[0], (7, 7, 8, 9)), 1),
         (aborted(RIGHT_ABORTED[0], (7, 6, 8, 6)), 1),
         (aborted(*RIGHT_ABORTED, (8, 9, 11, 12)), 1),
+        (aborted((7, 0, 2, 6), RIGHT_ABORTED[1]), 0),  # one append brought the transaction at 6 as well
+        (aborted((7, 0, 2, 7), RIGHT_ABORTED[1]), 1),  # who reads 6 alone would not get to know that it aborted
+        (aborted(RIGHT_ABORTED[0], (7, 6, 8, 10)), 0),
+        (aborted(RIGHT_ABORTED[0], (7, 6, 8, 1000)), 1),
     ],
 )
 def test_the_transaction_index_must_be_the_one_the_log_gives(content: bytes, wrong: int, tmp_path: Path) -> None:
