@@ -337,8 +337,6 @@ def _from_memory(piece: np.ndarray, codec: int, out: np.ndarray) -> int:
 
 def _from_file(file: File, position: int, size: int, codec: int, out: np.ndarray) -> int:
     """Read piece by piece, so that the packed payload is nowhere as a whole."""
-    if codec == Compression.NONE:
-        return file.read_into(position, byte_view(out[:size]))
     return expanded(codec, FilePayload(file, position, size), magic=2).read_into(byte_view(out))
 
 

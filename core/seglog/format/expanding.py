@@ -53,6 +53,10 @@ class Payload(Protocol):
         """The next `size` bytes; fewer only at the end."""
         ...
 
+    def read_into(self, out: memoryview) -> int:
+        """Fills `out` with the next bytes; returns how many, fewer only at the end."""
+        ...
+
 
 class ReadInto(Protocol):
     """A file, as `storage.filesystem.File` is one."""
@@ -73,6 +77,12 @@ class MemoryPayload:
         piece, self._rest = self._rest[:size], self._rest[size:]
         return piece
 
+    def read_into(self, out: memoryview) -> int:
+        """Copies the next bytes."""
+        piece = self.read(len(out))
+        out[: len(piece)] = piece
+        return len(piece)
+
 
 class FilePayload:
     """A payload of `size` bytes at `position` of a file."""
@@ -83,10 +93,14 @@ class FilePayload:
     def read(self, size: int) -> memoryview:
         """The next `size` bytes, in memory of their own."""
         piece = memoryview(bytearray(min(size, self._left)))
-        piece = piece[: self._file.read_into(self._position, piece)]
-        self._position += len(piece)
-        self._left -= len(piece)
-        return piece
+        return piece[: self.read_into(piece)]
+
+    def read_into(self, out: memoryview) -> int:
+        """Reads the next bytes to where they are wanted."""
+        filled = self._file.read_into(self._position, out[: self._left])
+        self._position += filled
+        self._left -= filled
+        return filled
 
 
 class Expansion(Protocol):
@@ -105,7 +119,7 @@ class Expansion(Protocol):
 def expanded(codec: int, payload: Payload, magic: int) -> Expansion:
     """The expansion of a payload of `codec`. Raises `DecompressionError` for one that is unknown."""
     if codec == Compression.NONE:
-        return _Pieces(_stored(payload))
+        return _Stored(payload)
     if codec == Compression.GZIP:
         return _Pieces(_gzip(payload))
     if codec == Compression.SNAPPY:
@@ -115,6 +129,20 @@ def expanded(codec: int, payload: Payload, magic: int) -> Expansion:
     if codec == Compression.ZSTD:
         return _ZstdFrames(payload)
     raise DecompressionError(f"unknown compression codec {codec}")
+
+
+class _Stored:
+    """What is not compressed: read once, to where it is wanted."""
+
+    def __init__(self, payload: Payload) -> None:
+        self._payload = payload
+
+    def read_into(self, out: memoryview) -> int:
+        return self._payload.read_into(out)
+
+    @property
+    def held_bytes(self) -> int:
+        return 0
 
 
 class _Pieces:
@@ -141,11 +169,6 @@ class _Pieces:
     @property
     def held_bytes(self) -> int:
         return self._rest.nbytes
-
-
-def _stored(payload: Payload) -> Iterator[memoryview]:
-    while len(piece := payload.read(_READ_BYTES)):
-        yield piece
 
 
 def _gzip(payload: Payload) -> Iterator[memoryview]:
