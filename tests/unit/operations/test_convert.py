@@ -14,13 +14,14 @@ from seglog.format.compression import compress
 from seglog.format.decoder import decode_records
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log.directory import open_partition
+from seglog.log.transaction_index import TransactionIndex
 from seglog.model import Compression
 from seglog.operations.convert import Converted, ConvertOptions, convert
 from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.scan.log_walk import LogWalk, WalkedEntries
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import fixture_copy
-from tests.support.log_files import FS, batch, files_of, transactional, write_segment
+from tests.support.log_files import FS, batch, files_of, marker, transactional, write_segment
 from tests.support.naive import NaiveRecord, batch_v2
 
 CLOCK = FixedClock(1_800_000_000_000)
@@ -83,6 +84,18 @@ def test_old_formats_up_and_down(name: str, codec: Compression | None, magic: in
     if magic:
         assert [row[1] for row in after[0]] == [row[1] for row in before[0]]
     assert_healthy(tmp_path / "new" / partition)
+
+
+def test_no_entry_of_the_transaction_index_hides_a_later_abort(tmp_path: Path) -> None:
+    ended = [
+        (transactional(offset, producer, sequence), marker(offset + 1, producer, commit=False))
+        for offset, producer, sequence in ((0, 7, 0), (2, 7, 1), (4, 8, 0))
+    ]
+    write_segment(tmp_path / "t-0", 0, *(data for pair in ended for data in pair))
+    converted(tmp_path / "t-0", tmp_path / "new" / "t-0", ConvertOptions(2, Compression.LZ4))
+    index = TransactionIndex(FS, tmp_path / "new" / "t-0" / f"{0:020d}.txnindex", 0)
+    assert [(entry.first_offset, entry.last_stable_offset) for entry in index.entries] == [(0, 2), (2, 4), (4, 6)]
+    assert_healthy(tmp_path / "new" / "t-0")
 
 
 def test_the_log_start_and_gaps_stay(tmp_path: Path) -> None:
