@@ -87,7 +87,7 @@ class MemoryFile:
         self._owner.check_power()
         return None
 
-    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False) -> None:
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
         self._owner.check_power()
 
     def advise_dropped(self, position: int, size: int) -> None:

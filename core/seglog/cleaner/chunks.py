@@ -77,9 +77,11 @@ def read_chunks(
     options: CleanerOptions,
     account: Account | None = None,
     memory: ScanMemory | None = None,
+    *,
+    again: bool = False,
 ) -> Iterator[Chunk]:
     """The chunks of a segment from byte `start`, valid as those of a SegmentScan; the next segment begins at
-    `end_offset`.
+    `end_offset`. `again`: as for `File.advise_wanted`.
 
     A batch larger than HELD_BYTES comes without its bytes, which are read from the file until the next step.
     CorruptRecordError where they break off or offsets do not ascend, UnsupportedError for a batch beyond WHOLE_LIMIT.
@@ -88,6 +90,7 @@ def read_chunks(
     last_offset = None
     reached = segment.base_offset - 1
     with segment.fs.open(segment.path, "r") as file:
+        file.advise_wanted(start, segment.size - start, again=again)
         scan = SegmentScan(
             segment.fs,
             segment.path,

@@ -198,7 +198,7 @@ class _Passes:
     def _chunks_of(self, segment: LogSegment, start: int) -> Iterator[Chunk]:
         """To be given back to `_indexing.memory`."""
         end_offset = self._round.plan.end_of(segment)
-        return read_chunks(segment, start, end_offset, self._round.options, memory=self._indexing.memory)
+        return read_chunks(segment, start, end_offset, self._round.options, memory=self._indexing.memory, again=True)
 
     def _aborted_batches(self, chunk: Chunk, tracker: TransactionTracker) -> np.ndarray:
         aborted = np.zeros(len(chunk.batches), dtype=bool)
@@ -278,7 +278,7 @@ def _mark_clean_section(round_: CleaningRound, indexing: OffsetIndexing) -> None
     settings = _filter_settings(round_, indexing)
     for segment in round_.segments_before_dirty:
         _note_start(indexing.clean_starts, segment, int(ordinals[1]))
-        for chunk in read_chunks(segment, 0, round_.plan.end_of(segment), round_.options):
+        for chunk in read_chunks(segment, 0, round_.plan.end_of(segment), round_.options, again=True):
             check_chunk(chunk)
             last_offset = int(chunk.batches[-1]["last_offset"])
             _mark_chunk(chunk, indexing, ordinals, settings)

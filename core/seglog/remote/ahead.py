@@ -3,7 +3,8 @@
 Several threads may go through one open file, each through a part of its own: each is a walk. A walk is known by
 where its last read ended; what was announced is one from its first byte on. All announced walks of a process share
 half of the cache, so that what comes for one does not drive out what another one has not read yet. What an announced
-walk has passed is not read again: its memory is given back at once, and serves what comes next.
+walk has passed is not read again, unless it was announced so: its memory is given back at once, and serves what comes
+next.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ class Step:
 @dataclass(slots=True)
 class _Walk:
     """Reads up to `next`; what lies before `ahead` was asked for. An announced one has a `stop`: nothing from there on
-    is wanted, and nothing of what it has `passed`.
+    is wanted, and nothing of what it has `passed` (None: that is kept).
     """
 
     next: int
     window: int = 0
     ahead: int = 0
     stop: int | None = None
-    passed: int = 0
+    passed: int | None = 0
 
 
 class ReadAhead:
@@ -67,12 +68,14 @@ class ReadAhead:
         self._walks: list[_Walk] = []  # the one that went on last is the last one
         self._guard = threading.Lock()
 
-    def announce(self, start: int, stop: int) -> tuple[int, int]:
-        """Bytes `start` to `stop` will be read, one after the other, and once. The bytes (first, stop) to ask for."""
+    def announce(self, start: int, stop: int, *, again: bool = False) -> tuple[int, int]:
+        """Bytes `start` to `stop` will be read, one after the other, and once, or `again`. The bytes (first, stop) to
+        ask for.
+        """
         with self._guard:
             if stop - start <= self._limits.block_bytes:
                 return start, stop if self._limits.ahead_bytes else start
-            walk = _Walk(start, stop=stop, passed=start)
+            walk = _Walk(start, stop=stop, passed=None if again else start)
             self._announced.add(1)
             self._add(walk)
             return self._asked(walk)
@@ -90,13 +93,18 @@ class ReadAhead:
             begin, stop = self._asked(walk)
             if walk.stop is None:
                 return Step(begin, stop)
-            passed = walk.passed
-            if end >= walk.stop:
+            is_over, passed = end >= walk.stop, walk.passed
+            if is_over:
                 self._drop(walk)
-                walk.passed = end
+            if passed is None:
+                return Step(begin, stop)
+            reached = passed
+            if is_over:
+                reached = end
             elif start - passed >= self._limits.run_bytes:
-                walk.passed = start - start % self._limits.run_bytes
-            return Step(begin, stop, passed, walk.passed)
+                reached = start - start % self._limits.run_bytes
+            walk.passed = reached
+            return Step(begin, stop, passed, reached)
 
     def close(self) -> None:
         """Nothing more will be read."""

@@ -91,12 +91,12 @@ class RemoteFile(ReadOnlyFile):
         self._blocks.give_up(self._source, step.passed, step.reached)
         return lent
 
-    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False) -> None:
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
         stop, limits = min(position + size, self.size()), self._blocks.limits
         if side_by_side and stop - position > limits.request_bytes:
             self._begin_stream(position, stop)
         elif position < stop:
-            self._let_come(*self._ahead.announce(position, stop))
+            self._let_come(*self._ahead.announce(position, stop, again=again))
 
     def close(self) -> None:
         self._ahead.close()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
+from importlib import metadata
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -20,6 +22,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from seglog.errors import UnsupportedError
 from seglog.remote.routing import machine_files
 from seglog.spark.files import files_of, sent_along
 from seglog.spark.options import ReadOptions, parse_read_options
@@ -91,6 +94,11 @@ class SeglogDataSource(DataSource):
         return LocalSink(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        if find_spec("pyspark.sql.streaming.datasource") is None:
+            version = metadata.version("pyspark")
+            raise UnsupportedError(
+                f"a stream needs a later PySpark than {version}, which gives Python's sources no limits"
+            )
         from seglog.spark.stream import SeglogStreamReader
 
         options = _sendable(parse_read_options(self.options, streaming=True))

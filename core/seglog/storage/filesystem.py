@@ -90,10 +90,11 @@ class File(Protocol):
         """Returns when contents, size and times are on stable storage."""
         ...
 
-    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False) -> None:
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
         """Says that these bytes will be read from the first to the last: a hint, where each request costs time.
 
-        `side_by_side`: as many threads do so as `FileSystem.reads_at_once` says, each with a part of its own.
+        `side_by_side`: as many threads do so as `FileSystem.reads_at_once` says, each with a part of its own. `again`:
+        they will be read once more, so that what was read is worth keeping.
         """
         ...
 
@@ -272,7 +273,7 @@ class LocalFile:
     def _named(self) -> contextlib.AbstractContextManager[None]:
         return _naming(self.path)
 
-    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False) -> None:
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
         """The kernel reads ahead by itself."""
 
     def advise_dropped(self, position: int, size: int) -> None:

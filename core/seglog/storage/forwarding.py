@@ -49,8 +49,8 @@ class PassingFile:
     def sync(self) -> None:
         self._below.sync()
 
-    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False) -> None:
-        self._below.advise_wanted(position, size, side_by_side=side_by_side)
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
+        self._below.advise_wanted(position, size, side_by_side=side_by_side, again=again)
 
     def advise_dropped(self, position: int, size: int) -> None:
         self._below.advise_dropped(position, size)

@@ -40,7 +40,7 @@ class VirtualFile:
         """None: its bytes are made when they are read."""
         return None
 
-    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False) -> None:
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
         """Nothing is quicker when it is announced."""
 
     def advise_dropped(self, position: int, size: int) -> None:

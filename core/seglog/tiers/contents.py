@@ -217,7 +217,7 @@ class _ReadFile(UnchangedFile, PassingFile):
     def lend(self, position: int, size: int) -> memoryview | None:  # noqa: ARG002 (whoever holds bytes says so)
         return None
 
-    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False) -> None:
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
         """What is stored of these bytes lies elsewhere in the object."""
 
     def fileno(self) -> int:
@@ -240,9 +240,9 @@ class _Window(_ReadFile):
     def lend(self, position: int, size: int) -> memoryview | None:
         return self._below.lend(self._start + position, max(0, min(size, self.size() - position)))
 
-    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False) -> None:
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
         wanted = max(0, min(size, self.size() - position))
-        self._below.advise_wanted(self._start + position, wanted, side_by_side=side_by_side)
+        self._below.advise_wanted(self._start + position, wanted, side_by_side=side_by_side, again=again)
 
 
 class _Decoded(_ReadFile):

@@ -10,12 +10,16 @@ from seglog.cleaner.options import CleanerOptions
 from seglog.clock import Clock, ManualClock
 from seglog.configuration.sources import ResolvedConfig, load_settings
 from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
+from seglog.locations import parse_location
 from seglog.log.loader import LoadedLog, LoadOptions, load_log
 from seglog.operations.clean import Cleaned, clean
+from seglog.remote.filesystem import RemoteFileSystem
+from seglog.remote.limits import Limits
 from seglog.scan.listing import resolve_paths
 from seglog.storage.filesystem import FileSystem, LocalFile, LocalFileSystem, OpenMode
 from tests.support.compacted_directories import broker_directory, keys_of
 from tests.support.log_files import files_of
+from tests.support.object_server import object_server
 from tests.support.open_logs import START_MS
 
 FS = LocalFileSystem()
@@ -51,6 +55,28 @@ def test_a_dry_run_beside_a_broker_opens_again_what_vanished(tmp_path: Path) -> 
     assert fs.vanished == 1
     assert isinstance(outcomes[0], Cleaned) and outcomes[0].result.stats.records_read == 120
     assert files_of(logs) == before
+
+
+@pytest.mark.parametrize(("cache_bytes", "times"), [(1 << 20, 1), (1024, 2)])
+def test_a_dry_run_of_objects_asks_for_whole_requests_and_for_what_the_cache_holds_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_bytes: int, times: int
+) -> None:
+    logs = broker_directory(tmp_path / "logs", {"t-0": (3, 60)})
+    limits = Limits(cache_bytes=cache_bytes, block_bytes=64, request_bytes=256)
+    with object_server() as server:
+        for path in (each for each in logs.rglob("*") if each.is_file()):
+            server.objects[f"bkt/{path.relative_to(tmp_path)}"] = path.read_bytes()
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        fs = RemoteFileSystem(limits=limits)
+        targets = resolve_paths(fs, [parse_location("s3://bkt/logs/t-0")])
+        options = CleanerOptions(jobs=1)
+        (outcome,) = clean(fs, targets, lambda _: Topics(), ManualClock(START_MS), options, dry_run=True)
+        asked = sum(each.startswith("GET /bkt/logs/t-0/") and ".log" in each for each in server.asked)
+    assert isinstance(outcome, Cleaned) and outcome.result.stats.records_read > 0
+    sizes = [path.stat().st_size for path in (logs / "t-0").glob("*.log")]
+    least = sum(-(-size // limits.run_bytes) for size in sizes)
+    assert least <= asked <= times * least + len(sizes), (asked, least)
 
 
 def cleaned(logs: Path, fs: LocalFileSystem) -> Cleaned:

@@ -48,6 +48,16 @@ def test_what_is_announced_is_asked_for_at_once_in_whole_requests_and_never_beyo
     assert all(end % 256 == 0 for _, end in wanted[:-1])
 
 
+def test_what_an_announced_walk_has_passed_goes_unless_it_will_be_read_again() -> None:
+    for again in (False, True):
+        ahead, _ = walks()
+        ahead.announce(0, 5000, again=again)
+        steps = [ahead.read(position, position + 100) for position in range(0, 5000, 100)]
+        gone = [(step.passed, step.reached) for step in steps if step.passed < step.reached]
+        assert bool(gone) is not again
+        assert again or (gone[0][0], gone[-1][1]) == (0, 5000)
+
+
 def test_announced_walks_share_half_of_the_cache_until_they_end() -> None:
     ahead, announced = walks()
     assert announced.window == 1024

@@ -48,7 +48,7 @@ class _LendingFile(PassingFile):
         end = min(position + size, position - position % self._fs.block_bytes + self._fs.block_bytes)
         return memoryview(self._data)[position : max(end, position)]
 
-    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False) -> None:
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
         self._fs.announced.append((position, size))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
-from seglog.errors import IncompleteError
+from pyspark.sql.types import StructType
+
+from seglog.errors import IncompleteError, UnsupportedError
 from seglog.log.append_journal import AppendJournal, Placement, StagedFile, remove_journal, write_journal
 from seglog.model import TopicPartition
-from seglog.spark import stream
+from seglog.spark import source, stream
 from seglog.spark.options import parse_read_options
 from seglog.spark.stream import FollowedLog, limited
 from seglog.storage.filesystem import LocalFileSystem
@@ -35,6 +38,15 @@ def test_a_limit_is_kept_and_always_moves_on(spans, most):
 
 def test_a_limit_of_nothing_waiting_changes_nothing():
     assert limited({}, {}, 5) == {}
+
+
+def test_a_pyspark_without_limits_for_streams_is_named(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(source, "find_spec", lambda name: asked.append(name))
+    reader = source.SeglogDataSource({"path": str(directory)})
+    with pytest.raises(UnsupportedError, match=r"a stream needs a later PySpark than \d"):
+        reader.streamReader(StructType())
+    assert find_spec(*asked) is not None  # of the one that runs here it is true
 
 
 def batch(first: int, count: int = 10, attributes: int = 0, producer: int = -1) -> bytes:
