@@ -80,9 +80,9 @@ def run(
 
     --free is for a disk that is full: it takes whole closed segments, oldest records first, out of all
     partitions whose policy has delete, until that much is free on the log directory's file system, and
-    removes their files at once. It takes nothing from Kafka's own topics, and exits with 1 when it cannot
-    free enough. Otherwise files are renamed to .deleted first, as a broker does, and removed when the log is
-    next opened for writing, by a broker or by seglog; with --delay 0 at the end of the command.
+    removes their files at once. It takes nothing from Kafka's own topics and from tiered ones, and exits with 1
+    when it cannot free enough. Otherwise files are renamed to .deleted first, as a broker does, and removed when
+    the log is next opened for writing, by a broker or by seglog; with --delay 0 at the end of the command.
 
     A log that was not closed properly is recovered first, which takes some room. Where the disk has none, the
     closed segments that go anyway go before that, at once: those that the rules, or --free, would take from the

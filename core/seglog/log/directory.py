@@ -372,9 +372,11 @@ class LogDirectory:
                 continue  # an entry would be that of the live partition, or of a name that no broker gives
             key, start = log.topic_partition, log.log_start_offset
             # An entry that is right stays, although the first segment now says the same: undo brings back what was
-            # below.
-            is_told = start > log.segments.first.base_offset or self.log_start_offsets.get(key) == start
-            if is_told or (key in self.log_start_offsets and self.is_broker_directory):
+            # below. A tiered topic's is the broker's while it is lower: what is below lies in the tier.
+            known = self.log_start_offsets.get(key)
+            is_told = start > log.segments.first.base_offset or known == start
+            stays = log.config.remote_storage_enable and known is not None and known < start
+            if not stays and (is_told or (known is not None and self.is_broker_directory)):
                 starts[key] = start if is_told else None
             points[key], watermarks[key] = log.recovery_point, self._high_watermark_of(log)
             if self.cleaner_offsets.get(key, 0) > log.log_end_offset:

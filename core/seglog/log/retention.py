@@ -127,9 +127,9 @@ def plan_freeing(
 ) -> list[RetentionPlan]:
     """Which oldest closed segments may go so that at least `wanted_bytes` become free; of all logs the oldest first.
 
-    Logs without `delete` in their policy lose nothing. The plans free less when there is no more: compare
-    `freed_bytes`. Counted are the blocks on the disk, those of indexes too. `high_watermarks` are a broker's, perhaps
-    below the logs'.
+    Logs without `delete` in their policy lose nothing, nor do those of tiered topics. The plans free less when there is
+    no more: compare `freed_bytes`. Counted are the blocks on the disk, those of indexes too. `high_watermarks` are a
+    broker's, perhaps below the logs'.
     """
     known = {} if high_watermarks is None else high_watermarks
     judges = [_Judge(log, now_ms, known.get(log.topic_partition, log.high_watermark)) for log in logs]
@@ -150,7 +150,10 @@ def plan_freeing(
 
 def _offer(queue: list[tuple[int, int]], number: int, judge: _Judge, index: int) -> None:
     """Puts a log's next segment into the queue, if it may go."""
-    if judge.log.config.delete and index < len(judge.segments) - 1 and not judge.guard(index):
+    config = judge.log.config
+    # What goes moves the log start, below which a broker deletes in the tier, too.
+    may_go = config.delete and not config.remote_storage_enable
+    if may_go and index < len(judge.segments) - 1 and not judge.guard(index):
         heapq.heappush(queue, (judge.segments[index].largest_timestamp(), number))
 
 

@@ -174,6 +174,14 @@ def test_freeing_takes_the_oldest_closed_segments_of_all_logs(tmp_path: Path) ->
     assert not any(plan.rolls for plan in everything)
 
 
+def test_freeing_takes_nothing_of_a_tiered_topic(tmp_path: Path) -> None:
+    """A broker deletes in the tier what lies below the log start."""
+    log = log_of(tmp_path, remote_storage_enable=True)
+    (plan,) = plan_freeing([log], 1 << 40, START_MS)
+    assert plan.empty
+    assert "tiered" in plan.segments[0].reason
+
+
 def test_room_that_a_segment_takes_is_that_of_its_blocks_and_indexes(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     (plan,) = plan_freeing([log], 1, START_MS)
