@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # What one core verifies, of a disk and of an object store, in less time than it pays to start tasks twice.
 GIANT_BYTES, GIANT_OBJECT_BYTES = 4 << 30, 512 << 20
 PART_BYTES = 256 << 20
+# What all parts bring back passes through the driver: half of what Spark lets through (spark.driver.maxResultSize).
+KNOWN_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ def known_of_giants(
             owners += [number] * len(parts)
     if not work:
         return known
-    body, weights = partial(_part_verified, options.level, store), [_bytes_of(part) for part, _ in work]
+    body = partial(_part_verified, options.level, store, KNOWN_BYTES // len(work))
+    weights = [_bytes_of(part) for part, _ in work]
     found: list[KnownPart | None] = run_tasks(spark, work, body, watch, sizes=weights)
     for number in dict.fromkeys(owners):
         known[number] = by_log(part for part, owner in zip(found, owners, strict=True) if owner == number)
@@ -120,11 +123,13 @@ def _bytes_of(part: Part) -> int:
     return part.cuts[1] - part.cuts[0]
 
 
-def _part_verified(level: Level, store: StoreSettings, work: tuple[Part, tuple[Shown, ...]]) -> KnownPart | None:
+def _part_verified(
+    level: Level, store: StoreSettings, most_bytes: int, work: tuple[Part, tuple[Shown, ...]]
+) -> KnownPart | None:
     """In a task: a part. What cannot be read is told by whoever verifies the whole, and so is what a tier lacks."""
     part, shown = work
     try:
-        return verify_part(task_files(store, shown, lambda _: None), part, level)
+        return verify_part(task_files(store, shown, lambda _: None), part, level, most_bytes)
     except OSError:
         return None
 

@@ -115,8 +115,11 @@ def parts_of(listing: PartitionListing, most_bytes: int, file: str | None = None
             yield Part(segment.log, segment.size, offsets_of(listing.segments, number), tuple(cuts[i:]))
 
 
-def verify_part(fs: FileSystem, part: Part, level: Level) -> KnownPart | None:
-    """What a part holds; None where the log is another one than that which was cut."""
+def verify_part(fs: FileSystem, part: Part, level: Level, most_bytes: int | None = None) -> KnownPart | None:
+    """What a part holds; None where the log is another one than that which was cut.
+
+    At most `most_bytes` of packed headers come back; what a look would need beyond them it reads itself.
+    """
     status = fs.status(part.log)
     if status is None or status.size != part.size:
         return None
@@ -125,12 +128,16 @@ def verify_part(fs: FileSystem, part: Part, level: Level) -> KnownPart | None:
     found = (boundary(fs, part.log, part.size, cut, part.offsets) for cut in later)
     end = next((each for each in found if each is not None), stop)
     ranges: list[KnownRange] = []
+    packed = 0
     while start is not None and start < end:
         result = clean_range(fs, part.log, start, end, part.offsets, level, keep=level >= Level.INDEX)
         if result is None:
             ranges.append(KnownRange(start, end, None))
             break
         entries = tuple(_packed(each) for each in result.pieces)
+        packed += sum(len(each.columns) + len(each.data) for each in entries)
+        if most_bytes is not None and packed > most_bytes:
+            break
         ranges.append(KnownRange(start, result.end, replace(result, pieces=()), entries))
         start = result.end
     return KnownPart(part.log, stamp_of(status), tuple(ranges))

@@ -28,14 +28,16 @@ from tests.support.varied_directory import base_directory, copy_tree
 FS = LocalFileSystem()
 
 
-def parts_found(directory: Path, most_bytes: int, level: Level = Level.SEMANTIC) -> list[KnownPart]:
+def parts_found(
+    directory: Path, most_bytes: int, level: Level = Level.SEMANTIC, most_headers: int | None = None
+) -> list[KnownPart]:
     """What tasks would find, as it comes back from them."""
     found: list[KnownPart] = []
     for one in list_log_directory(FS, directory).partitions:
         try:
             listing = list_partition(FS, one.path)
             work = list(parts_of(listing, most_bytes)) if listing.format != "0.7" else []
-            done = [verify_part(FS, pickle.loads(pickle.dumps(part)), level) for part in work]
+            done = [verify_part(FS, pickle.loads(pickle.dumps(part)), level, most_headers) for part in work]
         except (OSError, NotALogError):
             continue  # the look says why
         found += [each for each in pickle.loads(pickle.dumps(done)) if each is not None]
@@ -72,6 +74,25 @@ def test_parts_of_any_size_lead_to_the_findings_of_one_look(tmp_path: Path, monk
         kinds |= {found.code for found in expected[0]}
         known_of_damaged += any(each.result is None for part in known for each in part.ranges)
     assert mutated > 10 and len(kinds) > 8 and known_of_damaged > 3, (kinds, known_of_damaged)
+
+
+def test_parts_whose_headers_are_too_many_are_read_again_from_there_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = base_directory(tmp_path / "logs")
+    expected, whole = look(directory), parts_found(directory, 2000)
+    monkeypatch.setattr(batches, "_KEPT_ROWS", 2)
+    brought = set[int]()
+    for most in (0, 100, 250, 10_000):
+        known = parts_found(directory, 2000, most_headers=most)
+        assert [part.log for part in known] == [part.log for part in whole]
+        held = [
+            sum(len(each.columns) + len(each.data) for one in part.ranges for each in one.entries) for part in known
+        ]
+        assert max(held) <= most
+        assert look(directory, known) == expected, most
+        brought.add(sum(len(part.ranges) for part in known))
+    assert len(brought) > 2, brought
 
 
 @pytest.mark.parametrize("level", [Level.HEADER, Level.CRC, Level.SEMANTIC])
