@@ -71,6 +71,13 @@ def finding_codes(incomplete: str) -> list[str]:
     return [code for code in sorted(CODES) if code.startswith(incomplete.upper())]
 
 
+def decoder_classes(incomplete: str) -> list[str]:
+    """The decoders of kafka-dump-log that are known here."""
+    from seglog.kafka_dump_log.options import CLASSES
+
+    return [name for name in CLASSES if name.startswith(incomplete)]
+
+
 def listed(values: Iterable[str]) -> Offer:
     """One more of these after those that a comma ends."""
     every = list(values)
@@ -87,6 +94,8 @@ _BY_METAVAR: dict[str, Offer] = {
     "PARTITION": partitions,
     "PATH": partitions,
     "COPY": partitions,
+    "SOURCE": partitions,
+    "CLASS": decoder_classes,
     "CODE": finding_codes,
     "PARTS": listed(PARTS),
 }

@@ -59,6 +59,7 @@ def describe(command: Any, path: str, common: Sequence[str] = ()) -> Description
         *(["COMMAND"] if children else []),
         "[OPTION]...",
         *(_written(p, True) for p in arguments),
+        *(f"{_names(p)[0]} {p.metavar}" for p in options if p.required),
     ]
     return Description(
         path=path,
@@ -125,9 +126,13 @@ def _written(argument: Any, in_synopsis: bool = False) -> str:
     return name if argument.required or not in_synopsis else f"[{name}]"
 
 
+def _names(option: Any) -> list[str]:
+    """How an option may be written, the short form first."""
+    return sorted((*option.opts, *option.secondary_opts), key=lambda name: name.startswith("--"))
+
+
 def _option(option: Any) -> Term:
-    names = sorted((*option.opts, *option.secondary_opts), key=lambda name: name.startswith("--"))
-    written = ", ".join(names)
+    written = ", ".join(_names(option))
     if option.metavar:
         written += f" {option.metavar}"
     default = option.default

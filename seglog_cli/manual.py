@@ -93,7 +93,7 @@ def _command_page(name: str, own: list[Description]) -> str:
     lines += roff.section("DESCRIPTION")
     for one in own:
         lines += [f'.SS "{roff.escaped(one.path)}"', roff.inline(one.summary)] if len(own) > 1 else []
-        for text in one.paragraphs or (one.summary,):
+        for text in one.paragraphs or ((one.summary,) if len(own) == 1 else ()):
             lines += roff.paragraph(text)
     lines += roff.of_markdown(_written_text(name))
     lines += roff.section("ARGUMENTS AND OPTIONS", *_options(own))

@@ -85,7 +85,9 @@ FILES = [
     (
         "LOGDIR/.seglog-run and LOGDIR/seglog-run-unfinished",
         "There while a run (of verify --repair, transplant, recover, truncate, undo) is unfinished. No broker starts"
-        " meanwhile: its error names the directory. The next command that writes finishes or undoes the run.",
+        " meanwhile: its error names the directory. The next command that writes finishes or undoes the run, but for"
+        " clean, cleaner and retain, which refuse. So do serve, replay, and transplant and rebuild where they read;"
+        " other commands that read warn.",
     ),
     ("LOGDIR/.seglog-append", "There while a Spark job writes; the next command that writes settles one cut short."),
     ("LOGDIR/.seglog-streams", "The last batch that each Spark stream has written."),

@@ -77,7 +77,10 @@ NoKeep = Annotated[
         "--no-keep", help="Do not keep what is cut. `seglog undo` cannot give it back then.", show_default=False
     ),
 ]
-Check = Annotated[bool, typer.Option("--check", help="Exit with 1 when the plan is not empty.", show_default=False)]
+Check = Annotated[
+    bool,
+    typer.Option("--check", help="As --dry-run, and exit with 1 when the plan is not empty.", show_default=False),
+]
 OverridePolicy = Annotated[
     bool,
     typer.Option(

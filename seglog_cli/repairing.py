@@ -44,6 +44,8 @@ def repair_paths(
         jobs = repair_jobs(session.fs, paths)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    if dry_run:
+        session.warn_of_runs(paths)
     codes = [(_planned if dry_run else _repaired)(session, job, options, shown) for job in jobs]
     order = (ExitCode.REPAIRED_IN_PART, ExitCode.INCOMPLETE, ExitCode.REPAIRED, ExitCode.FOUND)
     return next((code for code in order if code in codes), ExitCode.DONE)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -139,6 +140,22 @@ class Session:
         for sentence in (*found.resolve(None).warnings, *found.problems) if tell else ():
             self.console.warning(sentence)
         return found
+
+    def warn_of_runs(self, paths: Iterable[Path]) -> None:
+        """Says in which log directories around the paths a run is unfinished: what is read there may be a part. URLs
+        are passed over, as runs are only on disks."""
+        from seglog.remote_path import RemotePath
+        from seglog.scan.listing import unfinished_run
+
+        places: dict[Path, None] = {}
+        for path in (Path(os.path.realpath(path)) for path in paths if not isinstance(path, RemotePath)):
+            inner = path.parent if os.path.isfile(path) else path  # noqa: PTH113 (Path's raises where nobody may look)
+            places.update(dict.fromkeys((inner, inner.parent)))
+        for place in places:
+            with contextlib.suppress(OSError):  # the command says what it cannot read
+                problem = unfinished_run(self.fs, place)
+                if problem:
+                    self.console.warning(f"{problem}. Until then only a part of the logs may be there")
 
     def check_configuration(self) -> None:
         """ConfigError for a --config or --set that cannot be, also in a command that asks for no setting."""

@@ -57,10 +57,15 @@ class Tiers(OptionGroup):
     lacking: bool = field(default=False, init=False)
     _heard: set[str] = field(default_factory=set, init=False)
 
-    def seen(self, session: Session, paths: Sequence[Path]) -> tuple[Session, list[Path]]:
-        """The session and the paths to go on with; the same ones where no path lies in tiered storage."""
+    def seen(self, session: Session, paths: Sequence[Path], *, warn_of_runs: bool = True) -> tuple[Session, list[Path]]:
+        """The session and the paths to go on with; the same ones where no path lies in tiered storage.
+
+        Warns of log directories in which a run is unfinished, unless the command itself looks at that.
+        """
         from seglog.tiers.recognition import recognise
 
+        if warn_of_runs:
+            session.warn_of_runs(paths)
         recognised = recognise(session.fs, paths)
         if not any(found.is_tier for found in recognised):
             self._refuse_without_tier()

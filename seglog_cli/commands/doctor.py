@@ -51,7 +51,7 @@ def run(
     from seglog.prognosis.doctor import Doctor
     from seglog_cli.views.doctor import look, show_doctor_summary
 
-    session, log_directories = tiers.seen(session, log_directories)
+    session, log_directories = tiers.seen(session, log_directories, warn_of_runs=False)
     mends: dict[str, str] = {}
     rows = Grouped(session, look(session.console), shown)
     with rows, session.progress("doctor") as progress:

@@ -81,7 +81,9 @@ def run(
     from seglog_cli.views.findings import finding_text
 
     to_stdout = _is_standard_output(output)
-    chosen = one_of("--format", format_name or EXTENSIONS.get(output.suffix, "no extension it knows"), FORMATS)
+    if format_name is None and output.suffix not in EXTENSIONS:
+        raise UsageError(f"export: give --format {', '.join(FORMATS)}: {output} has no extension that says it")
+    chosen = one_of("--format", format_name or EXTENSIONS[output.suffix], FORMATS)
     as_base64 = wants_base64(bytes_as)
     if csv_safe and chosen != "csv":
         raise UsageError(f"--csv-safe is for CSV, and this is {chosen}")

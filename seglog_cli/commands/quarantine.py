@@ -33,7 +33,7 @@ def ls(
     session: Session,
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="[PATH]", help="A log directory, a partition, or a quarantine.", show_default=False),
+        typer.Argument(metavar="PATH", help="A log directory, a partition, or a quarantine.", show_default=False),
     ] = None,
     quarantine: QuarantineOption = None,
 ) -> None:

@@ -71,7 +71,8 @@ def run(
     known, and what to do next.
 
     The command refuses where it would lose data: directories of several clusters, a partition twice on one broker, a
-    topic with several ids, a partition that no directory has (see --allow-missing), or a broker that runs.
+    topic with several ids, a partition that no directory has (see --allow-missing), a broker that runs, or a run of
+    seglog that is unfinished.
 
     The exit code is 3 when part of the metadata could not be read.
 

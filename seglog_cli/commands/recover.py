@@ -50,7 +50,7 @@ def run(
       seglog recover /var/lib/kafka/data
     """
     check_keeping(no_keep, quarantine)
-    changed, stopped = recover_path(session, path, dry_run, recovery_point, not no_keep, quarantine)
+    changed, stopped = recover_path(session, path, dry_run or check, recovery_point, not no_keep, quarantine)
     return ExitCode.FOUND if stopped or (check and changed) else ExitCode.DONE
 
 
@@ -71,6 +71,8 @@ def recover_path(
     from seglog.scan.listing import log_directory_of, resolve_path
     from seglog_cli.views.recovery import show_recovery, warn_of_obstacles
 
+    if dry_run:
+        session.warn_of_runs([path])
     target = resolve_path(session.fs, path)
     config_of = session.config_of_target(target)
     obstacles = list(directory_obstacles(session.fs, log_directory_of(target)))

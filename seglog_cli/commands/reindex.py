@@ -21,6 +21,8 @@ def run(session: Session, path: OnePath, dry_run: DryRun = False) -> None:
     from seglog.scan.listing import resolve_path
     from seglog_cli.views.recovery import show_recovery
 
+    if dry_run:
+        session.warn_of_runs([path])
     target = resolve_path(session.fs, path)
     options = RecoveryOptions(dry_run=dry_run, lossless=True, settled=session.settled)
     for report in recover(session.fs, session.clock, target, session.config_of_target(target), options):

@@ -85,7 +85,7 @@ def run(
 
     if groups and map_file is None:
         raise UsageError("--groups needs --map: committed offsets are translated by it")
-    looking, paths = tiers.seen(session, paths)
+    looking, paths = tiers.seen(session, paths, warn_of_runs=False)
     log_directories = _log_directories(looking, paths) if groups else []
     names = _pairs("--topic", topic or ())
     properties = {**_read_properties(session, property_file), **_pairs("--property", client_property or ())}

@@ -10,10 +10,10 @@ from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import (
     Check,
+    Directories,
     DryRun,
     MetadataDirectory,
     OverridePolicy,
-    Paths,
     command,
     duration_option,
     parsed,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @takes_urls("paths", only_with=["dry_run", "check"])
 def run(
     session: Session,
-    paths: Paths,
+    paths: Directories,
     retention_ms: Annotated[
         int | None, duration_option("--retention-ms", "Delete segments that are older than this (-1: none).")
     ] = None,
@@ -99,6 +99,8 @@ def run(
     from seglog_cli.views.recovery import ObstacleWarnings
     from seglog_cli.views.retention import show_freed, show_retained
 
+    if dry_run or check:
+        session.warn_of_runs(paths)
     targets = resolve_paths(session.fs, paths)
     space = None if free is None else _space(free)
     if space is not None and (retention_ms is not None or retention_bytes is not None or delay):

@@ -115,7 +115,7 @@ def run(
         raise UsageError("--tls-key and --tls-client-ca need --tls-cert")
     tls = None if tls_cert is None else TlsFiles(tls_cert, tls_key, tls_client_ca).context()
     reporter = Reporter(session.console)
-    looking, paths = tiers.seen(session, paths)
+    looking, paths = tiers.seen(session, paths, warn_of_runs=False)
     with Catalog.open(
         paths, fs=looking.fs, clock=session.clock, config_of=looking.config_of, skip_damage=skip
     ) as catalog:

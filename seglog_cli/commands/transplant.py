@@ -78,8 +78,8 @@ def run(
 
     The command refuses, and changes nothing, where data would be lost: the broker runs or was not stopped in order, a
     partition holds other data, the numbers of partitions differ, the broker does not know the topic, the source is
-    damaged, or there is no room. You may run it again: it recognises what is already there. Until the broker has
-    written, `seglog undo` takes it back.
+    damaged, a run of seglog is unfinished there, or there is no room. You may run it again: it recognises what is
+    already there. Until the broker has written, `seglog undo` takes it back.
 
     Examples:
       seglog transplant --dry-run /mnt/old/kafka --into /var/lib/kafka/data

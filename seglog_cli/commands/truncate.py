@@ -25,9 +25,10 @@ def run(
 ) -> None:
     """Cuts off the end of a log as a broker truncates a follower: whole batches, indexes and checkpoints.
 
-    A batch that holds the offset is cut as a whole, and the log then ends before it; the output says what was cut.
-    Nothing happens when the log ends before the offset. An offset below the log start is an error. --at-damage
-    does what a recovery of the whole log would do.
+    One of --to-offset, --to-time and --at-damage says where. A batch that holds the offset is cut as a whole, and the
+    log then ends before it; the output says what was cut. Nothing is cut when the log ends before the offset. An offset
+    below the log start is an error. --at-damage does what a recovery of the whole log would do. A log that was not
+    closed properly is recovered first, whether or not there is anything to cut.
 
     What is cut goes to the quarantine first, and `seglog undo` gives it back; with --no-keep it is gone.
 

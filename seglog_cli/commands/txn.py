@@ -30,9 +30,7 @@ def run(
     tiers: Tiers,
     action: Annotated[
         str,
-        typer.Argument(
-            metavar="ACTION", help="What to show: list, open, stat or abort-cmd (default: list).", show_default=False
-        ),
+        typer.Argument(metavar="list|open|stat|abort-cmd", help="What to show (default: list).", show_default=False),
     ] = "list",
     max_timeout: Annotated[
         int | None,

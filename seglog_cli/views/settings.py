@@ -25,7 +25,8 @@ def show_settings(console: Console, topic: str | None, config: ResolvedConfig, e
     for found in config.contradictions:
         console.line(f"this contradicts the cluster's configuration: {found}")
     if len(shown) < len(asked):
-        console.message(f"{len(asked) - len(shown)} other keys have their defaults; --all shows them")
+        left = f"{len(asked) - len(shown)} other" if shown else f"all {len(asked)}"
+        console.message(f"{left} keys have their defaults; --all shows them")
 
 
 def contradiction_record(found: Contradiction) -> dict[str, object]:

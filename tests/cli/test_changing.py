@@ -91,7 +91,43 @@ def test_cutting_at_damage_is_what_recovery_does(log: Path) -> None:
 def test_check_tells_by_exit_code_that_recovery_would_lose_something(log: Path) -> None:
     cut_in_two(log)
     assert run("recover", "--dry-run", "--recovery-point", "0", log).exit_code == 0
-    assert run("recover", "--dry-run", "--check", "--recovery-point", "0", log).exit_code == 1
+    before = contents(log)
+    for options in (["--check"], ["--check", "--dry-run"]):
+        assert run("recover", *options, "--recovery-point", "0", log).exit_code == 1
+    assert contents(log) == before
+
+
+def test_a_log_that_was_not_closed_is_recovered_though_nothing_is_to_be_cut(log: Path) -> None:
+    (log.parent / ".kafka_cleanshutdown").unlink()
+    (log.parent / "recovery-point-offset-checkpoint").unlink()
+    last = sorted(log.glob("*.log"))[-1]
+    torn = b"half of a batch"
+    last.write_bytes(last.read_bytes() + torn)
+    done = run("truncate", "--to-offset", "9999", log)
+    assert "nothing to cut" in done.stdout
+    assert f"{len(torn)} bytes cut off" in done.stderr
+    assert not last.read_bytes().endswith(torn)
+
+
+def test_whoever_reads_or_plans_beside_an_unfinished_run_is_warned(log: Path) -> None:
+    quiet = [("ls", log), ("recover", "-n", log), ("doctor", "--quick", log.parent)]
+    assert all("a run of seglog" not in run(*words).stderr for words in quiet)
+    (log.parent / ".seglog-run").write_text("/somewhere\n")
+    plans = [
+        ("recover", "-n"),
+        ("recover", "--check"),
+        ("reindex", "-n"),
+        ("verify", "--repair", "-n"),
+        ("retain", "-n"),
+    ]
+    for words in (("read", "--limit", "1"), ("export", "-o", "-", "--format", "csv"), ("ls",), ("dump",), *plans):
+        done = run(*words, log)
+        assert f"warning: {log.parent}: a run of seglog was cut short here" in done.stderr, words
+        assert done.exit_code == 0, words
+    for path in (log.parent, sorted(log.glob("*.index"))[0]):
+        assert run("dump", path).stderr.count("a run of seglog was cut short here") == 1
+    served = run("serve", log)
+    assert (served.exit_code, served.stderr.count("a run of seglog")) == (12, 1)
 
 
 def test_a_partition_and_its_log_directory_are_recovered_from_the_same_point(log: Path) -> None:

@@ -40,6 +40,9 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("seglog ls --set min.comp", ["min.compaction.lag.ms="]),
         ("seglog read kafka/or", ["kafka/orders-0", "kafka/orders-1"]),
         ("seglog clean --strategy h", ["header:"]),
+        ("seglog txn kafka/orders-0 a", ["abort-cmd"]),
+        ("seglog transplant kafka/or", ["kafka/orders-0", "kafka/orders-1"]),
+        ("seglog dump-log --key-decoder-class S", ["StringDecoder"]),
     ],
 )
 def test_a_shell_is_offered_values(line: str, values: list[str], logs: Path) -> None:

@@ -267,3 +267,66 @@ def test_each_reason_has_a_code_in_json(tmp_path: Path) -> None:
         ("CLEAN", "KEPT"),
         ("ACTIVE", "KEPT"),
     ]
+
+
+def beyond_its_end(path: Path) -> Path:
+    closed(path)
+    (path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 9999\n")
+    return path
+
+
+def half_clean(path: Path) -> Path:
+    closed(path)
+    (path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 50\n")
+    return path
+
+
+def held_back(path: Path) -> Path:
+    closed(path)
+    (path / "replication-offset-checkpoint").write_text("0\n1\nt 0 60\n")
+    return path
+
+
+def torn(path: Path) -> Path:
+    with (with_active(path) / "t-0" / f"{80:020d}.log").open("ab") as log:
+        log.write(b"half of a batch")
+    (path / ".kafka_cleanshutdown").unlink()
+    return path
+
+
+def below_its_start(path: Path) -> Path:
+    closed(path)
+    (path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 9999\n")
+    return path
+
+
+DELETE = ("--set", "cleanup.policy=delete")
+
+# Each code, with a log and settings for which it is said.
+CODES = {
+    "NOT_COMPACTED POLICY_UNKNOWN": (closed, ()),
+    "ELIGIBLE DIRTY ACTIVE OFFSETS": (closed, COMPACT),
+    "CLEANER_DISABLED": (closed, (*COMPACT, "--set", "log.cleaner.enable=false")),
+    "CLEANING_FAILS": (damaged, COMPACT),
+    "NOT_ELIGIBLE CLEAN NOT_DELETABLE KEPT": (cleaned, COMPACT),
+    "PARTLY_CLEAN": (half_clean, COMPACT),
+    "CHECKPOINT_OUTSIDE_LOG": (beyond_its_end, COMPACT),
+    "COMPACTION_LAG UNCLEANABLE": (closed, (*COMPACT, "--set", "min.compaction.lag.ms=2h")),
+    "OPEN_TRANSACTION": (open_transaction, COMPACT),
+    "RETENTION_NOT_SET": (closed, DELETE),
+    "DELETABLE TIME": (closed, (*DELETE, "--set", "retention.ms=1s")),
+    "SIZE": (closed, (*DELETE, "--set", "retention.bytes=1")),
+    "EMPTY": (empty, COMPACT),
+    "HIGH_WATERMARK": (held_back, COMPACT),
+    "TORN_TAIL": (torn, COMPACT),
+    "DAMAGE": (below_its_start, COMPACT),
+}
+
+
+@pytest.mark.parametrize("names", CODES, ids=lambda names: names.replace(" ", "+"))
+def test_each_code_is_said_of_what_it_names(names: str, tmp_path: Path) -> None:
+    build, settings = CODES[names]
+    found = explained(*settings, build(tmp_path / "logs") / "t-0")
+    said = {code for kind in found["codes"].values() for code in kind}
+    said |= {segment[key] for segment in found["segments"] for key in ("cleaning_code", "deletion_code")}
+    assert set(names.split()) <= said

@@ -125,6 +125,7 @@ WITHOUT_EFFECT = (
     (("stats", "--write-rate", "1M"), "--sizing"),
     (("stats", "--plot", "--json"), "--plot"),
     (("export", "-o", "-", "--format", "csv", "--replace"), "--replace is for a FILE"),
+    (("export", "-o", "-"), "give --format jsonl, csv, parquet"),
     (("export", "-o", "x.parquet", "--bytes", "base64"), "text formats"),
     (("export", "-o", "x.jsonl", "--csv-safe"), "--csv-safe is for CSV"),
     (("recover", "--no-keep", "--quarantine", "q"), "contradict"),

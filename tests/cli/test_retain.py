@@ -61,6 +61,14 @@ def test_a_dry_run_and_a_check_change_nothing(tmp_path: Path) -> None:
     assert snapshot(path) == before
 
 
+def test_a_file_does_not_stand_for_its_partition(tmp_path: Path) -> None:
+    path = logs(tmp_path)
+    before = snapshot(path)
+    done = run("retain", "--now", NOW, "--retention-ms", "1h", sorted((path / "t-0").glob("*.log"))[0])
+    assert (done.exit_code, snapshot(path)) == (10, before)
+    assert "not a file" in done.stderr
+
+
 def test_a_log_directory_is_looked_at_once_however_many_partitions_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

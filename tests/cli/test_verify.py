@@ -43,6 +43,18 @@ def test_a_finding_names_its_place_and_the_exit_code_is_1(tmp_path: Path) -> Non
     assert text.startswith("error CRC_MISMATCH orders-none-0/00000000000000000000.log position 0, ")
 
 
+def test_a_file_that_is_no_log_is_not_called_a_damaged_one(tmp_path: Path) -> None:
+    logs = clean_logs(tmp_path)
+    others = [logs / "meta.properties", logs / "cleaner-offset-checkpoint"]
+    others += [path for path in (logs / "customers-0").iterdir() if path.suffix != ".log"]
+    assert len(others) == 10
+    for path in others:
+        done = run("verify", path)
+        assert (done.exit_code, done.stdout) == (10, ""), path
+        assert f"not a log; what it should hold shows when its directory, {path.parent}, is verified" in done.stderr
+    assert run("verify", logs / "bootstrap.checkpoint").exit_code == 0  # it holds batches
+
+
 def test_time_that_runs_out_makes_it_incomplete(tmp_path: Path) -> None:
     done = run("verify", "--json", "--max-duration", "0", clean_logs(tmp_path))
     assert (done.exit_code, json_lines(done)[-1]["complete"]) == (3, False)

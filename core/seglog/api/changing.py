@@ -1,8 +1,8 @@
 """Changing logs: cleaning, retention, repair, recovery, truncation, conversion; each as a plan or for real.
 
 A `plan_` function does what its verb does, on an overlay or as a plan that the verb then applies; it takes no lock and
-changes nothing. A verb takes the log directory's lock (LockedError while a broker runs) and finishes or undoes a repair
-that was cut short, as the command line does.
+changes nothing. A verb takes the log directory's lock (LockedError while a broker runs) and finishes or undoes a run
+that was cut short, as the command line does; `clean` and `retain` raise RefusedError then.
 """
 
 from __future__ import annotations
@@ -371,7 +371,8 @@ def truncate(
 ) -> Truncated:
     """Cuts off the end of a log, whole batches: `to_offset` and everything after it, or from the first record of
     `to_time_ms` (epoch milliseconds) or later on. With `keep` it goes to the quarantine first, and `undo` gives it
-    back.
+    back. A log that was not closed properly is recovered first, whether or not there is anything to cut.
+    OffsetOutOfRangeError for an offset below the log start.
 
     >>> import tempfile, seglog
     >>> with tempfile.TemporaryDirectory() as place:

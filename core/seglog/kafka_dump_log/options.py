@@ -8,7 +8,7 @@ from seglog.dump.internal_topics import DECODERS, Decoder
 from seglog.errors import UnsupportedError
 from seglog.kafka_dump_log.decoders import PartDecoder, PartDecoders
 
-_CLASSES: dict[str, PartDecoder] = {
+CLASSES: dict[str, PartDecoder] = {
     "StringDecoder": "string",
     "DefaultDecoder": "default",
     "IntegerDecoder": "integer",
@@ -44,7 +44,7 @@ def choose_decoder(
 def _part(name: str | None) -> PartDecoder:
     if name is None:
         return "string"
-    found = _CLASSES.get(name.rpartition(".")[2])
+    found = CLASSES.get(name.rpartition(".")[2])
     if found is None:
-        raise UnsupportedError(f"decoder class {name[:200]}: only {', '.join(_CLASSES)} are known here")
+        raise UnsupportedError(f"decoder class {name[:200]}: only {', '.join(CLASSES)} are known here")
     return found

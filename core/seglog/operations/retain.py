@@ -222,9 +222,12 @@ class _Space:
 
 
 def _by_directory(fs: FileSystem, targets: Sequence[Target]) -> list[tuple[Path, list[Path], set[Path]]]:
-    """(log directory, its partitions to work on, those of them that were named), each partition once."""
+    """(log directory, its partitions to work on, those of them that were named), each partition once. NotALogError for
+    a file: more than what it names would go."""
     found: dict[Path, tuple[dict[Path, None], set[Path]]] = {}
     for target in targets:
+        if target.kind is TargetKind.FILE:
+            raise NotALogError(target.path, "a partition or a log directory can lose old segments, not a file")
         log_directory = log_directory_of(target)
         paths, named = found.setdefault(log_directory, ({}, set()))
         if target.kind is TargetKind.LOG_DIRECTORY:

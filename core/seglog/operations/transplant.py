@@ -18,7 +18,7 @@ from seglog.errors import LockedError, NotALogError, Obstacles, SeglogError
 from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.evidence.transactions import Coordinated, read_coordinators
 from seglog.progress import BytesRead
-from seglog.scan.listing import Target
+from seglog.scan.listing import Target, require_no_run
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
 from seglog.transplant.choosing import Wanted, choose
@@ -56,6 +56,8 @@ def plan_transplant(
     around = list(dict.fromkeys(one.directory.parent for one in wanted))
     for path in around:
         _require_dead(path)
+    for path in (*around, *request.transactions_of):
+        require_no_run(fs, path)
     if not target.has_topic(OFFSETS_TOPIC):
         lost = [one for one in wanted if one.partition.topic == OFFSETS_TOPIC]
         wanted = [one for one in wanted if one not in lost]

@@ -42,6 +42,7 @@ from seglog.scan.listing import (
     SegmentFiles,
     list_log_directory,
     list_partition,
+    require_no_run,
 )
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.filesystem import FileSystem
@@ -86,10 +87,12 @@ class FoundDirectory:
 
 
 def read_directory(fs: FileSystem, path: Path, progress: BytesRead) -> FoundDirectory:
-    """Reads a log directory. LockedError while a broker runs on it, NotALogError where there is none."""
+    """Reads a log directory. LockedError while a broker runs on it, RefusedError where a run that changes it is
+    unfinished, NotALogError where there is none."""
     holder = holder_of(path)
     if holder is not None:
         raise LockedError(path, holder.pid, holder.describe())
+    require_no_run(fs, path)
     listing = list_log_directory(fs, path)
     found = _identified(fs, path, listing)
     for partition in listing.partitions:

@@ -284,6 +284,15 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
     raise NotALogError(path)
 
 
+def require_log_file(path: Path) -> None:
+    """NotALogError for a file that is no log by its name: an index, a snapshot, a checkpoint."""
+    name = filenames.parse_file_name(path.name)
+    is_index = name is not None and name.kind not in (FileKind.LOG, FileKind.LOG_07, FileKind.METADATA_SNAPSHOT)
+    if is_index or path.name in (*_OTHER_FILES, *_LOG_DIRECTORY_FILES):
+        directory = path.absolute().parent
+        raise NotALogError(path, f"not a log; what it should hold shows when its directory, {directory}, is verified")
+
+
 def is_07(fs: FileSystem, directory: Path) -> bool:
     """Whether a directory holds a log of Kafka 0.7, by names alone; a missing one does not."""
     try:
@@ -386,13 +395,22 @@ def require_directory(fs: FileSystem, path: Path) -> None:
         raise NotALogError(path, "not a directory")
 
 
+def unfinished_run(fs: FileSystem, log_directory: Path) -> str:
+    """What an operator must know where a run that changes logs is under way or was cut short: a part of them is not
+    there yet. "" where there is none."""
+    if fs.status(log_directory / filenames.SEGLOG_RUN_FILE, follow=False) is None:
+        return ""
+    return (
+        f"{log_directory}: a run of seglog was cut short here, or is under way; seglog verify --repair finishes one"
+        " that was cut short, and seglog undo takes it back"
+    )
+
+
 def require_no_run(fs: FileSystem, log_directory: Path) -> None:
-    """RefusedError where a run that changes logs is under way or was cut short: a part of them is not there yet."""
-    if fs.status(log_directory / filenames.SEGLOG_RUN_FILE, follow=False) is not None:
-        raise RefusedError(
-            f"{log_directory}: a run of seglog was cut short here, or is under way; seglog verify --repair finishes one"
-            " that was cut short, and seglog undo takes it back"
-        )
+    """RefusedError where a run that changes logs is under way or was cut short."""
+    problem = unfinished_run(fs, log_directory)
+    if problem:
+        raise RefusedError(problem)
 
 
 def listed(listing: Callable[[Path], Sequence[_Entry]], path: Path) -> Sequence[_Entry]:

@@ -37,6 +37,7 @@ from seglog.scan.listing import (
     list_log_directory,
     list_partition,
     log_directory_of,
+    require_log_file,
 )
 from seglog.scan.view import PartitionView, SingleFile, is_held
 from seglog.storage import links
@@ -187,6 +188,7 @@ class Verification:
 
     def _jobs(self, target: Target, directories: dict[Path, _Directory]) -> Iterator[_Job]:
         if target.kind is TargetKind.FILE:
+            require_log_file(target.path)
             status = self._fs.status(target.path)
             yield _Job(target.path, 0 if status is None else status.size, target, None)
             return

@@ -217,6 +217,10 @@ def test_a_running_broker_and_what_is_no_log_directory_are_refused(tmp_path: Pat
     one = broker_directory(tmp_path / "1", 1, {"orders-0": [0]})
     with DirectoryLock(one), pytest.raises(LockedError):
         plan(one)
+    (one / ".seglog-run").write_text("/somewhere\n")
+    with pytest.raises(RefusedError, match=f"{one}: a run of seglog was cut short here"):
+        plan(one)
+    (one / ".seglog-run").unlink()
     with pytest.raises(NotALogError, match="a partition; name the log directory"):
         plan(one / "orders-0")
     with pytest.raises(RefusedError, match="is not one of the directories"):

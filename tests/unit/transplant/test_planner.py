@@ -109,6 +109,19 @@ def whole(root: Path, plan: PartitionPlan) -> TransplantPlan:
     return TransplantPlan(root / "new", (plan,))
 
 
+@pytest.mark.parametrize("where", ["old", "third"])
+def test_a_part_of_what_a_run_makes_is_not_taken_for_the_source(tmp_path: Path, where: str) -> None:
+    """The end of what is there would become the end of the log, and a decision that is not there yet an ABORT."""
+    directory = source_with_open_transaction(tmp_path)
+    (tmp_path / "third").mkdir()
+    target = target_directory(FS, tmp_path / "new", ["t-0"])
+    asked = request(FS, target, directory, transactions_of=[tmp_path / "third"])
+    assert len(planned(FS, START_MS, asked).partitions) == 1
+    (tmp_path / where / ".seglog-run").write_text("/somewhere\n")
+    with pytest.raises(RefusedError, match=f"{tmp_path / where}: a run of seglog was cut short here"):
+        planned(FS, START_MS, asked)
+
+
 def test_transactions_of_another_directory_tell_how_one_ended(tmp_path: Path) -> None:
     directory = source_with_open_transaction(tmp_path)
     target = target_directory(FS, tmp_path / "new", ["t-0"])
