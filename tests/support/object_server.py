@@ -245,8 +245,10 @@ def _azures_prefix(common: str) -> str:
 
 
 def _azures_blob(key: str, data: bytes) -> str:
+    """Azure's listings have the tag without the quotes that its headers give it."""
+    tag = tag_of(data).strip('"')
     return (
         f"<Blob><Name>{escape(key)}</Name><Properties><Last-Modified>Sun, 22 Nov 2026 10:00:00 GMT</Last-Modified>"
-        f"<Etag>{escape(tag_of(data))}</Etag><Content-Length>{len(data)}</Content-Length>"
+        f"<Etag>{tag}</Etag><Content-Length>{len(data)}</Content-Length>"
         "<Content-Type>binary/octet-stream</Content-Type></Properties></Blob>"
     )

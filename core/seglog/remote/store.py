@@ -355,4 +355,9 @@ def _status_of(meta: Any) -> ObjectStatus:
     moment = meta["last_modified"]
     whole = int(moment.timestamp()) if moment is not None else 0
     nanoseconds = whole * 1_000_000_000 + (moment.microsecond * 1000 if moment is not None else 0)
-    return ObjectStatus(meta["path"], meta["size"], nanoseconds, meta["e_tag"] or "")
+    return ObjectStatus(meta["path"], meta["size"], nanoseconds, _tag_of(meta["e_tag"] or ""))
+
+
+def _tag_of(told: str) -> str:
+    """An ETag as headers have it (RFC 9110, 8.8.3): Azure's listings leave out the quotes."""
+    return told if not told or told.startswith(('"', "W/")) else f'"{told}"'
