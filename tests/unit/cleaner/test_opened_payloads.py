@@ -56,7 +56,9 @@ def test_a_round_opens_each_batch_once_where_the_buffer_has_room_and_writes_the_
         found.append({k: v for k, v in files_of(log.directory).items() if not k.endswith(".snapshot")})
         assert result.stats.index_passes == 1
     assert found[0] == found[1] == found[2]
-    assert counts["all"] < counts["some"] < counts["none"]
+    assert counts["all"] < counts["some"] <= counts["none"]
+    # the map takes its room from the last slab, a whole one; which slabs there are depends on how the threads ran
+    assert counts["some"] < counts["none"] or jobs > 1
     assert transactional or counts["none"] == 2 * counts["all"]
 
 
