@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support import native_library
 from tests.support.requirements import require_java, require_kafka
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.kafka import KafkaHarness
 
 # Under numba's JIT the first call of a kernel compiles it: time is no failure anywhere in these tests.
-settings.register_profile("seglog", deadline=None)
+settings.register_profile("seglog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("seglog")
 
 JVM_MARKERS = ("kafka", "spark")
