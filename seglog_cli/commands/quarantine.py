@@ -47,11 +47,14 @@ def ls(
     from seglog.operations.undo import concerns, places
     from seglog.runs.journal import RunRecord
     from seglog.runs.quarantine import runs_in, saved_bytes
+    from seglog.scan.listing import require_directory
     from seglog.units import count_text
     from seglog_cli.views.repair import show_runs
 
     if path is not None and quarantine is not None:
         raise UsageError("PATH and --quarantine both say where to look: give one of them")
+    if path is not None:
+        require_directory(session.fs, path)
     runs: list[tuple[RunRecord, int]] = []
     others = 0
     for place in places(quarantine, Path.cwd() if path is None else path):

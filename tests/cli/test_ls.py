@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.support.command_line import clean_logs, json_lines, process, run
 from tests.support.fixtures import fixture_copy, fixture_partitions
 
@@ -37,6 +39,21 @@ def test_a_named_partition_shows_segments_and_leftovers(tmp_path: Path) -> None:
     assert "00000000000000000350.log" in shown
     assert "leftover orders-none-0/00000000000000000000.log.cleaned" in shown
     assert "stranger orders-none-0/notes.txt" in shown
+
+
+@pytest.mark.parametrize("command", ["ls", "stats"])
+def test_a_segment_stands_for_its_partition_and_no_other_file_does(tmp_path: Path, command: str) -> None:
+    logs = clean_logs(tmp_path)
+    shown = json_lines(run(command, "--json", logs / "orders-none-0" / "00000000000000000350.log"))
+    assert shown == json_lines(run(command, "--json", logs / "orders-none-0"))
+    for name in (
+        "meta.properties",
+        "orders-none-0/leader-epoch-checkpoint",
+        "orders-none-0/00000000000000000350.index",
+    ):
+        done = run(command, logs / name)
+        assert (done.exit_code, done.stdout) == (10, "")
+        assert f"{logs / name}: neither a segment nor a directory" in done.stderr
 
 
 def test_offsets_of_a_07_log_are_byte_positions(tmp_path: Path) -> None:

@@ -260,3 +260,11 @@ def test_a_checkpoint_that_cannot_be_read_is_written_anew_and_no_value_is_shown_
     assert "set recovery-point-offset-checkpoint:" in result.stdout
     assert "written anew" in result.stdout
     assert "None" not in result.stdout
+
+
+def test_a_quarantine_is_not_looked_for_where_there_is_no_directory(tmp_path: Path) -> None:
+    logs = clean_logs(tmp_path)
+    for path, said in ((logs / "nowhere", "no such directory"), (logs / "meta.properties", "not a directory")):
+        done = run("quarantine", "ls", path)
+        assert (done.exit_code, done.stdout) == (10, "")
+        assert f"{path}: {said}" in done.stderr

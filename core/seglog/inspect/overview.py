@@ -22,6 +22,7 @@ from seglog.scan.listing import (
     TargetKind,
     list_log_directory,
     list_partition,
+    require_segment,
 )
 from seglog.scan.segment_scan import entry_row
 from seglog.storage.filesystem import FileSystem
@@ -84,9 +85,11 @@ class Unlisted:
 
 def overview(fs: FileSystem, targets: Sequence[Target]) -> Iterator[PartitionOverview | Unlisted]:
     """Each partition of `targets`, in their order, or why it cannot be read. Touches nothing. Beside a broker each is
-    listed as it is in its turn; one that is deleted meanwhile is left out.
+    listed as it is in its turn; one that is deleted meanwhile is left out. A segment stands for its partition;
+    NotALogError for any other file.
     """
     for target in targets:
+        require_segment(target)
         if target.kind is not TargetKind.LOG_DIRECTORY:
             yield _overview_of(fs, target.directory, PartitionState.LIVE)
             continue

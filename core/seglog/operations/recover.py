@@ -24,7 +24,7 @@ from seglog.log.obstacles import partition_obstacles
 from seglog.log.opening import has_ample_room, require_room
 from seglog.model import TopicPartition
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
-from seglog.scan.listing import Target, TargetKind, is_07
+from seglog.scan.listing import Target, TargetKind, is_07, refuse_file
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 
@@ -53,8 +53,10 @@ def recover(
     """Recovers what `target` names and closes it cleanly; one report a partition.
 
     LockedError when a broker holds the directory, RefusedError with `lossless` when bytes would be lost, and where the
-    disk has no room for what recovery writes. IncompleteError where a file may not be opened by this user.
+    disk has no room for what recovery writes. IncompleteError where a file may not be opened by this user. NotALogError
+    for a file: a recovery takes a partition as a whole.
     """
+    refuse_file(target)
     whole = target.kind is TargetKind.LOG_DIRECTORY
     path = links.resolve(target.directory)
     if not options.dry_run:

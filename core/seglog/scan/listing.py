@@ -293,6 +293,22 @@ def require_log_file(path: Path) -> None:
         raise NotALogError(path, f"not a log; what it should hold shows when its directory, {directory}, is verified")
 
 
+def refuse_file(target: Target) -> None:
+    """NotALogError for a file, where a whole partition would be worked on."""
+    if target.kind is TargetKind.FILE:
+        raise NotALogError(
+            target.path, f"a file; the partition is a directory, perhaps {target.path.absolute().parent}"
+        )
+
+
+def require_segment(target: Target) -> None:
+    """NotALogError for a file that is no segment, and so does not stand for the partition that it lies in."""
+    name = filenames.parse_file_name(target.path.name)
+    is_segment = name is not None and name.kind in (FileKind.LOG, FileKind.LOG_07)
+    if target.kind is TargetKind.FILE and not is_segment:
+        raise NotALogError(target.path, "neither a segment nor a directory; seglog dump shows what Kafka's files hold")
+
+
 def is_07(fs: FileSystem, directory: Path) -> bool:
     """Whether a directory holds a log of Kafka 0.7, by names alone; a missing one does not."""
     try:
@@ -318,8 +334,7 @@ def require_batches(fs: FileSystem, directory: Path) -> None:
 def require_partition(fs: FileSystem, path: Path) -> None:
     """NotALogError unless `path` is a partition directory; of a log directory it names the partitions there."""
     target = resolve_path(fs, path)
-    if target.kind is TargetKind.FILE:
-        raise NotALogError(path, f"a file; the partition is a directory, perhaps {path.parent}")
+    refuse_file(target)
     if target.kind is TargetKind.LOG_DIRECTORY:
         live = list_log_directory(fs, path).live
         names = sorted((found.path.name for found in live), key=lambda name: name.startswith("__"))  # Kafka's own last
@@ -361,9 +376,12 @@ def log_directory_of(target: Target) -> Path:
 
 
 def partition_directories(fs: FileSystem, target: Target) -> tuple[Path, ...]:
-    """The partitions that a target names: of a log directory all live ones, of a file the partition it lies in."""
+    """The partitions that a target names: of a log directory all live ones, of a segment the one it lies in.
+    NotALogError for any other file.
+    """
     if target.kind is TargetKind.LOG_DIRECTORY:
         return tuple(found.path for found in list_log_directory(fs, target.path).live)
+    require_segment(target)
     return (target.directory,)
 
 
@@ -392,7 +410,7 @@ def require_directory(fs: FileSystem, path: Path) -> None:
     if status is None:
         raise NotALogError(path, why_absent(path, "no such directory"))
     if not status.is_directory:
-        raise NotALogError(path, "not a directory")
+        raise NotALogError(path, f"not a directory; the one that it lies in is {path.absolute().parent}")
 
 
 def unfinished_run(fs: FileSystem, log_directory: Path) -> str:

@@ -29,10 +29,10 @@ from seglog.log.loader import RecoveryProgress, RecoveryReport
 from seglog.log.log import Log
 from seglog.model import TopicPartition
 from seglog.scan.listing import (
-    TargetKind,
     list_partition,
     log_directory_of,
     partition_directories,
+    refuse_file,
     require_no_run,
     resolve_paths,
 )
@@ -185,8 +185,7 @@ def _directories(fs: FileSystem, paths: Sequence[Path]) -> dict[Path, list[Path]
     """Log directory → the partition directories in it that are served, each once."""
     found: dict[Path, list[Path]] = {}
     for target in resolve_paths(fs, paths):
-        if target.kind is TargetKind.FILE:
-            raise NotALogError(target.path, f"a file; name the partition it lies in, {target.directory}")
+        refuse_file(target)
         directories = found.setdefault(log_directory_of(target), [])
         for each in partition_directories(fs, target):
             directory = links.resolve(each)
