@@ -38,8 +38,9 @@ def run(
 
     The end offset is that of the next record; newest is the largest timestamp that the indexes and the end of the log
     show. Offsets of a Kafka 0.7 log are byte positions. Leftovers of a crash and files that are not Kafka's are listed
-    by name. A segment stands for the partition that it lies in. The last line holds the sums. If there are several log directories, each row names its own. The order is
-    that of the PATHs and names, or of --sort. A terminal of 120 columns or more shows more than a file or a pipe gets.
+    by name. A segment stands for the partition that it lies in. The last line holds the sums. If there are several log
+    directories, each row names its own. The order is that of the PATHs and names, or of --sort. A terminal of 120
+    columns or more shows more than a file or a pipe gets.
 
     Examples:
       seglog ls /var/lib/kafka/data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -49,6 +50,13 @@ def test_it_serves_until_a_signal_ends_it_and_tells_each_connection(
         assert (connection["type"], connection["client_id"], connection["requests"]) == ("connection", "raw", 1)
         assert connection["reason"] == "the endpoint stops"
         assert b"Traceback" not in stderr
+
+
+def test_no_library_of_its_own_makes_a_directory_where_it_was_started(directory: Path) -> None:
+    assert importlib.util.find_spec("hypothesis") is not None  # kio imports it, and it keeps tables in `.hypothesis`
+    with served(".", cwd=directory) as (_, said), RawClient(address_of(said)) as client:
+        client.ask(protocol.API_VERSIONS, 3)
+        assert [path.name for path in directory.glob(".hypothesis")] == []
 
 
 def test_counters_are_on_a_page_of_their_own(directory: Path) -> None:

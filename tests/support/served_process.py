@@ -18,11 +18,11 @@ LIMIT_SECONDS = 60
 
 
 @contextmanager
-def served(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
+def served(*arguments: str | Path, cwd: Path = ROOT) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
     """The process, and what it says when it is ready; it is stopped when the `with` ends."""
     command = [sys.executable, "-m", "seglog_cli", "serve", "--json", "--listen", "127.0.0.1:0", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'core'}{os.pathsep}{ROOT}"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, env=environment)
     assert process.stdout is not None and process.stderr is not None
     try:
         line = process.stdout.readline()

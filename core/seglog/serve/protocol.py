@@ -9,20 +9,39 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import struct
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any, cast, get_args
 
-from kio.index import load_request_schema, load_response_schema
-from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import SerialError
-
 from seglog.model import Isolation
 from seglog.serve.request_walk import walk_of
 from seglog.serve.spans import FileSpan
+
+
+@contextmanager
+def _without_hypothesis() -> Iterator[None]:
+    """Hides hypothesis, unless somebody has imported it. kio tells it of its types wherever it is installed, and it
+    then makes `.hypothesis` in the working directory: in a log directory, that stops the next broker."""
+    name = "hypothesis"
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+
+
+with _without_hypothesis():
+    from kio.index import load_request_schema, load_response_schema
+    from kio.schema.errors import ErrorCode
+    from kio.serial import entity_reader, entity_writer
+    from kio.serial.errors import SerialError
 
 __all__ = ["ErrorCode"]
 
