@@ -359,7 +359,8 @@ _REGISTRY = (
     FindingCode(
         "SEGMENT_MISSING",
         _E,
-        "No segment holds some offsets that the log once had: files of a segment are gone.",
+        "No segment holds some offsets that the log once had: files of a segment are gone. It is a warning when only"
+        " the hole says so, as a replica has the holes of its leader, too.",
         "Readers skip the offsets silently.",
         Notice.NEVER,
     ),

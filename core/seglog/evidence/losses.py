@@ -8,7 +8,8 @@ A file that is damaged shows it; one that is missing shows nothing. Its witnesse
 - offsets that groups have committed (weaker: a client may commit any number).
 
 What compaction, retention and tiered storage lawfully take away is no loss: a hole counts where nothing was compacted,
-a later beginning only where the log start did not move.
+a later beginning only where the log start did not move. A replica has its leader's holes, too, and a batch after one
+may begin a segment: where no witness speaks of a hole it is a warning.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from seglog.format import filenames
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.filenames import FileKind, parse_file_name
 from seglog.format.index_entries import decode_offset_index, decode_time_index, used_entries
+from seglog.format.producer_snapshot import decode_snapshot
 from seglog.format.repair_note import NOTE_BYTES_LIMIT, Gap, parse_note
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
@@ -47,7 +49,7 @@ _MOST_NAMED = 4  # witnesses that a message spells out
 @dataclass(frozen=True, slots=True)
 class Loss:
     """Offsets `first_offset` to `last_offset` that no file holds. `severity` is INFO where nothing proves that they
-    ever held records, WARNING where only readers say so.
+    ever held records, WARNING where only readers say so, or nothing but the hole itself.
     """
 
     code: str
@@ -291,10 +293,11 @@ class _Losses:
             if gap[0] <= reached:
                 reached = max(reached, gap[1] + 1)
         noted = reached >= stop
-        loss = self._missing(first, stop, witnesses, Severity.INFO if noted else Severity.ERROR)
+        loss = self._missing(first, stop, witnesses, Severity.INFO if noted else Severity.WARNING)
         if noted:
             return replace(loss, message=f"{loss.message}; they went with damage that a repair took out")
-        return replace(loss, message="; ".join((loss.message, *unreadable)))
+        either = "files of a segment are gone, or this is a copy of a log that did not have them, either"
+        return replace(loss, message="; ".join((loss.message, either, *unreadable)))
 
     @cached_property
     def _noted_gaps(self) -> tuple[list[Gap], list[str]]:
@@ -338,17 +341,37 @@ class _Losses:
         return found if any(each.trust > _Trust.BESIDE_OTHERS for each in found) else []
 
     def _in_hole(self, first: int, stop: int) -> list[_Witness]:
-        """Snapshots and epochs that begin in a hole of a log that was never compacted."""
+        """Snapshots and epochs that begin in a hole of a log that was never compacted, and producers who wrote there.
+
+        An epoch that begins where the hole does may be that of a leader who wrote nothing.
+        """
         found = [
             _Witness(f"{each.path.name} is there", each.offset, base=each.offset)
             for each in self._listing.snapshots
             if first <= each.offset < stop
         ]
-        return found + [
+        found += [
             _Witness(f"leader epoch {entry.epoch} begins at {entry.start_offset}", entry.start_offset)
             for entry in self._epochs
             if first < entry.start_offset < stop
         ]
+        return found + self._producers_in(first, stop)
+
+    def _producers_in(self, first: int, stop: int) -> list[_Witness]:
+        """The producer whose last batch lay furthest in a hole, by the snapshot that was made after it."""
+        snapshot = next((each for each in self._listing.snapshots if each.offset >= stop), None)
+        if snapshot is None:
+            return []
+        try:
+            entries = decode_snapshot(self._fs.read_bytes(snapshot.path), snapshot.path)
+        except (CorruptionError, RefusedError):
+            return []  # reported as what it is
+        inside = [each for each in entries if first <= each.last_offset < stop]
+        if not inside:
+            return []
+        last = max(inside, key=lambda each: each.last_offset)
+        text = f"{snapshot.path.name} knows a batch of producer {last.producer_id} that ended at {last.last_offset}"
+        return [_Witness(text, last.last_offset + 1)]
 
     def _orphans(self) -> list[_Witness]:
         """Live indexes whose log is gone, without those that a broker was about to delete."""

@@ -15,7 +15,7 @@ from seglog.configuration.sources import load_settings
 from seglog.configuration.topic_settings import DirectorySettings
 from seglog.evidence.findings import Finding, Severity
 from seglog.evidence.surroundings import read_surroundings
-from seglog.format.producer_snapshot import encode_snapshot
+from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
 from seglog.prognosis.doctor import Diagnosis, Doctor, Gravity
 from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.plan import RepairOptions
@@ -26,6 +26,7 @@ from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import FS, batch, write_segment
+from tests.support.open_logs import opened_log
 
 LOSSES = {"LOG_MISSING", "SEGMENT_MISSING", "LOG_END_MISSING", "PARTITION_MISSING"}
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
@@ -96,6 +97,35 @@ def test_a_middle_segment_gone_is_a_danger_with_the_offsets(logs: Path, gone: tu
     # without a look at the records nothing tells a hole that compaction left, unless a file of the segment is there
     seen = deep or ("*20.log" in gone[:1] and len(gone) == 1)
     assert diagnosed(logs, deep=deep) == ([("SEGMENT_MISSING", Gravity.DANGER, 20, 29)] if seen else [])
+
+
+def test_a_replica_that_copied_its_leaders_hole_has_not_certainly_lost_a_segment(tmp_path: Path) -> None:
+    directory = tmp_path / "logs" / "t-0"
+    with opened_log(directory, segment_bytes=2 * len(batch(0, 5))) as log:
+        for base in (0, 5, 20, 25):  # the leader's log had nothing between
+            log.append_as_follower(batch(base, 5), 0)
+        assert [segment.base_offset for segment in log.segments] == [0, 20]
+    for name in CHECKPOINTS:
+        checkpoint(directory.parent, name, 30)
+    (found,) = losses(directory.parent)
+    assert (found.code, found.severity, found.first_offset, found.last_offset) == (
+        "SEGMENT_MISSING",
+        Severity.WARNING,
+        10,
+        19,
+    )
+    assert "or this is a copy of a log that did not have them, either" in found.message
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_producer_who_wrote_in_a_hole_proves_the_loss(logs: Path, inside: bool) -> None:
+    lose(logs, "*20.*")
+    entry = ProducerEntry(7, 0, 4, 27 if inside else 19, 4)
+    (logs / "t-0" / f"{30:020d}.snapshot").write_bytes(encode_snapshot([entry]))
+    (found,) = losses(logs)
+    assert found.severity is (Severity.ERROR if inside else Severity.WARNING)
+    text = f"{30:020d}.snapshot knows a batch of producer 7 that ended at 27"
+    assert (text in found.message) is inside
 
 
 def test_the_last_segment_gone_is_told_by_checkpoints_and_snapshots(logs: Path) -> None:
@@ -337,7 +367,9 @@ def test_a_note_speaks_of_its_offsets_alone(logs: Path) -> None:
     rotten_end(logs, 10)
     repaired(logs)
     lose(logs, "*20.*")
-    assert [(each.severity, each.first_offset, each.last_offset) for each in losses(logs)] == [(Severity.ERROR, 15, 29)]
+    assert [(each.severity, each.first_offset, each.last_offset) for each in losses(logs)] == [
+        (Severity.WARNING, 15, 29)
+    ]
 
 
 @pytest.mark.parametrize("note", [b"", b"[]", b'{"version":1,"gaps":[[19,15]]}', b'{"version":2,"gaps":[[0,99]]}'])
@@ -346,4 +378,4 @@ def test_a_note_that_cannot_be_read_is_named(logs: Path, note: bytes) -> None:
     run = repaired(logs)
     (logs / "t-0" / f".seglog-repaired-{run.name}").write_bytes(note)
     (loss,) = losses(logs)
-    assert loss.severity is Severity.ERROR and f".seglog-repaired-{run.name}" in loss.message
+    assert loss.severity is Severity.WARNING and f".seglog-repaired-{run.name}" in loss.message
