@@ -18,12 +18,13 @@ from seglog.configuration.keys import LogConfig
 from seglog.log.directory import LogDirectory
 from seglog.log.loader import LoadOptions, load_log, plan_recovery
 from seglog.log.transaction_index import TransactionIndex
-from seglog.model import TopicPartition
+from seglog.model import Isolation, TopicPartition
 from seglog.operations.keeping import Keeper
 from seglog.scan.listing import resolve_paths
 from seglog.storage.filesystem import LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.kafka import KafkaHarness
+from tests.support.open_logs import opened_log
 
 pytestmark = pytest.mark.kafka
 
@@ -214,3 +215,16 @@ def test_of_a_follower_that_was_sent_all_at_once_verify_reports_entries_that_hid
     reported = [each.last_offset for each in found if each.code == "TRANSACTION_INDEX_DIFFERS"]
     assert len(differing) > len(hiding)
     assert reported == [entry.last_offset for entry in hiding]
+    assert any(_aborted_reads(leader)) and _aborted_reads(follower) == _aborted_reads(leader)
+
+
+def _aborted_reads(directory: Path) -> list[list[tuple[int, int]]]:
+    """What a reader of committed data is told with each batch: the producers and first offsets of what was aborted."""
+    with opened_log(directory, writable=False) as log:
+        return [
+            [
+                (each.producer_id, each.first_offset)
+                for each in log.read(offset, 1, Isolation.READ_COMMITTED).aborted_transactions
+            ]
+            for offset in range(log.log_end_offset)
+        ]

@@ -18,7 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seglog import errors
+import numpy as np
+
+from seglog import errors, layout
 from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.format.columns import STATUS_REASONS
@@ -335,12 +337,18 @@ def state_of(log: Log) -> dict[str, Any]:
 
 
 def _files(directory: Path) -> dict[str, object]:
-    """Name → contents; of snapshots the entries, whose order means nothing. Kafka makes empty files where none is."""
+    """Name → contents; of snapshots the entries, whose order means nothing. Kafka makes empty files where none is, and
+    counts transactions in a last stable offset that begin after the marker."""
     found: dict[str, object] = {}
     for path in directory.iterdir():
         data = path.read_bytes()
         if path.suffix == ".snapshot":
             found[path.name] = sorted(json.dumps(repr(entry)) for entry in decode_snapshot(data, path))
+        elif path.suffix == ".txnindex" and data:
+            whole = len(data) // layout.TRANSACTION_INDEX_ENTRY.itemsize
+            rows = np.frombuffer(data, layout.TRANSACTION_INDEX_ENTRY, whole).copy()
+            rows["last_stable_offset"] = np.minimum(rows["last_stable_offset"], rows["last_offset"] + 1)
+            found[path.name] = (rows.tobytes(), data[rows.nbytes :])
         elif data not in (b"", b"0\n0\n") or path.suffix == ".log":
             found[path.name] = data
     return found

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -167,20 +167,6 @@ class ProducerStateManager:
         """First offset of the earliest open transaction of another producer, else the one after the marker."""
         others = (first for first, producer in self._ongoing.items() if producer != completed.producer_id)
         return min(others, default=completed.last_offset + 1)
-
-    def last_stable_offsets(
-        self, completed: Sequence[CompletedTransaction]
-    ) -> Iterator[tuple[CompletedTransaction, int]]:
-        """The last stable offset at the end of each of the transactions that one append ended, in order.
-
-        Those that begin or end after a marker in the same append are open then (Kafka: UnifiedLog.append).
-        """
-        waiting = {each.first_offset: each.producer_id for each in completed}
-        for each in completed:
-            opened = {**self._ongoing, **waiting}.items()
-            others = (first for first, producer in opened if producer != each.producer_id)
-            yield each, min(others, default=each.last_offset + 1)
-            del waiting[each.first_offset]
 
     def on_high_watermark(self, offset: int) -> None:
         """Forgets completed transactions whose marker lies below the high watermark."""

@@ -79,13 +79,14 @@ class TransactionIndex(OwnedFile):
         """The entries that a read of [`first_offset`, `upper_offset`) must know of, and whether that is all
         of them.
 
-        False asks for the next segment's index as well (Kafka: collectAbortedTxns).
+        False asks for the next segment's index as well (Kafka: collectAbortedTxns). Nothing after a marker was stable
+        when it was written, whatever a broker has noted that appended more than the marker at once.
         """
         found: list[AbortedTransaction] = []
         for entry in self.entries:
             if entry.last_offset >= first_offset and entry.first_offset < upper_offset:
                 found.append(entry)
-            if entry.last_stable_offset >= upper_offset:
+            if min(entry.last_stable_offset, entry.last_offset + 1) >= upper_offset:
                 return found, True
         return found, False
 

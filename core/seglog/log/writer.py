@@ -106,14 +106,16 @@ class SegmentWriter:
         """
         log = self._log
         segment = log.segments.active
-        completed: list[CompletedTransaction] = []
+        # Kafka notes the last stable offset at the end of the append, which may be after a transaction that the same
+        # producer began meanwhile and aborts later: readers up to there would not be told of that one.
+        completed: list[tuple[CompletedTransaction, int]] = []
         # producers first: a batch that contradicts an open transaction is refused before anything is changed
         with log.producers.unchanged_on_error(batches):
-            log.producers.replay(data, batches, position, segment.path, lambda ended, _: completed.append(ended))
+            log.producers.replay(data, batches, position, segment.path, lambda *ended: completed.append(ended))
         log.leader_epochs.assign_appended(batches)
         try:
             segment.append(batches, data)
-            for transaction, last_stable_offset in log.producers.last_stable_offsets(completed):
+            for transaction, last_stable_offset in completed:
                 segment.append_aborted(transaction, last_stable_offset)
         except SeglogError as error:
             log.fail(error)

@@ -153,10 +153,6 @@ class _Writer:
         if len(self._waiting) + len(data) > self._most:
             self.flush()
         self._waiting += data
-        if _is_control(data):
-            # What follows a marker in one append counts as open when it ends (`last_stable_offsets`), and the index of
-            # aborted transactions would hide those from readers.
-            self.flush()
 
     def flush(self) -> None:
         if self._waiting:
@@ -164,11 +160,6 @@ class _Writer:
             self.batches += info.batches
             self.bytes += info.bytes
             self._waiting.clear()
-
-
-def _is_control(data: bytes) -> bool:
-    """Whether these bytes begin with a control batch."""
-    return data[layout.MAGIC_OFFSET] >= 2 and bool(data[layout.ATTRIBUTES_LOW_OFFSET] & layout.CONTROL_MASK)
 
 
 def _refuse_damage(surveyor: SegmentSurveyor, piece: WalkedEntries, segment: SegmentFiles) -> None:

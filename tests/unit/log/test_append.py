@@ -30,6 +30,7 @@ from seglog.format.decoder import checksums_valid
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Isolation, Record, TimestampType
+from tests.support.log_files import marker, transactional
 from tests.support.message_sets import encode_message_set
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.open_logs import START_MS, opened_log
@@ -257,6 +258,16 @@ def test_attributes_that_mean_nothing_stay_with_their_checksum(log: Log) -> None
 
 
 # --- follower -------------------------------------------------------------------------------------------
+
+
+def test_no_abort_is_hidden_from_readers_of_what_a_follower_appended_at_once(log: Log) -> None:
+    ended = [
+        transactional(offset, producer, sequence) + marker(offset + 1, producer, commit=False)
+        for offset, producer, sequence in ((0, 7, 0), (2, 7, 1), (4, 8, 0))
+    ]
+    log.append_as_follower(b"".join(ended), 0)
+    entries = log.segments.active.transaction_index.entries
+    assert [(entry.first_offset, entry.last_stable_offset) for entry in entries] == [(0, 2), (2, 4), (4, 6)]
 
 
 def test_a_follower_keeps_offsets_epochs_and_the_high_watermark(log: Log) -> None:

@@ -34,6 +34,15 @@ def test_collecting_stops_once_everything_below_the_bound_is_stable(index: Trans
     assert index.collect(0, 101) == ([FIRST], True)
 
 
+def test_collecting_goes_on_where_a_follower_noted_what_began_after_the_marker(tmp_path: Path) -> None:
+    index = TransactionIndex(FS, tmp_path / f"{0:020d}.txnindex", 0)
+    listed = [AbortedTransaction(7, 0, 1, 4), AbortedTransaction(7, 2, 3, 4), AbortedTransaction(8, 4, 5, 6)]
+    for entry in listed:
+        index.append(entry)
+    assert index.collect(2, 3) == ([listed[1]], True)
+    assert index.collect(0, 2) == ([listed[0]], True)
+
+
 def test_a_marker_that_goes_back_is_refused(index: TransactionIndex) -> None:
     with pytest.raises(CorruptIndexError, match="does not follow"):
         index.append(FIRST)
