@@ -71,7 +71,9 @@ def run(
     back everything after it; its offset is shown, with the time until which it does so. A rule counts only if it
     is given here or in the configuration. The cleanup policy of a topic is the one in the cluster's metadata; a
     topic listed there without one has the broker's default. A partition whose topic and policy are not known loses
-    nothing by size or time unless it is named together with a rule.
+    nothing by size or time unless it is named together with a rule. Nor does a tiered topic: a broker would delete in
+    the tier what goes here. Where nothing says remote.storage.enable, a log start before the first segment, as a broker
+    that stopped in order leaves it, shows such a topic.
 
     A rule that would delete what the cluster's own configuration keeps (--policy delete on a compacted
     topic, a --retention-ms below the topic's retention.ms) is refused; with --override-policy it is

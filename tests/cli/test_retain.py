@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seglog.log import obstacles
-from seglog.operations.retain import KAFKAS_OWN
+from seglog.operations.retain import IN_TIER, KAFKAS_OWN
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from tests.support.command_line import clean_logs, json_lines, process, run
 from tests.support.compacted_directories import broker_directory
@@ -67,6 +67,22 @@ def test_a_file_does_not_stand_for_its_partition(tmp_path: Path) -> None:
     done = run("retain", "--now", NOW, "--retention-ms", "1h", sorted((path / "t-0").glob("*.log"))[0])
     assert (done.exit_code, snapshot(path)) == (10, before)
     assert "not a file" in done.stderr
+
+
+def test_what_looks_tiered_loses_nothing_unless_it_is_said_not_to_be(tmp_path: Path) -> None:
+    path = logs(tmp_path)
+    first = bases(path / "t-0")[0]
+    for file in (path / "t-0").glob(f"{first:020d}.*"):
+        file.unlink()
+    starts, left = path / "log-start-offset-checkpoint", bases(path / "t-0")
+    starts.write_text(f"0\n1\nt 0 {first}\n")
+    rule = ("--now", NOW, "--retention-ms", "1h", "--json", path / "t-0")
+    for dry_run in (["--dry-run"], []):
+        (row,) = json_lines(run("retain", *dry_run, *rule))
+        assert (row["deleted_segments"], row["note"]) == ([], IN_TIER)
+    assert (bases(path / "t-0"), starts.read_text()) == (left, f"0\n1\nt 0 {first}\n")
+    (row,) = json_lines(run("retain", "--set", "remote.storage.enable=false", *rule))
+    assert row["deleted_segments"] == left[:-1]
 
 
 def test_a_log_directory_is_looked_at_once_however_many_partitions_it_has(

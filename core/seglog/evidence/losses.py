@@ -224,9 +224,14 @@ class _Losses:
         if began < base and not moved and self._only_compacted():
             text = f"{filenames.LEADER_EPOCH_CHECKPOINT} begins at {began}, and nothing deletes from this topic"
             witnesses.append(_Witness(text, base, base=began))
-        if witnesses and not self._around.tiered(self._topic):
-            first = max(min(each.base for each in witnesses if each.base is not None), self._start or 0)
-            yield self._missing(first, base, witnesses, Severity.ERROR)
+        tiered = self._around.tiered(self._topic)
+        if not witnesses or tiered:
+            return
+        first = max(min(each.base for each in witnesses if each.base is not None), self._start or 0)
+        # a tiered topic's log start lies before its first segment, and so does that of a log whose first one is gone
+        only_start = tiered is None and len(witnesses) == 1 and witnesses[0].base == self._start
+        loss = self._missing(first, base, witnesses, Severity.WARNING if only_start else Severity.ERROR)
+        yield replace(loss, message=f"{loss.message}, and may lie in tiered storage") if only_start else loss
 
     def _holes(self) -> Iterator[Loss]:
         segments = self._extent.segments

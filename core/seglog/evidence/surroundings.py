@@ -100,9 +100,12 @@ class Surroundings:
         policy = self._policy(topic)
         return None if policy is None else "delete" in policy
 
-    def tiered(self, topic: str) -> bool:
-        """Whether older segments may have moved to remote storage."""
-        return (self._topic_value(topic, "remote.storage.enable", "") or "").lower() == "true"
+    def tiered(self, topic: str) -> bool | None:
+        """Whether older segments may have moved to remote storage, None where nothing says it."""
+        stated = self._topic_value(topic, "remote.storage.enable", "")
+        if stated is None and (self.metadata is None or topic not in self.metadata.topic_ids):
+            return None
+        return (stated or "").lower() == "true"
 
     def _policy(self, topic: str) -> str | None:
         if topic in _COMPACT_TOPICS:

@@ -120,6 +120,7 @@ class LogDirectory:
         self._change_guard = threading.Lock()
         self._logs: dict[Path, Log] = {}
         self._end_at_open: dict[Path, int] = {}
+        self._in_tier: set[Path] = set()
 
     @classmethod
     def open(
@@ -183,9 +184,7 @@ class LogDirectory:
 
     @property
     def is_broker_directory(self) -> bool:
-        """Whether checkpoints, marker or `meta.properties` show that a broker (or seglog) keeps it as a log
-        directory.
-        """
+        """Whether checkpoints, marker or `meta.properties` show that a broker (or seglog) keeps it."""
         kept = self.listing.checkpoints.keys() - _WITHOUT_BROKER
         return bool(kept) or self._marker.found or self.listing.meta_properties is not None
 
@@ -217,12 +216,7 @@ class LogDirectory:
     @property
     def problems(self) -> tuple[str, ...]:
         """Checkpoints that were taken as empty, as sentences."""
-        checkpoints = (
-            self._recovery_points,
-            self._log_start_offsets,
-            self._high_watermarks,
-            self._cleaner_offsets,
-        )
+        checkpoints = (self._recovery_points, self._log_start_offsets, self._high_watermarks, self._cleaner_offsets)
         return tuple(checkpoint.damage for checkpoint in checkpoints if checkpoint.damage)
 
     @property
@@ -240,9 +234,7 @@ class LogDirectory:
     def log(
         self, topic_partition: TopicPartition, create: bool = False, progress: RecoveryProgress | None = None
     ) -> Log:
-        """The partition's log, opened at first use. NotALogError when it is missing, unless `create` makes
-        it.
-        """
+        """The partition's log, opened at first use. NotALogError when it is missing, unless `create` makes it."""
         key = instance("topic_partition", topic_partition, TopicPartition, "a seglog.TopicPartition")
         directory = self.path / str(key)
         if flag("create", create) and self.writable and self.fs.status(directory) is None:
@@ -271,8 +263,7 @@ class LogDirectory:
     @contextmanager
     def try_log(self, directory: Path) -> Iterator[Log]:
         """The log as `log_in` would open it for writing, with every change in memory; closed again at the end, unless
-        it was kept meanwhile (`keep`).
-        """
+        it was kept meanwhile (`keep`)."""
         trial = TrialFileSystem(self._log_fs)
         log = self._opened_for_writing(directory, trial, self.load_options(directory))
         log.recovery.room = trial.room
@@ -298,6 +289,8 @@ class LogDirectory:
 
     def _kept(self, log: Log) -> Log:
         self._logs[log.directory], self._end_at_open[log.directory] = log, log.log_end_offset
+        if self.begins_before(log.directory, log.segments.first.base_offset):
+            self._in_tier.add(log.directory)
         return log
 
     def _log_start_of(self, directory: Path) -> int:
@@ -356,6 +349,11 @@ class LogDirectory:
         name = filenames.parse_partition_directory(directory.name)
         return name is not None and name.state is filenames.PartitionState.LIVE
 
+    def begins_before(self, directory: Path, first_base: int) -> bool:
+        """Whether a broker that stopped in order has left a log start before the first segment, as of tiered topics."""
+        known = self.log_start_offsets.get(filenames.topic_partition_of(directory))
+        return known is not None and known < first_base and self.clean_shutdown and self.is_known(directory)
+
     # --- checkpoints --------------------------------------------------------------------------------------
 
     def checkpoint(self, logs: Sequence[Log]) -> None:
@@ -375,7 +373,8 @@ class LogDirectory:
             # below. A tiered topic's is the broker's while it is lower: what is below lies in the tier.
             known = self.log_start_offsets.get(key)
             is_told = start > log.segments.first.base_offset or known == start
-            stays = log.config.remote_storage_enable and known is not None and known < start
+            is_tiered = log.config.remote_storage_enable or log.directory in self._in_tier
+            stays = is_tiered and known is not None and known < start
             if not stays and (is_told or (known is not None and self.is_broker_directory)):
                 starts[key] = start if is_told else None
             points[key], watermarks[key] = log.recovery_point, self._high_watermark_of(log)

@@ -44,6 +44,10 @@ from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
 
 UNKNOWN_POLICY = "cleanup.policy is not known: only segments below the log start offset are deleted"
+IN_TIER = (
+    "its log start lies before its first segment, as where older ones are in tiered storage: only the broker knows what"
+    " was copied (--set remote.storage.enable=false if it is not tiered)"
+)
 NOT_RECOVERED = "these segments went before the log was recovered, which then could not be done"
 KAFKAS_OWN = "one of Kafka's own topics: nothing is taken from it to free space"
 POLICIES = ("delete", "compact,delete", "delete,compact")
@@ -256,6 +260,7 @@ class _Directory:
         self._request, self._space = request, space
         ruled = request.ruled or request.free is not None
         self._ruled = {_topic_of(partition) for partition in named} if ruled else set()
+        self._in_tier: set[str] = set()
 
     def retain(self, paths: list[Path]) -> list[Retained | RetentionFailure | Freed]:
         failures: list[RetentionFailure] = []
@@ -265,6 +270,7 @@ class _Directory:
         with LogDirectory.open(
             self._path, fs=self._fs, clock=self._clock, config_of=self._config_of, writable=writable
         ) as directory:
+            self._in_tier = {_topic_of(path) for path in paths if self._is_in_tier(directory, path)}
             went = self._retain_ahead(directory, paths, waiting) if writable else {}
             logs: list[Log] = []
             for path in paths:
@@ -326,8 +332,18 @@ class _Directory:
         """Why nothing of a topic goes, whatever its policy says; empty where the policy decides."""
         if self._request.free is not None and topic in KAFKAS_OWN_TOPICS:
             return KAFKAS_OWN
+        if topic in self._in_tier:
+            return IN_TIER
         is_ruled = topic in self._ruled and not topic.startswith(_INTERNAL_PREFIX)
         return "" if self._topics.resolve(topic).policy_known or is_ruled else UNKNOWN_POLICY
+
+    def _is_in_tier(self, directory: LogDirectory, path: Path) -> bool:
+        """Whether a partition looks tiered, and no source says whether it is: a broker deletes there what goes here."""
+        stated = self._topics.resolve(_topic_of(path)).settings["remote.storage.enable"].origin != DEFAULT
+        if stated or not directory.log_start_offsets or self._fs.status(path) is None:
+            return False
+        segments = list_partition(self._fs, path).segments
+        return bool(segments) and directory.begins_before(path, segments[0].base_offset)
 
     def _plans(self, directory: LogDirectory, logs: Sequence[Log], wanted: int) -> list[RetentionPlan]:
         watermarks, now_ms = directory.high_watermarks, self._clock.now_ms()

@@ -176,7 +176,9 @@ def test_the_first_segment_gone_is_told_where_the_log_start_did_not_move(logs: P
     lose(logs, "0000*00.*")
     assert told(logs) == [], "retention may have taken it"
     checkpoint(logs, "log-start-offset-checkpoint", 4)
-    assert told(logs) == [("SEGMENT_MISSING", 4, 9)]
+    (found,) = losses(logs)
+    assert (found.code, found.first_offset, found.last_offset) == ("SEGMENT_MISSING", 4, 9)
+    assert found.severity is Severity.WARNING and "may lie in tiered storage" in found.message
     (logs / ".kafka_cleanshutdown").unlink()
     assert told(logs) == [], "a crash may have come between deleting it and writing the checkpoint"
 

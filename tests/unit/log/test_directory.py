@@ -125,14 +125,16 @@ def test_log_start_offsets_are_kept_while_above_the_first_segment(root: Path) ->
         assert directory.log(FIRST).log_start_offset == 5
 
 
-def test_the_log_start_of_a_tiered_topic_stays_below_the_first_segment(root: Path) -> None:
+@pytest.mark.parametrize("stated", [True, False])
+def test_the_log_start_of_a_tiered_topic_stays_below_the_first_segment(root: Path, stated: bool) -> None:
     """Without the entry a broker lets it start at 0, and what was deleted returns (Kafka: LogLoader,
     LogManager.checkpointLogStartOffsetsInDir)."""
     for file in (root / str(FIRST)).glob(f"{0:020}.*"):
         file.unlink()
     write_segment(root / str(FIRST), 10, batch(10, 10))
     OffsetCheckpoint(FS, root / "log-start-offset-checkpoint").update({FIRST: 5})
-    config = LogConfig(remote_storage_enable=True)
+    (root / ".kafka_cleanshutdown").touch()  # else the entry may be older than a deletion
+    config = LogConfig(remote_storage_enable=stated)
     with LogDirectory.open(root, fs=FS, clock=CLOCK, config_of=lambda _: config, writable=True) as directory:
         directory.log(FIRST).append([Record(b"more")])
     with opened(root, writable=False) as directory:
