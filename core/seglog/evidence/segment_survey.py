@@ -175,8 +175,14 @@ class SegmentSurveyor:
         found.kept = _joined(position[order], length[order])
         return _finished(found)
 
-    def judged(self, path: Path, offsets: PlausibleOffsets, start: int = 0) -> Iterator[Judged | Gap]:
-        """The walk from `start` (an entry's beginning), every piece with its verdicts."""
+    def judged(
+        self, path: Path, offsets: PlausibleOffsets, start: int = 0, *, anywhere: bool = False
+    ) -> Iterator[Judged | Gap]:
+        """The walk from `start` (an entry's beginning), every piece with its verdicts.
+
+        With `anywhere`, `offsets` lead past damage and no batch goes for lying outside them.
+        """
+        allowed = PlausibleOffsets() if anywhere else offsets
         waiting: list[np.void] = []  # damaged batches to look into, when it is known what follows them
         for step in LogWalk(self._fs, path, start, offsets=offsets):
             gap_end = step.position + step.length if isinstance(step, Gap) else 0
@@ -190,7 +196,7 @@ class SegmentSurveyor:
                 self._progress(int(step.batches["size"].sum(dtype=np.int64)))
             damaged = step.batches[~step.valid].copy()
             at_end = len(damaged) > 0 and not step.valid[-1]
-            yield self.verdicts(path, step, offsets)
+            yield self.verdicts(path, step, allowed)
             for row in damaged[: len(damaged) - at_end]:
                 yield from self._inside(path, row, _end_of(row), offsets)
             waiting = list(damaged[len(damaged) - at_end :])
@@ -235,10 +241,15 @@ def judged_batches(
     offsets: PlausibleOffsets,
     progress: Callable[[int], None] | None = None,
     start: int = 0,
+    *,
+    anywhere: bool = False,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The batches of a log file that can stay, with their first offsets; swallowed ones after their piece."""
+    """The batches of a log file that can stay, with their first offsets; swallowed ones after their piece.
+
+    `anywhere`: as of `SegmentSurveyor.judged`.
+    """
     surveyor = SegmentSurveyor(fs, progress=progress)
-    for step in surveyor.judged(path, offsets, start):
+    for step in surveyor.judged(path, offsets, start, anywhere=anywhere):
         if isinstance(step, Judged):
             stays = step.bits == 0
             yield step.piece.batches[stays], step.first[stays]

@@ -27,6 +27,7 @@ NO_BROKER_EPOCH = -1
 
 _NATURAL_LINES = re.compile(r"\r\n|\r|\n")
 _BLANKS = re.compile(r"[ \t\n\x0b\f\r]+")
+_SURROGATES = re.compile("[\\ud800-\\udfff]")  # what Python makes of names that are not UTF-8
 _METADATA_SEPARATOR = re.compile(r":[ \t\n\x0b\f\r]+")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,40}")
 
@@ -101,9 +102,10 @@ def offset_entries(data: bytes, path: Path | str) -> list[tuple[TopicPartition, 
 def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
     """The file's bytes, ordered by topic and partition (Kafka's order is that of a hash map).
 
-    A topic that no line can hold, as it is empty or has a blank in it, is left out: a broker would not read the rest.
+    A topic that no line can hold, as it is empty, has a blank in it or is not UTF-8, is left out: a broker would not
+    read the rest.
     """
-    offsets = {key: offset for key, offset in offsets.items() if key.topic and not _BLANKS.search(key.topic)}
+    offsets = {key: offset for key, offset in offsets.items() if _fits_a_line(key.topic)}
     return _checkpoint(f"{key.topic} {key.partition} {offsets[key]}" for key in sorted(offsets))
 
 
@@ -124,11 +126,15 @@ def format_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
 
 def _checkpoint(lines: Iterable[str]) -> bytes:
     body = list(lines)
-    return "".join(f"{line}\n" for line in (CHECKPOINT_VERSION, len(body), *body)).encode("utf-8", "surrogateescape")
+    return "".join(f"{line}\n" for line in (CHECKPOINT_VERSION, len(body), *body)).encode("utf-8")
+
+
+def _fits_a_line(topic: str) -> bool:
+    return bool(topic) and not _BLANKS.search(topic) and not _SURROGATES.search(topic)
 
 
 def _entries(data: bytes, path: Path | str, parse: Callable[[list[str]], T | None]) -> list[T]:
-    lines = _lines(data)
+    lines = _lines(data, path)
     if not lines:
         return []
     version = _header_number(lines, 0, "version", path)
@@ -166,10 +172,17 @@ def _epoch_entry(fields: list[str]) -> EpochEntry | None:
     return EpochEntry(_number(fields[0], INT32_MAX), _number(fields[1], INT64_MAX))
 
 
-def _lines(data: bytes) -> list[str]:
-    """Lines as Java's BufferedReader gives them; nothing after the last terminator is no line."""
-    # A broker makes U+FFFD of bytes that are not UTF-8; here they are kept, and written back as they were.
-    lines = _NATURAL_LINES.split(data.decode("utf-8", "surrogateescape"))
+def _lines(data: bytes, path: Path | str) -> list[str]:
+    """Lines as Java's Files.newBufferedReader gives them, which takes nothing but UTF-8 (MalformedInputException);
+    nothing after the last terminator is no line.
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        number = len(_NATURAL_LINES.split(data[: error.start].decode("utf-8")))
+        reason = f"line {number}: the byte 0x{data[error.start]:02x} at position {error.start} is not UTF-8"
+        raise CorruptCheckpointError(path, reason) from error
+    lines = _NATURAL_LINES.split(text)
     if lines[-1] == "":
         del lines[-1]
     return lines
@@ -203,7 +216,7 @@ def _header_number(lines: list[str], index: int, what: str, path: Path | str) ->
 
 def parse_partition_metadata(data: bytes, path: Path | str) -> PartitionMetadata:
     """Version and topic id. The names of the fields are not looked at, as in Kafka."""
-    lines = _lines(data)
+    lines = _lines(data, path)
     try:
         version = _number(_metadata_value(lines, 0, path), INT32_MAX)
     except ValueError as error:

@@ -3,7 +3,7 @@
 A partition's plan is made on an overlay, so that each step sees what the one before it would leave:
 
 1. Leftovers: an interrupted swap is finished or, when its new files are damaged and the old ones are not, undone;
-   `.deleted`, `.cleaned` files and orphaned indexes go.
+   `.deleted`, `.cleaned` files and orphaned indexes go. Segments with a wrong name get the right one (`misnamed`).
 2. Segments under suspicion are surveyed for their good ranges (`segment_survey`), or for policy `truncate` recovered
    as a broker would.
 3. Indexes, snapshots, epochs and checkpoints that contradict the data, or that the steps above outdate, are listed.
@@ -29,6 +29,7 @@ from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import TransactionIndex
 from seglog.repairs.epoch_mending import EpochPatch, epoch_patches
 from seglog.repairs.leftovers import settle_on
+from seglog.repairs.misnamed import settle_names
 from seglog.repairs.plan import FileRepair, PartitionPlan, Policy, RepairOptions, RepairPart, SegmentRepair
 from seglog.scan.listing import INDEX_KINDS, PartitionListing, SegmentFiles, list_partition
 from seglog.scan.resync import PlausibleOffsets
@@ -155,8 +156,14 @@ class _Planner:
     # --- the steps ----------------------------------------------------------------------------------------
 
     def _settle_leftovers(self) -> None:
+        settled = []
+        if self._options.policy is not Policy.TRUNCATE and (
+            self._findings is None or self._has_code("OFFSET_OUT_OF_SEGMENT")
+        ):
+            settled += settle_names(self._overlay, self._directory)
         if self._findings is None or self._has_code("LEFTOVER_FILE", "ORPHAN_INDEX"):
-            settled = settle_on(self._overlay, self._directory, self._surveyor)
+            settled += settle_on(self._overlay, self._directory, self._surveyor)
+        if settled:
             self._draft.files += settled
             self._sources = {file.name: file.source for file in settled if file.action == "move"}
             logs = [name for name in self._sources if name.endswith(FileKind.LOG.value)]
@@ -357,11 +364,12 @@ class _Planner:
         return bool(self._patches) and set(on_file) == {"LEADER_EPOCHS_DIFFER"}
 
     def _comes_back(self, found: Finding) -> bool:
-        """Whether what is missing lies in segments that the settled leftovers bring back."""
+        """Whether what is missing lies in segments that come back under their names, or in front of a wrong name."""
         if found.code not in LOSSES or found.first_offset is None or found.last_offset is None:
             return False
         bases = [_offset_of(name) for name in self._sources if name.endswith(FileKind.LOG.value)]
-        return any(found.first_offset <= base <= found.last_offset for base in bases)
+        misnamed = [_offset_of(source) for source in self._sources.values() if source.endswith(FileKind.LOG.value)]
+        return found.last_offset + 1 in misnamed or any(found.first_offset <= n <= found.last_offset for n in bases)
 
     def _goes_with_the_end(self, found: Finding) -> bool:
         """Whether what is missing at the log's end is what the damaged end of its last segment cost: that goes,

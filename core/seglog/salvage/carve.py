@@ -37,12 +37,13 @@ FOUND = np.dtype(
         ("producer_epoch", np.int16),
         ("attributes", np.uint8),
         ("magic", np.int8),
+        ("outside", np.bool_),
     ]
 )
 """A good batch: its offsets, where it lies in which source, and what tells whose it is.
 
 A batch in two halves (`fragments`) has `first_size` bytes at `position` and the rest at `second_position`; of any other
-batch both are 0.
+batch both are 0. `outside` says that the file's name contradicts its offsets.
 """
 
 _COPIED = (
@@ -62,11 +63,25 @@ _COPIED = (
 
 
 def carve_log(fs: FileSystem, path: Path, source: int, progress: BytesRead | None = None) -> Iterator[np.ndarray]:
-    """The good batches of a log file as FOUND rows."""
+    """The good batches of a log file as FOUND rows.
+
+    Those `outside` have offsets that the file's name contradicts. Either the name is wrong or the offset, which no
+    checksum covers: others must vouch for them (`vouched`).
+    """
     name = parse_file_name(path.name)
     offsets = PlausibleOffsets() if name is None else PlausibleOffsets.of_segment(name.offset)
-    for rows, first in judged_batches(fs, path, offsets, progress):
-        yield found_rows(rows, first, source)
+    for rows, first in judged_batches(fs, path, offsets, progress, anywhere=True):
+        yield found_rows(rows, first, source, offsets)
+
+
+def vouched(found: np.ndarray) -> np.ndarray:
+    """FOUND rows without those `outside` that do not join another batch: offsets that go on are no accident."""
+    if not found["outside"].any():
+        return found
+    begins, ends = np.unique(found["first_offset"]), np.unique(found["last_offset"])
+    joins = np.isin(found["first_offset"] - 1, ends) | np.isin(found["last_offset"] + 1, begins)
+    kept: np.ndarray = found[~found["outside"] | joins]
+    return kept
 
 
 def carve_image(fs: FileSystem, path: Path, source: int, progress: BytesRead | None = None) -> Iterator[np.ndarray]:
@@ -79,12 +94,14 @@ def carve_image(fs: FileSystem, path: Path, source: int, progress: BytesRead | N
         yield found_rows(rows, first, source)
 
 
-def found_rows(rows: np.ndarray, first: np.ndarray, source: int) -> np.ndarray:
-    """FOUND rows of batches (layout.BATCH) with their first offsets."""
+def found_rows(rows: np.ndarray, first: np.ndarray, source: int, allowed: PlausibleOffsets | None = None) -> np.ndarray:
+    """FOUND rows of batches (layout.BATCH) with their first offsets; `allowed`: those that fit the file's name."""
     # An offset near the largest there is comes from bytes that happen to look like a batch.
     sound = (first >= 0) & (rows["last_offset"] >= first) & (rows["last_offset"] < layout.INT64_MAX)
     found = np.zeros(int(np.count_nonzero(sound)), dtype=FOUND)
     for name in _COPIED:
         found[name] = rows[name][sound]
     found["first_offset"], found["source"] = first[sound], source
+    if allowed is not None:
+        found["outside"] = ((rows["base_offset"] < allowed.least) | (rows["last_offset"] > allowed.most))[sound]
     return found

@@ -136,7 +136,7 @@ def keep_times(fs: FileSystem, joined: Joined, target: Path) -> None:
 
 
 def _table(fs: FileSystem, file: PartFile, number: int, progress: BytesRead | None) -> np.ndarray:
-    parts = list(carve_log(fs, file.path, number, progress))
+    parts = [rows[~rows["outside"]] for rows in carve_log(fs, file.path, number, progress)]
     return np.concatenate(parts) if parts else np.zeros(0, dtype=FOUND)
 
 

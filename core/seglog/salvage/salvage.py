@@ -1,13 +1,14 @@
 """`salvage`: every good batch that can be found, copied into new and valid logs; sources are only read.
 
 1. Sources are gathered: live segments first, then `.swap`, `.deleted` and `.cleaned` files, then images.
-2. Their good batches are found (`carve`). Of an image it is worked out which log each belongs to (`attribution`).
+2. Their good batches are found (`carve`), also in a segment whose name is wrong. Of an image it is worked out which
+   log each belongs to (`attribution`).
 3. Of each log they are sorted by offset, copies dropped. Where batches overlap, those from the better source win, then
    those that fit between their neighbours.
 4. They are written to segments of bounded size, whose indexes, producer snapshots and leader epochs are made by
    recovering the new log.
 
-A batch is copied byte for byte. Memory is 88 bytes a batch found.
+A batch is copied byte for byte. Memory is 89 bytes a batch found.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES
 from seglog.progress import BytesRead
 from seglog.runs.beside import log_directory_lock, new_directory, require_free
 from seglog.salvage.attribution import CarvedLog, attribute
-from seglog.salvage.carve import FOUND, carve_image, carve_log
+from seglog.salvage.carve import FOUND, carve_image, carve_log, vouched
 from seglog.salvage.messages import copy_07
 from seglog.scan.listing import TargetKind, list_partition, resolve_path
 from seglog.storage import links
@@ -213,7 +214,8 @@ class _Chosen:
 
 
 def _chosen(log: CarvedLog, rank: np.ndarray) -> _Chosen:
-    chosen = choose(log.rows, rank)
+    ranks = rank[log.rows["source"]] + np.where(log.rows["outside"], len(_RANK) + 1, 0)
+    chosen = choose(log.rows, ranks)
     rows = log.rows[chosen]
     left = np.delete(log.rows, chosen)
     identity = ["first_offset", "last_offset", "size", "crc"]
@@ -222,12 +224,12 @@ def _chosen(log: CarvedLog, rank: np.ndarray) -> _Chosen:
 
 
 def choose(found: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """The rows of `found` (FOUND) to keep, as indexes in the order of offsets; `rank` of a source: lower is better.
+    """The rows of `found` (FOUND) to keep, as indexes in the order of offsets; `rank` of a row: lower is better.
 
-    Overlapping batches exclude each other: the better source wins, then the one that joins its predecessor, then
+    Overlapping batches exclude each other: the better rank wins, then the one that joins its predecessor, then
     the one that ends first.
     """
-    order = np.lexsort((found["last_offset"], rank[found["source"]], found["first_offset"]))
+    order = np.lexsort((found["last_offset"], rank, found["first_offset"]))
     kept: list[int] = []
     end = -1
     for i in order.tolist():
@@ -238,7 +240,7 @@ def choose(found: np.ndarray, rank: np.ndarray) -> np.ndarray:
             continue
         previous = kept[-1]
         joins = len(kept) < 2 or first == int(found["last_offset"][kept[-2]]) + 1
-        better = rank[found["source"][i]] < rank[found["source"][previous]]
+        better = rank[i] < rank[previous]
         behind_all = len(kept) < 2 or first > int(found["last_offset"][kept[-2]])
         if behind_all and better and joins:
             kept[-1], end = i, last
@@ -313,7 +315,7 @@ def _found_in(
                 parts.append(rows)  # what came before an error stays
         except OSError as error:
             failures[number] = error
-    return np.concatenate(parts), failures
+    return vouched(np.concatenate(parts)), failures
 
 
 # --- the new log ------------------------------------------------------------------------------------------

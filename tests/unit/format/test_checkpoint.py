@@ -103,12 +103,19 @@ def test_of_a_partition_listed_twice_the_last_holds() -> None:
         (b"0\n2\na 0 5\n\n", 4),
         (b"0\n0\n\n", 3),
         (b"\x00" * 40, 1),
+        (b"0\n1\na\x93 0 5\n", 3),
+        (b"\xff0\n0\n", 1),
     ],
 )
 def test_malformed_checkpoints_name_the_line(data: bytes, line: int) -> None:
     with pytest.raises(CorruptCheckpointError, match=f"{PATH}: line {line}:") as caught:
         parse_offset_checkpoint(data, PATH)
     assert not isinstance(caught.value, CheckpointNumberError)
+
+
+def test_a_topic_that_is_not_utf8_is_left_out_as_no_broker_would_read_the_rest() -> None:
+    offsets = {TopicPartition("a", 0): 5, TopicPartition("\udcff", 0): 6}
+    assert parse_offset_checkpoint(format_offset_checkpoint(offsets), PATH) == {TopicPartition("a", 0): 5}
 
 
 @pytest.mark.parametrize("entry", [b"a x 5", b"a 0 y", b"a 2147483648 5", b"a 0 9223372036854775808", b"a 0 1.5"])
@@ -143,6 +150,7 @@ def test_a_checkpoint_that_ends_after_its_version_is_empty_to_kafka(data: bytes)
         (b"version: 0\n\n", True),
         (b"version: 0\ntopic_id: \n", True),
         (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", True),
+        (b"version: 0\nt\x93pic_id: c2VnbG9nAH4AAAEAAAAAdA", True),
     ],
 )
 def test_damage_of_partition_metadata_is_told_apart_as_kafka_does(data: bytes, foreseen: bool) -> None:

@@ -57,6 +57,28 @@ def test_a_healthy_log_comes_out_batch_for_batch(source: Path, tmp_path: Path) -
     assert (tmp_path / "out" / "mixed-0" / "partition.metadata").read_bytes()
 
 
+@pytest.mark.parametrize("shift", [-1, 1, 5, 1_000_000])
+def test_a_segment_with_a_wrong_name_gives_its_batches(tmp_path: Path, shift: int) -> None:
+    source = tmp_path / "t-0"
+    with opened_log(source, segment_bytes=400) as log:
+        for _ in range(12):
+            log.append([Record(b"v" * 40, timestamp=START_MS)] * 3)
+    healthy = batches_in(source)
+    path = sorted(source.glob("*.log"))[1]
+    path.rename(source / f"{int(path.stem) + shift:020d}.log")
+    assert salvaged([source], tmp_path / "out" / "t-0").missing == ()
+    assert batches_in(tmp_path / "out" / "t-0") == healthy
+
+
+def test_a_batch_whose_offset_nobody_vouches_for_is_left_out(tmp_path: Path) -> None:
+    source = tmp_path / "t-0"
+    source.mkdir()
+    good, strange = [batch(100, 3), batch(103, 3)], batch(7, 3)
+    (source / f"{100:020d}.log").write_bytes(b"".join([good[0], strange, good[1]]))
+    salvaged([source], tmp_path / "out" / "t-0")
+    assert batches_in(tmp_path / "out" / "t-0") == good
+
+
 def test_what_one_file_lost_another_gives(source: Path, tmp_path: Path) -> None:
     healthy = batches_in(source)
     log = source / "00000000000000000258.log"

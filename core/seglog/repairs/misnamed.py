@@ -1,0 +1,146 @@
+"""Segments whose file names contradict the batches in them: renamed, or dropped where they are copies.
+
+No checksum covers a file's name, and none covers a batch's offset. So a name counts as wrong only where the offsets
+have a witness: the segment before ends where its first batch begins, its batches go on one from the other, or an
+index of the right name is still there. Then every batch stays. By the name alone, batches below it would be taken out
+as lying outside their segment; and where the name is too low, so would the end of the segment before.
+
+Memory is bounded by the batches of two segments, 32 bytes each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from seglog.evidence.segment_survey import judged_batches
+from seglog.format.filenames import segment_file_name
+from seglog.log.segment import LogSegment
+from seglog.repairs.plan import FileRepair
+from seglog.scan.listing import SegmentFiles, list_partition
+from seglog.scan.resync import PlausibleOffsets
+from seglog.storage.filesystem import FileSystem
+from seglog.storage.overlay import OverlayFileSystem
+
+_BATCH = np.dtype([("first", np.int64), ("last", np.int64), ("size", np.int64), ("crc", np.int64)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A segment, and its good batches wherever their offsets lie (_BATCH)."""
+
+    files: SegmentFiles
+    batches: np.ndarray
+
+    @property
+    def first(self) -> int:
+        """The offset at which the first batch begins: what the file should be called, or above that."""
+        return int(self.batches["first"][0])
+
+    @property
+    def end(self) -> int:
+        """The offset after the last batch."""
+        return int(self.batches["last"][-1]) + 1
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there are several batches, each of which begins where the one before it ended."""
+        first, last = self.batches["first"], self.batches["last"]
+        return len(first) > 1 and bool((first[1:] == last[:-1] + 1).all())
+
+    def is_in(self, other: _Held) -> bool:
+        """Whether the other segment holds all of these batches."""
+        return len(self.batches) > 0 and bool(np.isin(self.batches, other.batches).all())
+
+
+def settle_names(
+    fs: OverlayFileSystem, directory: Path, progress: Callable[[int], None] | None = None
+) -> list[FileRepair]:
+    """Renames and removes misnamed segments on an overlay; returns what that does, in order.
+
+    A directory in which a replacement was interrupted stays as it is: its segments may overlap for a while.
+    """
+    repairs: list[FileRepair] = []
+    listing = list_partition(fs, directory)
+    orphans = {orphan.offset for orphan in listing.orphans}
+    if listing.leftovers or listing.format != "kafka":
+        return repairs
+    live = {files.base_offset: files for files in listing.segments}
+    for base in _contradicting(fs, directory, listing.segments):
+        held = _held(fs, live[base], progress)
+        others = {offset: files for offset, files in live.items() if offset != base}
+        place = max((offset for offset in others if offset <= held.first), default=None)
+        before = None if place is None else _held(fs, others[place], progress)
+        double = None if before is None else _double(before, held)
+        if double is not None:
+            extra, rest = double
+            repairs += _removed(fs, extra.files.files, f"{rest.files.log.name} holds all of its batches")
+            del live[extra.files.base_offset]
+        elif _is_misnamed(before, held, min((n for n in others if n > held.first), default=None), orphans):
+            target = directory / segment_file_name(held.first)
+            repairs += _removed(fs, held.files.files[1:], "an index of a segment whose name is wrong")
+            fs.rename(held.files.log, target)
+            reason = f"the name is wrong: its batches begin at {held.first}"
+            repairs.append(FileRepair(target.name, "move", reason, held.files.log.name))
+            del live[base]
+            live[held.first] = replace(held.files, base_offset=held.first, log=target)
+    return repairs
+
+
+def _contradicting(fs: FileSystem, directory: Path, segments: tuple[SegmentFiles, ...]) -> list[int]:
+    """The names of segments that begin below their names, or whose names the segment before reaches beyond."""
+    found, end = [], 0
+    for files in segments:
+        first = next((int(first[0]) for _, first in _judged(fs, files, None) if len(first)), None)
+        if first is None:
+            continue
+        if first < files.base_offset or end > files.base_offset:
+            found.append(files.base_offset)
+        end = LogSegment(fs, directory, files.base_offset).read_next_offset()[0]
+    return found
+
+
+def _held(fs: FileSystem, files: SegmentFiles, progress: Callable[[int], None] | None) -> _Held:
+    parts = [np.zeros(0, dtype=_BATCH)]
+    for rows, first in _judged(fs, files, progress):
+        part = np.zeros(len(rows), dtype=_BATCH)
+        part["first"], part["last"], part["size"], part["crc"] = first, rows["last_offset"], rows["size"], rows["crc"]
+        parts.append(part)
+    return _Held(files, np.concatenate(parts))
+
+
+def _judged(
+    fs: FileSystem, files: SegmentFiles, progress: Callable[[int], None] | None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    offsets = PlausibleOffsets.of_segment(files.base_offset)
+    return judged_batches(fs, files.log, offsets, progress, anywhere=True)
+
+
+def _double(before: _Held, held: _Held) -> tuple[_Held, _Held] | None:
+    """Of two segments the one that holds nothing but batches of the other, and the other; None where there is none.
+
+    Of two equal ones the first is the one with the wrong name.
+    """
+    if before.is_in(held) and held.first == held.files.base_offset:
+        return before, held
+    return (held, before) if held.is_in(before) else None
+
+
+def _is_misnamed(before: _Held | None, held: _Held, next_base: int | None, orphans: set[int]) -> bool:
+    """Whether the offsets of `held`, which contradict its name, fit where they belong and have a witness."""
+    if before is not None and len(before.batches) and before.end > held.first:
+        return False
+    if held.first == held.files.base_offset or (next_base is not None and next_base < held.end):
+        return False
+    follows = before is not None and len(before.batches) > 0 and before.end == held.first
+    taken = before is not None and before.files.base_offset == held.first
+    return not taken and (follows or held.goes_on or held.first in orphans)
+
+
+def _removed(fs: OverlayFileSystem, paths: tuple[Path, ...], reason: str) -> list[FileRepair]:
+    for path in paths:
+        fs.remove(path)
+    return [FileRepair(path.name, "remove", reason) for path in paths]

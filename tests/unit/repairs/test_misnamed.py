@@ -1,0 +1,107 @@
+"""Segments whose names are wrong: a repair names them right, and no good batch goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seglog.clock import FixedClock
+from seglog.repairs.findings_by_directory import examination
+from seglog.repairs.plan import RepairOptions
+from seglog.repairs.repair import RepairOutcome, repair
+from seglog.runs.apply import undo_run
+from seglog.storage.filesystem import LocalFileSystem
+from tests.support.damage import batches_of
+from tests.support.log_files import batch, files_of, write_segment
+
+FS, CLOCK = LocalFileSystem(), FixedClock(1_700_000_000_000)
+BASES = (0, 9, 18)
+
+
+def segment(base: int, suffix: str = "log") -> str:
+    return f"{base:020d}.{suffix}"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Three segments of three batches, of three records each."""
+    directory = tmp_path / "logs" / "t-0"
+    for base in BASES:
+        write_segment(directory, base, *(batch(base + n, 3) for n in (0, 3, 6)))
+    return directory
+
+
+def repaired(directory: Path, *, looked: bool = True) -> RepairOutcome:
+    findings = examination(FS, CLOCK, directory.parent, [directory]).findings if looked else None
+    return repair(FS, CLOCK, directory.parent, [directory], findings, RepairOptions())
+
+
+def held(directory: Path) -> dict[str, list[bytes]]:
+    return {path.name: batches_of(path.read_bytes()) for path in sorted(directory.glob("*.log"))}
+
+
+def rename(directory: Path, base: int, to: int, *, indexes: bool) -> None:
+    for path in sorted(directory.glob(f"{base:020d}.*")):
+        if indexes or path.suffix == ".log":
+            path.rename(directory / path.name.replace(f"{base:020d}", f"{to:020d}"))
+
+
+@pytest.mark.parametrize("looked", [True, False], ids=["findings", "everything"])
+@pytest.mark.parametrize("indexes", [True, False], ids=["with its indexes", "alone"])
+@pytest.mark.parametrize(("base", "to"), [(9, 8), (9, 10), (9, 14), (18, 26), (9, 1_000_009), (0, 5)])
+def test_a_segment_gets_its_name_back_with_every_batch(
+    directory: Path, base: int, to: int, *, indexes: bool, looked: bool
+) -> None:
+    whole = held(directory)
+    rename(directory, base, to, indexes=indexes)
+    misnamed = files_of(directory)
+    outcome = repaired(directory, looked=looked)
+    assert held(directory) == whole
+    summary = examination(FS, CLOCK, directory.parent, [directory]).summary
+    assert (summary.errors, summary.warnings) == (0, 0)
+    assert not outcome.plan.unrepaired
+    assert outcome.run is not None
+    undo_run(FS, outcome.run)
+    assert files_of(directory) == misnamed
+
+
+@pytest.mark.parametrize("to", [8, 10, 16])
+def test_of_two_copies_the_one_with_the_right_name_stays(directory: Path, to: int) -> None:
+    whole = held(directory)
+    (directory / segment(to)).write_bytes((directory / segment(9)).read_bytes())
+    repaired(directory)
+    assert held(directory) == whole
+
+
+def without_its_end(data: bytes) -> bytes:
+    return data[:-10]
+
+
+def with_a_flipped_byte(data: bytes) -> bytes:
+    at = len(data) // 2
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("spoil", [without_its_end, with_a_flipped_byte])
+def test_a_misnamed_segment_with_damage_loses_the_damage_alone(
+    directory: Path, spoil: Callable[[bytes], bytes]
+) -> None:
+    log = directory / segment(9)
+    log.write_bytes(spoil(log.read_bytes()))
+    rename(directory, 9, 13, indexes=False)
+    repaired(directory)
+    assert [len(batches) for batches in held(directory).values()] == [3, 2, 3]
+    assert segment(9) in held(directory)
+
+
+def test_an_offset_without_a_witness_is_damage_and_the_name_stays(directory: Path) -> None:
+    """The only batch of a segment begins below its name, and nothing follows from that."""
+    (directory / segment(27)).write_bytes(batch(27, 1))
+    for base in (9, 18):
+        for path in directory.glob(f"{base:020d}.*"):
+            path.unlink()
+    (directory / segment(27)).write_bytes(batch(11, 1))
+    repaired(directory)
+    assert held(directory)[segment(27)] == []
