@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -144,18 +143,10 @@ class Session:
     def warn_of_runs(self, paths: Iterable[Path]) -> None:
         """Says in which log directories around the paths a run is unfinished: what is read there may be a part. URLs
         are passed over, as runs are only on disks."""
-        from seglog.remote_path import RemotePath
-        from seglog.scan.listing import unfinished_run
+        from seglog.scan.view import unfinished_runs
 
-        places: dict[Path, None] = {}
-        for path in (Path(os.path.realpath(path)) for path in paths if not isinstance(path, RemotePath)):
-            inner = path.parent if os.path.isfile(path) else path  # noqa: PTH113 (Path's raises where nobody may look)
-            places.update(dict.fromkeys((inner, inner.parent)))
-        for place in places:
-            with contextlib.suppress(OSError):  # the command says what it cannot read
-                problem = unfinished_run(self.fs, place)
-                if problem:
-                    self.console.warning(f"{problem}. Until then only a part of the logs may be there")
+        for problem in unfinished_runs(self.fs, paths):
+            self.console.warning(problem)
 
     def check_configuration(self) -> None:
         """ConfigError for a --config or --set that cannot be, also in a command that asks for no setting."""

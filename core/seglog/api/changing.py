@@ -23,6 +23,7 @@ from seglog.api.surroundings import (
     targets_of,
     text_list,
     warn,
+    warn_of_runs,
     workspace_of,
 )
 from seglog.api.tiering import LookingSurroundings, looked_at
@@ -226,6 +227,8 @@ def _retained(
     work: Workspace, paths: Sequence[Location], policy: str | None, sources: Sources, request: RetentionRequest
 ) -> list[RetainOutcome]:
     targets = targets_of(work, paths if request.dry_run else local_paths_of(paths))
+    if request.dry_run:
+        warn_of_runs(work, [target.path for target in targets])
     _check_policy(policy, retention.POLICIES, targets)
     settings = _settings(work, targets, sources)
     return list(retention.retain(work.fs, targets, settings.__getitem__, work.clock, request))
@@ -243,7 +246,9 @@ def plan_repair(
 ) -> list[PlannedRepair]:
     """What `repair` would do now, a plan a log directory; see there."""
     work, options = workspace_of(surroundings), _repair_options(policy, only, quarantine)
-    jobs = repairing.repair_jobs(work.fs, paths_of(paths))
+    located = paths_of(paths)
+    warn_of_runs(work, located)
+    jobs = repairing.repair_jobs(work.fs, located)
     return [repairing.plan_job(work, job, settings_of(work, job.log_directory), options) for job in jobs]
 
 
@@ -321,6 +326,7 @@ def plan_recover(
 ) -> list[RecoveryReport]:
     """What `recover` would do now; see there."""
     work, target, settings = _one(surroundings, path)
+    warn_of_runs(work, [target.path])
     options = RecoveryOptions(optional_integer("recovery_point", recovery_point), dry_run=True)
     return list(recover_target(work.fs, work.clock, target, settings, options))
 

@@ -136,7 +136,7 @@ def doctor(*log_directories: Location, quick: bool = False, **surroundings: Unpa
     ...     [row.code for row in diagnosis if row.gravity.value == "blocker"], diagnosis.summary.loads
     ([], True)
     """
-    work, shown = looked_at(surroundings, log_directories)
+    work, shown = looked_at(surroundings, log_directories, tell_of_runs=False)
     return Doctor(work.fs, shown, work.clock, work.settings, deep=not flag("quick", quick))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from seglog.locations import parse_location, require_local
 if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.storage.filesystem import FileSystem
+
+_logger = logging.getLogger("seglog")
 
 
 @contextlib.contextmanager
@@ -34,6 +37,9 @@ def open_log(
     For reading nothing on disk is touched, and a running broker does not mind. `writable` (implied by `create`)
     takes the log directory's lock, recovers after an unclean stop, and closes as a broker does: flushed,
     with a snapshot and checkpoints. `config` is a LogConfig, or Kafka's keys and values.
+
+    Where a run that changes logs is not over in the log directory around it, reading warns by the logger `seglog`: only
+    a part of the log may be there.
 
     A path in tiered storage is read, too: `local` is the log directory with its local part, `tier_keys` the private
     key's file by the id of its pair, `remote_metadata` where partitions of `__remote_log_metadata` lie.
@@ -56,6 +62,7 @@ def open_log(
     >>> directory.cleanup()
     """
     from seglog.remote.routing import machine_files
+    from seglog.scan.view import unfinished_runs
 
     path = parse_location(path)
     fs: FileSystem = machine_files()
@@ -80,6 +87,9 @@ def open_log(
             {"fs": fs, "local": local, "tier_keys": tier_keys, "remote_metadata": remote_metadata}, [path]
         )
         fs = work.fs
+    else:
+        for problem in unfinished_runs(fs, [path]):
+            _logger.warning("%s", problem)
     from seglog.log.opening import opened_for_reading
 
     with opened_for_reading(path, fs=fs, clock=now, config_of=lambda _topic: settings) as log:

@@ -16,6 +16,7 @@ from seglog.locations import parse_location, require_local
 from seglog.operations.workspace import Sources, Workspace
 from seglog.remote.routing import machine_files
 from seglog.scan.listing import Target, resolve_paths
+from seglog.scan.view import unfinished_runs
 from seglog.storage.filesystem import FileSystem
 
 Location = str | os.PathLike[str]
@@ -97,6 +98,11 @@ def warn(*sentences: str) -> None:
     """What the caller should know, to the logger `seglog`; an empty sentence is none."""
     for sentence in filter(None, sentences):
         _logger.warning("%s", sentence)
+
+
+def warn_of_runs(work: Workspace, paths: Iterable[Path]) -> None:
+    """To the logger `seglog`: in which log directories around the paths a run that changes logs is not over."""
+    warn(*unfinished_runs(work.fs, paths))
 
 
 def optional_path(location: Location | None) -> Path | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from seglog.api.surroundings import Location, Surroundings, paths_of, warn, workspace_of
+from seglog.api.surroundings import Location, Surroundings, paths_of, warn, warn_of_runs, workspace_of
 from seglog.arguments import mapping, several
 from seglog.locations import parse_location
 from seglog.operations.workspace import Workspace
@@ -36,12 +36,17 @@ class LookingSurroundings(Surroundings, total=False):
 _TIER_OPTIONS = tuple(LookingSurroundings.__annotations__.keys() - Surroundings.__annotations__.keys())
 
 
-def looked_at(given: LookingSurroundings, locations: Iterable[Location]) -> tuple[Workspace, list[Path]]:
-    """The surroundings and the paths to go on with, through which tiers are read; what must be known about a tier goes
-    to the logger `seglog` when it is first read. NotALogError, OSError, and what a key that cannot be read raises.
+def looked_at(
+    given: LookingSurroundings, locations: Iterable[Location], *, tell_of_runs: bool = True
+) -> tuple[Workspace, list[Path]]:
+    """The surroundings and the paths to go on with, through which tiers are read. To the logger `seglog` goes what must
+    be known about a tier, when it is first read, and that a run which changes logs is not over, unless the verb itself
+    looks at that. NotALogError, OSError, and what a key that cannot be read raises.
     """
     plain = {name: value for name, value in given.items() if name not in _TIER_OPTIONS}
     work, paths = workspace_of(cast(Surroundings, plain)), paths_of(locations)
+    if tell_of_runs:
+        warn_of_runs(work, paths)
     named = [name for name in _TIER_OPTIONS if given.get(name) is not None]
     options = _options(work.fs, given) if named else None
     recognised = recognise(work.fs, paths)

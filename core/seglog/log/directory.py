@@ -53,10 +53,10 @@ from seglog.scan.listing import (
     list_log_directory,
     list_partition,
     require_batches,
-    require_no_run,
     require_partition,
     require_room_for_partition,
 )
+from seglog.scan.view import require_no_run
 from seglog.storage import links
 from seglog.storage.atomic import TEMPORARY_SUFFIX
 from seglog.storage.change_notifying import NoticingFileSystem

@@ -18,7 +18,8 @@ from seglog.errors import LockedError, NotALogError, Obstacles, SeglogError
 from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.evidence.transactions import Coordinated, read_coordinators
 from seglog.progress import BytesRead
-from seglog.scan.listing import Target, require_no_run
+from seglog.scan.listing import Target
+from seglog.scan.view import require_no_run
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
 from seglog.transplant.choosing import Wanted, choose

@@ -42,9 +42,9 @@ from seglog.scan.listing import (
     SegmentFiles,
     list_log_directory,
     list_partition,
-    require_no_run,
 )
 from seglog.scan.segment_scan import SegmentScan
+from seglog.scan.view import require_no_run
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import holder_of
 

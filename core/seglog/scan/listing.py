@@ -413,24 +413,6 @@ def require_directory(fs: FileSystem, path: Path) -> None:
         raise NotALogError(path, f"not a directory; the one that it lies in is {path.absolute().parent}")
 
 
-def unfinished_run(fs: FileSystem, log_directory: Path) -> str:
-    """What an operator must know where a run that changes logs is under way or was cut short: a part of them is not
-    there yet. "" where there is none."""
-    if fs.status(log_directory / filenames.SEGLOG_RUN_FILE, follow=False) is None:
-        return ""
-    return (
-        f"{log_directory}: a run of seglog was cut short here, or is under way; seglog verify --repair finishes one"
-        " that was cut short, and seglog undo takes it back"
-    )
-
-
-def require_no_run(fs: FileSystem, log_directory: Path) -> None:
-    """RefusedError where a run that changes logs is under way or was cut short."""
-    problem = unfinished_run(fs, log_directory)
-    if problem:
-        raise RefusedError(problem)
-
-
 def listed(listing: Callable[[Path], Sequence[_Entry]], path: Path) -> Sequence[_Entry]:
     """What `listing` gives of a directory. NotALogError where it has gone meanwhile: a broker deletes topics."""
     try:

@@ -10,12 +10,16 @@ A broker rolls, cleans, deletes and truncates while somebody reads. Whatever onl
 
 `segments` goes through the log; where files could not be held and vanished before their turn, it lists again and goes
 on at the offset it has reached, in whatever has replaced them.
+
+A run of seglog that changes logs leaves a part of them until it is over. Whoever takes that for the whole refuses
+(`require_no_run`); whoever only looks warns (`unfinished_runs`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +28,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from seglog.clock import Clock, SystemClock
-from seglog.format.filenames import FileKind, FileState, parse_file_name
+from seglog.errors import RefusedError
+from seglog.format.filenames import SEGLOG_RUN_FILE, FileKind, FileState, parse_file_name
+from seglog.remote_path import RemotePath
 from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_readable_names
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
@@ -220,3 +226,42 @@ def _order(names: Sequence[str]) -> Order:
 
 def _is_swapping(listing: PartitionListing) -> bool:
     return any(path.name.endswith(FileState.SWAP.value) for path in listing.leftovers)
+
+
+# --- runs that are not over ---------------------------------------------------------------------------------
+
+
+def unfinished_run(fs: FileSystem, log_directory: Path) -> str:
+    """What an operator must know where a run that changes logs is under way or was cut short: a part of them is not
+    there yet. "" where there is none."""
+    if fs.status(log_directory / SEGLOG_RUN_FILE, follow=False) is None:
+        return ""
+    return (
+        f"{log_directory}: a run of seglog was cut short here, or is under way; seglog verify --repair finishes one"
+        " that was cut short, and seglog undo takes it back"
+    )
+
+
+def unfinished_runs(fs: FileSystem, paths: Iterable[Path]) -> list[str]:
+    """For whoever looks all the same: what `unfinished_run` says of the log directories in which the paths lie, or that
+    they are, each once. URLs are passed over, as runs are only on disks; so is what may not be looked at."""
+    places: dict[Path, None] = {}
+    found = []
+    for path in (path for path in paths if not isinstance(path, RemotePath)):
+        with contextlib.suppress(OSError):  # whoever reads it says what cannot be read
+            resolved = links.resolve(path)
+            status = fs.status(resolved)
+            inner = resolved if status is None or status.is_directory else resolved.parent
+            places.update(dict.fromkeys((inner, inner.parent)))
+    for place in places:
+        with contextlib.suppress(OSError):
+            problem = unfinished_run(fs, place)
+            found += [f"{problem}. Until then only a part of the logs may be there"] if problem else []
+    return found
+
+
+def require_no_run(fs: FileSystem, log_directory: Path) -> None:
+    """RefusedError where a run that changes logs is under way or was cut short."""
+    problem = unfinished_run(fs, log_directory)
+    if problem:
+        raise RefusedError(problem)

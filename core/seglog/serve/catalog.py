@@ -33,9 +33,9 @@ from seglog.scan.listing import (
     log_directory_of,
     partition_directories,
     refuse_file,
-    require_no_run,
     resolve_paths,
 )
+from seglog.scan.view import require_no_run
 from seglog.serve.spans import SpanEnds
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem

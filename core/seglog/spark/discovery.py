@@ -40,7 +40,9 @@ from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import SegmentScan, checksum_valid, entry_row
 from seglog.spark.committed import BrokersTiers, committed_files
 from seglog.spark.globs import expand
+from seglog.spark.offsets import Offsets
 from seglog.spark.options import NO_TIER_NAMES, ReadOptions
+from seglog.spark.runs import RunWatch
 from seglog.spark.segment_names import GONE, Segment, SegmentName, list_segments, look_at
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
@@ -213,7 +215,7 @@ def find_partitions(fs: FileSystem, options: ReadOptions) -> list[PartitionLog]:
     """The partitions that the options name, by topic and number.
 
     Raises NotALogError for a path without a log, ConfigError when a partition is asked for and missing, or found
-    twice, RefusedError where permission is missing.
+    twice, RefusedError where permission is missing, IncompleteError beside a run that is not over.
     """
     return Finder(fs, options).find()
 
@@ -236,18 +238,19 @@ class Finder:
         """The partitions there are now. Errors are those of `find_partitions`; not `require`: some may be missing."""
         found: dict[TopicPartition, PartitionLog] = {}
         seen: set[TopicPartition] = set()
-        checkpoints: dict[Path, tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = {}
+        runs = RunWatch(self._fs, fail_on_data_loss=self._options.fail_on_data_loss)
+        checkpoints: dict[Path, tuple[Offsets, Offsets]] = {}
         committed: dict[Path, TierFileSystem] = {}
         self._just_read = []
 
-        def checkpoints_in(
-            fs: FileSystem, directory: Path
-        ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        def checkpoints_in(fs: FileSystem, directory: Path) -> tuple[Offsets, Offsets]:
             if directory not in checkpoints:
                 checkpoints[directory] = _checkpoints(fs, directory)
             return checkpoints[directory]
 
         for path, kind, tier in self._targets():
+            if kind is TargetKind.LOG_DIRECTORY:
+                runs.look_in(links.resolve(path))
             for key, directory in self._directories(tier or self._fs, path, kind):
                 if not self._options.chooses(key):
                     continue
@@ -261,15 +264,17 @@ class Finder:
                 known = found.get(key)
                 if known is not None and links.resolve(known.directory) != links.resolve(directory):
                     raise ConfigError(f"{known.directory} and {directory} both hold {key}: read replicas one by one")
+                runs.look_in(log_directory := links.resolve(directory).parent)
                 names = self._names(fs, directory, kind)
                 if names is None:
                     continue
-                starts, marks = checkpoints_in(fs, links.resolve(directory).parent)
+                starts, marks = checkpoints_in(fs, log_directory)
                 only = path if kind is TargetKind.FILE else None
                 log = PartitionLog(fs, key, directory, names, starts.get(key, 0), marks.get(key), only)
                 if only is not None and not log.chosen:
                     raise NotALogError(path, "no segment's .log file")
                 found[key] = log
+        runs.look_again()
         if require:
             self._check_missing(seen)
         return [found[key] for key in sorted(found)]
@@ -474,7 +479,7 @@ def _listed(fs: FileSystem, path: Path) -> list[str]:
         raise NotALogError(path, "no such directory") from error
 
 
-def _checkpoints(fs: FileSystem, directory: Path) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+def _checkpoints(fs: FileSystem, directory: Path) -> tuple[Offsets, Offsets]:
     """The log start offsets and high watermarks that a log directory's checkpoints hold; empty without them."""
     found = []
     for name in (filenames.LOG_START_OFFSET_CHECKPOINT, filenames.HIGH_WATERMARK_CHECKPOINT):

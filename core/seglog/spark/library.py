@@ -127,6 +127,7 @@ def verify(
     """
     from seglog.remote.settings import StoreSettings
     from seglog.scan.listing import resolve_paths
+    from seglog.scan.view import unfinished_runs
     from seglog.spark import jobs
     from seglog.spark.files import files_of, sent_along
     from seglog.tiers.view import see_tiers
@@ -138,6 +139,8 @@ def verify(
     located = _located(paths)
     settings = sent_along(StoreSettings.of(store or {}), located)
     fs, shown = see_tiers(files_of(settings), located)
+    for problem in unfinished_runs(fs, shown):
+        _logger.warning("%s", problem)
     options = VerifyOptions(level=levels[level], live=live, jobs=1)
     report = jobs.verify(spark, resolve_paths(fs, shown), options, store=settings, seen=fs)
     for remark in report.remarks:

@@ -126,3 +126,40 @@ def test_a_place_without_a_log_is_an_error_at_once(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path)
     with pytest.raises(seglog.NotALogError):
         seglog.partitions(tmp_path)
+
+
+def test_verbs_that_look_and_plans_warn_of_a_run_that_is_not_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
+    partition = logs / "t-0"
+    segment = sorted(partition.glob("*.log"))[0]
+
+    def opened(path: Path) -> None:
+        with seglog.open_log(path) as log:
+            assert next(log.records()).offset == 0
+
+    works: list[tuple[Callable[[Path], object], Path]] = [
+        (opened, partition),
+        (lambda path: list(seglog.verify(path)), segment),
+        (lambda path: list(seglog.stats(path)), partition),
+        (lambda path: list(seglog.diff(path, path)), partition),
+        (seglog.partitions, logs),
+        (seglog.explain, partition),
+        (seglog.plan_retain, partition),
+        (seglog.plan_recover, partition),
+        (seglog.plan_repair, partition),
+    ]
+    for work, path in works:
+        work(path)
+    assert "a run of seglog" not in caplog.text
+    (logs / ".seglog-run").write_text("/somewhere\n")
+    for work, path in works:
+        caplog.clear()
+        work(path)
+        told = [record.getMessage() for record in caplog.records if record.name == "seglog"]
+        assert [each.startswith(f"{logs}: a run of seglog was cut short here") for each in told] == [True], (work, told)
+    (logs / "seglog-run-unfinished").mkdir()
+    caplog.clear()
+    assert any(found.code == "RUN_UNFINISHED" for found in seglog.doctor(logs))
+    assert "a run of seglog" not in caplog.text

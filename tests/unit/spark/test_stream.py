@@ -17,7 +17,8 @@ from seglog.errors import IncompleteError, UnsupportedError
 from seglog.log.append_journal import AppendJournal, Placement, StagedFile, remove_journal, write_journal
 from seglog.model import TopicPartition
 from seglog.spark import source, stream
-from seglog.spark.options import parse_read_options
+from seglog.spark.options import ReadOptions, parse_read_options
+from seglog.spark.splits import plan_splits
 from seglog.spark.stream import FollowedLog, limited
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.naive import NaiveRecord, batch_v2
@@ -175,3 +176,42 @@ def test_segments_that_are_merged_while_a_trigger_looks_are_looked_for_again(dir
             return
         assert log.ends() == {KEYS[0]: 30}
     pytest.fail("the trigger makes more calls than were tried")
+
+
+class _RunThatBegins(LocalFileSystem):
+    """A run begins as soon as a partition was listed."""
+
+    def list(self, directory: Path) -> list[str]:
+        names = super().list(directory)
+        if directory.name == "t-0":
+            (directory.parent / ".seglog-run").write_text("/somewhere\n")
+        return names
+
+
+def test_a_read_beside_a_run_that_is_not_over_is_refused_and_goes_on_only_where_loss_is_none(
+    directory: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (directory / f"{0:020}.log").write_bytes(batch(0))
+    key, marker = TopicPartition("t", 0), tmp_path / ".seglog-run"
+
+    def options(path: Path, loss: str = "true", *, streaming: bool = False) -> ReadOptions:
+        given = {"path": str(path), "startingOffsets": "earliest", "failOnDataLoss": loss}
+        return parse_read_options(given, streaming=streaming)
+
+    followed = FollowedLog(options(tmp_path, streaming=True))
+    assert followed.starting_offsets() == {key: 0}
+    assert followed.ends() == {key: 10}
+    assert [len(split.pieces) for split in followed.splits({key: 0}, {key: 10})] == [1]
+    marker.write_text("/somewhere\n")
+    for path in (tmp_path, directory, directory / f"{0:020}.log"):
+        with pytest.raises(IncompleteError, match=rf"^{tmp_path}: a run of seglog was cut short here.*failOnDataLoss"):
+            plan_splits(routed(LocalFileSystem()), options(path))
+    with pytest.raises(IncompleteError, match="a run of seglog was cut short here"):
+        followed.ends()  # a trigger after the first one
+    assert not caplog.records
+    assert plan_splits(routed(LocalFileSystem()), options(tmp_path, "false"))
+    assert "a run of seglog was cut short here" in caplog.text
+    marker.unlink()
+    assert followed.ends() == {key: 10}
+    with pytest.raises(IncompleteError, match="a run of seglog was cut short here"):
+        plan_splits(routed(_RunThatBegins()), options(tmp_path))
