@@ -98,10 +98,13 @@ def summary_lines(console: Console, result: CleaningResult) -> list[str]:
 
 
 def _tell_phases(console: Console, result: CleaningResult) -> None:
-    """With -v, seconds by what they were spent on, over all threads."""
+    """With -v, seconds by what they were spent on, over all threads, and what the copy was spared."""
     from seglog.cleaner.stats import PHASES
 
     phases = result.stats.phases
     if phases:
         spent = ", ".join(f"{name} {phases[name]:.3f} s" for name in PHASES if name in phases)
         console.detail(f"{result.topic_partition}: time went to: {spent} (of {result.stats.seconds:.3f} s)")
+    if result.stats.bytes_unread:
+        dead, all_ = bytes_text(result.stats.bytes_unread), bytes_text(result.stats.bytes_read)
+        console.detail(f"{result.topic_partition}: {dead} of {all_} were read once, as no record of them survives")

@@ -14,6 +14,7 @@ from seglog.clock import ManualClock
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import LocalFileSystem
 from seglog_cli.views.cleaning import _REASONS
+from tests.support.cleaning import append, compacted_log, keyed
 from tests.support.command_line import clean_logs, json_lines, process, run
 from tests.support.compacted_directories import broker_directory, fill, keys_of, opened
 from tests.support.fixtures import fixture_copy
@@ -378,3 +379,14 @@ def test_timestamps_that_overflow_wrap_also_where_kernels_run_interpreted(tmp_pa
         assert done.returncode == 0, done.stderr
         figures = [json.loads(done.stdout.splitlines()[0]), *cleaned(*arguments[1:2], *arguments[3:])]
         assert len({(each["records_written"], each["bytes_written"]) for each in figures}) == 1, strategy
+
+
+def test_it_says_what_needed_no_second_reading(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    for value in ("1", "2"):
+        append(log, keyed(("a", value), ("b", value)))
+        log.roll()
+    log.close()
+    result = run("clean", "-v", "--policy", "compact", tmp_path / "t-0")
+    assert result.exit_code == 0, result.stderr
+    assert "t-0: 79 B of 158 B were read once, as no record of them survives" in result.stderr

@@ -78,10 +78,11 @@ def read_chunks(
     account: Account | None = None,
     memory: ScanMemory | None = None,
     *,
+    stop: int | None = None,
     again: bool = False,
 ) -> Iterator[Chunk]:
-    """The chunks of a segment from byte `start`, valid as those of a SegmentScan; the next segment begins at
-    `end_offset`. `again`: as for `File.advise_wanted`.
+    """The chunks of a segment from byte `start` to `stop` (None: to its end), valid as those of a SegmentScan; the next
+    segment begins at `end_offset`. `again`: as for `File.advise_wanted`.
 
     A batch larger than HELD_BYTES comes without its bytes, which are read from the file until the next step.
     CorruptRecordError where they break off or offsets do not ascend, UnsupportedError for a batch beyond WHOLE_LIMIT.
@@ -89,13 +90,14 @@ def read_chunks(
     position = start
     last_offset = None
     reached = segment.base_offset - 1
+    stop = segment.size if stop is None else stop
     with segment.fs.open(segment.path, "r") as file:
-        file.advise_wanted(start, segment.size - start, again=again)
+        file.advise_wanted(start, stop - start, again=again)
         scan = SegmentScan(
             segment.fs,
             segment.path,
             start,
-            segment.size,
+            stop,
             chunk_bytes=min(options.chunk_bytes, _most_bytes(file, start, options)),
             held_bytes=min(HELD_BYTES, WHOLE_LIMIT),
             file=file,

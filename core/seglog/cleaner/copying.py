@@ -244,6 +244,7 @@ def copy_group(
 
 def _write(filtered: FilteredChunk, output: GroupOutput[OutputT], stats: CleanerStats) -> None:
     stats.bytes_read += filtered.bytes_read
+    stats.bytes_unread += filtered.bytes_unread
     stats.counters += filtered.counters
     with stats.phase("write"):
         for batches, data in filtered.pieces:

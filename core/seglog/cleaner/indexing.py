@@ -29,6 +29,7 @@ from seglog.cleaner.chunks import (
     open_parts,
     read_chunks,
 )
+from seglog.cleaner.dead_stretches import DeadStretch, IndexedChunks
 from seglog.cleaner.key_tables import KeyReader, KeyTable
 from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.opened_payloads import OpenedPayloads
@@ -68,6 +69,7 @@ class OffsetIndexing:
     entries: int = 0
     has_transactions: bool = False
     opened: OpenedPayloads | None = None  # the payloads that the copy need not open again
+    chunks: IndexedChunks | None = None  # those that it need not read again, if they are dead
     dirty_starts: list[tuple[int, int]] = field(default_factory=list)  # of each segment: base offset, next ordinal
     clean_starts: list[tuple[int, int]] = field(default_factory=list)
     memory: ScanMemory = field(default_factory=ScanMemory)  # of chunks, for the index and the copy
@@ -78,6 +80,11 @@ class OffsetIndexing:
         return _start_at(self.dirty_starts, base_offset, self.offset_map.next_ordinal), _start_at(
             self.clean_starts, base_offset, 0
         )
+
+    def dead_stretches(self, segment: LogSegment) -> Iterator[DeadStretch]:
+        """What the copy of a segment may leave unread, in order."""
+        if self.chunks is not None:
+            yield from self.chunks.dead(segment.base_offset, self.offset_map.survivors)
 
 
 def _start_at(starts: list[tuple[int, int]], base_offset: int, end: int) -> int:
@@ -110,6 +117,8 @@ class _Opened:
     chunk: Chunk
     tables: list[KeyTable]
     rest: Iterator[KeyTable]
+    batches: int
+    by_records_alone: bool
     given_back: bool = False
 
 
@@ -137,6 +146,7 @@ class _Passes:
     ) -> None:
         self._round, self._indexing, self._stats, self._pool = round_, indexing, stats, pool
         self._map = indexing.offset_map
+        self._chunks = indexing.chunks = IndexedChunks(round_.plan)
         self._keys = KeyReader(
             round_.plan.first_mapped_offset, round_.options.strategy, self._map.seeds, self._map.hash_mask
         )
@@ -219,13 +229,14 @@ class _Passes:
         skipped = aborted | control & (batches["magic"] >= 2)
         skipped |= batches["last_offset"] < self._round.plan.first_mapped_offset
         tables = self._keys.tables(chunk, skipped, account, self._indexing.opened)
+        of_chunk = len(batches), self._first_pass and self._chunks.by_records_alone(chunk)
         if self._pool is None:
-            return _Opened(number, chunk, [], tables)
+            return _Opened(number, chunk, [], tables, *of_chunk)
         with self._stats.phase("keys"):
             first, complete = _first_tables(tables)
         if complete:  # at once: the next chunk of this thread finds its memory in the core's cache
             self._indexing.memory.give_back(chunk)
-        return _Opened(number, chunk, first, tables, given_back=complete)
+        return _Opened(number, chunk, first, tables, *of_chunk, given_back=complete)
 
     # --- what to do with it ----------------------------------------------------------------------------------
 
@@ -249,8 +260,12 @@ class _Passes:
         if kept is not None:
             kept.shrink(self._spare_bytes())
         if self._first_pass:
+            records = self._map.next_ordinal - before
             self._stats.map_bytes_read += opened.chunk.size
-            self._stats.map_records_read += self._map.next_ordinal - before
+            self._stats.map_records_read += records
+            if opened.by_records_alone:
+                base_offset = self._segments[opened.segment_number].base_offset
+                self._chunks.note(base_offset, opened.chunk, opened.batches, before, records)
 
     def _spare_bytes(self) -> int:
         """What the map leaves of the dedupe buffer."""

@@ -27,6 +27,7 @@ from seglog.cleaner.chunks import (
     open_parts,
     read_chunks,
 )
+from seglog.cleaner.dead_stretches import DeadStretch
 from seglog.cleaner.indexing import OffsetIndexing, make_room_for_large, place_of, track_batches
 from seglog.cleaner.legacy_filter import filter_legacy
 from seglog.cleaner.options import CHUNK_BYTES
@@ -39,7 +40,7 @@ from seglog.format.compression import compressed_pieces
 from seglog.format.zstd_library import zstd_slots
 from seglog.kernels import filter_slots, filtering, lz4, rebuilding, runs
 from seglog.kernels.encode import seal_batch
-from seglog.kernels.filter_slots import DELETE, DIRTY, DISCARD, EXPIRED, KEEP_ALL, RETAIN_EMPTY, STAMP_MARKER
+from seglog.kernels.filter_slots import DELETE, DIRTY, DISCARD, EXPIRED, KEEP_ALL, RETAIN_EMPTY, STAMP_MARKER, UNREAD
 from seglog.kernels.records import LEAST_RECORD_SIZE
 from seglog.log.segment import LogSegment
 from seglog.log.transaction_index import AbortedTransaction
@@ -55,7 +56,7 @@ FilteredPiece = tuple[np.ndarray, np.ndarray]  # rows (layout.BATCH, positions w
 
 @dataclass(slots=True)
 class FilteredChunk:
-    """What is left of a chunk, in order, and the counts of `kernels.filtering`."""
+    """What is left of a chunk, in order, and the counts of `kernels.filtering`. Dead bytes are `bytes_unread`, too."""
 
     bytes_read: int
     pieces: list[FilteredPiece] = field(default_factory=list)
@@ -63,6 +64,7 @@ class FilteredChunk:
     held_bytes: int = 0  # in the account that it was made with
     memory: list[np.ndarray] = field(default_factory=list)  # in which the pieces lie
     aborted: list[AbortedTransaction] = field(default_factory=list)
+    bytes_unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,9 @@ class _Chosen:
     pieces: list[_ChosenPiece] = field(default_factory=list)
 
 
-def held_by(task: ChunkTask) -> int:
+def held_by(task: ChunkTask | FilteredChunk) -> int:
     """The bytes that a task holds, where they are many: `held` of `in_order`."""
-    return chunks.held_by(task.chunk)
+    return 0 if isinstance(task, FilteredChunk) else chunks.held_by(task.chunk)
 
 
 def _bytes_of(chunk: Chunk) -> np.ndarray:
@@ -148,17 +150,39 @@ class RecordFilter:
 
     # --- in log order --------------------------------------------------------------------------------------
 
-    def tasks(self, group: tuple[LogSegment, ...], account: Account | None = None) -> Iterator[ChunkTask]:
-        """The chunks of a group, decided on; a large one counts in `account` until the next step."""
-        round_ = self._round
+    def tasks(
+        self, group: tuple[LogSegment, ...], account: Account | None = None
+    ) -> Iterator[ChunkTask | FilteredChunk]:
+        """The chunks of a group, decided on; a large one counts in `account` until the next step.
+
+        Of a stretch that is dead comes what there is to count, and nothing is read.
+        """
         for i, segment in enumerate(group):
             bound = group[i + 1].base_offset if i + 1 < len(group) else segment.read_next_offset()[0]
-            self._tracker.add_aborted(round_.aborted_from(segment, bound))
-            modified_ms = segment.modified_ms
-            end_offset = round_.plan.end_of(segment)
-            for chunk in read_chunks(segment, 0, end_offset, round_.options, account, self._indexing.memory):
-                yield self._task(chunk, modified_ms)
-                del chunk
+            self._tracker.add_aborted(self._round.aborted_from(segment, bound))
+            position = 0
+            for dead in self._indexing.dead_stretches(segment):
+                yield from self._read(segment, position, dead.position, account)
+                yield self._passed_over(dead)
+                position = dead.end
+            yield from self._read(segment, position, segment.size, account)
+
+    def _read(self, segment: LogSegment, start: int, stop: int, account: Account | None) -> Iterator[ChunkTask]:
+        if start == stop > 0:
+            return
+        modified_ms, plan = segment.modified_ms, self._round.plan
+        end_offset, memory = plan.end_of(segment), self._indexing.memory
+        for chunk in read_chunks(segment, start, end_offset, plan.options, account, memory, stop=stop):
+            yield self._task(chunk, modified_ms)
+            del chunk
+
+    def _passed_over(self, dead: DeadStretch) -> FilteredChunk:
+        self.ordinals[filter_slots.DIRTY_ORDINAL] += dead.records
+        filtered = FilteredChunk(dead.size, bytes_unread=dead.size)
+        for slot in (filter_slots.RECORDS_READ, filter_slots.RECORDS_SUPERSEDED):
+            filtered.counters[slot] = dead.records
+        filtered.counters[filter_slots.BATCHES_READ] = dead.batches
+        return filtered
 
     def _task(self, chunk: Chunk, modified_ms: int) -> ChunkTask:
         batches = chunk.batches
@@ -221,10 +245,12 @@ class RecordFilter:
 
     # --- under threads -------------------------------------------------------------------------------------
 
-    def filter_chunk(self, task: ChunkTask, account: Account) -> FilteredChunk:
+    def filter_chunk(self, task: ChunkTask | FilteredChunk, account: Account) -> FilteredChunk:
         """What is left of a chunk; where that is much, it counts in `account`. InvalidRecordError or
         CorruptRecordError for a batch that cannot be read.
         """
+        if isinstance(task, FilteredChunk):
+            return task
         if task.done is not None:
             return task.done
         chunk = task.chunk
@@ -233,7 +259,10 @@ class RecordFilter:
                 check_chunk(chunk)
         filtered = FilteredChunk(chunk.size, aborted=task.aborted)
         make_room = partial(make_room_for_large, self._round, self._indexing)
-        wanted = task.flags & DELETE == 0
+        if not (chunk.batches["magic"] < 2).any():
+            place = place_of(self._round, self._indexing, compressed=False)
+            filtering.flag_dead_batches(chunk.batches, task.ordinals[filter_slots.DIRTY_ORDINAL], place, task.flags)
+        wanted = task.flags & UNREAD == 0
         parts = open_parts(chunk, wanted, account, self._indexing.opened, make_room=make_room)
         while True:
             with self._stats.phase("decompress"):

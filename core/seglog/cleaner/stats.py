@@ -32,8 +32,9 @@ class RoundCounts:
     """What was counted of a round, or of a part of one: values that can be added and sent.
 
     `map_*` count the index passes' first one, but `map_entries` the keys of all of them and `most_map_entries` those of
-    the fullest. `records_read` counts records that were looked at: batches deleted whole count in bytes only. `phases`
-    are seconds, over all threads.
+    the fullest. `bytes_read` are those of the sources, as Kafka counts them; `bytes_unread` of them were dead
+    (`dead_stretches`) and not read a second time. `records_read` counts records that were looked at: batches deleted
+    whole count in bytes only. `phases` are seconds, over all threads.
     """
 
     map_bytes_read: int = 0
@@ -42,6 +43,7 @@ class RoundCounts:
     most_map_entries: int = 0
     index_passes: int = 1
     bytes_read: int = 0
+    bytes_unread: int = 0
     bytes_written: int = 0
     batches_written: int = 0
     counters: np.ndarray = field(default_factory=lambda: np.zeros(filter_slots.COUNTER_SLOTS, dtype=np.int64))
@@ -55,6 +57,7 @@ class RoundCounts:
         self.most_map_entries = max(self.most_map_entries, part.most_map_entries)
         self.index_passes = max(self.index_passes, part.index_passes)
         self.bytes_read += part.bytes_read
+        self.bytes_unread += part.bytes_unread
         self.bytes_written += part.bytes_written
         self.batches_written += part.batches_written
         self.counters += part.counters
@@ -242,6 +245,7 @@ class CleaningResult:
             "map_entries": stats.map_entries,
             "buffer_utilization": self.buffer_utilization,
             "bytes_read": stats.bytes_read,
+            "bytes_unread": stats.bytes_unread,
             "bytes_written": stats.bytes_written,
             "records_read": stats.records_read,
             "records_written": stats.records_written,

@@ -14,6 +14,20 @@ def get_bit(bits: Bytes, i: int) -> int:
 
 
 @inlined
+def any_bit(bits: Bytes, first: int, count: int) -> bool:
+    """Whether one of the bits [`first`, `first + count`) is set; `count` is 1 or more."""
+    last = first + count - 1
+    from_first = 0xFF << (first & 7) & 0xFF
+    to_last = 0xFF >> (7 - (last & 7))
+    if first >> 3 == last >> 3:
+        return bool(load_byte(bits, first >> 3) & from_first & to_last != 0)
+    met = load_byte(bits, first >> 3) & from_first | load_byte(bits, last >> 3) & to_last
+    for i in range((first >> 3) + 1, last >> 3):
+        met |= load_byte(bits, i)
+    return bool(met != 0)
+
+
+@inlined
 def set_bit(bits: WritableBytes, i: int) -> None:
     """Sets bit `i`."""
     store_byte(bits, i >> 3, load_byte(bits, i >> 3) | 1 << (i & 7))

@@ -13,9 +13,11 @@ STAMP_MARKER = 8  # a marker whose transaction has no batch left: gets a horizon
 DIRTY = 16  # its last offset is at or after the first dirty offset, and its records have ordinals
 EXPIRED = 32  # its tombstones are not protected any more
 KEEP_ALL = 64  # the index passed over it as aborted: no ordinals, and nothing is dropped
+DEAD = 128  # each of its records has a later one: not even read
 
 # Flags that are looked at together.
 FATE_MASK = DISCARD | DIRTY | KEEP_ALL  # DIRTY alone: the survivors' bits decide on every record
+UNREAD = DELETE | DEAD
 MAP_UNASKED = DIRTY | KEEP_ALL  # with one of them no record asks the map
 
 # Counters (int64).

@@ -2,7 +2,7 @@
 
 For each batch, in order, under flags that the caller has worked out (transactions, producers, tombstones):
 
-1. DELETE: the batch goes unread; only the ordinals of its records are counted.
+1. DELETE or DEAD: the batch goes unread; only the ordinals of its records are counted.
 2. Otherwise its records are read. Each is dropped (its transaction was aborted, no key, superseded, an expired
    tombstone) or kept. Records at or after the first dirty offset ask the survivors' bits, older ones the map.
 3. All kept and nothing to stamp: the batch stays as its bytes are.
@@ -30,13 +30,14 @@ from seglog.kernels.arrays import (
     WritableInt8s,
     WritableInt64s,
 )
-from seglog.kernels.bits import get_bit
+from seglog.kernels.bits import any_bit, get_bit
 from seglog.kernels.filter_slots import (
     BATCHES_DISCARDED,
     BATCHES_READ,
     CLEAN_BITS,
     CLEAN_ORDINAL,
     CONTROL_RECORDS_KEPT,
+    DEAD,
     DELETE,
     DIRTY,
     DIRTY_ORDINAL,
@@ -204,6 +205,38 @@ def _choose_indexed(
     return RECORDS_VALID, n, tombstones
 
 
+@inlined
+def _bits_decide(row: BatchRow, flags: int, settings: Int64s) -> bool:
+    """Whether the survivors' bits say all there is to say of every record of a batch."""
+    base_offset = int(row["base_offset"])
+    return (
+        flags & FATE_MASK == DIRTY
+        and int(row["attributes"]) & _CONTROL == 0
+        and base_offset >= settings[FIRST_DIRTY]
+        and not (base_offset <= settings[LAST_KEPT] and settings[LAST_KEPT] <= int(row["last_offset"]))
+    )
+
+
+@kernel
+def flag_dead_batches(batches: Batches, ordinal: int, place: Place, flags: WritableBytes) -> None:
+    """Sets DEAD on the v2 batches of which no record survives, and no header is to stay either.
+
+    `ordinal` is that of the first dirty record in them. No byte of a batch is looked at.
+    """
+    survivors, _, _, _, _, settings = place
+    for i in range(len(batches)):
+        row = batches[i]
+        flag = int(flags[i])
+        count = int(row["count"])
+        if count <= 0 or flag & MAP_UNASKED != DIRTY or int(row["attributes"]) & _CONTROL != 0:
+            continue
+        known = ordinal + count <= 8 * len(survivors)
+        decided = known and flag & RETAIN_EMPTY == 0 and _bits_decide(row, flag, settings)
+        if decided and not any_bit(survivors, ordinal, count):
+            flags[i] |= DEAD
+        ordinal += count
+
+
 @kernel
 def filter_batches(
     data: Bytes,
@@ -244,6 +277,12 @@ def filter_batches(
             if not control and flag & KEEP_ALL == 0:
                 ordinals[DIRTY_ORDINAL if flag & DIRTY != 0 else CLEAN_ORDINAL] += max(count, 0)
             continue
+        if flag & DEAD != 0:
+            counters[BATCHES_READ] += 1
+            counters[RECORDS_READ] += count
+            counters[RECORDS_SUPERSEDED] += count
+            ordinals[DIRTY_ORDINAL] += count
+            continue
         if count < 0 or count * LEAST_RECORD_SIZE > ends[i] - starts[i]:
             return i, at, rows, COUNT_INVALID
         most = _OVERHEAD + max(int(row["size"]), ends[i] - starts[i]) + count * MOST_GROWTH
@@ -252,15 +291,7 @@ def filter_batches(
         if flag & MAP_UNASKED == 0 and not control and settings[CLEAN_BITS] == 0 and settings[SLOTS] != 0:
             prefetch_slots(arena, starts[i], ends[i], count, slots, settings[SLOTS], seeds, settings[HASH_MASK])
         dirty, clean = ordinals[DIRTY_ORDINAL], ordinals[CLEAN_ORDINAL]
-        holds_last_kept = int(row["base_offset"]) <= settings[LAST_KEPT] and settings[LAST_KEPT] <= int(
-            row["last_offset"]
-        )
-        if (
-            flag & FATE_MASK == DIRTY
-            and not control
-            and int(row["base_offset"]) >= settings[FIRST_DIRTY]
-            and not holds_last_kept
-        ):
+        if _bits_decide(row, flag, settings):
             status, n, tombstones = _choose_indexed(
                 arena, starts[i], ends[i], row, flag & EXPIRED != 0, dirty, survivors, kept, counters
             )
