@@ -3,7 +3,8 @@
 Counted are the modules of seglog of which a function runs, class bodies and imports aside. The bounds only go down: a
 walk that got shorter by more than three takes its bound with it.
 
-25 modules for a read and 40 for a round were wanted. A round's own modules are 13. The others make it safe: 18 of `log`
+25 modules for a read and 40 for a round were wanted. A round's own modules are 14, the last of which (`dead_stretches`)
+spares it half of its reading and is why the bound of 69 went up once. The others make it safe: 18 of `log`
 open and close a log as a broker does, 13 of `storage` find and guard files, 6 of `format` and 5 of `configuration` read
 what lies around. A read passes 13 of `log`, 7 of `storage`, 4 of `format` and 3 of `scan`, for the same reasons.
 """
@@ -20,7 +21,7 @@ import pytest
 
 import seglog
 
-WALKS = {"read": 34, "clean": 69}
+WALKS = {"read": 34, "clean": 70}
 
 
 def passed(walk: Callable[[], object]) -> set[str]:
