@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from seglog_cli.completing import VARIABLE as COMPLETION
-from seglog_cli.completing import typed_words
+from seglog_cli.completing import answer_zsh_at_once, typed_words
 from seglog_cli.failures import UsageError, report_outside
 from seglog_cli.help import HelpOption, show_text
 from seglog_cli.options import CONTEXT
@@ -132,6 +132,8 @@ def run(arguments: Sequence[str]) -> int:
     # script, whichever one seglog was called from.
     os.environ.setdefault("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     given = list(arguments) or ["--help"]
+    if given[0].endswith("-completion"):
+        answer_zsh_at_once()
     if given[0] == "help":
         given = [*given[1:], "--help"]
     try:
@@ -168,6 +170,8 @@ def _completed(arguments: Sequence[str], error: BaseException) -> int:
     """Typer answers a shell that asks for completions, and exits; what no shell asks is an error."""
     if isinstance(error, SystemExit) and not error.code:
         return 0
+    if isinstance(error, SystemExit) and os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
+        return 1  # fish asks whether there are values to offer, and offers files where there are none
     return report_outside(arguments, UsageError(f"{COMPLETION} is set, but the rest of what a shell asks is not"))
 
 

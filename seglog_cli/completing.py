@@ -20,6 +20,14 @@ def typed_words() -> list[str]:
     return f"{os.environ.get('COMP_WORDS', '')} {os.environ.get('_TYPER_COMPLETE_ARGS', '')}".split()
 
 
+def answer_zsh_at_once() -> None:
+    """zsh runs the script at a session's first Tab, and Typer's only gets ready then: ours answers that one, too."""
+    from typer import _completion_shared as shared
+
+    answer = '[[ "$funcstack[1]" == "_%(prog_name)s" ]] && %(complete_func)s\n'
+    shared._completion_scripts["zsh"] = shared.COMPLETION_SCRIPT_ZSH + answer
+
+
 def offer_of(metavar: str | None, name: str) -> Offer | None:
     """What is offered for an option or argument, by its metavar and its name; None: files."""
     if name == "overrides":

@@ -50,10 +50,16 @@ class Chosen(OptionGroup):
     isolation: Isolation = None
 
     def selection(self, isolation: str = "read_uncommitted") -> Selection:
-        """The records that are asked for; `isolation` is what counts where the option was not given."""
+        """The records that are asked for; `isolation` is what counts where the option was not given. Wrong usage where
+        no record can lie between the bounds."""
         from seglog.dump.selection import Selection
         from seglog.model import Isolation as Level
 
+        bounds = {"--since and --until": (self.since, self.until)}
+        bounds["--from-offset and --to-offset"] = self.from_offset, self.to_offset
+        for options, (first, end) in bounds.items():
+            if first is not None and end is not None and first > end:
+                raise UsageError(f"{options}: the second is before the first, and no record lies between")
         return Selection(
             self.from_offset,
             self.to_offset,

@@ -93,5 +93,9 @@ def run(
             kept = log.config.compression_type
             session.console.warning(f"--codec {codec} has no effect: the topic's compression.type is {kept}")
         pieces = read_records(chunks, form, "standard input" if file == "-" else file)
+        some = False
         for appended in Ingest(log, pieces, codec=compression, batch_records=batch_records):
             show_appended(session.console, appended)
+            some = True
+        if not some:
+            session.console.message(f"{log.topic_partition}: no records came, and none were appended")

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seglog_cli.failures import UsageError
 from seglog_cli.measuring import (
     MostRounds,
     Plot,
@@ -55,6 +56,8 @@ def run(
 
     check_measuring(session, sizing, plot, write_rate)
     shown: dict[Path, DirectorySettings] = {}
+    if prometheus is not None:
+        _require_place(session, prometheus)  # before all is read
     session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
     unreadable = Unreadable.among(session, targets)
@@ -65,6 +68,13 @@ def run(
     if prometheus is not None:
         _write_gauges(session, prometheus, shown)
     return tiers.code(unreadable.exit_code)
+
+
+def _require_place(session: Session, path: Path) -> None:
+    """Wrong usage where the gauges could not be written."""
+    status = session.fs.status(path.absolute().parent)
+    if status is None or not status.is_directory:
+        raise UsageError(f"--prometheus: {path.absolute().parent} is not a directory")
 
 
 def _write_gauges(session: Session, path: Path, shown: dict[Path, DirectorySettings]) -> None:

@@ -76,6 +76,12 @@ def test_the_number_of_records_counts_whatever_their_size(tmp_path: Path) -> Non
     assert [b["count"] for b in batches(tmp_path / "t-0")] == [50, 50]
 
 
+def test_that_no_records_came_is_said(tmp_path: Path) -> None:
+    done = run("append", "--create", tmp_path / "t-0", input_text="")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "t-0: no records came, and none were appended\n"
+
+
 def test_each_flush_is_acknowledged(tmp_path: Path) -> None:
     done = run("append", "--create", tmp_path / "t-0", "--flush-messages", "2", input_text="a\nb\nc\n")
     assert done.stdout == "appended t-0 offsets 0 to 1 durable\nappended t-0 offsets 2 to 2 durable\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,33 @@ def test_each_shell_has_a_script_of_its_own(shell: str, said: bytes, tmp_path: P
     assert (installed.returncode, installed.stderr) == (0, b"")
     assert f"{shell} completion installed".encode() in installed.stdout
     assert [path.name for path in tmp_path.rglob("*") if path.is_file() and shell in str(path)]
+
+
+def test_zsh_is_answered_at_the_first_tab_of_a_session(tmp_path: Path) -> None:
+    script = process("--show-completion", "zsh").stdout.decode()
+    assert script.rstrip().endswith('[[ "$funcstack[1]" == "_seglog" ]] && _seglog_completion')
+    zsh = shutil.which("zsh")
+    if zsh is None:
+        pytest.skip("zsh is not installed here: its script was only read")
+    (tmp_path / "_seglog").write_text(script)
+    command = tmp_path / "seglog"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m seglog_cli "$@"\n')
+    command.chmod(0o755)
+    first_tab = (
+        f"compdef() {{ : }}; _arguments() {{ print -r -- $1 }}; path+=({tmp_path}); fpath=({tmp_path} $fpath);"
+        " autoload -U _seglog; words=(seglog append --codec z); CURRENT=4; _seglog"
+    )
+    done = subprocess.run([zsh, "-fc", first_tab], capture_output=True, text=True, env=environment(), check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, '*: :(("zstd"))\n', "")
+
+
+@pytest.mark.parametrize(("line", "code"), [("seglog append --codec z", 0), ("seglog dump kafka/orders-0/0", 1)])
+def test_fish_is_told_without_a_word_whether_there_are_values(line: str, code: int, logs: Path) -> None:
+    variables = environment(_SEGLOG_COMPLETE="complete_fish", _TYPER_COMPLETE_FISH_ACTION="is-args")
+    command = [sys.executable, "-m", "seglog_cli"]
+    asked = {**variables, "_TYPER_COMPLETE_ARGS": line}
+    done = subprocess.run(command, capture_output=True, text=True, env=asked, cwd=logs, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 
 
 def test_a_shell_that_is_not_known_or_not_named_is_wrong_usage() -> None:

@@ -120,6 +120,8 @@ WITHOUT_EFFECT = (
     (("ls", "--set", "no.such.key=1"), "no.such.key"),
     (("read", "--timestamp", "1795219410"), "write 1795219410000"),
     (("read", "--since", "1795219410"), "write 1795219410000"),
+    (("read", "--from-offset", "9", "--to-offset", "8"), "--from-offset and --to-offset: the second is before"),
+    (("dump", "--since", "2026-11-21", "--until", "2026-11-20"), "--since and --until: the second is before"),
     (("dump-log", "--json", "--files"), "seglog dump --json"),
     (("dump", "--untrusted"), "--records"),
     (("stats", "--write-rate", "1M"), "--sizing"),

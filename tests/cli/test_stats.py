@@ -52,6 +52,13 @@ def test_gauges_go_to_a_file_on_request(tmp_path: Path) -> None:
     assert f'kafka_log_logcleanermanager_max_dirty_percent{{directory="{path}"}} 0\n' in text
 
 
+def test_where_gauges_cannot_go_is_said_before_all_is_read(tmp_path: Path) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (1, 5)})
+    done = run("stats", "--prometheus", tmp_path / "nowhere" / "seglog.prom", path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"--prometheus: {tmp_path / 'nowhere'} is not a directory" in done.stderr
+
+
 def test_why_nothing_is_dirty_is_said_as_it_is(tmp_path: Path) -> None:
     path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)}) / "t-0"
     young = ("--set", "min.compaction.lag.ms=1000d", "--now", "2024-01-01T00:00:00Z")
