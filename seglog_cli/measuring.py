@@ -55,7 +55,7 @@ def measured_partitions(
         log_directory = log_directory_of(target)
         if log_directory not in shown:
             shown[log_directory] = session.config_of(log_directory)
-        kept = kept_rounds(session.fs, os.environ, log_directory)
+        kept = kept_rounds(session.fs, os.environ, log_directory, session.console.warning)
         for directory in partition_directories(session.fs, target):
             listing = None
             with unreadable.passing_over(directory):

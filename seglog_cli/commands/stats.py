@@ -84,7 +84,7 @@ def _write_gauges(session: Session, path: Path, shown: dict[Path, DirectorySetti
 
     gauges = []
     for log_directory, settings in shown.items():
-        rounds = kept_rounds(session.fs, os.environ, log_directory)
+        rounds = kept_rounds(session.fs, os.environ, log_directory, session.console.warning)
         ended = rounds[-1]["time"] if rounds else None
         states = states_of(session.fs, log_directory, settings, session.clock)
         gauges.append(

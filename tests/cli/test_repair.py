@@ -268,3 +268,22 @@ def test_a_quarantine_is_not_looked_for_where_there_is_no_directory(tmp_path: Pa
         done = run("quarantine", "ls", path)
         assert (done.exit_code, done.stdout) == (10, "")
         assert f"{path}: {said}" in done.stderr
+
+
+def test_a_home_that_cannot_be_read_keeps_nobody_from_undoing_what_lies_in_reach(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = tmp_path / "closed"  # as another user's home under sudo
+    closed.symlink_to(closed)
+    monkeypatch.setenv("XDG_STATE_HOME", str(closed))
+    break_batch(logs / "orders-lz4-0")
+    before = contents(logs)
+    name = json_lines(run("verify", "--json", "--repair", logs))[-1]["run"]
+    monkeypatch.chdir(tmp_path)
+    nowhere = process("undo", name, variables={"XDG_STATE_HOME": str(closed)})
+    assert (nowhere.returncode, str(closed) in nowhere.stderr.decode()) == (74, True)
+    monkeypatch.chdir(logs)
+    undone = run("undo", name)
+    assert (undone.exit_code, contents(logs)) == (0, before), undone.stderr
+    measured = run("stats", logs / "orders-lz4-0")
+    assert measured.exit_code == 0 and "past cleaning rounds cannot be read" in measured.stderr

@@ -10,6 +10,7 @@ from seglog.api.surroundings import (
     optional_integer,
     optional_path,
     settings_of,
+    warn,
 )
 from seglog.api.tiering import LookingSurroundings, looked_at
 from seglog.arguments import flag, integer, number, one_of
@@ -113,7 +114,7 @@ def stats(
     for target in resolve_paths(work.fs, shown):
         log_directory = log_directory_of(target)
         settings = settings_of(work, log_directory)
-        kept = kept_rounds(work.fs, work.environment, log_directory)
+        kept = kept_rounds(work.fs, work.environment, log_directory, warn)
         for directory in partition_directories(work.fs, target):
             listing = list_partition(work.fs, directory)
             if listing.format == "kafka":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +63,14 @@ class PartitionStatistics:
         )
 
 
-def kept_rounds(fs: FileSystem, environment: Mapping[str, str], log_directory: Path) -> list[Round]:
-    """The cleaning rounds that are kept of a log directory, oldest first."""
-    return CleaningHistory(fs, state_directory(environment), log_directory).rounds()
+def kept_rounds(
+    fs: FileSystem, environment: Mapping[str, str], log_directory: Path, tell: Callable[[str], None]
+) -> list[Round]:
+    """The cleaning rounds that are kept of a log directory, oldest first. Where they cannot be read, as in another
+    user's home under sudo, `tell` gets a sentence, and there are none."""
+    history = CleaningHistory(fs, state_directory(environment), log_directory)
+    try:
+        return history.rounds()
+    except OSError as error:
+        tell(f"{history.path}: past cleaning rounds cannot be read: {error.strerror or error}")
+        return []

@@ -5,6 +5,7 @@ Where a run's folder is, is noted below `$XDG_STATE_HOME/seglog/runs`, so that i
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -61,14 +62,18 @@ def named_run(fs: FileSystem, environment: Mapping[str, str], name: str, quarant
 
 def places_of_run(fs: FileSystem, environment: Mapping[str, str], name: str, quarantine: Path | None) -> list[Path]:
     """Where the run called `name` may be: without a quarantine around the working directory, and where this user made
-    it.
+    it. OSError where that cannot be read (of another user's home, as with sudo) and the run is nowhere else.
     """
     require_name(name)
     known = places(quarantine, Path.cwd())
     note = _notes(environment) / Path(name).name
-    found = fs.status(note) if quarantine is None else None
-    if found is not None and not (found.is_directory or found.is_special):  # as `.` would be
-        known.append(Path(os.fsdecode(fs.read_bytes(note)).removesuffix("\n")).parent)
+    try:
+        found = fs.status(note) if quarantine is None else None
+        if found is not None and not (found.is_directory or found.is_special):  # as `.` would be
+            known.append(Path(os.fsdecode(fs.read_bytes(note)).removesuffix("\n")).parent)
+    except OSError:
+        if not any(map(fs.status, (Path(name), *(place / note.name for place in known)))):
+            raise
     return known
 
 
@@ -84,10 +89,11 @@ def remember_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -
 
 
 def forget_run(fs: FileSystem, environment: Mapping[str, str], folder: Path) -> None:
-    """Removes the note of a run that is gone."""
+    """Removes the note of a run that is gone. One that cannot be reached stays: it leads nowhere."""
     note = _notes(environment) / folder.name
-    if fs.status(note, follow=False) is not None:
-        fs.remove(note)
+    with contextlib.suppress(OSError):
+        if fs.status(note, follow=False) is not None:
+            fs.remove(note)
 
 
 def places(quarantine: Path | None, *paths: Path) -> list[Path]:

@@ -59,12 +59,15 @@ class SemanticObserver:
         self._found = _Segment()
         self._dense = not listing.segments or listing.segments[0].base_offset == 0
         self._next_offset = 0
+        self._begun_before: dict[int, int] = {}  # producer id → first offset of a transaction that was forgotten
 
     # --- segment by segment
 
     def begin(self, segment: SegmentFiles) -> Iterator[Finding]:
         """Before a segment's batches: the snapshots up to its base."""
         self._current, self._found = segment, _Segment()
+        if self._log_start is not None and 0 < segment.base_offset <= self._log_start:
+            self._forget()
         yield from self._snapshots_up_to(segment.base_offset)
 
     def take(self, piece: WalkedEntries) -> Iterator[Finding]:
@@ -97,11 +100,21 @@ class SemanticObserver:
             if self._current is not None and offset > log_end_offset:
                 message = f"the snapshot is of offset {offset}, the log ends at {log_end_offset}"
                 yield finding("SNAPSHOT_DIFFERS", self._partition, self._snapshots[offset].name, message)
-        for first, producer in sorted(self._producers.open_transactions.items()):
+        begun = {producer: first for first, producer in self._producers.open_transactions.items()}
+        begun |= self._begun_before
+        for first, producer in sorted((first, producer) for producer, first in begun.items()):
             message = f"producer {producer} began a transaction at offset {first} that has no end in the log"
             name = "" if self._current is None else self._current.log.name
             yield finding("TRANSACTION_OPEN", self._partition, name, message, first_offset=first)
         yield from self._leader_epochs(log_end_offset)
+
+    def _forget(self) -> None:
+        """A recovery has no snapshot at or below the log start, and begins each segment there without producers:
+        what it cannot know of transactions that began in earlier ones, indexes and snapshots need not hold."""
+        for first, producer in self._producers.open_transactions.items():
+            self._begun_before.setdefault(producer, first)
+        self._producers.forget()
+        self._dense = False
 
     # --- replaying
 
@@ -163,6 +176,8 @@ class SemanticObserver:
                 except ControlRecordError as error:
                     yield batch_finding("CONTROL_INVALID", (self._partition, self._current.log.name), str(error), batch)
                     continue
+                if record.type in (ControlType.ABORT, ControlType.COMMIT):
+                    self._begun_before.pop(int(batch["producer_id"]), None)
                 if record.type is ControlType.ABORT:
                     self._found.abort_markers.add((int(batch["producer_id"]), int(batch["base_offset"])))
 

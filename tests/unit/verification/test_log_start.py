@@ -1,0 +1,39 @@
+"""What recovery cannot know below the log start, indexes and snapshots need not hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import seglog
+from tests.support.log_files import batch, marker, transactional, write_segment
+
+
+@pytest.fixture
+def recovered(tmp_path: Path) -> Path:
+    """A broker's t-0 after a crash, whose records below 5 were deleted; the transactions of producers 6 to 9 begin in
+    the first segment, and that of 6 has no end."""
+    logs = tmp_path / "logs"
+    write_segment(logs / "t-0", 0, *(transactional(producer - 6, producer, 0) for producer in (6, 7, 8, 9)))
+    write_segment(logs / "t-0", 4, marker(4, 7, commit=False), batch(5), transactional(6, 8, 1))
+    write_segment(logs / "t-0", 7, marker(7, 8, commit=False), marker(8, 9, commit=False), batch(9))
+    for name, offset in (("log-start-offset", 5), ("recovery-point-offset", 0), ("replication-offset", 10)):
+        (logs / f"{name}-checkpoint").write_text(f"0\n1\nt 0 {offset}\n")
+    (report,) = seglog.recover(logs, keep=False)
+    assert (report.clean_shutdown, report.truncated_bytes) == (False, 0)
+    return logs
+
+
+def found(logs: Path) -> list[tuple[str, int | None, int | None]]:
+    return [(each.code, each.first_offset, each.last_offset) for each in seglog.verify(logs)]
+
+
+def test_a_recovered_log_lists_no_transactions_that_were_over_before_and_none_is_missed(recovered: Path) -> None:
+    assert not (recovered / "t-0" / f"{4:020d}.txnindex").exists(), "as with Kafka"
+    assert found(recovered) == [("TRANSACTION_OPEN", 0, None)]
+
+
+def test_an_abort_that_a_reader_needs_is_missed_as_ever(recovered: Path) -> None:
+    (recovered / "t-0" / f"{7:020d}.txnindex").unlink()
+    assert ("TRANSACTION_INDEX_DIFFERS", 6, 7) in found(recovered)
