@@ -24,7 +24,7 @@ from tests.support.consumers import librdkafka_rows
 from tests.support.fixtures import CLEAN, fixture_copy
 from tests.support.log_files import FS, files_of
 from tests.support.memory_cluster import MemoryCluster
-from tests.support.object_server import object_server
+from tests.support.object_server import Fault, object_server
 from tests.support.published import published
 from tests.support.s3_server import make_bucket, put_directory, s3_server
 from tests.support.served_process import served
@@ -252,6 +252,48 @@ def test_a_web_server_without_listings_gives_files_and_says_so_of_directories() 
             end = ended(command, f"{url}/kafka/orders-gzip-0")
             assert end.code and end.stderr.count(b"\n") == 1, end.stderr
             assert b"a web server without listings (WebDAV) shows no directories" in end.stderr
+
+
+def test_a_segment_is_read_by_whoever_may_read_it_and_list_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a policy with s3:GetObject alone: listings, and objects that are missing, are refused with 403."""
+    partition = fixture_copy("4.3.0/clean", tmp_path) / "payments-0"
+    segment = min(partition.glob("*.log"))
+    with object_server() as server:
+        server.objects.update({f"kafka/logs/payments-0/{path.name}": path.read_bytes() for path in partition.iterdir()})
+
+        def refused(method: str, path: str) -> Fault | None:
+            is_there = path.partition("?")[0].lstrip("/") in server.objects
+            return None if method == "BODY" or is_there else Fault(403, "AccessDenied")
+
+        server.fault = refused
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        url = f"s3://kafka/logs/payments-0/{segment.name}"
+        verified = ended("verify", "--json", url)
+        *findings, summary = map(json.loads, verified.stdout.splitlines())
+        assert [found["code"] for found in findings] == ["NEIGHBOURS_UNSEEN"]
+        local = json.loads(ended("verify", "--json", segment).stdout.splitlines()[-1])
+        counted = ("bytes", "batches", "records", "errors")
+        assert (verified.code, [summary[name] for name in counted]) == (0, [local[name] for name in counted])
+        assert not ended("verify", "--level", "record", url).stdout.count(b"NEIGHBOURS_UNSEEN")
+        shown = ended("dump", "--records", "--json", url)
+        expected = ended("dump", "--records", "--json", segment).stdout
+        assert shown.stdout == expected.replace(bytes(segment.parent), b"s3://kafka/logs/payments-0")
+        damaged = bytearray(segment.read_bytes())
+        damaged[100] ^= 1
+        server.objects[f"kafka/logs/payments-0/{segment.name}"] = bytes(damaged)
+        routing._shared = None
+        assert b"CRC_MISMATCH" in ended("verify", url).stdout
+        for words in (
+            ("dump", "--isolation", "read_committed", url),  # what is beside it says how its transactions ended
+            ("dump", url, url.rpartition("/")[0]),
+            ("verify", url.replace("00.log", "09.log")),
+            ("verify", "s3://kafka/logs/payments-0"),
+        ):
+            end = ended(*words)
+            assert end.code == 74 and b"the store refuses to show it (403 AccessDenied)" in end.stderr, words
 
 
 def test_a_batch_by_its_offset_takes_few_requests_and_v_says_how_many(places: tuple[Path, str]) -> None:

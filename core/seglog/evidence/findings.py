@@ -387,6 +387,14 @@ _REGISTRY = (
         Notice.NEVER,
     ),
     FindingCode(
+        "NEIGHBOURS_UNSEEN",
+        _I,
+        "A segment in an object store was named by itself, and what lies beside it may not be listed: indexes,"
+        " snapshots and the other segments were not looked at.",
+        "Is not concerned.",
+        Notice.NEVER,
+    ),
+    FindingCode(
         "LEFTOVER_FILE",
         _W,
         "An interrupted deletion, cleaning or swap left this file.",

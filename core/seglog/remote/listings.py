@@ -76,15 +76,31 @@ class Listings:
             moment, found = self._single.get(key, (0.0, None))
             if key in self._single and self._is_fresh(moment):
                 return found is not None, found
-            if self._store.lists and self._is_narrow(directory, key):
-                return self.find(key)
-            if self._store.lists and self.entries(key):
-                return True, None
+            try:
+                if self._store.lists and self._is_narrow(directory, key):
+                    return self.find(key)
+                if self._store.lists and self.entries(key):
+                    return True, None
+            except PermissionError as refused:
+                return True, self._object_alone(key, refused)
             found = self._store.head(key)
             if found is not None and found.is_page:
                 return True, None
             self._single[key] = self._clock.monotonic(), found
             return found is not None or self._is_listed(key), found
+
+    def _object_alone(self, key: str, refused: PermissionError) -> ObjectStatus:
+        """The object at `key`, for whoever may read it and list nothing. Such a user is not told of an object that is
+        missing, so that without one it is the listing that was `refused`.
+        """
+        try:
+            found = self._store.head(key)
+        except PermissionError:
+            found = None
+        if found is None:
+            raise refused
+        self._single[key] = self._clock.monotonic(), found
+        return found
 
     def _is_narrow(self, directory: str, key: str) -> bool:
         """Whether a directory in which a second name is asked for is known now: one page of it tells all."""

@@ -29,7 +29,7 @@ from typing import Self, TypeVar
 
 from seglog.clock import Clock, SystemClock
 from seglog.errors import RefusedError
-from seglog.format.filenames import SEGLOG_RUN_FILE, FileKind, FileState, parse_file_name
+from seglog.format.filenames import SEGLOG_RUN_FILE, FileKind, FileState, parse_file_name, parse_partition_directory
 from seglog.remote_path import RemotePath
 from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_readable_names
 from seglog.storage import links
@@ -148,13 +148,34 @@ class SingleFile:
     @cached_property
     def listing(self) -> PartitionListing:
         """What lies beside the file, listed when it is asked for: of many files, one listing each would be too many."""
-        path, listing = self.path, list_partition(self.fs, self.path.parent)
-        if any(segment.log.name == path.name for segment in listing.segments):
+        path, listing = self.path, self._around
+        if listing is not None and any(segment.log.name == path.name for segment in listing.segments):
             return listing
         name, status = parse_file_name(path.name), self.fs.status(path)
         base = 0 if name is None or name.kind is FileKind.METADATA_SNAPSHOT else name.offset
         size, modified = (0, 0) if status is None else (status.size, status.modified_ms)
-        return replace(listing, segments=(SegmentFiles(base, path, size, modified),), format="kafka")
+        segments = (SegmentFiles(base, path, size, modified),)
+        if listing is not None:
+            return replace(listing, segments=segments, format="kafka")
+        found = parse_partition_directory(links.name_of(path.parent))
+        is_07 = name is not None and name.kind is FileKind.LOG_07
+        return PartitionListing(
+            path.parent, None if found is None else found.topic_partition, "0.7" if is_07 else "kafka", segments
+        )
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody says what lies beside it: an object may be read where its directory may not be listed."""
+        return self._around is None
+
+    @cached_property
+    def _around(self) -> PartitionListing | None:
+        try:
+            return list_partition(self.fs, self.path.parent)
+        except PermissionError:
+            if not isinstance(self.path, RemotePath):
+                raise
+            return None
 
     @property
     def grows(self) -> bool:

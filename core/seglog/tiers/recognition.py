@@ -143,7 +143,10 @@ def _recognised_file(fs: FileSystem, path: Path) -> tuple[list[Place], Path, str
     if name is None or name.kind.value not in kinds or name.kind is ObjectKind.PRODUCER_SNAPSHOT:
         return [], path, ""
     directory = links.resolve(path.parent)
-    place = _place_of(directory, listed(fs.list, directory))
+    try:
+        place = _place_of(directory, listed(fs.list, directory))
+    except PermissionError:  # the file by itself can be read, and is what its name says
+        return [], path, ""
     file = filenames.segment_file_name(name.base_offset, kinds[name.kind.value])
     return ([], path, "") if place is None else ([place], _shown_in(place), file)
 

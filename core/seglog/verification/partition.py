@@ -109,6 +109,10 @@ class PartitionLook:
         """As many as there are jobs, or as may wait for their bytes at once."""
         return max(1, self.options.jobs, self.view.fs.reads_at_once(self.listing.directory))
 
+    @property
+    def _is_alone(self) -> bool:
+        return isinstance(self.view, SingleFile) and self.view.is_alone
+
     def works(self) -> Iterator[_Work]:
         """The segments to verify, in order."""
         segments = self.listing.segments
@@ -134,7 +138,7 @@ class PartitionLook:
                     return
                 ahead.ask()
                 observers: list[Observer] = []
-                if deep:
+                if deep and not self._is_alone:
                     index = IndexObserver(self.view.fs, work.segment, not work.is_last, live=self.view.live)
                     extent.begin(work.segment)
                     observers += [index, extent]
@@ -146,6 +150,9 @@ class PartitionLook:
             yield from semantic.finish_partition(self.end_offset or 0)
         if deep and self.whole:
             yield from self._losses(extent)
+        if deep and self._is_alone:
+            message = "what lies beside it may not be listed: indexes, snapshots and other segments were not looked at"
+            yield finding("NEIGHBOURS_UNSEEN", name_of(self.listing.directory), self.options.file or "", message)
 
     def _segment(self, work: _Work, ahead: _Ahead, observers: Sequence[Observer]) -> Iterator[Finding]:
         """Range after range, and in detail from the first one in which anything is not right."""
