@@ -35,7 +35,7 @@ def run(
     ],
     tiers: Tiers,
     allow_gaps: Annotated[
-        bool, flag("--allow-gaps", "Fetch partitions in which offsets are missing or damaged, too.")
+        bool, flag("--allow-gaps", "Fetch partitions that lack offsets or segments, too; damaged batches are an error.")
     ] = False,
 ) -> int:
     """Brings partitions out of tiered storage into a log directory from which a broker starts.

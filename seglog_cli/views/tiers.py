@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from seglog.tiers.segments import Remark
     from seglog.tiers.survey import Surveyed
 
-_PARTITIONS = ("PARTITION", "LAYOUT", "SEGMENTS", "START", "END", "BYTES", "LOCAL FROM", "MISSING")
-_SEGMENTS = ("PARTITION", "START", "END", "BYTES", "WHERE", "SEGMENT")
+_PARTITIONS = ("PARTITION", "LAYOUT", "SEGMENTS", "START", "LAST", "BYTES", "LOCAL FROM", "MISSING")
+_SEGMENTS = ("PARTITION", "START", "LAST", "BYTES", "WHERE", "SEGMENT")
 
 
 def show_tiers(console: Console, found: Sequence[Surveyed], remarks: Sequence[Remark], *, segments: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import pytest
 import seglog
 from seglog.clock import FixedClock, SystemClock
 from seglog.errors import ConfigError, RefusedError, UnsupportedError
+from seglog.evidence.readable_files import unreadable
 from seglog.locations import parse_location
 from seglog.remote import routing, traffic
 from seglog.remote.filesystem import RemoteFileSystem
@@ -294,6 +296,30 @@ def test_a_segment_is_read_by_whoever_may_read_it_and_list_nothing(
         ):
             end = ended(*words)
             assert end.code == 74 and b"the store refuses to show it (403 AccessDenied)" in end.stderr, words
+
+
+def test_what_a_store_refuses_is_named_by_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_local_tiered(tmp_path, "orders", 0, tier_segments(CLEAN / "customers-uncleaned-0")[:1])
+    copies = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    partition = (CLEAN / "payments-0").iterdir()
+    with object_server() as server:
+        server.objects.update({f"kafka/tier/{name}": data for name, data in copies.items()})
+        server.objects.update({f"kafka/logs/payments-0/{path.name}": path.read_bytes() for path in partition})
+        server.fault = lambda method, path: (
+            Fault(403, "AccessDenied") if method == "GET" and "list-type" not in path else None
+        )
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        shown = ended("tiers", "s3://kafka/tier")
+        assert shown.code == 3 and b"LAST" in shown.stdout
+        assert b"s3://kafka/tier/" in shown.stderr and b"s3:/k" not in shown.stderr
+        found = [
+            json.loads(line) for line in ended("verify", "--json", "s3://kafka/logs/payments-0").stdout.splitlines()
+        ]
+        assert "UNREADABLE_FILE" in {each.get("code") for each in found}
+    directory = parse_location("s3://kafka/logs/payments-0")
+    refused = unreadable(directory, PermissionError(errno.EACCES, "the store refuses to show it", str(directory)))
+    assert (refused.partition, refused.file) == ("payments-0", "")
 
 
 def test_a_batch_by_its_offset_takes_few_requests_and_v_says_how_many(places: tuple[Path, str]) -> None:

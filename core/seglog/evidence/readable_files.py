@@ -111,6 +111,6 @@ def _of_partition(view: PartitionView, every_file: bool, committed: bool) -> Ite
 def unreadable(directory: Path, error: OSError | NotALogError) -> Finding:
     """That the operating system would not let a partition, or a file in it, be read."""
     named = error.filename if isinstance(error, OSError) else None
-    name = Path(named).name if isinstance(named, str) and Path(named) != directory else ""
+    name = Path(named).name if isinstance(named, str) and named != str(directory) else ""
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
     return finding("UNREADABLE_FILE", name_of(directory), name, reason)

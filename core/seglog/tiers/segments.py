@@ -26,6 +26,7 @@ from seglog.format.tier_keys import DataKey, PrivateKey
 from seglog.format.tier_manifest import MANIFEST_BYTES_LIMIT, Section, SegmentManifest, parse_manifest
 from seglog.format.tier_names import WATERMARK, ObjectKind, ObjectName, parse_object_name, parse_watermark
 from seglog.layout import OFFSET_INDEX_ENTRY
+from seglog.locations import parse_location
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.filesystem import FileStatus, FileSystem
 from seglog.tiers.contents import (
@@ -337,7 +338,7 @@ class Inventory:
 
 def unreadable(place: Place, error: OSError, what: str, first: int | None = None) -> Remark:
     """What could not be looked at, and why."""
-    path = place.directory if error.filename is None else Path(error.filename)
+    path = place.directory if error.filename is None else parse_location(error.filename)
     message = f"{what}: {path}: {error.strerror or error}"
     return Remark(Problem.UNREADABLE, str(place.topic_partition), message, first, path=path)
 
