@@ -43,6 +43,14 @@ def test_the_least_value_of_a_narrow_column_is_written_right(kind: type[np.signe
         assert out[: put(out, 0, argument)].tobytes() == str(value).encode()
 
 
+@pytest.mark.parametrize("put", both(text, "put_integer"))
+def test_every_number_of_digits_is_written_right(put: Put) -> None:
+    out = np.zeros(64, dtype=np.uint8)
+    for power in range(19):
+        for value in (10**power - 1, 10**power, 10**power + 7, 123456789012345678 // 10**power * 10 + 9):
+            assert out[: put(out, 0, value)].tobytes() == str(value).encode()
+
+
 UNSAFE = "".join(chr(code) for code in range(0x2200) if escaped(chr(code)) != chr(code))
 
 
@@ -67,6 +75,29 @@ def test_only_utf8_is_text(put: Put, value: bytes) -> None:
     assert (found is None) == (wanted is None)
     if found is not None:
         assert json.loads(b'"' + found + b'"') == wanted
+
+
+def at_the_end(put: Put, data: bytes) -> bytes:
+    """What `put` writes of the last bytes of a buffer, as `written` does of some in the middle of one."""
+    source = np.frombuffer(b'"' + data, dtype=np.uint8)
+    out = np.zeros(MOST_JSON_EXPANSION * len(data) + SLACK, dtype=np.uint8)
+    return out[: put(out, 0, source, 1, 1 + len(data))].tobytes()
+
+
+@pytest.mark.parametrize(
+    "special", ['"', "\\", "\x00", "\x1f", "\x7f", "é", "\u2028", "😀", "!", "[", "]", "~", " ", "#"]
+)
+@pytest.mark.parametrize("index", [0, 1], ids=["as it runs", "interpreted"])
+def test_a_character_is_met_wherever_it_stands_in_long_text(index: int, special: str) -> None:
+    json_text, java_text = (both(text, name)[index] for name in ("put_json_text", "put_java_text"))
+    for size in (7, 8, 9, 39, 40, 41, 75):
+        for at in range(size):
+            value = "a" * at + special + "Zy09" * ((size - at) // 4) + "z" * ((size - at) % 4)
+            for read in (written, at_the_end):
+                assert read(java_text, value.encode()) == value.encode()
+                found = read(json_text, value.encode())
+                assert found is not None
+                assert found.decode().casefold() == json_value(value)[1:-1].casefold()
 
 
 @pytest.mark.parametrize("is_utf8", both(text, "is_utf8"))

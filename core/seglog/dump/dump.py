@@ -184,7 +184,7 @@ class _LogDump(LogRenderer):
         shown = chosen.batches_shown
         if self.records:
             rows = chosen.rows
-            if not self.options.untrusted and len(rows):
+            if not self.options.untrusted and not trusted.all():
                 rows = rows[trusted[rows["batch"]]]
             if self.limit is not None:
                 rows = rows[: self.limit - self.shown]

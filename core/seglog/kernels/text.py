@@ -9,7 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from seglog.kernels._jit import copy_bytes, inlined, kernel, load_byte, load_int64, store_byte, store_int64
+from seglog.kernels._jit import (
+    copy_bytes,
+    inlined,
+    kernel,
+    load_byte,
+    load_int64,
+    load_little_int64,
+    store_byte,
+    store_int64,
+    trailing_zeros,
+)
 from seglog.kernels.arrays import Bytes, Int64s, WritableBytes
 
 SLACK = 32
@@ -17,8 +27,8 @@ CELL = 32
 
 # Most bytes written for each byte read, by proof:
 # - JSON: one byte becomes itself (1), a backslash and a letter (2) or \\u00XX (6); a character of two to four bytes is
-#   copied (1 a byte). Eight plain bytes are stored at once, all eight of them counted. What is no UTF-8 adds nothing,
-#   but what stands before it has been written when it is met: so base64, which then takes its place, changes nothing.
+#   copied (1 a byte). What is no UTF-8 adds nothing, but what stands before it has been written when it is met: so
+#   base64, which then takes its place, changes nothing.
 # - Java: an ASCII byte or a whole character is copied (1 a byte); one to three malformed bytes become U+FFFD (3).
 # - Base64: three bytes begun become four, so one byte alone becomes four. Not more than JSON's six a byte.
 MOST_JSON_EXPANSION = 6
@@ -27,7 +37,9 @@ MOST_JAVA_EXPANSION = 3
 _DIGITS = np.frombuffer("".join(f"{n:02d}" for n in range(100)).encode(), dtype=np.uint8)
 _HEX = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
+_PAIRS = np.stack((np.repeat(_BASE64, 64), np.tile(_BASE64, 64)), axis=1).ravel()  # of twelve bits, two characters
 _LOW_BITS = 0x0101010101010101
+_SPACES = 0x2020202020202020
 _QUOTES = 0x2222222222222222
 _BACKSLASHES = 0x5C5C5C5C5C5C5C5C
 _HIGH_BITS = -0x7F7F7F7F7F7F7F80  # 0x80 in every byte, as int64
@@ -35,6 +47,8 @@ _LEAST_INT64 = -(2**63)
 _QUOTE = 0x22
 _MINUS = 0x2D
 _ZERO = 0x30
+_ZEROS = 0x3030303030303030
+_EIGHT_DIGITS = 100_000_000
 _PADDING = 0x3D  # of base64
 _BACKSLASH = 0x5C
 _LETTER_U = 0x75
@@ -88,26 +102,46 @@ def put_integer(out: WritableBytes, p: int, value: int) -> int:
 @inlined
 def put_integer_digits(out: WritableBytes, p: int, value: int) -> int:
     """Writes a number that is not negative."""
-    size = 1
-    bound = 10
-    while size < 19 and value >= bound:
-        size += 1
-        if size < 19:
-            bound *= 10
-    at = p + size
-    while value >= 100:
-        rest = value // 100
-        pair = 2 * (value - rest * 100)
-        at -= 2
-        store_byte(out, at, _DIGITS[pair])
-        store_byte(out, at + 1, _DIGITS[pair + 1])
-        value = rest
-    if value >= 10:
-        store_byte(out, at - 2, _DIGITS[2 * value])
-        store_byte(out, at - 1, _DIGITS[2 * value + 1])
+    if value < 10:
+        store_byte(out, p, _ZERO + value)
+        return p + 1
+    if value < _EIGHT_DIGITS:
+        return _put_first_digits(out, p, value)
+    high = value // _EIGHT_DIGITS
+    low = value - high * _EIGHT_DIGITS
+    if high < _EIGHT_DIGITS:
+        p = _put_first_digits(out, p, high)
     else:
-        store_byte(out, at - 1, _ZERO + value)
+        top = high // _EIGHT_DIGITS
+        p = _put_first_digits(out, p, top)
+        store_int64(out, p, _eight_digits(high - top * _EIGHT_DIGITS))
+        p += 8
+    store_int64(out, p, _eight_digits(low))
+    return p + 8
+
+
+@inlined
+def _put_first_digits(out: WritableBytes, p: int, value: int) -> int:
+    """Writes a number of at most eight digits without zeros before it; spoils the rest of eight bytes."""
+    size = 1 + (value >= 10) + (value >= 100) + (value >= 1000) + (value >= 10_000)
+    size += (value >= 100_000) + (value >= 1_000_000) + (value >= 10_000_000)
+    store_int64(out, p, _eight_digits(value) << (64 - 8 * size))
     return p + size
+
+
+@inlined
+def _eight_digits(value: int) -> int:
+    """The eight decimal digits of a number below 10^8, as a word whose highest byte is the first one.
+
+    Halves, quarters and eighths of the word are divided side by side, by multiplication: 10486 / 2^20 is a hundredth
+    for numbers up to 9999, 103 / 2^10 a tenth for numbers up to 99.
+    """
+    high = value // 10_000
+    word = high << 32 | (value - high * 10_000)
+    hundreds = (word * 10486) >> 20 & 0x0000007F0000007F
+    word = hundreds << 16 | (word - hundreds * 100)
+    tens = (word * 103) >> 10 & 0x000F000F000F000F
+    return (tens << 8 | (word - tens * 10)) + _ZEROS
 
 
 @kernel
@@ -139,21 +173,48 @@ def utf8_size(data: Bytes, i: int, end: int) -> int:
 
 
 @inlined
-def _plain(word: int) -> bool:
-    """Whether eight bytes are all ASCII, none of them a control character, a quote or a backslash."""
-    if (word | (word + _LOW_BITS)) & _HIGH_BITS != 0:  # one more than DEL has the high bit
-        return False
-    if ((word >> 5) | (word >> 6)) & _LOW_BITS != _LOW_BITS:
-        return False
-    quotes = word ^ _QUOTES  # a byte of 0 is a quote: gather each byte's bits in its lowest one
-    quotes |= quotes >> 4
-    quotes |= quotes >> 2
-    quotes |= quotes >> 1
-    slashes = word ^ _BACKSLASHES
-    slashes |= slashes >> 4
-    slashes |= slashes >> 2
-    slashes |= slashes >> 1
-    return quotes & slashes & _LOW_BITS == _LOW_BITS
+def _special(word: int) -> int:
+    """The high bits of those of eight bytes that JSON text does not take as they are; 0 when it takes them all.
+
+    Beyond ASCII, DEL, control characters, quote and backslash. A carry or a borrow may set a bit of a byte after such
+    a one, never of one before it: of the bits that are set the lowest one is right.
+    """
+    quotes = (word ^ _QUOTES) - _LOW_BITS
+    slashes = (word ^ _BACKSLASHES) - _LOW_BITS
+    return (word | (word + _LOW_BITS) | (word - _SPACES) | quotes | slashes) & _HIGH_BITS
+
+
+@inlined
+def _copy_plain(out: WritableBytes, p: int, data: Bytes, i: int, end: int, json: bool) -> int:
+    """Copies from `data[i:end]` up to the first byte that is not taken as it is; returns how many.
+
+    For JSON the bytes of `_special` are not, else those beyond ASCII. Spoils up to eight bytes after them. Within the
+    last seven bytes of `data` it copies none: there are no eight bytes to load. Its callers ask only
+    where two bytes of ASCII stand together: among others a loop that waits for the count takes longer than one whose
+    branches the processor foresees.
+    """
+    first = i
+    while i < end and len(data) - i >= 8:
+        word = load_little_int64(data, i)
+        found = _special(word) if json else word & _HIGH_BITS
+        if end - i < 8:
+            found |= _HIGH_BITS << (8 * (end - i))
+        copy_bytes(data, i, out, p, 8)
+        if found != 0:
+            i += trailing_zeros(found) >> 3
+            break
+        i += 8
+        p += 8
+        while end - i >= 32:
+            a, b = load_little_int64(data, i), load_little_int64(data, i + 8)
+            c, d = load_little_int64(data, i + 16), load_little_int64(data, i + 24)
+            found = (_special(a) | _special(b) | _special(c) | _special(d)) if json else (a | b | c | d) & _HIGH_BITS
+            if found != 0:
+                break
+            copy_bytes(data, i, out, p, 32)
+            i += 32
+            p += 32
+    return i - first
 
 
 @inlined
@@ -165,14 +226,14 @@ def put_json_text(out: WritableBytes, p: int, data: Bytes, start: int, end: int)
     """
     i = start
     while i < end:
-        if end - i >= 8:
-            word = load_int64(data, i)
-            if _plain(word):
-                store_int64(out, p, word)
-                i += 8
-                p += 8
-                continue
         byte = load_byte(data, i)
+        if byte < 0x80 and load_byte(data, min(i + 1, end - 1)) < 0x80:
+            plain = _copy_plain(out, p, data, i, end, True)
+            i += plain
+            p += plain
+            if i == end:
+                break
+            byte = load_byte(data, i)
         if byte >= 0x80:
             size = utf8_size(data, i, end)
             if size == 0:
@@ -269,10 +330,8 @@ def put_base64(out: WritableBytes, p: int, data: Bytes, start: int, end: int) ->
     i = start
     while end - i >= 3:
         word = load_byte(data, i) << 16 | load_byte(data, i + 1) << 8 | load_byte(data, i + 2)
-        store_byte(out, p, _BASE64[word >> 18])
-        store_byte(out, p + 1, _BASE64[(word >> 12) & 63])
-        store_byte(out, p + 2, _BASE64[(word >> 6) & 63])
-        store_byte(out, p + 3, _BASE64[word & 63])
+        copy_bytes(_PAIRS, 2 * (word >> 12), out, p, 2)
+        copy_bytes(_PAIRS, 2 * (word & 0xFFF), out, p + 2, 2)
         i += 3
         p += 4
     if i == end:
@@ -316,14 +375,14 @@ def put_java_text(out: WritableBytes, p: int, data: Bytes, start: int, end: int)
     """
     i = start
     while i < end:
-        if end - i >= 8:
-            word = load_int64(data, i)
-            if word & _HIGH_BITS == 0:
-                store_int64(out, p, word)
-                i += 8
-                p += 8
-                continue
         byte = load_byte(data, i)
+        if byte < 0x80 and load_byte(data, min(i + 1, end - 1)) < 0x80:
+            plain = _copy_plain(out, p, data, i, end, False)
+            i += plain
+            p += plain
+            if i == end:
+                break
+            byte = load_byte(data, i)
         size = 1 if byte < 0x80 else utf8_size(data, i, end)
         if size == 0:
             store_byte(out, p, 0xEF)
