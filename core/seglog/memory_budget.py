@@ -123,6 +123,33 @@ class Account:
         self.close()
 
 
+class _Alone(Account):
+    """The account of work that nothing goes on beside. It is always first, so there is nothing to count or to lock."""
+
+    def __init__(self) -> None:
+        """Needs no budget."""
+
+    def take(self, size: int) -> None:
+        """Returns at once."""
+
+    def hold(self, size: int) -> None:
+        """Counts nothing."""
+
+    @property
+    def may_go_on(self) -> bool:
+        """Always."""
+        return True
+
+    def give(self, size: int) -> None:
+        """Has nothing to give back."""
+
+    def close(self) -> None:
+        """Has nothing to give back."""
+
+
+_ALONE = _Alone()
+
+
 def unlimited() -> Account:
-    """An account of its own, for work that nothing goes on beside."""
-    return MemoryBudget(0).account()
+    """The account of work that nothing goes on beside."""
+    return _ALONE

@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 import pytest
 
 from seglog import ordered_pool
-from seglog.memory_budget import Account, unlimited
+from seglog.memory_budget import Account, MemoryBudget
 from seglog.ordered_pool import LARGE_BYTES, in_order
 
 MIB = 1 << 20
@@ -220,7 +220,7 @@ def test_what_is_begun_ends_before_an_interrupt_goes_on(monkeypatch: pytest.Monk
 
 
 def test_without_a_pool_all_counts_in_one_account() -> None:
-    seen, own, found = [], unlimited(), []
+    seen, own, found = [], MemoryBudget(1).account(), []
 
     def work(item: int, account: Account) -> int:
         seen.append(account)
