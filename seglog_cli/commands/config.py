@@ -48,10 +48,11 @@ def show(
     """
     from seglog.configuration.topic_settings import topic_of
     from seglog.operations.workspace import Sources
-    from seglog.scan.listing import resolve_path
+    from seglog.scan.listing import refuse_file, resolve_path
     from seglog_cli.views.settings import show_settings
 
     target = resolve_path(session.fs, path)
+    refuse_file(target)
     topic = topic_of(target)
     settings = session.config_of_target(target, Sources(metadata_directory=metadata_dir))
     show_settings(session.console, topic, settings.resolve(topic), every)

@@ -46,7 +46,7 @@ def run(
     """
     from seglog.dump.dump import DumpOptions, dump
     from seglog.evidence.findings import UNREADABLE, Finding, Severity
-    from seglog.scan.listing import partition_names, resolve_paths
+    from seglog.scan.listing import TargetKind, is_beside_logs, partition_names, resolve_paths
     from seglog_cli.views.findings import show_finding
 
     if untrusted and not (records or wanted.key is not None):
@@ -55,6 +55,9 @@ def run(
         raise UsageError("--decode is for records: give --records too")
     session, paths = tiers.seen(session, paths)
     base64, targets = wants_base64(bytes_as), resolve_paths(session.fs, paths)
+    beside = all(target.kind is TargetKind.FILE and is_beside_logs(target.path) for target in targets)
+    if beside and (records or wanted != Wanted()):
+        raise UsageError("--records, and what chooses records, is for logs: none of these files is one")
     require_decoders(decode, base64, (name for target in targets for name in partition_names(session.fs, target)))
     options = DumpOptions(
         json=session.as_json,

@@ -138,12 +138,12 @@ def test_a_partition_and_its_log_directory_are_recovered_from_the_same_point(log
     assert json_lines(run("recover", "--json", "--dry-run", log))[0] in found
 
 
-@pytest.mark.parametrize("command", ["recover", "reindex"])
+@pytest.mark.parametrize("command", ["recover", "reindex", "config show"])
 def test_a_file_is_not_taken_for_its_partition(log: Path, command: str) -> None:
     (log.parent / ".kafka_cleanshutdown").unlink()
     before = contents(log)
     for path in (log / "00000000000000000350.log", log.parent / "meta.properties"):
-        done = run(command, path)
+        done = run(*command.split(), path)
         assert (done.exit_code, done.stdout, contents(log)) == (10, "", before)
         assert f"{path}: a file; the partition is a directory, perhaps {path.parent}" in done.stderr
 

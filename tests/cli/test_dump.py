@@ -228,3 +228,12 @@ def test_a_topic_is_all_its_partitions_by_number(logs: Path) -> None:
     dumped = {one["partition"] for one in json_lines(run("dump", "--json", logs / "customers"))}
     assert dumped == {"customers-0", "customers-2", "customers-10"}
     assert ended("export", logs / "custom", "-o", "-", "--format", "csv").code != 0
+
+
+@pytest.mark.parametrize("options", [("--records",), ("--from-offset", "3"), ("--isolation", "read_committed")])
+def test_what_chooses_records_is_wrong_usage_where_no_file_is_a_log(logs: Path, options: tuple[str, ...]) -> None:
+    index = logs / "customers-0" / "00000000000000000000.index"
+    done = run("dump", *options, index, logs / "meta.properties")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "is for logs: none of these files is one" in done.stderr
+    assert run("dump", *options, index, logs / "customers-0" / "00000000000000000000.log").exit_code == 0

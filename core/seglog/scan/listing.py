@@ -284,11 +284,16 @@ def resolve_path(fs: FileSystem, path: Path) -> Target:
     raise NotALogError(path)
 
 
-def require_log_file(path: Path) -> None:
-    """NotALogError for a file that is no log by its name: an index, a snapshot, a checkpoint."""
+def is_beside_logs(path: Path) -> bool:
+    """Whether a file is no log by its name: an index, a snapshot, a checkpoint."""
     name = filenames.parse_file_name(path.name)
     is_index = name is not None and name.kind not in (FileKind.LOG, FileKind.LOG_07, FileKind.METADATA_SNAPSHOT)
-    if is_index or path.name in (*_OTHER_FILES, *_LOG_DIRECTORY_FILES):
+    return is_index or path.name in (*_OTHER_FILES, *_LOG_DIRECTORY_FILES)
+
+
+def require_log_file(path: Path) -> None:
+    """NotALogError for a file that is no log by its name."""
+    if is_beside_logs(path):
         directory = path.absolute().parent
         raise NotALogError(path, f"not a log; what it should hold shows when its directory, {directory}, is verified")
 
