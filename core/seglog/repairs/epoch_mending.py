@@ -61,10 +61,14 @@ class EpochPatch:
 
 @dataclass(frozen=True, slots=True)
 class EpochPatches:
-    """`by_log` has the patches by the name of the log; `left` counts the batches before which epochs still fall."""
+    """`by_log` has the patches by the name of the log; `left` counts the batches before which epochs still fall.
+
+    `noted` says whether the checkpoint could be asked.
+    """
 
     by_log: dict[str, tuple[EpochPatch, ...]]
     left: int = 0
+    noted: bool = False
 
 
 def epoch_patches(
@@ -79,7 +83,8 @@ def epoch_patches(
     if not columns:
         return EpochPatches({})
     bases, epochs = (np.concatenate([column[i] for column in columns]) for i in (1, 2))
-    wanted = mended_epochs(epochs, bases, _noted(fs, directory))
+    noted = _noted(fs, directory)
+    wanted = mended_epochs(epochs, bases, noted)
     found: dict[str, tuple[EpochPatch, ...]] = {}
     start = 0
     for (path, _), (positions, _, own) in zip(logs, columns, strict=True):
@@ -91,7 +96,7 @@ def epoch_patches(
         if patches:
             found[path.name] = tuple(patches)
     left = np.diff(np.maximum(wanted[wanted != NO_LEADER_EPOCH], 0)) < 0
-    return EpochPatches(found, int(np.count_nonzero(left)))
+    return EpochPatches(found, int(np.count_nonzero(left)), bool(noted))
 
 
 def mended_epochs(epochs: np.ndarray, bases: np.ndarray | None = None, noted: Sequence[EpochEntry] = ()) -> np.ndarray:

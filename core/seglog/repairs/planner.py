@@ -110,6 +110,7 @@ class _Planner:
         self._surveyor = SegmentSurveyor(self._overlay, reorder=reorder, deep=options.deep, progress=progress)
         self._sources: dict[str, str] = {}
         self._patches: dict[str, tuple[EpochPatch, ...]] = {}
+        self._keeps_epochs = False  # nothing says which are right: what could say it later must not go
         self._ends: dict[int, int] = {}  # base offset → next offset of the segments that change
 
     def plan(self) -> PartitionPlan:
@@ -132,7 +133,8 @@ class _Planner:
         self._plan_indexes(listing)
         self._plan_snapshots(listing)
         named = self._found_on(filenames.LEADER_EPOCH_CHECKPOINT)
-        draft.epochs = RepairPart.EPOCHS in self._options.only and named and not self._is_explained()
+        kept = self._keeps_epochs or self._is_explained()
+        draft.epochs = RepairPart.EPOCHS in self._options.only and named and not kept
         self._note_lost_markers(listing)
         self._plan_unrepaired()
         return self._planned(end)
@@ -181,9 +183,11 @@ class _Planner:
             found = epoch_patches(self._overlay, self._directory, logs)
             self._patches = found.by_log
             if found.left:
+                self._keeps_epochs = found.noted
+                checkpoint = f", and so does {filenames.LEADER_EPOCH_CHECKPOINT}" if found.noted else ""
                 self._draft.notes.append(
                     f"{self._directory}: leader epochs fall before {found.left} batches, and nothing says which are"
-                    " right: they stay"
+                    f" right: they stay{checkpoint}"
                 )
         for i, segment in enumerate(listing.segments):
             name, bounds = segment.log.name, _bounds(listing.segments, i)

@@ -7,9 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seglog.clock import FixedClock
 from seglog.format.checkpoint import EpochEntry
 from seglog.repairs.epoch_mending import EpochPatch, epoch_patches, mended_epochs
-from tests.support.log_files import FS, batch, write_segment
+from seglog.repairs.findings_by_directory import examination
+from seglog.repairs.plan import RepairOptions
+from seglog.repairs.repair import repair
+from tests.support.log_files import FS, batch, files_of, write_segment
 
 
 def mended(epochs: list[int], *noted: tuple[int, int]) -> list[int]:
@@ -102,3 +106,18 @@ def test_a_patch_reaches_into_pieces_of_a_file() -> None:
         patch.apply(back, cut)
         assert front + back == whole
     assert whole[112:116] == b"\x01\x02\x03\x04"
+
+
+def test_where_epochs_stay_the_checkpoint_does_and_a_second_repair_changes_nothing(tmp_path: Path) -> None:
+    """A checkpoint made of the doubtful batches would be the witness that the next repair believes."""
+    directory = tmp_path / "logs" / "t-0"
+    epochs = [0, 0, 0, 99, 0, 0, 0, 0, 0]
+    write_segment(directory, 0, *(batch(3 * i, 3, epoch=epoch) for i, epoch in enumerate(epochs)))
+    (directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+    before = files_of(directory)
+    for _ in range(2):
+        clock = FixedClock(1_700_000_000_000)
+        findings = examination(FS, clock, directory.parent, [directory]).findings
+        assert {"LEADER_EPOCH_DECREASING", "LEADER_EPOCHS_DIFFER"} <= {each.code for each in findings[directory]}
+        outcome = repair(FS, clock, directory.parent, [directory], findings, RepairOptions())
+        assert (outcome.run, files_of(directory)) == (None, before)
