@@ -31,6 +31,7 @@ class OwnedFile:
         self.path = path
         self._fs = fs
         self._file: File | None = None
+        self._synced = False  # by this object, and nothing was written since
 
     def exists(self) -> bool:
         """Whether the file is there."""
@@ -38,8 +39,9 @@ class OwnedFile:
 
     def flush(self) -> None:
         """Returns when the file, if there is one, is on stable storage."""
-        if self.exists():
+        if not self._synced and self.exists():
             self._writable().sync()
+            self._synced = True
 
     def close_file(self) -> None:
         """Gives the file descriptor back; the file is opened again when it must."""
@@ -53,6 +55,7 @@ class OwnedFile:
         self.path = path
 
     def _writable(self) -> File:
+        self._synced = False
         if self._file is None:
             self._file = self._fs.open(self.path, "r+" if self.exists() else "create")
         return self._file
@@ -99,6 +102,7 @@ class IndexFile(OwnedFile):
     def create(self) -> None:
         """Makes an empty file, or empties the one that is there."""
         self.close_file()
+        self._synced = False
         self._file = self._fs.open(self.path, "create")
         self._set(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 

@@ -134,9 +134,10 @@ class LeaderEpochCache:
         write_atomically(self._fs, self.path, format_leader_epochs(self._entries))
 
     def create_file(self) -> None:
-        """Makes the empty file that a broker makes with a new log, if there is none."""
+        """Makes the empty file that a broker makes with a new log, if there is none; its entry is on stable storage."""
         if self._fs.status(self.path) is None:
             self._fs.open(self.path, "create_new").close()
+            self._fs.sync_directory(self.path.parent)
 
     def _read(self) -> Iterable[EpochEntry]:
         if self._fs.status(self.path) is None:

@@ -72,7 +72,7 @@ class Log:
         self._loaded = loaded
         self._recovery_point: int | None = loaded.recovery_point if self.writable else None  # None: not asked for yet
         self._lock = threading.RLock()
-        self.directory_changed = True  # opening may have renamed or created files
+        self.directory_changed = False  # what opening renamed or created is on stable storage (`loader`)
         self._closed = False
         self._failure: Exception | None = None
         self._last_batch_epoch: int | None = None

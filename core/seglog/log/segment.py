@@ -69,9 +69,9 @@ class LogSegment:
         self.time_index = TimeIndex(fs, self._file_path(FileKind.TIME_INDEX), base_offset)
         self.transaction_index = TransactionIndex(fs, self._file_path(FileKind.TRANSACTION_INDEX), base_offset)
         status = fs.status(self.path)
-        self.size = 0 if status is None else status.size
-        self.trailing_bytes = 0
+        self.size, self.trailing_bytes = 0 if status is None else status.size, 0
         self._file: File | None = None
+        self._synced = False  # the log, by this object, and nothing was written since
         self._state: np.ndarray | None = None
 
     @classmethod
@@ -438,10 +438,12 @@ class LogSegment:
         self._writable().start_writing(position, self.size - position)
 
     def flush(self) -> None:
-        """Returns when log and indexes are on stable storage (the directory entry is the caller's)."""
+        """Returns when log and indexes are on stable storage (their entries are the caller's); syncs changes alone."""
         self.offset_index.start_flush()  # one commit of the file system's journal then holds what would take it three
         self.time_index.start_flush()
-        self._writable().sync()
+        if not self._synced:
+            self._writable().sync()
+            self._synced = True
         self.offset_index.flush()
         self.time_index.flush()
         self.transaction_index.flush()
@@ -488,8 +490,8 @@ class LogSegment:
         return self.directory / name
 
     def _writable(self) -> File:
-        if self._file is None:
-            self._file = self.fs.open(self.path, "r+")
+        self._synced = False
+        self._file = self._file or self.fs.open(self.path, "r+")
         return self._file
 
     def rows(self, start: int = 0) -> Iterator[np.ndarray]:
