@@ -166,7 +166,8 @@ class PartitionBuilder:
         for offset in sorted(found):
             if offset > start or producers.snapshot_path(offset).name in flagged:
                 producers.remove_snapshot(offset)
-        producers.truncate_and_reload(-1, start, self._clock.now_ms())
+        # Whoever loads a snapshot drops what has expired by then; one that lacks it contradicts the log until then.
+        producers.truncate_and_reload(-1, start, now_ms=0)
         if not producers.snapshots:
             producers.end_offset = segments[0].base_offset if segments else 0
         touched: set[str] = {producers.snapshot_path(offset).name for offset in found - producers.snapshots}

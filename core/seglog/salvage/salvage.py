@@ -227,13 +227,17 @@ def choose(found: np.ndarray, rank: np.ndarray) -> np.ndarray:
     """The rows of `found` (FOUND) to keep, as indexes in the order of offsets; `rank` of a row: lower is better.
 
     Overlapping batches exclude each other: the better rank wins, then the one that joins its predecessor, then
-    the one that ends first.
+    the one that ends first. One that others of its rank lie within is the broken one: of a wrapper of magic 0 no
+    checksum covers where it ends, and it would exclude them all.
     """
     order = np.lexsort((found["last_offset"], rank, found["first_offset"]))
     kept: list[int] = []
     end = -1
-    for i in order.tolist():
+    for at, i in enumerate(order.tolist()):
         first, last = int(found["first_offset"][i]), int(found["last_offset"][i])
+        if kept and first <= end and _lie_within(found, rank, order[at : at + 2], kept[-1]):
+            kept.pop()
+            end = int(found["last_offset"][kept[-1]]) if kept else -1
         if first > end:
             kept.append(i)
             end = last
@@ -245,6 +249,14 @@ def choose(found: np.ndarray, rank: np.ndarray) -> np.ndarray:
         if behind_all and better and joins:
             kept[-1], end = i, last
     return np.array(kept, dtype=np.int64)
+
+
+def _lie_within(found: np.ndarray, rank: np.ndarray, rows: np.ndarray, outer: int) -> bool:
+    """Whether two `rows`, one after the other, lie in the offsets of the row `outer`, and all are of one rank."""
+    first, last = found["first_offset"][rows], found["last_offset"][rows]
+    within = (first >= found["first_offset"][outer]) & (last <= found["last_offset"][outer])
+    alike = len(rows) == 2 and bool((rank[rows] == rank[outer]).all())
+    return alike and bool(within.all()) and int(first[1]) > int(last[0])
 
 
 # --- sources ----------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from seglog.storage.filesystem import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
-from tests.support.log_files import batch
+from tests.support.log_files import batch, marker, replayed, transactional, write_segment
 
 FS = LocalFileSystem()
 NAME = "4.3.0/clean"
@@ -87,6 +87,31 @@ def test_damage_in_the_middle_costs_its_batch_and_undo_gives_it_back(data: Path)
     assert remaining(data, [ORDERS]) == 0
     undo_run(FS, outcome.run)
     assert facts(data) == before
+
+
+def test_a_repair_long_after_the_last_write_forgets_no_producer(tmp_path: Path) -> None:
+    """A snapshot without those that have expired contradicts the log, and the next repair would write it again."""
+    directory, clock = tmp_path / "logs" / "t-0", FixedClock(2_000_000_000_000)
+    first = [transactional(0, 7, 0), marker(1, 7, commit=True)]
+    second = [transactional(2, 7, 1), marker(3, 7, commit=True)]
+    write_segment(directory, 0, *first)
+    write_segment(directory, 2, *second)
+    for offset, batches in ((2, first), (4, [*first, *second])):
+        producers = replayed(directory, *batches)
+        producers.end_offset = offset
+        producers.take_snapshot()
+    log = directory / f"{2:020d}.log"
+    log.write_bytes(bytes(9) + log.read_bytes()[9:])
+
+    def again() -> RepairOutcome:
+        findings = examination(FS, clock, directory.parent, [directory]).findings
+        return repair(FS, clock, directory.parent, [directory], findings)
+
+    assert again().run is not None
+    assert batches_of(log.read_bytes()) == second[1:]
+    assert again().run is None
+    summary = examination(FS, clock, directory.parent, [directory]).summary
+    assert (summary.errors, summary.warnings) == (0, 0)
 
 
 def test_a_torn_tail_is_cut_where_it_is_and_only_the_tail_is_kept(data: Path) -> None:

@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import shutil
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from seglog.clock import FixedClock
 from seglog.errors import NotALogError, RefusedError
 from seglog.format.message_07 import walk_messages
 from seglog.log.producers import ProducerIdentity
-from seglog.model import Record
+from seglog.model import Compression, Record
 from seglog.repairs.findings_by_directory import examination
 from seglog.salvage.salvage import SalvageOptions, SalvageReport, salvage
 from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
@@ -23,6 +24,7 @@ from seglog.storage.forwarding import PassingFile
 from tests.support.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import batch
+from tests.support.logs_on_disk import wrappers, write_log
 from tests.support.open_logs import START_MS, opened_log
 
 if TYPE_CHECKING:
@@ -77,6 +79,16 @@ def test_a_batch_whose_offset_nobody_vouches_for_is_left_out(tmp_path: Path) -> 
     (source / f"{100:020d}.log").write_bytes(b"".join([good[0], strange, good[1]]))
     salvaged([source], tmp_path / "out" / "t-0")
     assert batches_in(tmp_path / "out" / "t-0") == good
+
+
+def test_a_wrapper_whose_end_is_broken_excludes_nobody(tmp_path: Path) -> None:
+    """The offset of a wrapper of magic 0 is covered by no checksum, and its messages have offsets of their own."""
+    batches = wrappers(0, Compression.GZIP, count=20)
+    broken = struct.pack(">q", 59) + batches[3][8:]
+    source = write_log(tmp_path, [*batches[:3], broken, *batches[4:]]).parent
+    report = salvaged([source], tmp_path / "out" / "t-0")
+    assert batches_in(tmp_path / "out" / "t-0") == [*batches[:3], *batches[4:]]
+    assert report.missing == ((9, 11),)
 
 
 def test_what_one_file_lost_another_gives(source: Path, tmp_path: Path) -> None:
