@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog.evidence.segment_survey import judged_batches
-from seglog.format.filenames import segment_file_name
+from seglog.format.filenames import FileState, segment_file_name
 from seglog.log.segment import LogSegment
 from seglog.repairs.plan import FileRepair
 from seglog.scan.listing import SegmentFiles, list_partition
@@ -66,7 +66,7 @@ def settle_names(
     repairs: list[FileRepair] = []
     listing = list_partition(fs, directory)
     orphans = {orphan.offset for orphan in listing.orphans}
-    if listing.leftovers or listing.format != "kafka":
+    if listing.format != "kafka" or any(path.name.endswith(FileState.SWAP.value) for path in listing.leftovers):
         return repairs
     live = {files.base_offset: files for files in listing.segments}
     for base in _contradicting(fs, directory, listing.segments):

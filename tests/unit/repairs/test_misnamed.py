@@ -75,6 +75,15 @@ def test_of_two_copies_the_one_with_the_right_name_stays(directory: Path, to: in
     assert held(directory) == whole
 
 
+@pytest.mark.parametrize("state", ["deleted", "cleaned"])
+def test_what_else_was_interrupted_does_not_keep_a_wrong_name(directory: Path, state: str) -> None:
+    whole = held(directory)
+    (directory / f"{segment(0)}.{state}").write_bytes((directory / segment(0)).read_bytes())
+    rename(directory, 9, 8, indexes=False)
+    repaired(directory)
+    assert held(directory) == whole
+
+
 def without_its_end(data: bytes) -> bytes:
     return data[:-10]
 
