@@ -7,7 +7,9 @@ read_committed at most the last stable offset.
 1. `initialOffset`: computed once and kept, because Spark asks twice and `latest` moves on between.
 2. `latestOffset(start, limit)`: the ends now (with AvailableNow those of the query's start), never before the start;
    a limit is shared among the partitions in proportion to what each has.
-3. `partitions(start, end)`: splits of exactly these offsets; a partition that is new begins at its log start.
+3. `partitions(start, end)`: splits of exactly these offsets; a partition that is new begins at its log start. Where
+   that is not 0, Kafka's source calls it data loss. Here it is logged: whoever reads a broker's directory gets such
+   partitions with every reassignment.
 4. Offsets that the log no longer holds are data loss: refused, or with `failOnDataLoss` false passed over.
 
 A trigger lists the partitions once. What a write to several partitions has not finished is not read (`.seglog-append`).
@@ -155,6 +157,10 @@ class FollowedLog:
         for key, stop in end.items():
             log = self._logs.get(key)
             first = start.get(key, stop if log is None else log.log_start_offset)
+            if key not in start and log is not None and first > 0:
+                _logger.warning(
+                    "%s: the partition is new here and begins at offset %d: none before was read", key, first
+                )
             if first >= stop:
                 continue
             wanted = OffsetRange(first, stop)

@@ -110,6 +110,22 @@ def test_a_partition_that_is_gone_is_data_loss(directory):
     assert relaxed.reached({KEYS[1]: 5}, relaxed.ends()) == {KEYS[0]: 10, KEYS[1]: 5}
 
 
+@pytest.mark.parametrize("base", [0, 30])
+def test_a_partition_that_is_new_is_read_from_its_log_start_which_is_said(directory, base, caplog):
+    log = followed(directory.parent)
+    (directory / f"{0:020}.log").write_bytes(batch(0))
+    log.starting_offsets()
+    start = log.ends()
+    moved = directory.parent / "t-1"
+    moved.mkdir()
+    (moved / f"{base:020}.log").write_bytes(batch(base))
+    ends = log.ends()
+    (split,) = log.splits(start, ends)
+    assert [(piece.partition, piece.base_offset) for piece in split.pieces] == [(1, base)]
+    said = "t-1: the partition is new here and begins at offset 30: none before was read"
+    assert [record.getMessage() for record in caplog.records] == ([said] if base else [])
+
+
 def test_a_log_that_was_cut_and_grew_again_ends_where_its_last_batch_does(directory):
     path, log = directory / f"{0:020}.log", followed(directory)
     path.write_bytes(batch(0) + batch(10) + batch(20))
