@@ -131,10 +131,18 @@ def with_tombstones(path: Path) -> Path:
     return path
 
 
-def below_ratio(path: Path) -> Path:
-    closed(path)
-    (path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 40\n")
-    return path
+def with_checkpoint(name: str, offset: int) -> Callable[[Path], Path]:
+    """Makes the same beside a checkpoint that has `offset` for t-0."""
+
+    def made(path: Path) -> Path:
+        closed(path)
+        (path / name).write_text(f"0\n1\nt 0 {offset}\n")
+        return path
+
+    return made
+
+
+below_ratio = with_checkpoint("cleaner-offset-checkpoint", 40)
 
 
 def open_transaction(path: Path) -> Path:
@@ -269,34 +277,16 @@ def test_each_reason_has_a_code_in_json(tmp_path: Path) -> None:
     ]
 
 
-def beyond_its_end(path: Path) -> Path:
-    closed(path)
-    (path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 9999\n")
-    return path
-
-
-def half_clean(path: Path) -> Path:
-    closed(path)
-    (path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 50\n")
-    return path
-
-
-def held_back(path: Path) -> Path:
-    closed(path)
-    (path / "replication-offset-checkpoint").write_text("0\n1\nt 0 60\n")
-    return path
+beyond_its_end = with_checkpoint("cleaner-offset-checkpoint", 9999)
+half_clean = with_checkpoint("cleaner-offset-checkpoint", 50)
+held_back = with_checkpoint("replication-offset-checkpoint", 60)
+below_its_start = with_checkpoint("log-start-offset-checkpoint", 9999)
 
 
 def torn(path: Path) -> Path:
     with (with_active(path) / "t-0" / f"{80:020d}.log").open("ab") as log:
         log.write(b"half of a batch")
     (path / ".kafka_cleanshutdown").unlink()
-    return path
-
-
-def below_its_start(path: Path) -> Path:
-    closed(path)
-    (path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 9999\n")
     return path
 
 
