@@ -55,9 +55,10 @@ class Chosen(OptionGroup):
         from seglog.dump.selection import Selection
         from seglog.model import Isolation as Level
 
-        bounds = {"--since and --until": (self.since, self.until)}
-        bounds["--from-offset and --to-offset"] = self.from_offset, self.to_offset
-        for options, (first, end) in bounds.items():
+        for options, first, end in (
+            ("--since and --until", self.since, self.until),
+            ("--from-offset and --to-offset", self.from_offset, self.to_offset),
+        ):
             if first is not None and end is not None and first > end:
                 raise UsageError(f"{options}: the second is before the first, and no record lies between")
         return Selection(

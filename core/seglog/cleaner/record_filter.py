@@ -160,18 +160,20 @@ class RecordFilter:
         for i, segment in enumerate(group):
             bound = group[i + 1].base_offset if i + 1 < len(group) else segment.read_next_offset()[0]
             self._tracker.add_aborted(self._round.aborted_from(segment, bound))
-            position = 0
+            read, position = partial(self._read, segment, segment.modified_ms, account), 0
             for dead in self._indexing.dead_stretches(segment):
-                yield from self._read(segment, position, dead.position, account)
+                yield from read(position, dead.position)
                 yield self._passed_over(dead)
                 position = dead.end
-            yield from self._read(segment, position, segment.size, account)
+            yield from read(position, segment.size)
 
-    def _read(self, segment: LogSegment, start: int, stop: int, account: Account | None) -> Iterator[ChunkTask]:
+    def _read(
+        self, segment: LogSegment, modified_ms: int, account: Account | None, start: int, stop: int
+    ) -> Iterator[ChunkTask]:
         if start == stop > 0:
             return
-        modified_ms, plan = segment.modified_ms, self._round.plan
-        end_offset, memory = plan.end_of(segment), self._indexing.memory
+        plan, memory = self._round.plan, self._indexing.memory
+        end_offset = plan.end_of(segment)
         for chunk in read_chunks(segment, start, end_offset, plan.options, account, memory, stop=stop):
             yield self._task(chunk, modified_ms)
             del chunk

@@ -25,7 +25,12 @@ from seglog.clock import Clock
 from seglog.configuration.keys import DELETE, LogConfig
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, Contradiction, ResolvedConfig
 from seglog.errors import NotALogError, RefusedError, SeglogError, UnsupportedError
-from seglog.format.filenames import CLUSTER_METADATA_TOPIC, FileState, parse_partition_directory
+from seglog.format.filenames import (
+    CLUSTER_METADATA_TOPIC,
+    FileState,
+    parse_partition_directory,
+    topic_partition_of,
+)
 from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
@@ -340,7 +345,8 @@ class _Directory:
     def _is_in_tier(self, directory: LogDirectory, path: Path) -> bool:
         """Whether a partition looks tiered, and no source says whether it is: a broker deletes there what goes here."""
         stated = self._topics.resolve(_topic_of(path)).settings["remote.storage.enable"].origin != DEFAULT
-        if stated or not directory.log_start_offsets or self._fs.status(path) is None:
+        known = topic_partition_of(path) in directory.log_start_offsets
+        if stated or not known or self._fs.status(path) is None:
             return False
         segments = list_partition(self._fs, path).segments
         return bool(segments) and directory.begins_before(path, segments[0].base_offset)

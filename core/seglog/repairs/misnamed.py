@@ -10,7 +10,7 @@ Memory is bounded by the batches of two segments, 32 bytes each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -56,9 +56,7 @@ class _Held:
         return len(self.batches) > 0 and bool(np.isin(self.batches, other.batches).all())
 
 
-def settle_names(
-    fs: OverlayFileSystem, directory: Path, progress: Callable[[int], None] | None = None
-) -> list[FileRepair]:
+def settle_names(fs: OverlayFileSystem, directory: Path) -> list[FileRepair]:
     """Renames and removes misnamed segments on an overlay; returns what that does, in order.
 
     A directory in which a replacement was interrupted stays as it is: its segments may overlap for a while.
@@ -70,10 +68,10 @@ def settle_names(
         return repairs
     live = {files.base_offset: files for files in listing.segments}
     for base in _contradicting(fs, directory, listing.segments):
-        held = _held(fs, live[base], progress)
+        held = _held(fs, live[base])
         others = {offset: files for offset, files in live.items() if offset != base}
         place = max((offset for offset in others if offset <= held.first), default=None)
-        before = None if place is None else _held(fs, others[place], progress)
+        before = None if place is None else _held(fs, others[place])
         double = None if before is None else _double(before, held)
         if double is not None:
             extra, rest = double
@@ -94,7 +92,7 @@ def _contradicting(fs: FileSystem, directory: Path, segments: tuple[SegmentFiles
     """The names of segments that begin below their names, or whose names the segment before reaches beyond."""
     found, end = [], 0
     for files in segments:
-        first = next((int(first[0]) for _, first in _judged(fs, files, None) if len(first)), None)
+        first = next((int(first[0]) for _, first in _judged(fs, files) if len(first)), None)
         if first is None:
             continue
         if first < files.base_offset or end > files.base_offset:
@@ -103,20 +101,18 @@ def _contradicting(fs: FileSystem, directory: Path, segments: tuple[SegmentFiles
     return found
 
 
-def _held(fs: FileSystem, files: SegmentFiles, progress: Callable[[int], None] | None) -> _Held:
+def _held(fs: FileSystem, files: SegmentFiles) -> _Held:
     parts = [np.zeros(0, dtype=_BATCH)]
-    for rows, first in _judged(fs, files, progress):
+    for rows, first in _judged(fs, files):
         part = np.zeros(len(rows), dtype=_BATCH)
         part["first"], part["last"], part["size"], part["crc"] = first, rows["last_offset"], rows["size"], rows["crc"]
         parts.append(part)
     return _Held(files, np.concatenate(parts))
 
 
-def _judged(
-    fs: FileSystem, files: SegmentFiles, progress: Callable[[int], None] | None
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _judged(fs: FileSystem, files: SegmentFiles) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     offsets = PlausibleOffsets.of_segment(files.base_offset)
-    return judged_batches(fs, files.log, offsets, progress, anywhere=True)
+    return judged_batches(fs, files.log, offsets, anywhere=True)
 
 
 def _double(before: _Held, held: _Held) -> tuple[_Held, _Held] | None:
