@@ -150,3 +150,44 @@ def test_what_fails_leaves_nothing_under_the_final_name_and_works_the_next_time(
         work(FS, target)
         assert contents(target) == whole, where
         assert {path.name for path in home.iterdir()} <= {"t-1", ".lock"}, where
+
+
+def failed_at(work: Work, target: Path, call: str) -> None:
+    """Does the work with an error of the disk at the last call of this name."""
+    for at in reversed(range(calls_of(lambda fs: work(fs, target)))):
+        shutil.rmtree(target.parent)
+        target.parent.mkdir()
+        faults = Faults(at)
+        with suppress(OSError):
+            work(FaultyFileSystem(faults), target)
+        if faults.call.startswith(call):
+            return
+    pytest.fail(f"no call begins with {call}")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_name_that_is_not_durable_goes_again(tmp_path: Path, name: str) -> None:
+    """The command failed: run again, it must not refuse because its own result is there."""
+    work, target = CASES[name].work(tmp_path), tmp_path / "home" / "t-1"
+    target.parent.mkdir()
+    failed_at(work, target, "sync directory home")
+    assert {path.name for path in target.parent.iterdir()} <= {".lock"}
+    work(FS, target)
+    assert contents(target)
+
+
+@pytest.mark.parametrize("name", ["convert", "salvage", "restore"])
+def test_what_cannot_be_removed_afterwards_is_told(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    work, target = CASES[name].work(tmp_path), tmp_path / "home" / "t-1"
+    target.parent.mkdir()
+    failed_at(work, target, "remove .in-use")
+    (left,) = target.parent.glob("*-future")
+    assert str(left) in caplog.records[-1].getMessage()
+    assert contents(target)
+
+
+def test_a_lock_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
+    work, target = converting(tmp_path), tmp_path / "home" / "t-1"
+    target.parent.mkdir()
+    failed_at(work, target, "create .in-use")
+    assert {path.name for path in target.parent.iterdir()} <= {".lock"}

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from seglog.format.checksum import crc32c
 from seglog.format.filenames import FileKind
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.progress import DoneOfAll
-from seglog.runs.beside import access_for, lock_open_file, log_directory_lock, require_free
+from seglog.runs.beside import access_for, discard_staging, lock_open_file, log_directory_lock, require_free
 from seglog.scan.listing import PartitionListing, list_partition
 from seglog.scan.log_walk import Gap, LogWalk
 from seglog.storage import links
@@ -196,8 +196,7 @@ class _Fetch:
             self._name()
             self._fs.rename(self._place, self._target)
             self._fs.sync_directory(self._target.parent)
-        with suppress(OSError):  # what cannot be removed goes with the next fetch to this place
-            remove_tree(self._fs, self._staging)
+        discard_staging(self._fs, self._staging)
         return self._result(done)
 
     def _result(self, done: Fetched) -> Fetched:

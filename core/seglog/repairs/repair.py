@@ -25,7 +25,7 @@ from seglog.repairs.checkpoints import plan_checkpoints, stage_checkpoints
 from seglog.repairs.plan import PartitionPlan, Policy, RepairOptions, RepairPlan
 from seglog.repairs.planner import plan_partition
 from seglog.repairs.rebuild import PartitionBuilder
-from seglog.runs.apply import apply_run, finish_run, settle_pending, take_back
+from seglog.runs.apply import apply_run, finish_run, settle_pending, take_back_after
 from seglog.runs.journal import Change, Journal, RunRecord, read_journal
 from seglog.runs.prepare import prepare_run, require_one_file_system
 from seglog.storage.filesystem import FileSystem
@@ -135,10 +135,10 @@ def _carried_out(fs: FileSystem, plan: RepairPlan, run: RunRecord, journal: Jour
         _verify_logs(fs, plan)
         finish_run(fs, run, journal)
     except (SeglogError, OSError) as error:
-        take_back(fs, run, journal)
+        take_back_after(error, fs, run, journal)
         return RepairOutcome(plan, read_journal(fs, run.folder), plan.unrepaired, str(error))
-    except KeyboardInterrupt:
-        take_back(fs, run, journal)
+    except KeyboardInterrupt as stop:
+        take_back_after(stop, fs, run, journal)
         raise
     return RepairOutcome(plan, read_journal(fs, run.folder), plan.unrepaired)
 

@@ -24,7 +24,7 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from seglog.errors import RefusedError
+from seglog.errors import RefusedError, SeglogError
 from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
 from seglog.log.checkpoints import CleanShutdownMarker
 from seglog.runs.journal import Change, Journal, RunRecord, RunState, read_journal
@@ -32,6 +32,7 @@ from seglog.runs.quarantine import (
     BARRIER,
     PENDING_FILE,
     clear_pending,
+    clear_probe,
     crc_of,
     discard_staged,
     facts_of,
@@ -93,6 +94,7 @@ def settle_pending(fs: FileSystem, log_directory: Path) -> RunRecord | None:
     """
     folder = pending_run(fs, log_directory)
     if folder is None:
+        clear_probe(fs, log_directory)
         return None
     if fs.status(folder) is None:
         raise RefusedError(
@@ -137,6 +139,22 @@ def undo_run(fs: FileSystem, run: RunRecord) -> None:
         take_back(fs, run, Journal(fs, run.folder))
     except KeyboardInterrupt:  # half taken back keeps a broker from starting
         take_back(fs, run, Journal(fs, run.folder))
+        raise
+
+
+def take_back_after(cause: BaseException, fs: FileSystem, run: RunRecord, journal: Journal) -> None:
+    """Takes a run back that failed. Where that fails as well, the error is the cause and says what is left to do."""
+    try:
+        take_back(fs, run, journal)
+    except (SeglogError, OSError) as error:
+        left = (
+            f"; {run.name} could not be taken back either ({error}): the next seglog command that changes"
+            f" {run.log_directory} does, and until then no broker starts on it"
+        )
+        if isinstance(cause, OSError):
+            raise OSError(cause.errno, f"{cause.strerror or cause}{left}", cause.filename) from cause
+        if isinstance(cause, SeglogError):
+            raise RefusedError(f"{cause}{left}") from cause
         raise
 
 

@@ -5,7 +5,7 @@ Nothing half made ever has its final name, whatever fails, and running again wor
 1. What an earlier attempt left when it was killed goes first: it is this user's, and its lock is free.
 2. The new thing is made under a name of its own, in the same directory, for the eyes of this user alone.
 3. It is synced, given to whom it is to belong, and renamed; an empty directory of that name is replaced.
-4. What fails is removed.
+4. What fails is removed, also where only the last sync fails: then the name is not durable, and goes again.
 
 A directory in the making has a name that a starting broker passes over (`filenames.QUARANTINE_WITHIN` tells why), and
 plain files are nothing to it: in a log directory neither keeps a broker from starting. The lock is one of `flock(2)`,
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -33,6 +34,8 @@ from seglog.storage.trees import remove_tree
 _IN_USE = ".in-use"
 _TRIES = 8
 _NO_LOCKS_HERE = (errno.EBADF, errno.ENOTSUP)  # a file system in memory
+
+_logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -52,15 +55,38 @@ def new_directory(fs: FileSystem, target: Path) -> Iterator[Path]:
         fs.make_directory(place, access=access)
         yield place
         fs.sync_directory(place)
-        fs.rename(place, target)
-        fs.sync_directory(target.parent)
+        _named(fs, place, target)
     finally:
         try:
-            # What cannot be removed goes with the next attempt; the error that led here is the one to report.
-            with suppress(OSError):
-                remove_tree(fs, staging)
+            discard_staging(fs, staging)
         finally:
             lock.close()
+
+
+def _named(fs: FileSystem, place: Path, target: Path) -> None:
+    """Renames, durably: a name that is not goes again, and an empty directory that it took comes back."""
+    replaced = fs.status(target)
+    fs.rename(place, target)
+    try:
+        fs.sync_directory(target.parent)
+    except BaseException:
+        with suppress(OSError):  # the error that led here is the one to report
+            fs.rename(target, place)
+            if replaced is not None:
+                fs.make_directory(target, access=Access.of(replaced))
+        raise
+
+
+def discard_staging(fs: FileSystem, staging: Path) -> None:
+    """Removes the directory in which something was made. One that cannot be removed is logged."""
+    try:
+        remove_tree(fs, staging)
+    except OSError as error:
+        _logger.warning(
+            "%s stays (%s): brokers pass over it, and the next command that makes something beside it removes it",
+            staging,
+            error.strerror or error,
+        )
 
 
 def require_free(fs: FileSystem, target: Path) -> None:
@@ -105,8 +131,15 @@ class NewFile:
         self.file.sync()
         if self._access is not None:
             self.file.give(self._access)
+        replaces = self._fs.status(self.target, follow=False) is not None
         self._fs.rename(self.path, self.target)
-        self._fs.sync_directory(self.target.parent)
+        try:
+            self._fs.sync_directory(self.target.parent)
+        except BaseException:
+            if not replaces:  # what it replaces is gone
+                with suppress(OSError):
+                    self._fs.rename(self.target, self.path)
+            raise
         self.file.close()
 
     def discard(self) -> None:
@@ -154,12 +187,17 @@ def _new_staging(fs: FileSystem, parent: Path) -> tuple[Path, File]:
     for _ in range(_TRIES):
         staging = parent / f"{filenames.UNFINISHED_PREFIX}{os.urandom(4).hex()}{filenames.UNFINISHED_SUFFIX}"
         fs.make_directory(staging, access=PRIVATE)
-        with suppress(FileNotFoundError):
+        try:
             lock = fs.open(staging / _IN_USE, "create_new")
-            lock_open_file(lock)
-            if fs.status(staging / _IN_USE, follow=False) is not None:
-                return staging, lock
-            lock.close()
+        except FileNotFoundError:
+            continue
+        except BaseException:
+            discard_staging(fs, staging)
+            raise
+        lock_open_file(lock)
+        if fs.status(staging / _IN_USE, follow=False) is not None:
+            return staging, lock
+        lock.close()
     raise FileNotFoundError(errno.ENOENT, "Somebody removes what is made here again and again", str(parent))
 
 

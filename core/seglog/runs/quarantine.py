@@ -14,6 +14,7 @@ have written them (`journal`, `storage.ownership`).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -40,7 +41,7 @@ BARRIER = filenames.SEGLOG_RUN_BARRIER
 
 UNKNOWN_CRC = -1
 
-_PROBE = f"{PENDING_FILE}{TEMPORARY_SUFFIX}"  # left over, it goes when a run is marked as pending
+_PROBE = f"{PENDING_FILE}{TEMPORARY_SUFFIX}"
 _MARKER_BYTES = 8192
 _RUN_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 _BROKER_FILES = (
@@ -91,7 +92,13 @@ def new_run(fs: FileSystem, clock: Clock, log_directory: Path, chosen: Path | No
                 f"{quarantine} cannot be written ({reason}); choose another place with --quarantine DIR"
             ) from error
         return new_run(fs, clock, log_directory, within)
-    if _moves(fs, folder, log_directory):
+    try:
+        moves = _moves(fs, folder, log_directory)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            remove_tree(fs, folder)
+        raise
+    if moves:
         return folder
     fs.remove_directory(folder)
     if is_last:
@@ -119,11 +126,12 @@ def _moves(fs: FileSystem, folder: Path, log_directory: Path) -> bool:
     try:
         fs.rename(probe, moved)
     except OSError as error:
-        fs.remove(probe)
         if error.errno != errno.EXDEV:
             raise
+        fs.remove(probe)
         return False
-    fs.remove(moved)
+    with contextlib.suppress(OSError):  # `mark_pending` writes over it, or the next command removes it
+        fs.remove(moved)
     return True
 
 
@@ -221,7 +229,9 @@ def mark_pending(fs: FileSystem, log_directory: Path, folder: Path) -> None:
 
     The name comes first: a barrier alone would be lifted by nobody.
     """
-    write_atomically(fs, log_directory / PENDING_FILE, os.fsencode(f"{folder}\n"), access=PRIVATE)
+    # A run that is taken back is marked already: it may be a full disk that it failed on.
+    if fs.status(log_directory / PENDING_FILE, follow=False) is None or pending_run(fs, log_directory) != folder:
+        write_atomically(fs, log_directory / PENDING_FILE, os.fsencode(f"{folder}\n"), access=PRIVATE)
     barrier = log_directory / BARRIER
     found = fs.status(barrier, follow=False)
     if found is not None and not found.is_directory:
@@ -240,6 +250,12 @@ def clear_pending(fs: FileSystem, log_directory: Path) -> None:
     if fs.status(log_directory / PENDING_FILE, follow=False) is not None:
         fs.remove(log_directory / PENDING_FILE)
         fs.sync_directory(log_directory)
+
+
+def clear_probe(fs: FileSystem, log_directory: Path) -> None:
+    """Removes what was left of a run that was cut short before it was marked. The caller holds the directory's lock."""
+    if fs.status(log_directory / _PROBE, follow=False) is not None:
+        fs.remove(log_directory / _PROBE)
 
 
 def pending_run(fs: FileSystem, log_directory: Path) -> Path | None:

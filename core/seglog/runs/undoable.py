@@ -23,7 +23,7 @@ from seglog.clock import Clock
 from seglog.errors import SeglogError
 from seglog.format.filenames import FileState, parse_file_name
 from seglog.log.checkpoints import CleanShutdownMarker
-from seglog.runs.apply import apply_run, finish_run, take_back
+from seglog.runs.apply import apply_run, finish_run, take_back_after
 from seglog.runs.journal import NEW, Change, ChangeKind, FileFacts, RunRecord, group_of, read_journal
 from seglog.runs.prepare import prepare_run
 from seglog.runs.quarantine import UNKNOWN_CRC, crc_of, facts_of
@@ -78,8 +78,8 @@ def undoable(
         if marker.found:
             marker.write()
         finish_run(fs, run, journal)
-    except (SeglogError, OSError, KeyboardInterrupt):
-        take_back(fs, run, journal)
+    except (SeglogError, OSError, KeyboardInterrupt) as error:
+        take_back_after(error, fs, run, journal)
         raise
     return result, read_journal(fs, run.folder)
 

@@ -20,7 +20,7 @@ from seglog.format import filenames
 from seglog.format.checkpoint import format_offset_checkpoint, parse_offset_checkpoint
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
-from seglog.runs.apply import apply_run, finish_run, take_back
+from seglog.runs.apply import apply_run, finish_run, take_back_after
 from seglog.runs.journal import NEW, Change, RunRecord, read_journal
 from seglog.runs.prepare import prepare_run, require_one_file_system
 from seglog.runs.quarantine import facts_of
@@ -75,10 +75,10 @@ def carry_out(
         apply_run(fs, run, journal)
         finish_run(fs, run, journal)
     except (SeglogError, OSError) as error:
-        take_back(fs, run, journal)
+        take_back_after(error, fs, run, journal)
         return TransplantOutcome(plan, read_journal(fs, run.folder), str(error))
-    except KeyboardInterrupt:
-        take_back(fs, run, journal)
+    except KeyboardInterrupt as stop:
+        take_back_after(stop, fs, run, journal)
         raise
     return TransplantOutcome(plan, read_journal(fs, run.folder))
 

@@ -20,12 +20,14 @@ from seglog.runs.apply import (
     copy_bytes,
     finish_run,
     settle_pending,
+    take_back_after,
     undo_run,
 )
 from seglog.runs.journal import Change, ChangeKind, FileFacts, Journal, RunRecord, RunState, read_journal
 from seglog.runs.prepare import prepare_run
 from seglog.runs.quarantine import crc_of, facts_of, mark_pending, pending_run
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from seglog.storage.forwarding import PassingFileSystem
 from tests.support.log_files import FS, files_of
 from tests.support.open_logs import START_MS
 
@@ -109,6 +111,36 @@ def prepared(tmp_path: Path) -> Prepared:
         FS, ManualClock(START_MS), logs, stage, command="test", partitions=["t-0"], bytes_needed=0
     )
     return Prepared(logs, run, journal)
+
+
+class FailingAfter(PassingFileSystem):
+    """Every rename fails from the first one in the partition on."""
+
+    failed = False
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.failed |= target.parent.name == "t-0"
+        if self.failed:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(target))
+        super().rename(source, target)
+
+
+def test_where_taking_back_fails_as_well_the_error_says_both_and_what_is_left(prepared: Prepared) -> None:
+    fs = FailingAfter(FS)
+    with pytest.raises(OSError, match=r"could not be taken back either .* does, and until then no broker") as raised:
+        try:
+            prepared.apply(fs)
+        except OSError as first:
+            take_back_after(first, fs, prepared.run, prepared.journal)
+    assert (raised.value.errno, Path(raised.value.filename).parent.name) == (errno.EIO, "t-0")
+    settle_pending(FS, prepared.logs)
+    assert prepared.contents() == BEFORE
+
+
+def test_what_a_run_left_that_was_killed_before_it_was_marked_goes_with_the_next_command(tmp_path: Path) -> None:
+    (tmp_path / ".seglog-run.tmp").write_bytes(b"")
+    assert settle_pending(FS, tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_kind_of_change_is_made_and_what_it_takes_away_is_kept(prepared: Prepared) -> None:
