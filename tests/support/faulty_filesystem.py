@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from seglog.storage.bases import PassingFile, PassingFileSystem
 from seglog.storage.filesystem import File, FileStatus, FileSystem, LocalFileSystem, OpenMode
-from seglog.storage.forwarding import PassingFile, PassingFileSystem
 from seglog.storage.ownership import Access
 
 FAULTS = ("error", "full", "killed", "read only")

@@ -58,13 +58,12 @@ from seglog.scan.listing import (
 )
 from seglog.scan.view import require_no_run
 from seglog.storage import links
+from seglog.storage.adapters import InheritingFileSystem, NoticingFileSystem
 from seglog.storage.atomic import TEMPORARY_SUFFIX
-from seglog.storage.change_notifying import NoticingFileSystem
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.lock import DirectoryLock
+from seglog.storage.overlay import TrialFileSystem
 from seglog.storage.ownership import require_trust
-from seglog.storage.trial import TrialFileSystem
 from seglog.units import count_text
 
 ConfigOf = Callable[[str], LogConfig]

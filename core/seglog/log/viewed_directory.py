@@ -18,9 +18,9 @@ from seglog.log.segment import LogSegment
 from seglog.log.unreadable import unreadable_at
 from seglog.scan.listing import PartitionListing
 from seglog.scan.view import PartitionView
+from seglog.storage.bases import ViewFileSystem
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
 from seglog.storage.frozen import VanishedError
-from seglog.storage.read_only import ViewFileSystem
 
 T = TypeVar("T")
 

@@ -32,8 +32,8 @@ from seglog.salvage.parts import Joined, PartFile, files_of, join, keep_times, w
 from seglog.salvage.salvage import complete_log
 from seglog.scan.listing import TargetKind, list_log_directory, list_partition, require_batches, resolve_path
 from seglog.storage import links
+from seglog.storage.adapters import InheritingFileSystem
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.room import check_space
 
 _METADATA_LIMIT = 1 << 16

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog.remote_path import OBJECT_STORES, RemotePath
+from seglog.storage.bases import PassingFileSystem
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, LocalFileSystem, OpenMode
-from seglog.storage.forwarding import PassingFileSystem
 
 if TYPE_CHECKING:
     from seglog.remote.filesystem import RemoteFileSystem

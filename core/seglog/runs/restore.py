@@ -9,8 +9,8 @@ from seglog.runs.apply import copy_bytes, kept_file
 from seglog.runs.beside import new_directory
 from seglog.runs.journal import Change, RunRecord
 from seglog.runs.quarantine import crc_of
+from seglog.storage.adapters import InheritingFileSystem
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.pieces import copy_range
 
 

@@ -35,8 +35,8 @@ from seglog.salvage.carve import FOUND, carve_image, carve_log, vouched
 from seglog.salvage.messages import copy_07
 from seglog.scan.listing import TargetKind, list_partition, resolve_path
 from seglog.storage import links
+from seglog.storage.adapters import InheritingFileSystem
 from seglog.storage.filesystem import File, FileStatus, FileSystem
-from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.pieces import copy_range
 from seglog.storage.room import check_space
 

@@ -27,10 +27,17 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 from seglog.errors import RefusedError
 from seglog.storage import links
-from seglog.storage.making import create_file, give, make_directory, not_a_file, require_replaceable
 from seglog.storage.ownership import Access
-from seglog.storage.status import FileStatus as FileStatus
-from seglog.storage.syncing import start_writing, sync
+from seglog.storage.ownership import FileStatus as FileStatus
+from seglog.storage.system_calls import (
+    create_file,
+    give,
+    make_directory,
+    not_a_file,
+    require_replaceable,
+    start_writing,
+    sync,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType

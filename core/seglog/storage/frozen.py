@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from seglog.errors import reduced
+from seglog.storage.bases import PassingFile, ReadOnlyFile, UnchangedFile, ViewFileSystem
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
-from seglog.storage.forwarding import PassingFile
-from seglog.storage.read_only import ReadOnlyFile, UnchangedFile, ViewFileSystem
 
 if TYPE_CHECKING:
     from types import TracebackType

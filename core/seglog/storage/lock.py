@@ -31,8 +31,8 @@ from typing import Self
 from seglog.errors import LockedError
 from seglog.remote_path import RemotePath
 from seglog.storage import links
+from seglog.storage.adapters import InheritingFileSystem
 from seglog.storage.filesystem import LocalFileSystem
-from seglog.storage.inheriting import InheritingFileSystem
 
 LOCK_FILE = ".lock"
 _COMMAND_WIDTH = 160

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seglog.storage.bases import PassingFileSystem, VirtualFile
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
-from seglog.storage.read_only import VirtualFile
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -304,3 +304,29 @@ def _new_status(access: Access | None, mode: int) -> FileStatus:
         allocated=0,
         is_directory=False,
     )
+
+
+class TrialFileSystem(PassingFileSystem):
+    """`below` as an overlay shows it, until `keep` lets every call through."""
+
+    def __init__(self, below: FileSystem) -> None:
+        self._overlay, self._real = OverlayFileSystem(below), below
+        super().__init__(self._overlay)
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether nothing was changed in memory. A file that was opened to be written counts as changed."""
+        return not self._overlay.touched
+
+    @property
+    def room(self) -> RoomTaken:
+        """What the changes would take on a disk."""
+        return self._overlay.room
+
+    def keep(self) -> None:
+        """Ends the trial: what is read and written from here on is read and written below. ValueError where a change
+        would be lost.
+        """
+        if not self.unchanged:
+            raise ValueError("a trial that changed something cannot be kept")
+        self._below = self._real

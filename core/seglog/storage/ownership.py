@@ -1,4 +1,4 @@
-"""Whom files belong to: names of users, what a new file gets, and whose word counts.
+"""What the operating system says about a file, whom it belongs to, what a new one gets, and whose word counts.
 
 A broker runs as a user of its own (`kafka`), an operator often as root. What root makes in a broker's directory has to
 be the broker's, or it does not start (`AccessDeniedException`); what root keeps for itself (quarantines) has to stay
@@ -11,17 +11,39 @@ import os
 import pwd
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from seglog.errors import RefusedError
-
-if TYPE_CHECKING:
-    from seglog.storage.status import FileStatus
 
 ROOT = 0
 _WRITABLE_BY_OTHERS = 0o022
 # Others never get to write a file because they may write its directory (/tmp); programs are nobody's business here.
 _INHERITED = 0o2775
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """What the operating system says about a path.
+
+    `size` and `allocated` (blocks really taken, less than `size` in a sparse file) are in bytes;
+    `modified_ms` is the modification time rounded down to milliseconds, as Java's `File.lastModified` gives
+    it. `names` counts hard links. A file is special when it is neither a regular file nor a directory nor a link.
+    `version` is an object's ETag; a store's alone has one.
+    """
+
+    size: int
+    modified_ms: int
+    modified_ns: int
+    inode: int
+    device: int
+    mode: int
+    owner: int
+    group: int
+    allocated: int
+    is_directory: bool
+    is_link: bool = False
+    is_special: bool = False
+    names: int = 1
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

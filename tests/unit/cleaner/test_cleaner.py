@@ -19,8 +19,8 @@ from seglog.clock import ManualClock
 from seglog.errors import ConfigError, CorruptRecordError, InvalidRecordError, RefusedError
 from seglog.log.log import Log
 from seglog.model import Compression, Header, Record
+from seglog.storage.bases import PassingFile, PassingFileSystem
 from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
-from seglog.storage.forwarding import PassingFile, PassingFileSystem
 from tests.support.cleaning import append, clean, compacted_log, contents, digest, keyed, many, transaction
 from tests.support.crash_filesystem import CrashFileSystem
 from tests.support.log_files import batch, files_of

@@ -14,7 +14,7 @@ from seglog.errors import CorruptionError, NotALogError
 from seglog.log.loader import LoadedLog, LoadOptions, load_log, plan_recovery
 from seglog.log.segment import LogSegment
 from seglog.scan.segment_scan import SegmentScan
-from seglog.storage.forwarding import PassingFileSystem
+from seglog.storage.bases import PassingFileSystem
 from tests.support.log_files import FS, batch, files_of, transactional, write_segment
 
 CLOCK = FixedClock(5000)

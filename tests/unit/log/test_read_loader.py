@@ -18,8 +18,8 @@ from seglog.log.log import Log
 from seglog.log.opening import opened_for_reading
 from seglog.log.read_loader import Place, load_for_reading
 from seglog.model import Isolation
+from seglog.storage.bases import PassingFileSystem
 from seglog.storage.filesystem import File, FileStatus, OpenMode
-from seglog.storage.forwarding import PassingFileSystem
 from tests.support.log_files import FS, batch, files_of, transactional, write_segment
 
 T = TypeVar("T")

@@ -19,8 +19,8 @@ from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record
 from seglog.repairs.findings_by_directory import examination
 from seglog.salvage.salvage import SalvageOptions, SalvageReport, salvage
+from seglog.storage.bases import PassingFile
 from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
-from seglog.storage.forwarding import PassingFile
 from tests.support.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import batch

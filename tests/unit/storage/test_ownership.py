@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import RefusedError
+from seglog.storage.adapters import InheritingFileSystem
 from seglog.storage.atomic import write_atomically
 from seglog.storage.filesystem import LocalFileSystem
-from seglog.storage.inheriting import InheritingFileSystem
 from seglog.storage.lock import DirectoryLock
 from seglog.storage.overlay import OverlayFileSystem
 from seglog.storage.ownership import PRIVATE, Access, described_user, reason_for_doubt, require_trust

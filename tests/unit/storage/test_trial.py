@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
-from seglog.storage.trial import TrialFileSystem
+from seglog.storage.overlay import TrialFileSystem
 
 CHANGES: dict[str, Callable[[FileSystem, Path], object]] = {
     "open to write": lambda fs, root: fs.open(root / "a", "r+"),

@@ -1,21 +1,134 @@
-"""Bases for files that no disk holds, and for what is only read: files, file systems, views. A change gets EROFS."""
+"""Bases of files and file systems: those that pass every call on to another one, and those that are only read.
+
+A change of what is only read gets EROFS.
+"""
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from seglog.remote_path import RemotePath
-from seglog.storage.forwarding import PassingFileSystem
+from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from _typeshed import ReadableBuffer
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
-    from seglog.storage.filesystem import File, OpenMode
     from seglog.storage.ownership import Access
+
+
+class PassingFile:
+    """`below`, call by call."""
+
+    def __init__(self, below: File) -> None:
+        self.path, self._below = below.path, below
+
+    def size(self) -> int:
+        return self._below.size()
+
+    def status(self) -> FileStatus:
+        return self._below.status()
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return self._below.read_at(position, size)
+
+    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
+        return self._below.read_into(position, buffer)
+
+    def lend(self, position: int, size: int) -> memoryview | None:
+        return self._below.lend(position, size)
+
+    def write_at(self, position: int, data: ReadableBuffer) -> None:
+        self._below.write_at(position, data)
+
+    def truncate(self, size: int) -> None:
+        self._below.truncate(size)
+
+    def give(self, access: Access) -> None:
+        self._below.give(access)
+
+    def sync(self) -> None:
+        self._below.sync()
+
+    def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
+        self._below.advise_wanted(position, size, side_by_side=side_by_side, again=again)
+
+    def advise_dropped(self, position: int, size: int) -> None:
+        self._below.advise_dropped(position, size)
+
+    def start_writing(self, position: int, size: int) -> None:
+        self._below.start_writing(position, size)
+
+    def fileno(self) -> int:
+        return self._below.fileno()
+
+    def close(self) -> None:
+        self._below.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class PassingFileSystem:
+    """`below`, call by call."""
+
+    def __init__(self, below: FileSystem) -> None:
+        self._below = below
+
+    def open(self, path: Path, mode: OpenMode) -> File:
+        return self._below.open(path, mode)
+
+    def status(self, path: Path, follow: bool = True) -> FileStatus | None:
+        return self._below.status(path, follow)
+
+    def list(self, directory: Path) -> list[str]:
+        return self._below.list(directory)
+
+    def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+        return self._below.entries(directory)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._below.rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._below.remove(path)
+
+    def make_directory(self, path: Path, parents: bool = False, access: Access | None = None) -> None:
+        self._below.make_directory(path, parents, access)
+
+    def remove_directory(self, path: Path) -> None:
+        self._below.remove_directory(path)
+
+    def sync_directory(self, path: Path) -> None:
+        self._below.sync_directory(path)
+
+    def set_modified(self, path: Path, modified_ms: int) -> None:
+        self._below.set_modified(path, modified_ms)
+
+    def copy_attributes(self, source: Path, target: Path) -> None:
+        self._below.copy_attributes(source, target)
+
+    def free_bytes(self, path: Path) -> int:
+        return self._below.free_bytes(path)
+
+    def reads_at_once(self, path: Path) -> int:
+        return self._below.reads_at_once(path)
+
+    def read_bytes(self, path: Path, limit: int = READ_BYTES_LIMIT) -> bytes:
+        return self._below.read_bytes(path, limit)
+
+    def link(self, source: Path, target: Path) -> None:
+        self._below.link(source, target)
+
 
 _REMOTE = "seglog only reads here: this needs a local directory"
 _VIEW = "seglog only reads here: this is shown as it was, or as a tier has it"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.storage.change_notifying import NoticingFileSystem
+from seglog.storage.adapters import NoticingFileSystem
 from seglog.storage.filesystem import LocalFileSystem
 
 Step = Callable[[NoticingFileSystem, Path], object]

@@ -1,4 +1,4 @@
-"""Making files and directories where others may write, too: exclusively, and with the right owner.
+"""What the operating system is asked for: making files where others may write, too, giving them away, syncing them.
 
 Nothing is made through a name that is taken: what is to be replaced is removed first, and never emptied, so that
 neither what a link leads to nor another name of the file is touched. Owner and mode are set on what was made, by its
@@ -8,8 +8,12 @@ descriptor, not by its name.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
+import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from seglog.storage import links
@@ -95,3 +99,34 @@ def require_replaceable(entry: links.Entry, path: Path) -> None:
 def not_a_file(path: Path) -> OSError:
     """The error for what is not a regular file."""
     return OSError(errno.EINVAL, "Not a regular file", str(path))
+
+
+_SYNC_FILE_RANGE_WRITE = 2
+
+
+def start_writing(descriptor: int, position: int, size: int) -> None:
+    """Lets the disk begin with these bytes, where the system has a call for it."""
+    start = _sync_file_range()
+    if start is not None:
+        start(descriptor, position, size, _SYNC_FILE_RANGE_WRITE)
+
+
+@cache
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Linux's call that starts writing a range and waits for nothing; Python has no name for it."""
+    if sys.platform != "linux":
+        return None
+    import ctypes  # few commands write so much
+
+    function = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if function is not None:
+        function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return function
+
+
+def sync(descriptor: int) -> None:
+    """`fsync`; on macOS the call that also empties the drive's cache."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(descriptor)

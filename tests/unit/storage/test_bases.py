@@ -10,10 +10,10 @@ import pytest
 
 from seglog.log.viewed_directory import ViewingFileSystem
 from seglog.model import TopicPartition
+from seglog.storage.bases import ReadOnlyFileSystem
 from seglog.storage.filesystem import File, FileSystem
 from seglog.storage.frozen import FrozenFileSystem, Order
 from seglog.storage.ownership import Access
-from seglog.storage.read_only import ReadOnlyFileSystem
 from seglog.tiers.contents import MadeFile, OneFile, WholeObject
 from seglog.tiers.partition import TierOptions
 from seglog.tiers.recognition import Layout, Place
