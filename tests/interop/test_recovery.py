@@ -16,8 +16,8 @@ from seglog import layout
 from seglog.clock import FixedClock
 from seglog.configuration.keys import LogConfig
 from seglog.log.directory import LogDirectory
+from seglog.log.indexes import TransactionIndex
 from seglog.log.loader import LoadOptions, load_log, plan_recovery
-from seglog.log.transaction_index import TransactionIndex
 from seglog.model import Isolation, TopicPartition
 from seglog.operations.keeping import Keeper
 from seglog.scan.listing import resolve_paths

@@ -29,8 +29,8 @@ from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker
 from seglog.errors import IncompleteError
 from seglog.kernels import filter_slots
+from seglog.log.indexes import AbortedTransaction
 from seglog.log.segment import LogSegment
-from seglog.log.transaction_index import AbortedTransaction
 from seglog.memory_budget import Account
 from seglog.ordered_pool import in_order
 

@@ -17,8 +17,8 @@ import numpy as np
 from seglog import layout
 from seglog.format.filenames import FileState
 from seglog.kernels import indexing
+from seglog.log.indexes import AbortedTransaction
 from seglog.log.segment import LogSegment
-from seglog.log.transaction_index import AbortedTransaction
 from seglog.storage.filesystem import FileSystem
 
 _WRITE_OUT_BYTES = 2 << 20  # the disk begins with so many at once, while the next ones are made

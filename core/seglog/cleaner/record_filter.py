@@ -42,8 +42,8 @@ from seglog.kernels import filter_slots, filtering, lz4, rebuilding, runs
 from seglog.kernels.encode import seal_batch
 from seglog.kernels.filter_slots import DELETE, DIRTY, DISCARD, EXPIRED, KEEP_ALL, RETAIN_EMPTY, STAMP_MARKER, UNREAD
 from seglog.kernels.records import LEAST_RECORD_SIZE
+from seglog.log.indexes import AbortedTransaction
 from seglog.log.segment import LogSegment
-from seglog.log.transaction_index import AbortedTransaction
 from seglog.memory_budget import Account, unlimited
 from seglog.scan.segment_scan import Chunk
 

@@ -28,10 +28,10 @@ from seglog.cleaner.output import SegmentBounds
 from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError
+from seglog.log.indexes import AbortedTransaction
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, collect_aborted
-from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 
-from seglog.log.transaction_index import AbortedTransaction
+from seglog.log.indexes import AbortedTransaction
 
 
 class TransactionTracker:

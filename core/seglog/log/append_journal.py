@@ -118,6 +118,11 @@ def journal_path(log_directory: Path) -> Path:
     return log_directory / APPEND_JOURNAL_FILE
 
 
+def is_unfinished(fs: FileSystem, log_directory: Path) -> bool:
+    """Whether an append was cut short in a log directory, or (without its lock) is under way."""
+    return fs.status(journal_path(log_directory), follow=False) is not None
+
+
 def read_journal(fs: FileSystem, log_directory: Path) -> AppendJournal | None:
     """The open append of a log directory, or None.
 

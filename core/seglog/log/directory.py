@@ -15,7 +15,7 @@ Closing:
    recovered.
 
 A directory without any checkpoint, marker or `meta.properties` is no broker's: partitions in it are judged
-one by one (`shutdown`), and nothing but `.lock` is written beside them, unless a log start above the first
+one by one (`checkpoints`), and nothing but `.lock` is written beside them, unless a log start above the first
 segment must be kept.
 """
 
@@ -36,14 +36,14 @@ from seglog.configuration.keys import LogConfig
 from seglog.errors import NotALogError, RefusedError
 from seglog.format import filenames
 from seglog.locations import parse_location
-from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint
+from seglog.log.append_journal import is_unfinished
+from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint, shutdown_evidence
 from seglog.log.loader import LoadOptions, RecoveryProgress, RecoveryReport, plan_recovery
 from seglog.log.log import Log
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
 from seglog.log.read_loader import Place
-from seglog.log.shutdown import shutdown_evidence
 from seglog.log.swap import BeforeLoss
-from seglog.log.unfinished_append import is_unfinished, settle_if_possible
+from seglog.log.unfinished_append import settle_if_possible
 from seglog.log.viewed_directory import ViewingFileSystem
 from seglog.model import TopicPartition
 from seglog.remote.routing import machine_files

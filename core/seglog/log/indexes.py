@@ -1,27 +1,34 @@
-"""The offset and the time index of a segment: files of fixed-size entries (Kafka: AbstractIndex).
+"""The indexes of a segment, files of fixed-size entries: offsets, times, aborted transactions (Kafka: AbstractIndex,
+TransactionIndex).
 
-Each file is read as a whole at first use (at most `segment.index.bytes`, 10 MiB by default) into two native int64
-columns. Appended entries go to the columns and to the file at once. The bytes of an index are hints, not data: nothing
-here is fsynced but by `flush`, and recovery rebuilds what a crash tore.
+An offset or time index is read as a whole at first use (at most `segment.index.bytes`, 10 MiB by default) into two
+native int64 columns. Appended entries go to the columns and to the file at once. The bytes of an index are hints, not
+data: nothing here is fsynced but by `flush`, and recovery rebuilds what a crash tore.
 
 seglog never preallocates: while a segment is open its indexes are as long as their entries, so a crash leaves no zero
 padding after them. Padding that a broker left is recognised by its zeros and does not count as entries; a `close` of a
 writable index trims it. Of an offset index no real entry is all zero, as the first batch of a segment never gets one;
 of a time index one entry of all zeros alone in a file is real: timestamp 0 at the base offset.
+
+A transaction index has entries of 34 bytes in the order of the ABORT markers that lie in the segment. The file exists
+only when there was something to write, and a missing one means none: whoever suspects otherwise rebuilds it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from seglog import layout
+from seglog.errors import CorruptIndexError
 from seglog.model import NO_TIMESTAMP
 from seglog.storage.filesystem import File, FileSystem
 
 # An index larger than this is no index: its entries would point beyond 2^31 bytes of log.
 _MAX_INDEX_BYTES = 1 << 30
+_ABORTED_ENTRY = layout.TRANSACTION_INDEX_ENTRY
 
 
 class OwnedFile:
@@ -266,3 +273,101 @@ class TimeIndex(IndexFile):
         """Drops the entries with an offset of at least `offset`."""
         relative = self.columns()[1]
         self.truncate_to_entries(int(np.searchsorted(relative, offset - self.base_offset, side="left")))
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """`first_offset`: the first data; `last_offset`: the ABORT marker; `last_stable_offset`: after it
+    (Kafka: AbortedTxn).
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex(OwnedFile):
+    """One `.txnindex` file. Reading never creates it."""
+
+    def __init__(self, fs: FileSystem, path: Path, base_offset: int) -> None:
+        super().__init__(fs, path)
+        self.base_offset = base_offset
+        self._loaded: list[AbortedTransaction] | None = None
+
+    @property
+    def entries(self) -> list[AbortedTransaction]:
+        """All entries. CorruptIndexError for an entry whose version is not 0."""
+        if self._loaded is None:
+            self._loaded = self._read()
+        return self._loaded
+
+    @property
+    def size(self) -> int:
+        """Bytes that the entries take."""
+        return len(self.entries) * _ABORTED_ENTRY.itemsize
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Adds an entry. CorruptIndexError when its marker is not after the last one's."""
+        last = self.entries[-1].last_offset if self.entries else -1
+        if entry.last_offset <= last:
+            reason = f"the marker at offset {entry.last_offset} does not follow the last entry's, {last}"
+            raise CorruptIndexError(self.path, reason, self.size)
+        row = np.array(
+            [(0, entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset)],
+            dtype=_ABORTED_ENTRY,
+        )
+        self._writable().write_at(self.size, row.tobytes())
+        self.entries.append(entry)
+
+    def sanity_check(self) -> None:
+        """CorruptIndexError when an entry's marker lies before the segment (the one check Kafka makes when
+        it loads).
+        """
+        for i, entry in enumerate(self.entries):
+            if entry.last_offset < self.base_offset:
+                reason = f"an entry's last offset {entry.last_offset} is below the segment's base {self.base_offset}"
+                raise CorruptIndexError(self.path, reason, i * _ABORTED_ENTRY.itemsize)
+
+    def collect(self, first_offset: int, upper_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """The entries that a read of [`first_offset`, `upper_offset`) must know of, and whether that is all
+        of them.
+
+        False asks for the next segment's index as well (Kafka: collectAbortedTxns). Nothing after a marker was stable
+        when it was written, whatever a broker has noted that appended more than the marker at once.
+        """
+        found: list[AbortedTransaction] = []
+        for entry in self.entries:
+            if entry.last_offset >= first_offset and entry.first_offset < upper_offset:
+                found.append(entry)
+            if min(entry.last_stable_offset, entry.last_offset + 1) >= upper_offset:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the entries from the first one whose marker is at `offset` or after it."""
+        kept = next((i for i, entry in enumerate(self.entries) if entry.last_offset >= offset), len(self.entries))
+        if kept < len(self.entries):
+            del self.entries[kept:]
+            self._writable().truncate(kept * _ABORTED_ENTRY.itemsize)
+
+    def reset(self) -> None:
+        """Empties the file if it is there; it stays, as in Kafka."""
+        self._loaded = []
+        if self.exists():
+            self._writable().truncate(0)
+
+    def _read(self) -> list[AbortedTransaction]:
+        if not self.exists():
+            return []
+        data = self._fs.read_bytes(self.path, _MAX_INDEX_BYTES)
+        rows = np.frombuffer(
+            data[: len(data) // _ABORTED_ENTRY.itemsize * _ABORTED_ENTRY.itemsize], dtype=_ABORTED_ENTRY
+        )
+        # Kafka looks at the version's first byte only.
+        wrong = np.flatnonzero(rows["version"] >> 8 > 0)
+        if len(wrong):
+            at = int(wrong[0])
+            version = int(rows["version"][at])
+            raise CorruptIndexError(self.path, f"unknown version {version}", at * _ABORTED_ENTRY.itemsize)
+        return [AbortedTransaction(*(int(value) for value in row.tolist()[1:])) for row in rows]

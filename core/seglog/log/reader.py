@@ -27,18 +27,16 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import CorruptRecordError, InvalidRecordError, OffsetOutOfRangeError
-from seglog.format.buffers import byte_view
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.control import ControlRecordError, parse_control_type
 from seglog.format.decoder import scan_batches
-from seglog.log.batch_search import find_batch
+from seglog.log.indexes import AbortedTransaction
 from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
 from seglog.log.segment import LogSegment
 from seglog.log.segments import collect_aborted
-from seglog.log.transaction_index import AbortedTransaction
 from seglog.log.unreadable import Unreadable, no_batch, unreadable_at
 from seglog.model import ControlType, Isolation, Record
-from seglog.scan.segment_scan import HELD_BYTES, Chunk, EndReason, SegmentScan
+from seglog.scan.segment_scan import HELD_BYTES, Chunk, EndReason, SegmentScan, find_batch
 from seglog.storage.filesystem import File
 
 _LOOK_BYTES = 32 << 10
@@ -149,7 +147,7 @@ class FetchResult:
         if self.file is None or self.size == 0:
             return np.zeros(0, dtype=np.uint8)
         buffer = np.empty(self.size, dtype=np.uint8)
-        return buffer[: self.file.read_into(self.position, byte_view(buffer))]
+        return buffer[: self.file.read_into(self.position, buffer.data)]
 
     @cached_property
     def batches(self) -> np.ndarray:

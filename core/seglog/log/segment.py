@@ -29,14 +29,12 @@ from seglog.errors import CorruptRecordError, InvalidRecordError, SegmentOffsetO
 from seglog.format.buffers import byte_view
 from seglog.format.filenames import FileKind, FileState, segment_file_name
 from seglog.kernels import indexing
-from seglog.log.batch_search import BatchPosition, believed_batch, find_batch
-from seglog.log.indexes import OffsetIndex, TimeIndex
+from seglog.log.indexes import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.recovered_segment import OffsetNotAscendingError, RecoveredSegment
-from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
-from seglog.scan.segment_scan import Chunk, EndReason, SegmentScan
+from seglog.scan.segment_scan import BatchPosition, Chunk, EndReason, SegmentScan, believed_batch, find_batch
 from seglog.storage.filesystem import File, FileSystem
 
 if TYPE_CHECKING:

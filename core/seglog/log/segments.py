@@ -8,8 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
+from seglog.log.indexes import AbortedTransaction
 from seglog.log.segment import LogSegment
-from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import NO_LEADER_EPOCH
 
 

@@ -25,6 +25,7 @@ from seglog.log.append_journal import (
     Placement,
     StagedFile,
     StreamBatch,
+    is_unfinished,
     last_batch,
     record_batch,
     was_appended,
@@ -33,7 +34,7 @@ from seglog.log.append_journal import (
 from seglog.log.directory import ConfigOf, LogDirectory
 from seglog.log.log import Log
 from seglog.log.staged_batches import append_placed, by_partition, check_staged, placed_at
-from seglog.log.unfinished_append import finish_append, is_unfinished, settle_append, settle_if_possible
+from seglog.log.unfinished_append import finish_append, settle_append, settle_if_possible
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.lock import DirectoryLock
 

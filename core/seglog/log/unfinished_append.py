@@ -52,11 +52,6 @@ class OpenedDirectory(Protocol):
 OpenDirectory = Callable[[], AbstractContextManager[OpenedDirectory]]
 
 
-def is_unfinished(fs: FileSystem, log_directory: Path) -> bool:
-    """Whether an append was cut short in a log directory, or (without its lock) is under way."""
-    return fs.status(journal_path(log_directory), follow=False) is not None
-
-
 def settle_append(fs: FileSystem, log_directory: Path, open_directory: OpenDirectory) -> None:
     """Settles the append that was cut short in a log directory, if there is one.
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seglog.errors import OffsetOutOfRangeError
-from seglog.log.batch_search import BatchPosition
 from seglog.log.log import Log
 from seglog.log.lookup import LATEST
 from seglog.log.read_order import claimed_ranges
 from seglog.log.segment import LogSegment
 from seglog.model import TopicPartition
+from seglog.scan.segment_scan import BatchPosition
 
 
 @dataclass(frozen=True, slots=True)

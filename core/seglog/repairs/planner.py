@@ -24,9 +24,9 @@ from seglog.evidence.segment_survey import ByteRange, RemovedRange, SegmentSurve
 from seglog.format import filenames
 from seglog.format.filenames import FileKind, PartitionState, parse_file_name, segment_file_name
 from seglog.format.repair_note import Gap
+from seglog.log.indexes import TransactionIndex
 from seglog.log.loader import LoadOptions, plan_recovery
 from seglog.log.segment import LogSegment
-from seglog.log.transaction_index import TransactionIndex
 from seglog.repairs.epoch_mending import EpochPatch, epoch_patches
 from seglog.repairs.leftovers import settle_on
 from seglog.repairs.misnamed import settle_names

@@ -23,14 +23,14 @@ from seglog import layout
 from seglog.errors import CorruptRecordError
 from seglog.format.builder import BatchOptions
 from seglog.kernels.encode import seal_batch
-from seglog.log.batch_search import believed_batch
+from seglog.log.indexes import AbortedTransaction
 from seglog.log.reader import LogView
 from seglog.log.segment import LogSegment
 from seglog.log.segments import collect_aborted
-from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import NO_TIMESTAMP, Isolation
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
+from seglog.scan.segment_scan import believed_batch
 from seglog.storage.filesystem import File
 
 _LEAST_WALK_BYTES = 64 << 10

@@ -17,11 +17,10 @@ import numpy as np
 from seglog.errors import ConfigError, InvalidRecordError, OffsetOutOfRangeError
 from seglog.format.columns import STATUS_REASONS
 from seglog.layout import INT64_MAX
-from seglog.log.batch_search import believed_batch
 from seglog.log.indexes import OffsetIndex, TimeIndex
 from seglog.model import Isolation
 from seglog.scan.listing import SegmentFiles
-from seglog.scan.segment_scan import SegmentScan, checksum_valid
+from seglog.scan.segment_scan import SegmentScan, believed_batch, checksum_valid
 from seglog.spark.discovery import PartitionLog
 from seglog.spark.offsets import EARLIEST, LATEST
 from seglog.spark.options import OffsetRule, ReadOptions

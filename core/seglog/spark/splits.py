@@ -21,7 +21,7 @@ from functools import partial
 import numpy as np
 
 from seglog.layout import INT64_MAX
-from seglog.log.transaction_index import AbortedTransaction
+from seglog.log.indexes import AbortedTransaction
 from seglog.model import Isolation
 from seglog.scan.listing import SegmentFiles
 from seglog.spark.bounds import OffsetRange, batch_range, check_batch_offsets, indexed_position

@@ -21,8 +21,8 @@ from seglog.evidence.findings import Finding, finding
 from seglog.format.checkpoint import EpochEntry, parse_leader_epochs
 from seglog.format.control import ControlRecordError, parse_control_record
 from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot
+from seglog.log.indexes import AbortedTransaction, TransactionIndex
 from seglog.log.producer_state import CompletedTransaction, ProducerState, ProducerStateManager
-from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
 from seglog.model import ControlType
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.scan.log_walk import WalkedEntries

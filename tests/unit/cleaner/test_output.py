@@ -13,9 +13,9 @@ from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.output import GroupOutput, NullOutput, SegmentBounds
 from seglog.cleaner.round import plan_round
 from seglog.clock import ManualClock
+from seglog.log.indexes import AbortedTransaction
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
-from seglog.log.transaction_index import AbortedTransaction
 from seglog.model import Isolation, Record
 from tests.support.cleaning import append, clean, compacted_log, contents, keyed
 from tests.support.log_files import FS, batch, files_of, write_segment

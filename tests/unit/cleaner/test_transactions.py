@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from seglog.cleaner.transactions import TransactionTracker
-from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
+from seglog.log.indexes import AbortedTransaction, TransactionIndex
 from tests.support.cleaning import append, clean, compacted_log, many
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import CorruptIndexError
-from seglog.log.transaction_index import AbortedTransaction, TransactionIndex
+from seglog.log.indexes import AbortedTransaction, TransactionIndex
 from tests.support.log_files import FS
 
 FIRST = AbortedTransaction(7, 100, 105, 106)

@@ -14,7 +14,7 @@ from seglog.format.compression import compress
 from seglog.format.decoder import decode_records
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.log.directory import open_partition
-from seglog.log.transaction_index import TransactionIndex
+from seglog.log.indexes import TransactionIndex
 from seglog.model import Compression
 from seglog.operations.convert import Converted, ConvertOptions, convert
 from seglog.scan.listing import Target, TargetKind, list_partition
