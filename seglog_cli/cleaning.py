@@ -17,7 +17,7 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from seglog.cleaner.options import CleanerOptions
     from seglog.configuration.precedence import Contradiction
-    from seglog.configuration.topic_settings import DirectorySettings
+    from seglog.configuration.settings import DirectorySettings
     from seglog.model import TopicPartition
     from seglog.operations.clean import Cleaned, Outcome
     from seglog.scan.listing import Target

@@ -14,7 +14,7 @@ from seglog_cli.options import flag, size_option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.configuration.topic_settings import DirectorySettings
+    from seglog.configuration.settings import DirectorySettings
     from seglog.operations.stats import MeasuredPartition, PartitionStatistics
     from seglog.scan.listing import Target
     from seglog_cli.unreadable import Unreadable

@@ -18,7 +18,7 @@ from seglog_cli.console import ColorChoice, Console
 
 if TYPE_CHECKING:
     from seglog.clock import Clock
-    from seglog.configuration.topic_settings import DirectorySettings
+    from seglog.configuration.settings import DirectorySettings
     from seglog.log.log import Log
     from seglog.operations.workspace import Sources, Workspace
     from seglog.remote.traffic import Traffic

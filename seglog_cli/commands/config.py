@@ -46,7 +46,7 @@ def show(
       seglog config show customers-0 --set min.compaction.lag.ms=1h
       seglog config show --all --json /var/lib/kafka/data
     """
-    from seglog.configuration.topic_settings import topic_of
+    from seglog.configuration.settings import topic_of
     from seglog.operations.workspace import Sources
     from seglog.scan.listing import refuse_file, resolve_path
     from seglog_cli.views.settings import show_settings

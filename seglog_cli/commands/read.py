@@ -78,7 +78,7 @@ def run(
         wanted.refuse("messages of Kafka 0.7 have an offset and a value, and nothing else to choose by", *absent)
         _read_07(session, listing, start, limit, max_bytes, base64)
         return ExitCode.DONE
-    logging.getLogger("seglog.log.reading").addHandler(logging.NullHandler())  # it is said below, with figures
+    logging.getLogger("seglog.log.reader").addHandler(logging.NullHandler())  # it is said below, with figures
     with session.open_log(partition) as log:
         name = str(log.topic_partition)
         line = partial(

@@ -22,7 +22,7 @@ from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
 if TYPE_CHECKING:
-    from seglog.configuration.topic_settings import DirectorySettings
+    from seglog.configuration.settings import DirectorySettings
 
 
 @command

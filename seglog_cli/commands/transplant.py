@@ -17,7 +17,7 @@ from seglog_cli.session import Session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seglog.configuration.topic_settings import DirectorySettings
+    from seglog.configuration.settings import DirectorySettings
     from seglog.operations.transplant import TransplantRequest
     from seglog.transplant.apply import TransplantOutcome
     from seglog.transplant.plan import TransplantPlan

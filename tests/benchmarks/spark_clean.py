@@ -69,7 +69,7 @@ def _link(source: str, target: str) -> None:
 
 class Topics:
     def resolve(self, topic):
-        from seglog.configuration.sources import load_settings
+        from seglog.configuration.settings import load_settings
         from seglog.storage.filesystem import LocalFileSystem
 
         settings = load_settings(LocalFileSystem(), environment={}, working_directory=Path("/"))

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from seglog.configuration.keys import KEYS
-from seglog.configuration.sources import load_settings
-from seglog.configuration.topic_settings import DirectorySettings
+from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.kafka import Broker
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from seglog.clock import Clock, ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.precedence import ResolvedConfig
-from seglog.configuration.sources import load_settings
+from seglog.configuration.settings import load_settings
 from seglog.log.directory import LogDirectory
 from seglog.model import Record, TopicPartition
 from seglog.scan.listing import list_log_directory

@@ -29,7 +29,7 @@ from seglog.api.surroundings import (
 from seglog.api.tiering import LookingSurroundings, looked_at
 from seglog.arguments import flag, instance, integer
 from seglog.cleaner.options import Strategy
-from seglog.configuration.topic_settings import DirectorySettings
+from seglog.configuration.settings import DirectorySettings
 from seglog.format.filenames import parse_topic_partition
 from seglog.locations import parse_location
 from seglog.log.loader import RecoveryReport

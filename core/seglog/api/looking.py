@@ -14,7 +14,7 @@ from seglog.api.surroundings import (
 )
 from seglog.api.tiering import LookingSurroundings, looked_at
 from seglog.arguments import flag, integer, number, one_of
-from seglog.configuration.topic_settings import DirectorySettings
+from seglog.configuration.settings import DirectorySettings
 from seglog.dump.selection import Selection
 from seglog.inspect.diff import Difference
 from seglog.inspect.diff_view import ViewOptions

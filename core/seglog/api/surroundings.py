@@ -11,7 +11,7 @@ from typing import TypedDict
 from seglog.arguments import acting_as, described, integer, mapping, several
 from seglog.clock import Clock, SystemClock
 from seglog.configuration.keys import text_of
-from seglog.configuration.topic_settings import DirectorySettings
+from seglog.configuration.settings import DirectorySettings
 from seglog.locations import parse_location, require_local
 from seglog.operations.workspace import Sources, Workspace
 from seglog.remote.routing import machine_files

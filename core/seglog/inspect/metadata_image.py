@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seglog.configuration.metadata_location import METADATA_PARTITION
+from seglog.configuration.cluster_metadata import METADATA_PARTITION
 from seglog.configuration.metadata_log import MetadataRecord, MetadataReplay
 from seglog.errors import NotALogError
 from seglog.format.wire import FramedRecord

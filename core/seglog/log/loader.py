@@ -36,11 +36,10 @@ from seglog.errors import (
 )
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.leader_epochs import LeaderEpochCache
-from seglog.log.producer_replay import rebuild_producer_state
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from seglog.log.recovered_segment import OffsetNotAscendingError, RecoveredSegment
 from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES, LogSegment
-from seglog.log.segments import LogSegments
+from seglog.log.segments import LogSegments, rebuild_producer_state
 from seglog.log.split import is_overflowed, split_overflowed
 from seglog.log.swap import BeforeLoss, ReplacedLog, retire_segments, retire_snapshots, settle_leftovers
 from seglog.scan.listing import require_batches, require_directory, reread

@@ -40,10 +40,9 @@ from seglog.log.producer_state import ProducerStateManager
 from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
 from seglog.log.read_loader import Place, ReadableLog, load_for_reading
 from seglog.log.read_order import Disorder
-from seglog.log.reader import FetchResult, LogView
-from seglog.log.reading import LogReader
+from seglog.log.reader import FetchResult, LogReader
 from seglog.log.segment import LogSegment
-from seglog.log.segments import LogSegments, last_leader_epoch
+from seglog.log.segments import LogSegments, LogView, last_leader_epoch
 from seglog.log.unreadable import Unreadable
 from seglog.log.validator import AppendOrigin
 from seglog.model import Compression, Isolation, Record, member

@@ -14,7 +14,7 @@ import numpy as np
 
 from seglog.errors import InvalidRecordError
 from seglog.format.columns import STATUS_REASONS
-from seglog.log.reader import LogView
+from seglog.log.segments import LogView
 from seglog.log.unreadable import no_batch
 from seglog.model import NO_LEADER_EPOCH, NO_TIMESTAMP
 from seglog.scan.segment_scan import Chunk, EndReason

@@ -1,5 +1,6 @@
-"""Fetching by offset (Kafka: LocalLog.read, LogSegment.read, FetchDataInfo, and the consumer's side of
-read_committed).
+"""Reading a log: one fetch by offset, or on from an offset to where the log is readable now.
+
+Kafka: LocalLog.read, LogSegment.read, FetchDataInfo, and the consumer that polls, its side of read_committed.
 
 1. The offset must lie in [log start, log end]; the isolation gives the limit after which nothing is shown.
 2. The floor segment's index gives a place to begin; from there the batch that holds the wanted offset, or the
@@ -10,91 +11,43 @@ read_committed).
    batches.
 5. Where damage may hold the wanted offset, the fetch fails with its place; damage before it is passed over.
 
-Readers never block the writer: they work on `LogView`, a snapshot of offsets and of the copy-on-write
-segment list.
+Reading on goes by position, not by offset (`read_order` says why). Damage is never taken for the end of a log: where
+good batches follow, or bytes that no crash leaves, reading ends with an error that names the place.
+
+Readers never block the writer: they work on the log's `view` (`LogView`). Where a file is gone because segments were
+replaced or deleted since, the newer view does without it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from seglog import layout
-from seglog.errors import CorruptRecordError, InvalidRecordError, OffsetOutOfRangeError
+from seglog.arguments import integer
+from seglog.errors import CorruptRecordError, InvalidRecordError
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.control import ControlRecordError, parse_control_type
 from seglog.format.decoder import scan_batches
 from seglog.log.indexes import AbortedTransaction
-from seglog.log.read_order import Ranges, SeenOffsets, claimed_ranges
+from seglog.log.read_order import Disorder, Ranges, SeenOffsets, claimed_ranges
 from seglog.log.segment import LogSegment
-from seglog.log.segments import collect_aborted
+from seglog.log.segments import LogView, collect_aborted
 from seglog.log.unreadable import Unreadable, no_batch, unreadable_at
-from seglog.model import ControlType, Isolation, Record
+from seglog.model import ControlType, Isolation, Record, member
 from seglog.scan.segment_scan import HELD_BYTES, Chunk, EndReason, SegmentScan, find_batch
 from seglog.storage.filesystem import File
 
 _LOOK_BYTES = 32 << 10
-
-
-@dataclass(frozen=True)
-class LogView:
-    """One consistent state of a log: what its offsets were, and which segments held them, `active_size` bytes in
-    the last. After those the file held `trailing_bytes` that are not a whole batch.
-
-    `find_last_stable_offset` is called once, when a reader of committed records asks: it may read producers.
-    """
-
-    segments: tuple[LogSegment, ...]
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-    find_last_stable_offset: Callable[[], int]
-    active_size: int
-    trailing_bytes: int = 0
-
-    def __repr__(self) -> str:
-        return f"<LogView: offsets {self.log_start_offset} to {self.log_end_offset}, {len(self.segments)} segments>"
-
-    @cached_property
-    def last_stable_offset(self) -> int:
-        """First offset of the earliest open transaction, at most the high watermark."""
-        return self.find_last_stable_offset()
-
-    def floor(self, offset: int) -> int:
-        """Index of the last segment whose base offset is at most `offset`, or -1."""
-        return bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
-
-    def first_segment(self, offset: int) -> int:
-        """Index of the segment in which a read from `offset` begins. OffsetOutOfRangeError outside [log start, log
-        end].
-        """
-        index = self.floor(offset)
-        if not self.log_start_offset <= offset <= self.log_end_offset or index < 0:
-            raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
-        return index
-
-    def size_of(self, index: int) -> int:
-        """Bytes of the segment that belong to this view."""
-        return self.active_size if index == len(self.segments) - 1 else self.segments[index].size
-
-    def search_start(self, index: int, offset: int, file: File | None = None) -> int:
-        """Byte position in segment `index` from which on to look for `offset`, by the segment's index. `file` is its
-        log, where the caller has it open."""
-        start = self.segments[index].indexed_position(offset, file)
-        return start if start <= self.size_of(index) else 0
-
-    def limit(self, isolation: Isolation | None) -> int:
-        """First offset not shown: high watermark, last stable offset, or for None (a replica) the log end."""
-        if isolation is None:
-            return self.log_end_offset
-        committed = isolation == Isolation.READ_COMMITTED
-        return self.last_stable_offset if committed else self.high_watermark
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, repr=False)
@@ -455,3 +408,83 @@ def _result(
         first_batch_incomplete=incomplete,
         aborted_transactions=aborted,
     )
+
+
+class Viewed(Protocol):
+    """What of a log is needed here: its state, which a writer may replace at any time."""
+
+    @property
+    def view(self) -> LogView: ...
+
+
+class LogReader:
+    """Reads one log. `disorders` are the places, one a segment, where what was read so far does not ascend."""
+
+    def __init__(self, log: Viewed) -> None:
+        self._log = log
+        self.disorders: dict[Path, Disorder] = {}
+
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation | str | None, min_one_message: bool = True
+    ) -> FetchResult:
+        """One fetch; OffsetOutOfRangeError with the valid range, CorruptRecordError where damage may hold `offset`."""
+        offset, max_bytes = integer("offset", offset), integer("max_bytes", max_bytes)
+        level = None if isolation is None else member(Isolation, isolation)
+        while True:
+            view = self._log.view
+            if offset >= view.log_end_offset:
+                self._require_end(view)
+            try:
+                return fetch(view, offset, max_bytes, level, min_one_message=min_one_message)
+            except FileNotFoundError:
+                if self._log.view is view:
+                    raise
+
+    def unreadable_end(self) -> Unreadable | None:
+        """Bytes after the log end that are not a batch: a torn end, or damage."""
+        return unreadable_end(self._log.view)
+
+    def _require_end(self, view: LogView) -> None:
+        """CorruptRecordError where the log ends because of damage, not because nothing more was written."""
+        found = unreadable_end(view)
+        if found is not None and not found.is_torn_end:
+            raise found.error()
+
+    def columns(self, offset: int | None, isolation: Isolation | str | None, max_bytes: int) -> Iterator[Records]:
+        """Everything from `offset` (default: log start) on that is readable now, a span of `max_bytes` at a time."""
+        level = None if isolation is None else member(Isolation, isolation)
+        start = self._log.view.log_start_offset if offset is None else integer("offset", offset)
+        return self._columns(start, level, integer("max_bytes", max_bytes))
+
+    def _columns(self, offset: int, isolation: Isolation | None, max_bytes: int) -> Iterator[Records]:
+        view = self._log.view
+        limit = view.limit(isolation)
+        first = fetched = self.read(offset, max_bytes, isolation)
+        seen = SeenOffsets(offset, lambda position: ranges_before(view, first, fetched, position))
+        while fetched.size:
+            yield from fetched.columns(seen)
+            self._note(seen)
+            self._require_open()
+            try:
+                fetched = fetch_on(view, fetched, limit, max_bytes)
+            except FileNotFoundError:
+                newest = self._log.view
+                if newest is view:
+                    raise
+                view = newest
+                following = max(seen.end + 1, view.log_start_offset)
+                if following >= min(limit, view.log_end_offset):
+                    return
+                first = fetched = self.read(following, max_bytes, isolation)
+        if limit >= view.log_end_offset:
+            self._require_end(view)
+
+    def _require_open(self) -> None:
+        """RefusedError where the log was closed since: its files are not opened again."""
+        _ = self._log.view
+
+    def _note(self, seen: SeenOffsets) -> None:
+        for path, disorder in seen.disorders.items():
+            if path not in self.disorders:
+                _logger.warning("%s: position %d: offsets do not ascend", path, disorder.position)
+            self.disorders[path] = disorder

@@ -1,16 +1,22 @@
-"""The segments of a log, ordered by base offset (Kafka: LogSegments).
+"""The segments of a log, ordered by base offset, and what is asked across them (Kafka: LogSegments).
 
-Every change makes a new tuple, so a reader that took `snapshot()` keeps a consistent view without a lock.
+Every change makes a new tuple, so a reader that took `snapshot()`, or a `LogView`, keeps a consistent view without a
+lock.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
+from seglog.errors import OffsetOutOfRangeError
 from seglog.log.indexes import AbortedTransaction
+from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
-from seglog.model import NO_LEADER_EPOCH
+from seglog.model import NO_LEADER_EPOCH, Isolation
+from seglog.storage.filesystem import File
 
 
 class LogSegments:
@@ -128,6 +134,61 @@ class LogSegments:
             segment.close(writable)
 
 
+@dataclass(frozen=True)
+class LogView:
+    """One consistent state of a log: what its offsets were, and which segments held them, `active_size` bytes in
+    the last. After those the file held `trailing_bytes` that are not a whole batch.
+
+    `find_last_stable_offset` is called once, when a reader of committed records asks: it may read producers.
+    """
+
+    segments: tuple[LogSegment, ...]
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    find_last_stable_offset: Callable[[], int]
+    active_size: int
+    trailing_bytes: int = 0
+
+    def __repr__(self) -> str:
+        return f"<LogView: offsets {self.log_start_offset} to {self.log_end_offset}, {len(self.segments)} segments>"
+
+    @cached_property
+    def last_stable_offset(self) -> int:
+        """First offset of the earliest open transaction, at most the high watermark."""
+        return self.find_last_stable_offset()
+
+    def floor(self, offset: int) -> int:
+        """Index of the last segment whose base offset is at most `offset`, or -1."""
+        return bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
+
+    def first_segment(self, offset: int) -> int:
+        """Index of the segment in which a read from `offset` begins. OffsetOutOfRangeError outside [log start, log
+        end].
+        """
+        index = self.floor(offset)
+        if not self.log_start_offset <= offset <= self.log_end_offset or index < 0:
+            raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
+        return index
+
+    def size_of(self, index: int) -> int:
+        """Bytes of the segment that belong to this view."""
+        return self.active_size if index == len(self.segments) - 1 else self.segments[index].size
+
+    def search_start(self, index: int, offset: int, file: File | None = None) -> int:
+        """Byte position in segment `index` from which on to look for `offset`, by the segment's index. `file` is its
+        log, where the caller has it open."""
+        start = self.segments[index].indexed_position(offset, file)
+        return start if start <= self.size_of(index) else 0
+
+    def limit(self, isolation: Isolation | None) -> int:
+        """First offset not shown: high watermark, last stable offset, or for None (a replica) the log end."""
+        if isolation is None:
+            return self.log_end_offset
+        committed = isolation == Isolation.READ_COMMITTED
+        return self.last_stable_offset if committed else self.high_watermark
+
+
 def last_leader_epoch(segments: LogSegments) -> int:
     """Leader epoch of the log's last record batch (magic 2), or -1."""
     for segment in reversed(segments.snapshot()):
@@ -155,3 +216,49 @@ def collect_aborted(
 
 def _base_offset(segment: LogSegment) -> int:
     return segment.base_offset
+
+
+def rebuild_producer_state(
+    producers: ProducerStateManager,
+    segments: LogSegments,
+    log_start_offset: int,
+    last_offset: int,
+    now_ms: int,
+    *,
+    reload_from_clean_shutdown: bool,
+) -> None:
+    """Makes `producers` the state at `last_offset`; producers silent for too long at `now_ms` are left out.
+
+    1. After a clean stop without any snapshot the state is taken as empty, with empty snapshots at the bases of the
+       last two segments and at the end: the log was written before snapshots existed.
+    2. Otherwise the newest usable snapshot is loaded, and what follows it is replayed from the segments. Snapshots are
+       taken on the way at the bases of the last two segments, and at the end.
+
+    Kafka: UnifiedLog.rebuildProducerState.
+    """
+    at = [segment.base_offset for segment in segments.snapshot()[-2:]]
+    if producers.latest_snapshot_offset is None and reload_from_clean_shutdown:
+        for offset in [*at, last_offset]:
+            producers.end_offset = offset
+            producers.take_snapshot()
+        return
+    was_empty = producers.is_empty and producers.end_offset >= last_offset
+    producers.truncate_and_reload(log_start_offset, last_offset, now_ms)
+    if last_offset > producers.end_offset and not was_empty:
+        last_segment = segments.floor(last_offset)
+        for segment in segments.between(producers.end_offset, last_offset):
+            producers.end_offset = max(segment.base_offset, producers.end_offset, log_start_offset)
+            if segment.base_offset in at:
+                producers.take_snapshot()
+            _replay_segment(producers, segment, last_offset if segment is last_segment else None)
+    producers.end_offset = last_offset
+    producers.take_snapshot()
+
+
+def _replay_segment(producers: ProducerStateManager, segment: LogSegment, last_offset: int | None) -> None:
+    first = segment.translate_offset(producers.end_offset)
+    if first is None:
+        return
+    stop = None if last_offset is None else segment.translate_offset(last_offset, first.position)
+    for chunk in segment.scan(first.position, None if stop is None else stop.position):
+        producers.replay(chunk.data, chunk.batches, chunk.position, segment.path)

@@ -17,10 +17,9 @@ from seglog import layout
 from seglog.arguments import within
 from seglog.clock import Clock
 from seglog.log.leader_epochs import LeaderEpochCache
-from seglog.log.producer_replay import rebuild_producer_state
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
-from seglog.log.segments import LogSegments
+from seglog.log.segments import LogSegments, rebuild_producer_state
 from seglog.log.swap import retire_segments, retire_snapshots
 from seglog.storage.filesystem import FileSystem
 

@@ -18,7 +18,7 @@ from seglog.cleaner.manager import LogToClean, log_to_clean
 from seglog.cleaner.options import CleanerOptions
 from seglog.configuration.keys import DELETE
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, ResolvedConfig
-from seglog.configuration.topic_settings import DirectorySettings
+from seglog.configuration.settings import DirectorySettings
 from seglog.errors import SeglogError
 from seglog.log.directory import LogDirectory, open_partition
 from seglog.log.log import Log

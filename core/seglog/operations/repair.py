@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seglog.configuration.keys import LogConfig
-from seglog.configuration.topic_settings import topic_of
+from seglog.configuration.settings import topic_of
 from seglog.evidence.findings import Finding
 from seglog.operations.undo import settle
 from seglog.operations.workspace import Workspace

@@ -60,7 +60,7 @@ _INTERNAL_PREFIX = "__"
 
 
 class TopicConfigs(Protocol):
-    """Configuration by topic (`seglog.configuration.topic_settings.DirectorySettings`)."""
+    """Configuration by topic (`seglog.configuration.settings.DirectorySettings`)."""
 
     def resolve(self, topic: str | None) -> ResolvedConfig: ...
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.cleaner.history import CleaningHistory, Round, state_directory
-from seglog.configuration.topic_settings import DirectorySettings, topic_of
+from seglog.configuration.settings import DirectorySettings, topic_of
 from seglog.inspect.sizing import Sizing, SizingRequest, size_partition
 from seglog.inspect.statistics import LogStatistics, view_statistics
 from seglog.scan.listing import PartitionListing, Target, TargetKind

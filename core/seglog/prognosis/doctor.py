@@ -18,7 +18,7 @@ from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.configuration.cluster_metadata import ClusterMetadata
-from seglog.configuration.topic_settings import DirectorySettings
+from seglog.configuration.settings import DirectorySettings
 from seglog.errors import CorruptIndexError, CorruptRecordError, NotALogError
 from seglog.evidence.losses import LOG_END_MISSING
 from seglog.evidence.second_look import look_until_settled

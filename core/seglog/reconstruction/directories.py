@@ -18,7 +18,7 @@ from uuid import UUID
 
 import numpy as np
 
-from seglog.configuration.metadata_location import METADATA_PARTITION
+from seglog.configuration.cluster_metadata import METADATA_PARTITION
 from seglog.errors import CorruptionError, LockedError, NotALogError
 from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.evidence.transactions import TRANSACTION_TOPIC, read_coordinators

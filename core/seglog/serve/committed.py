@@ -19,7 +19,7 @@ from seglog.escaping import json_text
 from seglog.evidence.committed_offsets import offset_commits
 from seglog.evidence.coordinator_replay import CoordinatorReplay
 from seglog.format.wire import WireError
-from seglog.log.reader import LogView
+from seglog.log.segments import LogView
 from seglog.model import NO_LEADER_EPOCH, TopicPartition
 from seglog.scan.log_walk import LogWalk
 from seglog.storage.atomic import write_atomically

@@ -24,9 +24,8 @@ from seglog.errors import CorruptRecordError
 from seglog.format.builder import BatchOptions
 from seglog.kernels.encode import seal_batch
 from seglog.log.indexes import AbortedTransaction
-from seglog.log.reader import LogView
 from seglog.log.segment import LogSegment
-from seglog.log.segments import collect_aborted
+from seglog.log.segments import LogView, collect_aborted
 from seglog.model import NO_TIMESTAMP, Isolation
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets

@@ -27,10 +27,9 @@ from seglog.format.tier_names import COMMITTED, OF_A_TIER, is_place_name
 from seglog.layout import INT64_MAX
 from seglog.locations import parse_location
 from seglog.log.indexes import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
-from seglog.log.producer_replay import rebuild_producer_state
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
-from seglog.log.segments import LogSegments
+from seglog.log.segments import LogSegments, rebuild_producer_state
 from seglog.model import TopicPartition
 from seglog.remote.routing import RoutingFileSystem
 from seglog.scan.listing import SegmentFiles, TargetKind, resolve_path

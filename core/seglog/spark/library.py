@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from seglog.cleaner.options import CleanerOptions
-    from seglog.configuration.topic_settings import DirectorySettings
+    from seglog.configuration.settings import DirectorySettings
     from seglog.operations.clean import Outcome
     from seglog.scan.listing import Target
     from seglog.spark.verifying import VerifyReport

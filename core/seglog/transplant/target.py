@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from seglog.configuration.cluster_metadata import Assignment, ClusterMetadata, read_cluster_metadata
-from seglog.configuration.metadata_location import find_metadata, identity_of
+from seglog.configuration.cluster_metadata import (
+    Assignment,
+    ClusterMetadata,
+    find_metadata,
+    identity_of,
+    read_cluster_metadata,
+)
 from seglog.errors import RefusedError, SeglogError
 from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.format import filenames

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock, ManualClock
-from seglog.configuration.sources import load_settings
-from seglog.configuration.topic_settings import DirectorySettings
+from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.evidence.findings import Finding, Severity
 from seglog.evidence.surroundings import read_surroundings
 from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot

@@ -8,7 +8,7 @@ import pytest
 
 from seglog.cleaner.options import CleanerOptions
 from seglog.clock import Clock, ManualClock
-from seglog.configuration.sources import ResolvedConfig, load_settings
+from seglog.configuration.settings import ResolvedConfig, load_settings
 from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
 from seglog.locations import parse_location
 from seglog.log.loader import LoadedLog, LoadOptions, load_log

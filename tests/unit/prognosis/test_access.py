@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.configuration.sources import load_settings
-from seglog.configuration.topic_settings import DirectorySettings
+from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.prognosis.doctor import Diagnosis, Doctor, Gravity
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import FS

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.configuration.sources import load_settings
-from seglog.configuration.topic_settings import DirectorySettings
+from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.format.checkpoint import (
     MetaProperties,
     PartitionMetadata,

@@ -26,8 +26,8 @@ from seglog.runs.apply import (
 from seglog.runs.journal import Change, ChangeKind, FileFacts, Journal, RunRecord, RunState, read_journal
 from seglog.runs.prepare import prepare_run
 from seglog.runs.quarantine import crc_of, facts_of, mark_pending, pending_run
+from seglog.storage.bases import PassingFileSystem
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
-from seglog.storage.forwarding import PassingFileSystem
 from tests.support.log_files import FS, files_of
 from tests.support.open_logs import START_MS
 
