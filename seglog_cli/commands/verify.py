@@ -75,9 +75,9 @@ def run(
     finding counts if it is still there after two seconds; otherwise it is the remark CHANGED_WHILE_READ.
 
     --repair verifies at the deepest level and repairs what it found, under the broker's lock. smallest-loss
-    cuts a torn tail, removes damaged ranges inside the log, puts moved batches back in their place and renames
-    segments whose names contradict their batches: every good batch stays. excise does the same, but removes
-    batches that are out of order. truncate does what a
+    cuts a torn tail, removes damaged ranges inside the log, puts moved batches back in their place, also out of
+    other segments' files, and renames segments whose names contradict their batches: every good batch stays. excise
+    does the same, but removes batches that are out of order. truncate does what a
     broker's recovery does: it cuts at the first damage and drops all that follows. No checksum covers the leader
     epoch in a batch's header; a broken one is corrected when its neighbours show what it was. Wrong indexes,
     snapshots, leader epochs and checkpoints are rebuilt from the data. The quarantine keeps what is removed. If a

@@ -187,6 +187,7 @@ _PAST = {
     "cut": "cut",
     "excise": "excised",
     "reorder": "reordered",
+    "gather": "gathered",
     "rebuild": "rebuilt",
     "remove": "removed",
     "move": "renamed",

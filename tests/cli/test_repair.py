@@ -10,6 +10,7 @@ import pytest
 from seglog.storage.lock import DirectoryLock
 from tests.support.command_line import clean_logs, json_lines, keep_partitions, process, run
 from tests.support.fixtures import fixture_copy
+from tests.support.log_files import batch, write_segment
 
 LOG = "00000000000000000000.log"
 
@@ -33,6 +34,17 @@ def break_batch(log: Path) -> None:
 def contents(directory: Path) -> dict[str, bytes]:
     files = [path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"]
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+def test_exchanged_contents_are_gathered(tmp_path: Path) -> None:
+    one, other = (write_segment(tmp_path / "t-0", base, batch(base, 3), batch(base + 3, 3)).path for base in (0, 6))
+    whole = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(whole)
+    done = run("verify", "--repair", tmp_path / "t-0")
+    assert done.exit_code == 4
+    assert f"gathered t-0/{LOG}: 2 batches lie in files of other segments and come back" in done.stdout
+    assert one.read_bytes() == whole
 
 
 def test_repair_and_undo_by_name(logs: Path) -> None:

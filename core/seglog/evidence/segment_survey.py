@@ -36,12 +36,13 @@ from seglog.scan.segment_scan import CHUNK_BYTES
 from seglog.storage.filesystem import FileSystem
 
 NOT_ASCENDING = "OFFSETS_NOT_ASCENDING"
+OUT_OF_SEGMENT = "OFFSET_OUT_OF_SEGMENT"
 
 _HEADER_CODES = (
     (validate.MAGIC_UNKNOWN, "MAGIC_UNKNOWN"),
     (validate.CODEC_UNKNOWN, "CODEC_UNKNOWN"),
     (validate.OFFSET_DELTA_INVALID, "OFFSET_DELTA_INVALID"),
-    (validate.OFFSET_OUT_OF_SEGMENT, "OFFSET_OUT_OF_SEGMENT"),
+    (validate.OFFSET_OUT_OF_SEGMENT, OUT_OF_SEGMENT),
     (validate.COUNT_INVALID, "COUNT_INVALID"),
     (validate.CONTROL_INVALID, "CONTROL_INVALID"),
 )
@@ -55,10 +56,11 @@ _OFFSETS_PER_BYTE = 64
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """`length` bytes of a file from `position` on."""
+    """`length` bytes from `position` on, of the segment's own file or of another one called `file`."""
 
     position: int
     length: int
+    file: str = ""
 
     @property
     def end(self) -> int:
@@ -374,7 +376,7 @@ def _remove(found: Survey, removed: RemovedRange) -> None:
 
 def _finished(found: Survey) -> Survey:
     kept = sorted(found.kept, key=lambda each: each.position)
-    found.removed = [part for each in sorted(found.removed, key=_place) for part in _without(each, kept)]
+    found.removed = [part for each in sorted(found.removed, key=_place) for part in without_parts(each, kept)]
     return found
 
 
@@ -382,7 +384,7 @@ def _place(each: RemovedRange) -> int:
     return each.position
 
 
-def _without(removed: RemovedRange, kept: list[ByteRange]) -> Iterator[RemovedRange]:
+def without_parts(removed: RemovedRange, kept: list[ByteRange]) -> Iterator[RemovedRange]:
     """What of a removed range is not in `kept` (ascending): good batches may lie in damaged ones."""
     start, end = removed.position, removed.position + removed.length
     for part in kept[max(0, bisect_right(kept, start, key=lambda each: each.position) - 1) :]:

@@ -67,6 +67,7 @@ def settle_names(fs: OverlayFileSystem, directory: Path) -> list[FileRepair]:
     if listing.format != "kafka" or any(path.name.endswith(FileState.SWAP.value) for path in listing.leftovers):
         return repairs
     live = {files.base_offset: files for files in listing.segments}
+    left: set[int] = set()  # a name that one file has left is not another's: run again, the first would move on
     for base in _contradicting(fs, directory, listing.segments):
         held = _held(fs, live[base])
         others = {offset: files for offset, files in live.items() if offset != base}
@@ -77,10 +78,13 @@ def settle_names(fs: OverlayFileSystem, directory: Path) -> list[FileRepair]:
             extra, rest = double
             repairs += _removed(fs, extra.files.files, f"{rest.files.log.name} holds all of its batches")
             del live[extra.files.base_offset]
-        elif _is_misnamed(before, held, min((n for n in others if n > held.first), default=None), orphans):
+        elif held.first not in left and _is_misnamed(
+            before, held, min((n for n in others if n > held.first), default=None), orphans
+        ):
             target = directory / segment_file_name(held.first)
             repairs += _removed(fs, held.files.files[1:], "an index of a segment whose name is wrong")
             fs.rename(held.files.log, target)
+            left.add(base)
             reason = f"the name is wrong: its batches begin at {held.first}"
             repairs.append(FileRepair(target.name, "move", reason, held.files.log.name))
             del live[base]
@@ -133,7 +137,8 @@ def _is_misnamed(before: _Held | None, held: _Held, next_base: int | None, orpha
         return False
     follows = before is not None and len(before.batches) > 0 and before.end == held.first
     taken = before is not None and before.files.base_offset == held.first
-    return not taken and (follows or held.goes_on or held.first in orphans)
+    leads = next_base == held.end
+    return not taken and (follows or leads or held.goes_on or held.first in orphans)
 
 
 def _removed(fs: OverlayFileSystem, paths: tuple[Path, ...], reason: str) -> list[FileRepair]:

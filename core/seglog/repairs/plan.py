@@ -74,7 +74,8 @@ class SegmentRepair:
     """A `.log` whose contents change. `source` is the file that holds it now (a `.swap` may be about to replace it).
 
     `kept` are the byte ranges of `source` that stay, in the new order; `moved` counts batches put back in place;
-    `offsets` bound what the segment may hold; `patches` set broken leader epochs right.
+    `came` counts those that lie in the files of other segments; `offsets` bound what the segment may hold; `patches`
+    set broken leader epochs right.
     """
 
     base_offset: int
@@ -86,6 +87,7 @@ class SegmentRepair:
     offsets: PlausibleOffsets
     moved: int = 0
     patches: tuple[EpochPatch, ...] = ()
+    came: int = 0
 
     @property
     def size_after(self) -> int:
@@ -95,7 +97,7 @@ class SegmentRepair:
     def is_cut(self) -> bool:
         """Whether the file is cut where it is, rather than written anew."""
         prefix = not self.kept or (len(self.kept) == 1 and self.kept[0].position == 0)
-        return prefix and self.source == self.name and not self.patches
+        return prefix and self.source == self.name and not self.patches and not self.came
 
     @property
     def loses_its_end(self) -> bool:
@@ -200,6 +202,9 @@ def _partition_rows(plan: PartitionPlan) -> Iterable[dict[str, Any]]:
         if segment.moved:
             reason = f"{segment.moved} batches lie out of order and go back to their place"
             yield {**_row("reorder", name, segment.name, reason), "count": segment.moved}
+        if segment.came:
+            reason = f"{segment.came} batches lie in files of other segments and come back"
+            yield {**_row("gather", name, segment.name, reason), "count": segment.came}
         for each in segment.removed:
             at_end = segment.is_cut and each.position >= segment.size_after
             yield {

@@ -4,15 +4,15 @@ A partition's plan is made on an overlay, so that each step sees what the one be
 
 1. Leftovers: an interrupted swap is finished or, when its new files are damaged and the old ones are not, undone;
    `.deleted`, `.cleaned` files and orphaned indexes go. Segments with a wrong name get the right one (`misnamed`).
-2. Segments under suspicion are surveyed for their good ranges (`segment_survey`), or for policy `truncate` recovered
-   as a broker would.
+2. Segments under suspicion are surveyed for their good ranges (`segment_survey`), and batches in another segment's
+   file put where they belong (`strays`); or for policy `truncate` segments are recovered as a broker would.
 3. Indexes, snapshots, epochs and checkpoints that contradict the data, or that the steps above outdate, are listed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from seglog.repairs.epoch_mending import EpochPatch, epoch_patches
 from seglog.repairs.leftovers import settle_on
 from seglog.repairs.misnamed import settle_names
 from seglog.repairs.plan import FileRepair, PartitionPlan, Policy, RepairOptions, RepairPart, SegmentRepair
+from seglog.repairs.strays import gather, may_have_strays, names_within_batches
 from seglog.scan.listing import INDEX_KINDS, PartitionListing, SegmentFiles, list_partition
 from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileSystem
@@ -129,6 +130,7 @@ class _Planner:
                 listing = truncated
             else:
                 self._plan_surveys(listing)
+                listing = list_partition(self._overlay, self._directory)
         end = self._log_end_offset(listing)
         self._plan_indexes(listing)
         self._plan_snapshots(listing)
@@ -189,13 +191,48 @@ class _Planner:
                     f"{self._directory}: leader epochs fall before {found.left} batches, and nothing says which are"
                     f" right: they stay{checkpoint}"
                 )
-        for i, segment in enumerate(listing.segments):
-            name, bounds = segment.log.name, _bounds(listing.segments, i)
+        segments = listing.segments
+        came: dict[str, int] = {}
+        if self._options.policy is Policy.SMALLEST_LOSS:
+            segments, came = self._gather(segments, surveys)
+        for i, segment in enumerate(segments):
+            name, bounds = segment.log.name, _bounds(segments, i)
             if name in self._patches and name not in surveys:
                 surveys[name] = self._surveyor.survey(segment.log, bounds)
-            if name in self._patches or (name in surveys and not surveys[name].is_whole):
-                self._add_segment(segment, surveys[name], bounds)
+            if name in self._patches or name in came or (name in surveys and not surveys[name].is_whole):
+                self._add_segment(segment, surveys[name], bounds, came.get(name, 0))
         self._plan_note(listing)
+
+    def _gather(
+        self, segments: tuple[SegmentFiles, ...], surveys: dict[str, Survey]
+    ) -> tuple[tuple[SegmentFiles, ...], dict[str, int]]:
+        """Sets the surveys right of segments whose batches lie in others' files.
+
+        Returns the segments that there will be, and how many of its batches each gets.
+        """
+        known = ((segment, surveys.get(segment.log.name)) for segment in segments)
+        strayed = {segment.base_offset for segment, survey in known if survey is not None and may_have_strays(survey)}
+        if not strayed:
+            return segments, {}
+        self._survey_others(segments, surveys)
+        none = names_within_batches(self._overlay, segments, [surveys[each.log.name] for each in segments], strayed)
+        others = [segment for segment in segments if segment.base_offset in none]
+        segments = tuple(segment for segment in segments if segment.base_offset not in none)
+        for i, segment in enumerate(segments if none else ()):
+            surveys[segment.log.name] = self._surveyor.survey(segment.log, _bounds(segments, i))
+        own = [surveys[each.log.name] for each in segments]
+        found = gather(self._overlay, segments, own, sorted(strayed - none), others)
+        for base, survey in found.surveys.items():
+            kept = [replace(part, file=self._sources.get(part.file, part.file)) for part in survey.kept]
+            surveys[segment_file_name(base, FileKind.LOG)] = replace(survey, kept=kept)
+        for each in others:
+            self._remove_segment(each, "its name lies within a batch of another segment")
+        return segments, {segment_file_name(base, FileKind.LOG): count for base, count in found.came.items()}
+
+    def _survey_others(self, segments: Sequence[SegmentFiles], surveys: dict[str, Survey]) -> None:
+        for i, segment in enumerate(segments):
+            if segment.log.name not in surveys:
+                surveys[segment.log.name] = self._surveyor.survey(segment.log, _bounds(segments, i))
 
     def _plan_note(self, listing: PartitionListing) -> None:
         """What goes at the ends of segments that others follow would look like a lost segment."""
@@ -205,7 +242,7 @@ class _Planner:
             if stop is not None and first < stop and repair.loses_its_end:
                 self._draft.gaps.append((first, stop - 1))
 
-    def _add_segment(self, segment: SegmentFiles, survey: Survey, offsets: PlausibleOffsets) -> None:
+    def _add_segment(self, segment: SegmentFiles, survey: Survey, offsets: PlausibleOffsets, came: int = 0) -> None:
         name = segment.log.name
         source = self._sources.get(name, name)
         removed = tuple(survey.removed)
@@ -219,6 +256,7 @@ class _Planner:
             offsets,
             survey.moved,
             self._patches.get(name, ()),
+            came,
         )
         self._draft.segments.append(repair)
         self._draft.replay(segment.base_offset)
@@ -262,8 +300,11 @@ class _Planner:
 
     def _drop_segment(self, segment: SegmentFiles, listing: PartitionListing) -> None:
         snapshots = [s.path for s in listing.snapshots if s.offset == segment.base_offset]
-        for path in (*segment.files, *snapshots):
-            self._draft.files.append(FileRepair(path.name, "remove", "it lies after the damage"))
+        self._remove_segment(segment, "it lies after the damage", snapshots)
+
+    def _remove_segment(self, segment: SegmentFiles, reason: str, others: Sequence[Path] = ()) -> None:
+        for path in (*segment.files, *others):
+            self._draft.files.append(FileRepair(path.name, "remove", reason))
             self._overlay.remove(path)
 
     def _plan_07(self, listing: PartitionListing) -> None:

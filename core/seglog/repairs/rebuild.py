@@ -12,13 +12,14 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from seglog.clock import Clock
 from seglog.errors import CorruptSnapshotError, RefusedError
+from seglog.evidence.segment_survey import ByteRange
 from seglog.format import checksum, filenames
 from seglog.format.filenames import FileKind
 from seglog.format.producer_snapshot import decode_snapshot
@@ -26,6 +27,7 @@ from seglog.format.repair_note import encode_note, note_name
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.producer_state import CompletedTransaction, ProducerStateManager
 from seglog.log.segment import LogSegment
+from seglog.repairs.epoch_mending import EpochPatch
 from seglog.repairs.plan import PartitionPlan, RepairOptions, SegmentRepair
 from seglog.runs.journal import NEW, Change, ChangeKind, FileFacts, group_of
 from seglog.runs.quarantine import crc_of, facts_of
@@ -111,24 +113,29 @@ class PartitionBuilder:
 
     def _copy_ranges(self, source: Path, staged: Path, segment: SegmentRepair) -> int:
         crc = position = 0
-        with self._fs.open(source, "r") as reader, self._fs.open(staged, "create_new") as writer:
+        with self._fs.open(staged, "create_new") as writer:
             for part in segment.kept:
-                at = part.position
-                for piece in pieces(reader, at, part.end):
-                    if segment.patches:
-                        changed = bytearray(piece)
-                        for patch in segment.patches:
-                            patch.apply(changed, at)
-                        piece = bytes(changed)
+                for piece in self._pieces_of(part, source, () if part.file else segment.patches):
                     writer.write_at(position, piece)
-                    crc = checksum.crc32c(piece, crc)
-                    at, position = at + len(piece), position + len(piece)
+                    crc, position = checksum.crc32c(piece, crc), position + len(piece)
                     if self._progress is not None:
                         self._progress(len(piece))
-                if at < part.end:
-                    raise RefusedError(f"{source} became shorter while it was read")
             writer.sync()
         return crc
+
+    def _pieces_of(self, part: ByteRange, own: Path, patches: Sequence[EpochPatch]) -> Iterator[bytes]:
+        source, at = own.with_name(part.file) if part.file else own, part.position
+        with self._fs.open(source, "r") as reader:
+            for piece in pieces(reader, at, part.end):
+                if patches:
+                    changed = bytearray(piece)
+                    for patch in patches:
+                        patch.apply(changed, at)
+                    piece = bytes(changed)
+                yield piece
+                at += len(piece)
+        if at < part.end:
+            raise RefusedError(f"{source} became shorter while it was read")
 
     # --- step 2 -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,254 @@
+"""Good batches that lie in another segment's file than their offsets say: a repair puts them back where they belong.
+
+Contents of two segments were exchanged, a stretch was written into the wrong file, a name that cannot be told is wrong.
+The checksum of a batch does not cover its base offset, so where a batch belongs must be plain:
+
+1. Batches of one file that follow each other and belong to one other segment are a stretch. Copies of batches that
+   this segment holds stay out of account.
+2. A stretch that contradicts the segment (other batches have some of its offsets) is of another log or of an older
+   state of this one, and stays where the damage goes.
+3. One batch alone may have a broken base offset: it stays there, too, if turning over one bit makes it fit exactly
+   where it lies.
+
+Memory is bounded by the batches of the files with strays and of their segments, 48 bytes each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seglog.evidence.segment_survey import OUT_OF_SEGMENT, ByteRange, Survey, judged_batches, without_parts
+from seglog.layout import INT32_MAX, INT64_MAX
+from seglog.scan.listing import SegmentFiles
+from seglog.scan.resync import PlausibleOffsets
+from seglog.storage.filesystem import FileSystem
+
+_BATCH = np.dtype(
+    [(name, np.int64) for name in ("first", "last", "size", "crc", "position")] + [("file", np.int32)],
+)
+_SPAN = np.dtype([("first", np.int64), ("last", np.int64)])
+_FACTS = ["first", "last", "size", "crc"]
+_OFFSET_BITS = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """`surveys` of the segments that change, by their base offsets; how many batches each of them gets (`came`)."""
+
+    surveys: dict[int, Survey]
+    came: dict[int, int]
+
+
+def names_within_batches(
+    fs: FileSystem, segments: Sequence[SegmentFiles], surveys: Sequence[Survey], strayed: Set[int]
+) -> set[int]:
+    """The base offsets of files that are no segments: a good batch has the offset of the name and the one before it.
+
+    A file of `strayed` (base offsets) that holds nothing of its own needs no more. Another one does where that batch
+    is sound (it touches one beside it in its file) and the file contradicts none of those in the batch's.
+    """
+    empty = {s.base_offset for s, survey in zip(segments, surveys, strict=True) if not survey.kept} & strayed
+    bases = np.array([segment.base_offset for segment in segments], dtype=np.int64)
+    gathering = _Gathering(fs, segments, surveys, ())
+    found: set[int] = set()
+    whole = PlausibleOffsets(segments[0].base_offset)
+    for number, segment in enumerate(segments):
+        if segment.base_offset not in strayed:
+            continue
+        batches = gathering.batches_in(number, whole)
+        touching = np.append(batches["first"][1:] == batches["last"][:-1] + 1, False)
+        touching[1:] |= touching[:-1].copy()
+        low, high = (np.searchsorted(bases, batches[end], side="right") for end in ("first", "last"))
+        for i in np.flatnonzero(high > low).tolist():
+            for other in range(int(low[i]), int(high[i])):
+                is_sound = touching[i] and gathering.goes_with(other, batches)
+                if bases[other] in empty or (other != number and is_sound):
+                    found.add(int(bases[other]))
+    return found
+
+
+def may_have_strays(survey: Survey) -> bool:
+    """Whether batches of other segments may be in a file: such were found, or nothing of its own."""
+    return any(each.code == OUT_OF_SEGMENT for each in survey.removed) or (survey.size > 0 and not survey.kept)
+
+
+def gather(
+    fs: FileSystem,
+    segments: Sequence[SegmentFiles],
+    surveys: Sequence[Survey],
+    strayed: Sequence[int],
+    others: Sequence[SegmentFiles] = (),
+) -> Gathered:
+    """Puts the strays in the files of `strayed` (base offsets) and in `others`, which are no segments, where they
+    belong; each segment has its survey.
+    """
+    return _Gathering(fs, segments, surveys, others).gathered(strayed)
+
+
+class _Gathering:
+    def __init__(
+        self,
+        fs: FileSystem,
+        segments: Sequence[SegmentFiles],
+        surveys: Sequence[Survey],
+        others: Sequence[SegmentFiles],
+    ) -> None:
+        self._fs, self._files, self._surveys = fs, [*segments, *others], surveys
+        self._bases = [segment.base_offset for segment in segments]
+        self._held: dict[int, np.ndarray] = {}
+        self._came: dict[int, int] = {}
+        self._given: dict[int, list[ByteRange]] = {}
+
+    def gathered(self, strayed: Sequence[int]) -> Gathered:
+        numbers = [self._bases.index(base) for base in strayed] + list(range(len(self._bases), len(self._files)))
+        waiting = [(number, home, part) for number in numbers for home, part in self._stretches(number)]
+        while waiting:
+            left = [each for each in waiting if not (self._is_sure(*each) and self._place(*each))]
+            if len(left) == len(waiting):
+                likely = (i for i, each in enumerate(left) if self._is_likely(*each) and self._place(*each))
+                at = next(likely, None)
+                if at is None:
+                    break
+                del left[at]
+            waiting = left  # what came fills holes that others seemed to belong to
+        return Gathered(self._changed(), self._came)
+
+    def _bounds(self, number: int) -> tuple[int, int]:
+        """The offsets that a segment can hold, both included; of another file none."""
+        if number >= len(self._bases):
+            return 0, -1
+        following = self._bases[number + 1] - 1 if number + 1 < len(self._bases) else INT64_MAX
+        return self._bases[number], min(following, self._bases[number] + INT32_MAX)
+
+    def batches_in(self, number: int, offsets: PlausibleOffsets) -> np.ndarray:
+        """The good batches in a file, whatever their offsets, in the order of their places."""
+        parts = [np.zeros(0, dtype=_BATCH)]
+        for rows, first in judged_batches(self._fs, self._files[number].log, offsets, anywhere=True):
+            part = np.zeros(len(rows), dtype=_BATCH)
+            part["first"], part["file"] = first, number
+            for name, column in (("last", "last_offset"), ("size", "size"), ("crc", "crc"), ("position", "position")):
+                part[name] = rows[column]
+            parts.append(part)
+        joined = np.concatenate(parts)
+        return joined[np.argsort(joined["position"], kind="stable")]
+
+    def goes_with(self, number: int, others: np.ndarray) -> bool:
+        """Whether a file's own batches could stand beside `others`: copies aside, no offset is in both."""
+        own = self._of(number)
+        new = own[~np.isin(own[_FACTS], others[_FACTS])]
+        ascending = others[np.argsort(others["first"], kind="stable")]
+        return _fits(new, ascending) and int(new["size"].sum() + others["size"].sum()) <= INT32_MAX
+
+    def _stretches(self, number: int) -> Iterator[tuple[int, np.ndarray]]:
+        """(segment where it belongs, batches) of each stretch of strays in a file."""
+        anywhere = PlausibleOffsets(self._bases[0], self._bounds(len(self._bases) - 1)[1])
+        batches = self.batches_in(number, anywhere)
+        homes = np.searchsorted(self._bases, batches["first"], side="right") - 1
+        ends = np.array([self._bounds(i)[1] for i in range(len(self._bases))], dtype=np.int64)
+        homes[(homes >= 0) & (batches["last"] > ends[np.maximum(homes, 0)])] = -1
+        cuts = np.flatnonzero((np.diff(homes) != 0) | (batches["first"][1:] <= batches["last"][:-1])) + 1
+        for stretch, of in zip(np.split(batches, cuts), np.split(homes, cuts), strict=True):
+            if len(of) and of[0] not in (-1, number):
+                yield int(of[0]), stretch
+
+    def _new(self, home: int, stretch: np.ndarray) -> np.ndarray:
+        """The batches of a stretch that a segment does not have; none where they contradict it (rules 1 and 2)."""
+        held = self._of(home)
+        new = stretch[~np.isin(stretch[_FACTS], held[_FACTS])]
+        return new if _fits(new, held) else new[:0]
+
+    def _is_sure(self, _number: int, home: int, stretch: np.ndarray) -> bool:
+        """Whether these are several batches, or exactly what is missing."""
+        new, held = self._new(home, stretch), self._of(home)
+        if len(new) != 1:
+            return len(new) > 1
+        least, most = self._bounds(home)
+        at = int(np.searchsorted(held["first"], new["first"][0]))
+        low = int(held["last"][at - 1]) + 1 if at else least
+        high = int(held["first"][at]) - 1 if at < len(held) else most
+        return (low, high) == (int(new["first"][0]), int(new["last"][0]))
+
+    def _is_likely(self, number: int, home: int, stretch: np.ndarray) -> bool:
+        """Rule 3."""
+        new = self._new(home, stretch)
+        return len(new) == 1 and not self._may_have_a_broken_offset(number, new[0])
+
+    def _place(self, number: int, home: int, stretch: np.ndarray) -> bool:
+        held, new = self._of(home), self._new(home, stretch)
+        if not len(new) or int(held["size"].sum() + new["size"].sum()) > INT32_MAX:
+            return False
+        joined = np.concatenate((held, new))
+        self._held[home] = joined[np.argsort(joined["first"], kind="stable")]
+        self._came[self._bases[home]] = self._came.get(self._bases[home], 0) + len(new)
+        self._given.setdefault(number, []).extend(self._ranges(new, number))
+        return True
+
+    def _of(self, number: int) -> np.ndarray:
+        """The batches of a segment that stay, in the order of their offsets."""
+        if number not in self._held:
+            least, most = self._bounds(number)
+            batches = self.batches_in(number, PlausibleOffsets(least, most))
+            batches = batches[(batches["first"] >= least) & (batches["last"] <= most)]
+            found = self._surveys[number].kept if number < len(self._bases) else ()
+            kept = sorted(found, key=lambda each: each.position)
+            starts = np.array([part.position for part in kept], dtype=np.int64)
+            ends = np.array([*(part.end for part in kept), 0], dtype=np.int64)
+            at = np.searchsorted(starts, batches["position"], side="right") - 1
+            batches = batches[(at >= 0) & (batches["position"] < ends[at])]
+            self._held[number] = batches[np.argsort(batches["first"], kind="stable")]
+        return self._held[number]
+
+    def _may_have_a_broken_offset(self, number: int, batch: np.void) -> bool:
+        """Whether it lies where it belongs, but for one bit."""
+        held = self._of(number)
+        own = held[held["file"] == number]
+        own = own[np.argsort(own["position"], kind="stable")]
+        at = int(np.searchsorted(own["position"], int(batch["position"])))
+        least, most = self._bounds(number)
+        low = int(own["last"][at - 1]) + 1 if 0 < at <= len(own) else least
+        high = int(own["first"][at]) - 1 if at < len(own) else most
+        first, span = int(batch["first"]), int(batch["last"] - batch["first"])
+        turned = (first ^ (1 << bit) for bit in range(_OFFSET_BITS))
+        ends = (low, high - span if at < len(own) or number + 1 < len(self._bases) else low)
+        fitting = [each for each in turned if low <= each and each + span <= high and each in ends]
+        return any(_fits(np.array([(each, each + span)], dtype=_SPAN), held) for each in fitting)
+
+    def _changed(self) -> dict[int, Survey]:
+        changed: dict[int, Survey] = {}
+        for number, base in enumerate(self._bases):
+            if base not in self._came and number not in self._given:
+                continue
+            survey = self._surveys[number]
+            if number in self._given:
+                given = sorted(self._given[number], key=lambda each: each.position)
+                removed = [part for each in survey.removed for part in without_parts(each, given)]
+                survey = replace(survey, removed=removed)
+            if base in self._came:
+                held = self._held[number]
+                last = int(held["last"].max())
+                survey = replace(survey, kept=self._ranges(held, number), batches=len(held), last_offset=last)
+            changed[base] = survey
+        return changed
+
+    def _ranges(self, batches: np.ndarray, number: int) -> list[ByteRange]:
+        """Where batches lie, in their order; what follows directly in one file becomes one range."""
+        ends = batches["position"] + batches["size"]
+        cuts = np.flatnonzero((batches["position"][1:] != ends[:-1]) | (np.diff(batches["file"]) != 0)) + 1
+        return [
+            ByteRange(
+                int(part["position"][0]),
+                int(part["size"].sum()),
+                "" if part["file"][0] == number else self._files[int(part["file"][0])].log.name,
+            )
+            for part in np.split(batches, cuts)
+        ]
+
+
+def _fits(new: np.ndarray, held: np.ndarray) -> bool:
+    """Whether no batch of `held` has an offset of the new ones; both ascend."""
+    following = np.searchsorted(held["last"], new["first"])
+    firsts = np.append(held["first"], INT64_MAX)
+    return bool((firsts[following] > new["last"]).all())

@@ -1,0 +1,135 @@
+"""Good batches in the wrong segment's file: a repair puts them back, and what contradicts the log stays out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seglog.clock import FixedClock
+from seglog.repairs.findings_by_directory import examination
+from seglog.repairs.plan import Policy, RepairOptions
+from seglog.repairs.repair import RepairOutcome, repair
+from seglog.runs.apply import undo_run
+from tests.support.damage import batches_of
+from tests.support.log_files import FS, batch, files_of, write_segment
+
+CLOCK = FixedClock(1_700_000_000_000)
+FIRST, SECOND, THIRD = (f"{base:020d}.log" for base in (0, 9, 18))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Three segments of three batches, of three records each."""
+    directory = tmp_path / "logs" / "t-0"
+    for base in (0, 9, 18):
+        write_segment(directory, base, *(batch(base + n, 3) for n in (0, 3, 6)))
+    return directory
+
+
+def repaired(directory: Path, policy: Policy = Policy.SMALLEST_LOSS) -> RepairOutcome:
+    findings = examination(FS, CLOCK, directory.parent, [directory]).findings
+    outcome = repair(FS, CLOCK, directory.parent, [directory], findings, RepairOptions(policy=policy))
+    assert not outcome.rolled_back
+    summary = examination(FS, CLOCK, directory.parent, [directory]).summary
+    assert (summary.errors, summary.warnings) == (0, 0)
+    return outcome
+
+
+def held(directory: Path) -> dict[str, list[bytes]]:
+    return {path.name: batches_of(path.read_bytes()) for path in sorted(directory.glob("*.log"))}
+
+
+def put(directory: Path, name: str, *batches: bytes) -> None:
+    (directory / name).write_bytes(b"".join(batches))
+
+
+def exchange(directory: Path, one: str, other: str) -> None:
+    first, second = ((directory / name).read_bytes() for name in (one, other))
+    put(directory, one, second)
+    put(directory, other, first)
+
+
+@pytest.mark.parametrize("pair", [(FIRST, SECOND), (SECOND, THIRD), (FIRST, THIRD)])
+def test_exchanged_contents_go_back_and_undo_gives_the_exchange_back(directory: Path, pair: tuple[str, str]) -> None:
+    whole = held(directory)
+    exchange(directory, *pair)
+    exchanged = files_of(directory)
+    outcome = repaired(directory)
+    assert held(directory) == whole
+    gathered = [row["file"] for row in outcome.plan.rows() if row["action"] == "gather"]
+    assert gathered == list(pair)
+    assert outcome.run is not None
+    undo_run(FS, outcome.run)
+    assert files_of(directory) == exchanged
+
+
+def test_exchanged_contents_with_damage_lose_the_damage_alone(directory: Path) -> None:
+    whole = held(directory)
+    data = bytearray((directory / SECOND).read_bytes())
+    data[80] ^= 1
+    put(directory, SECOND, bytes(data))
+    exchange(directory, FIRST, SECOND)
+    repaired(directory)
+    assert held(directory) == {**whole, SECOND: whole[SECOND][1:]}
+
+
+@pytest.mark.parametrize("target", [FIRST, THIRD])
+@pytest.mark.parametrize("count", [1, 2])
+def test_batches_that_were_written_into_another_segments_file_go_back(directory: Path, target: str, count: int) -> None:
+    whole = held(directory)
+    put(directory, SECOND, *whole[SECOND][count:])
+    put(directory, target, whole[target][0], *whole[SECOND][:count], *whole[target][1:])
+    repaired(directory)
+    assert held(directory) == whole
+
+
+def test_what_two_damaged_copies_still_have_together_is_the_segment(directory: Path) -> None:
+    whole = held(directory)
+    put(directory, SECOND, *whole[SECOND][:2])
+    put(directory, f"{11:020d}.log", *whole[SECOND][1:])
+    repaired(directory)
+    assert held(directory) == whole
+
+
+def test_a_name_within_a_batch_is_no_segment(directory: Path) -> None:
+    whole = held(directory)
+    put(directory, SECOND, *whole[SECOND][:1], *whole[SECOND][2:])
+    put(directory, f"{13:020d}.log", whole[SECOND][1])
+    repaired(directory)
+    assert held(directory) == whole
+
+
+def test_a_sound_batch_of_another_log_makes_no_name_wrong(directory: Path) -> None:
+    whole = held(directory)
+    put(directory, FIRST, *whole[FIRST][:2], batch(6, 4), batch(10, 3))
+    repaired(directory)
+    assert held(directory) == {**whole, FIRST: whole[FIRST][:2]}
+
+
+def test_what_contradicts_a_segment_is_of_another_log_and_stays_out(directory: Path) -> None:
+    whole = held(directory)
+    foreign = [batch(9, 2), batch(11, 7)]
+    put(directory, SECOND, *whole[SECOND][:1], *whole[SECOND][2:])
+    put(directory, FIRST, *whole[FIRST], *foreign)
+    outcome = repaired(directory)
+    assert held(directory) == {**whole, SECOND: whole[SECOND][:1] + whole[SECOND][2:]}
+    assert next(row["action"] for row in outcome.plan.rows() if row["file"] == FIRST) == "cut"
+
+
+def test_a_batch_whose_offset_may_be_broken_stays_out(directory: Path) -> None:
+    """Of offset 19 one bit makes 3, where it lies; and the log has room at 19."""
+    whole = held(directory)
+    put(directory, FIRST, whole[FIRST][0], batch(19, 3), whole[FIRST][2])
+    put(directory, THIRD, whole[THIRD][2])
+    repaired(directory)
+    assert held(directory) == {**whole, FIRST: whole[FIRST][::2], THIRD: whole[THIRD][2:]}
+
+
+def test_policy_excise_takes_out_what_lies_in_the_wrong_file(directory: Path) -> None:
+    whole = held(directory)
+    put(directory, SECOND, *whole[SECOND][1:])
+    put(directory, THIRD, *whole[THIRD][:1], *whole[SECOND][:1], *whole[THIRD][1:])
+    outcome = repaired(directory, Policy.EXCISE)
+    assert held(directory) == {**whole, SECOND: whole[SECOND][1:]}
+    assert not any(row["action"] == "gather" for row in outcome.plan.rows())
