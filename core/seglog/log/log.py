@@ -354,8 +354,10 @@ class Log:
                 self._republish()
                 self._remove(pending)
 
-    def delete_segments(self, segments: Sequence[LogSegment], reason: str, *, remove: bool = True) -> list[Path]:
-        """Deletes the oldest segments, `reason` goes to the log of events; the log start follows.
+    def delete_segments(
+        self, segments: Sequence[LogSegment], reasons: Sequence[str], *, remove: bool = True
+    ) -> list[Path]:
+        """Deletes the oldest segments; the reason of each goes to the log of events; the log start follows.
 
         Deleting the active segment too rolls first, so that the log end stays. Without `remove` the files stay as
         `.deleted`, for the caller to remove later; they are returned. RefusedError unless `segments` are the oldest.
@@ -366,7 +368,7 @@ class Log:
             swap.require_oldest(self.segments, segments)
             if len(segments) == len(self.segments):
                 self._appender.writer.roll_to(self.log_end_offset)
-            pending = swap.retire_oldest(self.segments, segments, self.producers, reason)
+            pending = swap.retire_oldest(self.segments, segments, self.producers, reasons)
             self._move_log_start(max(self.log_start_offset, self.segments.first.base_offset))
             if not remove:
                 return pending

@@ -18,7 +18,7 @@ wanted number of bytes is free.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -166,13 +166,8 @@ def apply_retention(log: Log, plan: RetentionPlan) -> list[Path]:
     planned = [(verdict.base_offset, verdict.size) for verdict in plan.segments]
     if [(s.base_offset, s.size) for s in segments] != planned or log.log_start_offset != plan.log_start_offset:
         raise RefusedError(f"{log.directory}: the log has changed since the plan was made")
-    pending: list[Path] = []
-    done = 0
-    for rule, count in _runs(plan.removed):
-        reason = plan.segments[done].reason
-        pending += log.delete_segments(segments[done : done + count], f"{rule.value}: {reason}", remove=False)
-        done += count
-    return pending
+    reasons = [f"{verdict.rule.value}: {verdict.reason}" for verdict in plan.segments if verdict.rule is not None]
+    return log.delete_segments(segments[: len(reasons)], reasons, remove=False)
 
 
 def remove_deleted(fs: FileSystem, paths: Sequence[Path]) -> None:
@@ -180,16 +175,6 @@ def remove_deleted(fs: FileSystem, paths: Sequence[Path]) -> None:
     for path in paths:
         if fs.status(path) is not None:
             fs.remove(path)
-
-
-def _runs(removed: Sequence[SegmentVerdict]) -> Iterator[tuple[RetentionRule, int]]:
-    """The segments that go, in runs of one rule."""
-    start = 0
-    for i, verdict in enumerate(removed):
-        if i + 1 == len(removed) or removed[i + 1].rule is not verdict.rule:
-            assert verdict.rule is not None
-            yield verdict.rule, i + 1 - start
-            start = i + 1
 
 
 class _Judge:

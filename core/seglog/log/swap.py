@@ -172,13 +172,13 @@ def require_oldest(segments: LogSegments, wanted: Sequence[LogSegment]) -> None:
 
 
 def retire_oldest(
-    segments: LogSegments, old: Sequence[LogSegment], producers: ProducerStateManager, reason: str
+    segments: LogSegments, old: Sequence[LogSegment], producers: ProducerStateManager, reasons: Sequence[str]
 ) -> list[Path]:
     """Takes the oldest segments off the list and renames them and their snapshots to `.deleted`; returns the new names.
 
-    `reason` goes to the log of events.
+    The reason of each goes to the log of events.
     """
-    for segment in old:
+    for segment, reason in zip(old, reasons, strict=True):
         _logger.info("%s: deleted, %s", segment.path, reason)
         segments.remove(segment.base_offset)
     return retire_segments(old, "oldest") + retire_snapshots(old[0].fs, producers, [s.base_offset for s in old])

@@ -56,12 +56,36 @@ def test_size_keeps_at_least_retention_bytes(tmp_path: Path) -> None:
         assert removed(log, START_MS) == expected
 
 
-def test_rules_add_up_and_each_segment_names_its_own(tmp_path: Path) -> None:
+def test_a_size_of_nothing_takes_everything_and_rolls(tmp_path: Path) -> None:
+    log = log_of(tmp_path, segments=1, retention_bytes=0)
+    log.append([Record(b"v", b"k", START_MS)])
+    plan = plan_retention(log, START_MS)
+    assert [(s.base_offset, s.rule, s.active) for s in plan.segments] == [
+        (0, RetentionRule.SIZE, False),
+        (5, RetentionRule.SIZE, True),
+    ]
+    assert (plan.rolls, plan.new_log_start_offset) == (True, 6)
+
+
+def test_rules_add_up_and_each_segment_names_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     size = log_of(tmp_path / "measure").segments.first.size
-    log = log_of(tmp_path, retention_bytes=2 * size, retention_ms=HOUR_MS)
-    log.increment_log_start_offset(6)
-    plan = plan_retention(log, START_MS + 3 * HOUR_MS + 1)
-    assert [s.rule for s in plan.removed] == [RetentionRule.LOG_START, RetentionRule.SIZE, RetentionRule.TIME]
+    log = log_of(tmp_path, segments=6, retention_bytes=3 * size, retention_ms=HOUR_MS)
+    log.increment_log_start_offset(11)
+    plan = plan_retention(log, START_MS + 5 * HOUR_MS + 1)
+    assert [s.rule for s in plan.removed] == [
+        RetentionRule.LOG_START,
+        RetentionRule.LOG_START,
+        RetentionRule.SIZE,
+        RetentionRule.TIME,
+        RetentionRule.TIME,
+    ]
+    assert plan.new_log_start_offset == 25
+    with caplog.at_level("INFO", "seglog.log.swap"):
+        apply_retention(log, plan)
+    assert [message.partition(": deleted, ")[2] for message in caplog.messages if "deleted, " in message] == [
+        f"{segment.rule.value}: {segment.reason}" for segment in plan.removed if segment.rule
+    ]
+    assert log.segments.base_offsets == [25, 30]
 
 
 @pytest.mark.parametrize("policy", [COMPACT, frozenset()])
@@ -100,6 +124,31 @@ def test_a_timestamp_in_the_future_blocks_and_says_until_when(tmp_path: Path) ->
     assert removed(log, blocked.deletable_ms) == [0, 5, 10, 15]
 
 
+def test_a_record_of_this_very_moment_is_not_in_the_future(tmp_path: Path) -> None:
+    log = log_of(tmp_path, segments=1, retention_ms=HOUR_MS)
+    (newest, _) = plan_retention(log, START_MS).segments
+    assert (newest.in_future, newest.active) == (False, False)
+    assert newest.reason == "no retention.bytes; its newest record is 0ms old, and retention.ms is 1h"
+
+
+@pytest.mark.parametrize(
+    "config", [{"cleanup_policy": COMPACT}, {"remote_storage_enable": True}, {"retention_ms": -1}], ids=str
+)
+def test_where_time_deletes_nothing_nothing_is_in_the_future_or_has_a_day(
+    tmp_path: Path, config: dict[str, object]
+) -> None:
+    log = log_of(tmp_path, **{"retention_ms": HOUR_MS, **config})
+    plan = plan_retention(log, START_MS - HOUR_MS)
+    assert [(s.in_future, s.deletable_ms) for s in plan.segments] == [(False, None)] * 5
+
+
+def test_a_timestamp_of_zero_is_a_timestamp(tmp_path: Path) -> None:
+    log = log_of(tmp_path, segments=1, times=[0], retention_ms=HOUR_MS)
+    verdict = plan_retention(log, HOUR_MS).segments[0]
+    assert (verdict.largest_timestamp, verdict.from_modified) == (0, False)
+    assert removed(log, HOUR_MS + 1) == [0]
+
+
 def test_a_segment_without_timestamps_counts_by_its_modification_time(tmp_path: Path) -> None:
     log = log_of(tmp_path, segments=2, records=0, retention_ms=HOUR_MS)
     log.append([Record(b"v", b"k", START_MS)])
@@ -123,7 +172,10 @@ def test_nothing_above_the_high_watermark_goes(tmp_path: Path) -> None:
 
 def test_an_empty_last_segment_stays_and_a_full_one_is_rolled(tmp_path: Path) -> None:
     log = log_of(tmp_path, retention_ms=0)
-    assert removed(log, START_MS + 9 * HOUR_MS) == [0, 5, 10, 15]
+    long_after = log.segments.active.largest_timestamp() + HOUR_MS
+    plan = plan_retention(log, long_after)
+    assert [s.base_offset for s in plan.removed] == [0, 5, 10, 15]
+    assert (plan.rolls, plan.segments[-1].reason) == (False, "the last segment, and empty")
     log.append([Record(b"v", b"k", START_MS)])
     plan = plan_retention(log, START_MS + 9 * HOUR_MS)
     assert (plan.rolls, plan.new_log_start_offset) == (True, 21)
@@ -172,6 +224,16 @@ def test_freeing_takes_the_oldest_closed_segments_of_all_logs(tmp_path: Path) ->
     assert [[s.base_offset for s in plan.removed] for plan in plans] == [[0, 5], [0], []]
     assert plans[0].removed[0].rule is RetentionRule.FREE
     assert not any(plan.rolls for plan in everything)
+
+
+def test_freeing_never_takes_the_active_segment(tmp_path: Path) -> None:
+    log = log_of(tmp_path, segments=2)
+    log.append([Record(b"v", b"k", START_MS)])
+    (plan,) = plan_freeing([log], 1 << 40, START_MS + 99 * HOUR_MS)
+    assert [s.base_offset for s in plan.removed] == [0, 5]
+    assert (plan.rolls, plan.segments[2].reason) == (False, "the active segment")
+    (plan,) = plan_freeing([log], 1, START_MS + 99 * HOUR_MS)
+    assert [s.reason for s in plan.segments[1:]] == ["enough is free without it", "the active segment"]
 
 
 def test_freeing_takes_nothing_of_a_tiered_topic(tmp_path: Path) -> None:
