@@ -354,13 +354,11 @@ class Log:
                 self._republish()
                 self._remove(pending)
 
-    def delete_segments(
-        self, segments: Sequence[LogSegment], reasons: Sequence[str], *, remove: bool = True
-    ) -> list[Path]:
-        """Deletes the oldest segments; the reason of each goes to the log of events; the log start follows.
+    def retire_oldest(self, segments: Sequence[LogSegment], reasons: Sequence[str]) -> list[Path]:
+        """Takes the oldest segments out of the log; the reason of each goes to the log of events; the log start follows.
 
-        Deleting the active segment too rolls first, so that the log end stays. Without `remove` the files stay as
-        `.deleted`, for the caller to remove later; they are returned. RefusedError unless `segments` are the oldest.
+        Their files stay as `.deleted`, for the caller to remove later; they are returned. With the active segment
+        among them the log rolls first, so that its end stays. RefusedError unless `segments` are the oldest.
         """
         with self._changing():
             if not segments:
@@ -370,10 +368,7 @@ class Log:
                 self._appender.writer.roll_to(self.log_end_offset)
             pending = swap.retire_oldest(self.segments, segments, self.producers, reasons)
             self._move_log_start(max(self.log_start_offset, self.segments.first.base_offset))
-            if not remove:
-                return pending
-            self._remove(pending)
-            return []
+            return pending
 
     def increment_log_start_offset(self, offset: int) -> None:
         """Moves the log start up to `offset` (Kafka: DeleteRecords); nothing happens at or below it.

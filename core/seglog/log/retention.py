@@ -167,7 +167,7 @@ def apply_retention(log: Log, plan: RetentionPlan) -> list[Path]:
     if [(s.base_offset, s.size) for s in segments] != planned or log.log_start_offset != plan.log_start_offset:
         raise RefusedError(f"{log.directory}: the log has changed since the plan was made")
     reasons = [f"{verdict.rule.value}: {verdict.reason}" for verdict in plan.segments if verdict.rule is not None]
-    return log.delete_segments(segments[: len(reasons)], reasons, remove=False)
+    return log.retire_oldest(segments[: len(reasons)], reasons)
 
 
 def remove_deleted(fs: FileSystem, paths: Sequence[Path]) -> None:

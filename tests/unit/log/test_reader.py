@@ -116,14 +116,14 @@ def test_a_result_stays_readable_when_its_segment_is_deleted(tmp_path: Path) -> 
     with filled(tmp_path / "t-0", segment_bytes=700) as log:
         fetched = log.read(0, 1 << 20)
         view = log.view
-        log.delete_segments(log.segments.snapshot()[:2], ["for the test"] * 2)
+        log.retire_oldest(log.segments.snapshot()[:2], ["for the test"] * 2)
         assert log.log_start_offset == log.segments.first.base_offset > 0
         assert [record.offset for record in fetched.records()][:4] == [0, 1, 2, 3]
         assert view.log_start_offset == 0
         with pytest.raises(OffsetOutOfRangeError):
             log.read(0, 100)
         everything = log.segments.snapshot()
-        log.delete_segments(everything, ["all of them"] * len(everything))
+        log.retire_oldest(everything, ["all of them"] * len(everything))
         assert (log.log_start_offset, log.log_end_offset) == (60, 60)
         assert log.append([Record(b"on", timestamp=1)]).first_offset == 60
 

@@ -32,6 +32,14 @@ def test_collecting_stops_once_everything_below_the_bound_is_stable(index: Trans
     assert index.collect(100, 106) == ([FIRST, SECOND][:1], True)
     assert index.collect(106, 125) == ([SECOND], False)
     assert index.collect(0, 101) == ([FIRST], True)
+    assert index.collect(105, 106) == ([FIRST], True)
+
+
+def test_a_transaction_that_begins_where_the_read_ends_is_not_its_business(tmp_path: Path) -> None:
+    index = TransactionIndex(FS, tmp_path / "00000000000000000100.txnindex", 100)
+    index.append(SECOND)
+    assert index.collect(100, SECOND.first_offset) == ([], True)
+    assert index.collect(100, SECOND.first_offset + 1) == ([SECOND], True)
 
 
 def test_collecting_goes_on_where_a_follower_noted_what_began_after_the_marker(tmp_path: Path) -> None:
@@ -43,14 +51,16 @@ def test_collecting_goes_on_where_a_follower_noted_what_began_after_the_marker(t
     assert index.collect(0, 2) == ([listed[0]], True)
 
 
-def test_a_marker_that_goes_back_is_refused(index: TransactionIndex) -> None:
+@pytest.mark.parametrize("entry", [FIRST, AbortedTransaction(11, 110, 120, 121)], ids=["before", "the same"])
+def test_a_marker_that_does_not_go_on_is_refused(index: TransactionIndex, entry: AbortedTransaction) -> None:
     with pytest.raises(CorruptIndexError, match="does not follow"):
-        index.append(FIRST)
+        index.append(entry)
 
 
 def test_a_marker_below_the_segment_is_corrupt(index: TransactionIndex) -> None:
     with pytest.raises(CorruptIndexError, match="below the segment's base 110"):
         TransactionIndex(FS, index.path, 110).sanity_check()
+    TransactionIndex(FS, index.path, FIRST.last_offset).sanity_check()
 
 
 def test_an_unknown_version_is_corrupt(index: TransactionIndex) -> None:
@@ -59,9 +69,16 @@ def test_an_unknown_version_is_corrupt(index: TransactionIndex) -> None:
         _ = TransactionIndex(FS, index.path, 100).entries
 
 
-def test_truncation_cuts_at_the_first_marker_after_it(index: TransactionIndex) -> None:
-    index.truncate_to(120)
-    assert TransactionIndex(FS, index.path, 100).entries == [FIRST]
+@pytest.mark.parametrize(("offset", "kept"), [(105, 0), (106, 1), (120, 1), (121, 2)])
+def test_truncation_cuts_at_the_first_marker_at_it_or_after(index: TransactionIndex, offset: int, kept: int) -> None:
+    index.truncate_to(offset)
+    assert index.entries == [FIRST, SECOND][:kept] == TransactionIndex(FS, index.path, 100).entries
+
+
+def test_truncation_of_an_index_that_is_not_there_makes_none(tmp_path: Path) -> None:
+    index = TransactionIndex(FS, tmp_path / "00000000000000000000.txnindex", 0)
+    index.truncate_to(0)
+    assert not index.exists()
 
 
 def test_a_reset_index_stays_as_an_empty_file_and_a_missing_one_is_not_made(tmp_path: Path) -> None:

@@ -50,6 +50,15 @@ def test_epochs_and_producers_go_back_too(loaded: LoadedLog) -> None:
     assert loaded.producers.producers == {}
 
 
+def test_at_the_first_segment_it_stays_and_is_emptied(loaded: LoadedLog) -> None:
+    first = loaded.segments.first
+    size = first.size
+    done = truncate_to(target(loaded), 0, 0)
+    assert (done.deleted_segments, done.truncated_bytes) == ((11, 30), size)
+    assert loaded.segments.active is first
+    assert first.path.stat().st_size == 0
+
+
 def test_below_the_first_segment_the_log_starts_anew(tmp_path: Path) -> None:
     write_segment(tmp_path, 50, batch(50, 10))
     loaded = load_log(FS, tmp_path, CLOCK, LoadOptions(clean_shutdown=False))

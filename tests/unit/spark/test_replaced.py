@@ -183,7 +183,7 @@ def delete_records(logs: Path) -> None:
 def delete_oldest(logs: Path) -> None:
     with opened(logs) as directory:
         log = directory.log(NAME)
-        log.delete_segments(log.segments.snapshot()[:2], ["retention"] * 2)
+        log.retire_oldest(log.segments.snapshot()[:2], ["retention"] * 2)
 
 
 def truncate(logs: Path) -> None:
