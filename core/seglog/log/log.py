@@ -355,7 +355,7 @@ class Log:
                 self._remove(pending)
 
     def retire_oldest(self, segments: Sequence[LogSegment], reasons: Sequence[str]) -> list[Path]:
-        """Takes the oldest segments out of the log; the reason of each goes to the log of events; the log start follows.
+        """Takes the oldest segments out; the reason of each goes to the log of events; the log start follows.
 
         Their files stay as `.deleted`, for the caller to remove later; they are returned. With the active segment
         among them the log rolls first, so that its end stays. RefusedError unless `segments` are the oldest.

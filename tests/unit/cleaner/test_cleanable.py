@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from seglog.cleaner.round import cleanable_offsets, round_down
+from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.round import cleanable_offsets, plan_round, round_down
+from seglog.clock import ManualClock
 from seglog.log.segments import LogSegments
+from tests.support.open_logs import START_MS, opened_log
 
 
 class Stub:
@@ -65,3 +69,19 @@ def test_young_segments_are_not_cleaned() -> None:
 def test_the_end_is_rounded_down_to_a_segment() -> None:
     found = segments((0, 0), (100, 0), (200, 0))
     assert [round_down(found, offset) for offset in (0, 99, 100, 150, 200, 250)] == [0, 0, 100, 100, 200, 200]
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "horizon_ms"),
+    [
+        (60_000, START_MS + 60_000),
+        (2**63 - 1 - START_MS, 2**63 - 1),
+        (2**63 - START_MS, -(2**63)),
+        (2**63 - 1, START_MS - 2**63 - 1),
+    ],
+)
+def test_the_delete_horizon_is_a_retention_from_now_and_wraps_as_kafkas_sum_does(
+    tmp_path: Path, retention_ms: int, horizon_ms: int
+) -> None:
+    with opened_log(tmp_path / "t-0", delete_retention_ms=retention_ms) as log:
+        assert plan_round(log, CleanerOptions(), ManualClock(START_MS)).new_horizon_ms == horizon_ms
