@@ -65,7 +65,7 @@ class Tiers(OptionGroup):
         from seglog.tiers.recognition import recognise
 
         if warn_of_runs:
-            session.warn_of_runs(paths)
+            session.warn_of_runs([*paths, *filter(None, (self.local,))])
         recognised = recognise(session.fs, paths)
         if not any(found.is_tier for found in recognised):
             self._refuse_without_tier()

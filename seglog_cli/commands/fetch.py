@@ -57,7 +57,7 @@ def run(
     """
     from seglog.operations.fetch import FetchOptions, fetch
 
-    looking, paths = tiers.seen(session, sources)
+    looking, paths = tiers.seen(session, sources, warn_of_runs=False)  # the fetch refuses
     wanted = _wanted(looking, paths, output)
     for source, _ in wanted:
         looking.fs.list(source)  # a tier is looked at, and says what it lacks

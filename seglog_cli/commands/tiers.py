@@ -49,6 +49,7 @@ def run(
     from seglog.tiers.survey import FOUND, Surveyed, survey
     from seglog_cli.views.tiers import show_tiers
 
+    session.warn_of_runs([*paths, *filter(None, (tiers.local,))])
     found, remarks = list[Surveyed](), list[Remark]()
     for one in survey(session.fs, paths, tiers.options(session)):
         if isinstance(one, Surveyed):

@@ -58,6 +58,30 @@ def test_the_local_part_counts_from_its_first_segment_on(root: Path, tmp_path: P
     assert [row["where"] for row in rows if row["type"] == "tier_segment"] == ["tier", "tier", "local", "local"]
 
 
+def test_an_unfinished_run_in_the_log_directory_of_the_local_part_is_told(root: Path, tmp_path: Path) -> None:
+    """As beside a log that is read by itself: what is there may be a part of it."""
+    local = clean_partition(NAME, tmp_path / "logs").parent
+    target = tmp_path / "restored" / NAME
+    reading = [("ls",), ("tiers",), ("read", "--limit", "1"), ("dump",), ("verify", "--level", "header")]
+    shown = next(root.glob("*/0"))
+    for words in reading:
+        assert "a run of seglog" not in run(*words, "--local", local, shown).output, words
+    (local / ".seglog-run").write_text("/somewhere\n")
+    for words in reading:
+        done = run(*words, "--local", local, shown)
+        assert done.output.count(f"{local}: a run of seglog was cut short here") == 1, (words, done.output)
+    (local / "seglog-run-unfinished").mkdir()
+    rows = json_lines(run("doctor", "--json", "--local", local, root))
+    assert "RUN_UNFINISHED" in [row.get("code") for row in rows]
+    for words in (("serve",), ("fetch", "-o", target)):
+        done = run(*words, "--local", local, shown)
+        assert (done.exit_code, done.stderr.count("a run of seglog was cut short here")) == (12, 1), (
+            words,
+            done.stderr,
+        )
+    assert not target.exists()
+
+
 def test_what_is_missing_is_found(tmp_path: Path) -> None:
     directory = write_local_tiered(tmp_path, "customers-uncleaned", 0, [SEGMENTS[0], *SEGMENTS[2:]])
     next(directory.glob(f"{1200:020d}-*.timeindex")).unlink()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from seglog.api.surroundings import Location, Surroundings, paths_of, warn, warn_of_runs, workspace_of
+from seglog.api.surroundings import Location, Surroundings, optional_path, paths_of, warn, warn_of_runs, workspace_of
 from seglog.arguments import mapping, several
 from seglog.locations import parse_location
 from seglog.operations.workspace import Workspace
@@ -46,7 +46,8 @@ def looked_at(
     plain = {name: value for name, value in given.items() if name not in _TIER_OPTIONS}
     work, paths = workspace_of(cast(Surroundings, plain)), paths_of(locations)
     if tell_of_runs:
-        warn_of_runs(work, paths)
+        local = optional_path(given.get("local"))
+        warn_of_runs(work, [*paths, *filter(None, (local,))])
     named = [name for name in _TIER_OPTIONS if given.get(name) is not None]
     options = _options(work.fs, given) if named else None
     recognised = recognise(work.fs, paths)

@@ -29,9 +29,11 @@ from seglog.format.checksum import crc32c
 from seglog.format.filenames import FileKind
 from seglog.operations.undo import Settled, settle_unfinished, unsettled
 from seglog.progress import DoneOfAll
+from seglog.remote_path import RemotePath
 from seglog.runs.beside import access_for, discard_staging, lock_open_file, log_directory_lock, require_free
 from seglog.scan.listing import PartitionListing, list_partition
 from seglog.scan.log_walk import Gap, LogWalk
+from seglog.scan.view import require_no_run
 from seglog.storage import links
 from seglog.storage.atomic import write_atomically
 from seglog.storage.filesystem import File, FileStatus, FileSystem
@@ -111,12 +113,14 @@ def fetch(
     """Makes `target` a partition directory with the files of the partition `source`.
 
     `progress` is called with (bytes done, bytes in all). RefusedError where the target holds something that is no
-    unfinished fetch of it, or the source lacks offsets; LockedError where a broker or another fetch is at work;
+    unfinished fetch of it, the source lacks offsets, or a run that changes it is not over; LockedError where a broker or another fetch is at work;
     CorruptRecordError for damage. Raises OSError.
     """
     target = links.resolve(target)
     if filenames.parse_topic_partition(target.name) is None:
         raise RefusedError(f"{target}: only a directory named TOPIC-NUMBER (orders-0) can be made a partition")
+    if not isinstance(source, RemotePath):  # runs are only on disks; of a tier, in the log directory of its local part
+        require_no_run(source_fs, links.resolve(source).parent)
     fs.make_directory(target.parent, parents=True)
     settle_unfinished(fs, target.parent, settled)
     with log_directory_lock(fs, target):
