@@ -75,5 +75,6 @@ def remote_path(scheme: str, store: str, *parts: str) -> RemotePath:
 def why_absent(path: Path, usual: str) -> str:
     """What an error says of a path where nothing is: `usual`, and of a web server, why a directory may not be seen."""
     if isinstance(path, RemotePath) and path.scheme in WEB_SERVERS:
-        return "no such file; a web server without listings (WebDAV) shows no directories: name a single file"
+        without = "a web server without listings (WebDAV) shows no directories"
+        return f"nothing is seen there; {without}: verify, dump, export and salvage take a single file"
     return usual

@@ -133,6 +133,7 @@ def _partitions(session: Session, path: Path, *, committed: bool) -> list[tuple[
     from seglog.evidence.readable_files import Source, sources
     from seglog.format.filenames import topic_partition_of
     from seglog.scan.listing import Target, TargetKind, list_partition, resolve_paths
+    from seglog.scan.view import SingleFile
 
     def logs_of(target: Target) -> Iterator[Source]:
         return (found for found in sources(session.fs, target, committed=committed) if isinstance(found, Source))
@@ -141,7 +142,9 @@ def _partitions(session: Session, path: Path, *, committed: bool) -> list[tuple[
     for target in resolve_paths(session.fs, [path]):
         if target.kind is TargetKind.LOG_DIRECTORY:
             raise UsageError(f"export: {path} is a log directory; name one of its partitions, or {path}/TOPIC")
-        if list_partition(session.fs, target.directory).format == "0.7":
+        is_file = target.kind is TargetKind.FILE
+        beside = SingleFile(session.fs, target.path).listing if is_file else list_partition(session.fs, target.path)
+        if beside.format == "0.7":
             raise UnsupportedError("logs of Kafka 0.7 are not exported: their messages have no offsets of their own")
         partitions.append((topic_partition_of(target.directory.resolve()), logs_of(target)))
     return partitions

@@ -389,8 +389,8 @@ _REGISTRY = (
     FindingCode(
         "NEIGHBOURS_UNSEEN",
         _I,
-        "A segment in an object store was named by itself, and what lies beside it may not be listed: indexes,"
-        " snapshots and the other segments were not looked at.",
+        "A segment in an object store or on a web server was named by itself, and what lies beside it is not listed:"
+        " snapshots and the other segments were not looked at, and of its indexes those that have the usual names.",
         "Is not concerned.",
         Notice.NEVER,
     ),

@@ -14,6 +14,7 @@ import numpy as np
 from seglog.errors import NotALogError
 from seglog.evidence.findings import Finding, finding
 from seglog.evidence.unsettled import Unsettled, unsettled
+from seglog.remote_path import RemotePath
 from seglog.scan.listing import Target, TargetKind, list_log_directory
 from seglog.scan.view import PartitionView, SingleFile
 from seglog.storage.filesystem import FileSystem
@@ -79,8 +80,10 @@ def _beside(fs: FileSystem, single: SingleFile, known: dict[Path, Unsettled]) ->
     logs = {segment.log for segment in single.listing.segments}
     try:
         view = PartitionView(fs, single.listing.directory)
-    except NotALogError:  # a file that lies by itself: what it holds is all there is
-        return unsettled(fs, single.listing)
+    except NotALogError:
+        if isinstance(single.path, RemotePath):  # of what is not listed nobody knows how transactions ended
+            raise
+        return unsettled(fs, single.listing)  # a file that lies by itself: what it holds is all there is
     with view:
         partition = {segment.log for segment in view.listing.segments}
         if not logs <= partition:

@@ -113,8 +113,8 @@ def fetch(
     """Makes `target` a partition directory with the files of the partition `source`.
 
     `progress` is called with (bytes done, bytes in all). RefusedError where the target holds something that is no
-    unfinished fetch of it, the source lacks offsets, or a run that changes it is not over; LockedError where a broker or another fetch is at work;
-    CorruptRecordError for damage. Raises OSError.
+    unfinished fetch of it, the source lacks offsets, or a run that changes it is not over; LockedError where a broker
+    or another fetch is at work; CorruptRecordError for damage. Raises OSError.
     """
     target = links.resolve(target)
     if filenames.parse_topic_partition(target.name) is None:

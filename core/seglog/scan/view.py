@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from seglog.clock import Clock, SystemClock
-from seglog.errors import RefusedError
+from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import SEGLOG_RUN_FILE, FileKind, FileState, parse_file_name, parse_partition_directory
 from seglog.remote_path import RemotePath
 from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_readable_names
@@ -154,9 +154,9 @@ class SingleFile:
         name, status = parse_file_name(path.name), self.fs.status(path)
         base = 0 if name is None or name.kind is FileKind.METADATA_SNAPSHOT else name.offset
         size, modified = (0, 0) if status is None else (status.size, status.modified_ms)
-        segments = (SegmentFiles(base, path, size, modified),)
         if listing is not None:
-            return replace(listing, segments=segments, format="kafka")
+            return replace(listing, segments=(SegmentFiles(base, path, size, modified),), format="kafka")
+        segments = (SegmentFiles(base, path, size, modified, *self._indexes_by_name()),)
         found = parse_partition_directory(links.name_of(path.parent))
         is_07 = name is not None and name.kind is FileKind.LOG_07
         return PartitionListing(
@@ -165,14 +165,25 @@ class SingleFile:
 
     @property
     def is_alone(self) -> bool:
-        """Whether nobody says what lies beside it: an object may be read where its directory may not be listed."""
+        """Whether nobody says what lies beside it: an object may be read where its directory may not be listed, and of
+        a web server where none is. Then its indexes are asked for by their names, and `listing` has those that are
+        shown."""
         return self._around is None
+
+    def _indexes_by_name(self) -> Iterator[Path | None]:
+        for kind in _IN_PLACE:
+            index = self.path.with_suffix(kind.value)
+            try:
+                is_there = self.fs.status(index) is not None
+            except PermissionError:  # so a store answers, too, that it has none
+                is_there = False
+            yield index if is_there else None
 
     @cached_property
     def _around(self) -> PartitionListing | None:
         try:
             return list_partition(self.fs, self.path.parent)
-        except PermissionError:
+        except (PermissionError, NotALogError):
             if not isinstance(self.path, RemotePath):
                 raise
             return None

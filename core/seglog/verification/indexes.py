@@ -52,11 +52,14 @@ class _Columns:
 
 class IndexObserver:
     """The offset and time index of one segment. `closed` says that a later segment exists, `live` that a broker is at
-    work: a padded index is one that it is building.
+    work: a padded index is one that it is building. Of a segment that `is_alone` an index may only not be shown: it is
+    not missed.
     """
 
-    def __init__(self, fs: FileSystem, segment: SegmentFiles, closed: bool, *, live: bool = False) -> None:
-        self.segment, self.closed, self._live = segment, closed, live
+    def __init__(
+        self, fs: FileSystem, segment: SegmentFiles, closed: bool, *, live: bool = False, is_alone: bool = False
+    ) -> None:
+        self.segment, self.closed, self._live, self._is_alone = segment, closed, live, is_alone
         self._fs = fs
         self._partition = name_of(segment.log.parent)
         self._waiting: list[Finding] = []
@@ -213,7 +216,7 @@ class IndexObserver:
                 return
 
     def _missing(self) -> Iterator[Finding]:
-        if self.segment.size == 0:
+        if self.segment.size == 0 or self._is_alone:
             return
         severity = Severity.WARNING if self.closed else Severity.INFO
         if self.segment.offset_index is None:

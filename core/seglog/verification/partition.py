@@ -113,6 +113,13 @@ class PartitionLook:
     def _is_alone(self) -> bool:
         return isinstance(self.view, SingleFile) and self.view.is_alone
 
+    @property
+    def _unseen(self) -> str:
+        """What was not looked at beside a file that is alone."""
+        indexes = [path.name for segment in self.listing.segments for path in segment.files[1:]]
+        seen = f"of it {' and '.join(indexes)} alone" if indexes else "neither indexes nor snapshots nor other segments"
+        return f"what lies beside it is not listed: {seen} {'was' if len(indexes) == 1 else 'were'} looked at"
+
     def works(self) -> Iterator[_Work]:
         """The segments to verify, in order."""
         segments = self.listing.segments
@@ -138,8 +145,9 @@ class PartitionLook:
                     return
                 ahead.ask()
                 observers: list[Observer] = []
-                if deep and not self._is_alone:
-                    index = IndexObserver(self.view.fs, work.segment, not work.is_last, live=self.view.live)
+                if deep:
+                    closed, live = not work.is_last, self.view.live
+                    index = IndexObserver(self.view.fs, work.segment, closed, live=live, is_alone=self._is_alone)
                     extent.begin(work.segment)
                     observers += [index, extent]
                 if semantic is not None:
@@ -151,8 +159,7 @@ class PartitionLook:
         if deep and self.whole:
             yield from self._losses(extent)
         if deep and self._is_alone:
-            message = "what lies beside it may not be listed: indexes, snapshots and other segments were not looked at"
-            yield finding("NEIGHBOURS_UNSEEN", name_of(self.listing.directory), self.options.file or "", message)
+            yield finding("NEIGHBOURS_UNSEEN", name_of(self.listing.directory), self.options.file or "", self._unseen)
 
     def _segment(self, work: _Work, ahead: _Ahead, observers: Sequence[Observer]) -> Iterator[Finding]:
         """Range after range, and in detail from the first one in which anything is not right."""
