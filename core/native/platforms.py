@@ -1,7 +1,7 @@
 """The platforms that the library is built for.
 
 One module of intermediate code serves all of them: every target has 64-bit little-endian words, and what a kernel
-calls besides is memcpy's family. x86-64 means the second level of its ABI supplement, which has SSE4.2 and
+calls besides is memmove and memset. x86-64 means the second level of its ABI supplement, which has SSE4.2 and
 POPCNT (2009); a third level, with AVX2, measured no faster. ARM means ARMv8 with CRC-32C's instructions.
 """
 

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def _record(target: Path, records: int, work: Path) -> None:
     calls: Calls = {}
     _keep_arguments(calls)
     _work(records, work)
-    target.write_bytes(pickle.dumps(calls))
+    target.write_bytes(pickle.dumps({name: _to_pickle(arguments) for name, arguments in calls.items()}))
 
 
 def _keep_arguments(calls: Calls) -> None:
@@ -113,11 +114,30 @@ def _copy(value: Any) -> Any:
         return np.array([value], dtype=value.dtype)[0]
     if not isinstance(value, np.ndarray):
         return value
-    if value.ndim != 1 or value.flags.c_contiguous:
-        return value.copy()
-    wide = np.zeros((len(value), abs(value.strides[0]) // value.itemsize), dtype=value.dtype)
-    wide[:, 0] = value
-    return wide[:, 0]
+    return _table_of(value)[:, 0] if _is_column(value) else value.copy()
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A strided column to be pickled, which would make an array of it whose items lie side by side: column 0 here."""
+
+    table: np.ndarray
+
+
+def _is_column(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 1 and not value.flags.c_contiguous
+
+
+def _table_of(column: np.ndarray) -> np.ndarray:
+    table = np.zeros((len(column), abs(column.strides[0]) // column.itemsize), dtype=column.dtype)
+    table[:, 0] = column
+    return table
+
+
+def _to_pickle(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_to_pickle(part) for part in value)
+    return _Column(_table_of(value)) if _is_column(value) else value
 
 
 def _work(records: int, work: Path) -> None:
@@ -175,6 +195,8 @@ def _own(value: Any) -> Any:
     """Arguments with the very dtypes that the engine uses, not unpickled ones, which are compared field by field."""
     from seglog import layout
 
+    if isinstance(value, _Column):
+        return value.table[:, 0]
     if isinstance(value, tuple):
         return tuple(_own(part) for part in value)
     tables = [each for each in vars(layout).values() if isinstance(each, np.dtype)]

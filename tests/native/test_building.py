@@ -44,6 +44,15 @@ def test_a_library_of_these_sources_is_not_built_again() -> None:
 
 
 @needs_library
+def test_the_library_asks_for_no_memcpy() -> None:
+    """It names no versions, and glibc binds such a memcpy on x86-64 to the slow one of before 2.14."""
+    assert HERE is not None
+    names = building.library_for(HERE.name).read_bytes().split(b"\0")
+    assert {b"memmove", b"_memmove"} & set(names)
+    assert not {b"memcpy", b"_memcpy"} & set(names)
+
+
+@needs_library
 def test_the_development_environment_makes_the_wheel_of_a_target(tmp_path: Path) -> None:
     pytest.importorskip("ziglang")
     pytest.importorskip("hatchling")

@@ -13,7 +13,7 @@ next record would not fit its limits. Its 61-byte header, which lies before the 
 from __future__ import annotations
 
 from seglog import layout
-from seglog.kernels._jit import copy_bytes, kernel, store_byte, store_int16, store_int32, store_int64
+from seglog.kernels._jit import copy_bytes, inlined, kernel, store_byte, store_int16, store_int32, store_int64
 from seglog.kernels.arrays import (
     Batches,
     BatchRow,
@@ -57,7 +57,7 @@ def _headers_size(row: RecordRow) -> int:
     return int(row["position"]) + int(row["size"]) - int(row["headers_position"])
 
 
-@kernel
+@inlined
 def _body_size(row: RecordRow, timestamp_delta: int, offset_delta: int, end: int) -> int:
     """Bytes of the record after its length varint, or -1 when a span leaves the arena of `end` bytes."""
     key_size = int(row["key_size"])

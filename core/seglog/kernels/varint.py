@@ -68,13 +68,16 @@ def read_varlong(data: Bytes, p: int, end: int) -> tuple[int, int]:
     return 0, -1
 
 
-@kernel
+@inlined
 def varint_size(value: int) -> int:
     """Bytes that the zig-zag varint of an int64 takes in its shortest form."""
-    negative = value < 0
-    magnitude = ~value if negative else value  # zig-zag is 2 * magnitude (+ 1): one more bit
-    size = 1
-    magnitude >>= 6
+    magnitude = ~value if value < 0 else value  # zig-zag is 2 * magnitude (+ 1): one more bit
+    if magnitude < 1 << 6:
+        return 1
+    if magnitude < 1 << 13:
+        return 2
+    size = 3
+    magnitude >>= 20
     while magnitude > 0:
         magnitude >>= 7
         size += 1
