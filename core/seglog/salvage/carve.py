@@ -7,7 +7,7 @@ raw images, after foreign data and at any alignment. Both give references to bat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +46,9 @@ A batch in two halves (`fragments`) has `first_size` bytes at `position` and the
 batch both are 0. `outside` says that the file's name contradicts its offsets.
 """
 
+_FEWEST = 3  # so many batches that ascend, where none goes on from another
+_FARTHEST = 1 << 20  # offsets that a cleaner leaves out between two batches of a file, at most
+
 _COPIED = (
     "last_offset",
     "position",
@@ -74,14 +77,41 @@ def carve_log(fs: FileSystem, path: Path, source: int, progress: BytesRead | Non
         yield found_rows(rows, first, source, offsets)
 
 
-def vouched(found: np.ndarray) -> np.ndarray:
-    """FOUND rows without those `outside` that do not join another batch: offsets that go on are no accident."""
+def vouched(found: np.ndarray, names: Iterable[int] = ()) -> np.ndarray:
+    """FOUND rows without those `outside` whose offsets may be an accident; `names` are base offsets of log files.
+
+    Offsets that go on from another batch's, or that begin or end at another file's name, are none, nor are those that
+    ascend from batch to batch of one file (a cleaned log has gaps). The first and the last of these have one neighbour
+    alone: they go where turning over one bit would join them to it.
+    """
     if not found["outside"].any():
         return found
-    begins, ends = np.unique(found["first_offset"]), np.unique(found["last_offset"])
+    bases = np.unique(np.fromiter(names, dtype=np.int64))
+    begins = np.union1d(found["first_offset"], bases)
+    ends = np.union1d(found["last_offset"], bases - 1)
     joins = np.isin(found["first_offset"] - 1, ends) | np.isin(found["last_offset"] + 1, begins)
-    kept: np.ndarray = found[~found["outside"] | joins]
+    sound = ~found["outside"] | joins
+    order = np.lexsort((found["position"], found["source"]))
+    rows = found[order]
+    goes_on = rows["outside"][1:] & rows["outside"][:-1] & (rows["source"][1:] == rows["source"][:-1])
+    goes_on &= rows["first_offset"][1:] > rows["last_offset"][:-1]
+    for run in np.split(order, np.flatnonzero(~goes_on) + 1):
+        if len(run) >= _FEWEST or (len(run) > 1 and joins[run].any()):
+            sound[run[1:-1]] = True
+            sound[run[0]] |= not _one_bit_off(found[run[0]], found[run[1]])
+            sound[run[-1]] |= not _one_bit_off(found[run[-1]], found[run[-2]])
+    kept: np.ndarray = found[sound]
     return kept
+
+
+def _one_bit_off(row: np.void, beside: np.void) -> bool:
+    """Whether a batch would go on from the one beside it, or that one from it, but for one bit; or lies far away."""
+    first, last = int(row["first_offset"]), int(row["last_offset"])
+    if first > int(beside["last_offset"]):
+        wrong, gap = first ^ (int(beside["last_offset"]) + 1), first - int(beside["last_offset"])
+    else:
+        wrong, gap = last ^ (int(beside["first_offset"]) - 1), int(beside["first_offset"]) - last
+    return wrong.bit_count() == 1 or gap > _FARTHEST
 
 
 def carve_image(fs: FileSystem, path: Path, source: int, progress: BytesRead | None = None) -> Iterator[np.ndarray]:

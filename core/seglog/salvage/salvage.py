@@ -327,7 +327,8 @@ def _found_in(
                 parts.append(rows)  # what came before an error stays
         except OSError as error:
             failures[number] = error
-    return vouched(np.concatenate(parts)), failures
+    names = (parse_file_name(source.path.name) for source in sources if source.is_log)
+    return vouched(np.concatenate(parts), (name.offset for name in names if name is not None)), failures
 
 
 # --- the new log ------------------------------------------------------------------------------------------

@@ -81,6 +81,44 @@ def test_a_batch_whose_offset_nobody_vouches_for_is_left_out(tmp_path: Path) -> 
     assert batches_in(tmp_path / "out" / "t-0") == good
 
 
+@pytest.mark.parametrize("others", [True, False], ids=["beside other segments", "alone"])
+def test_a_cleaned_segment_with_a_wrong_name_gives_its_batches(tmp_path: Path, *, others: bool) -> None:
+    """No batch goes on from another one: there are gaps between them, which ascend."""
+    source = tmp_path / "t-0"
+    source.mkdir()
+    batches = [batch(first, 2) for first in (0, 5, 9, 40, 100)]
+    (source / f"{300:020d}.log").write_bytes(b"".join(batches))
+    if others:
+        (source / f"{200:020d}.log").write_bytes(batch(200, 3))
+        batches.append(batch(200, 3))
+    salvaged([source], tmp_path / "out" / "t-0")
+    assert batches_in(tmp_path / "out" / "t-0") == batches
+
+
+@pytest.mark.parametrize(("broken", "whole"), [(8 + (1 << 40), 8), (12, 8), (8 + (3 << 20), 11)])
+def test_the_last_of_misplaced_batches_may_have_a_broken_offset(tmp_path: Path, broken: int, whole: int) -> None:
+    """Far away, or one bit off from where the batch before it ends."""
+    source = tmp_path / "t-0"
+    source.mkdir()
+    good = [batch(first, 2) for first in (0, 2, 6)]
+    (source / f"{1 << 50:020d}.log").write_bytes(b"".join(good) + batch(broken, 2))
+    salvaged([source], tmp_path / "out" / "t-0")
+    assert batches_in(tmp_path / "out" / "t-0") == good
+    (source / f"{1 << 50:020d}.log").write_bytes(b"".join(good) + batch(whole, 2))
+    salvaged([source], tmp_path / "again" / "t-0")
+    assert batches_in(tmp_path / "again" / "t-0") == [*good, batch(whole, 2)]
+
+
+def test_a_batch_alone_belongs_where_another_files_name_says(tmp_path: Path) -> None:
+    """Its file lies over the one that came after it."""
+    source = tmp_path / "t-0"
+    source.mkdir()
+    (source / f"{8:020d}.log").write_bytes(batch(5, 3))
+    (source / f"{20:020d}.log").write_bytes(batch(20, 3))
+    salvaged([source], tmp_path / "out" / "t-0")
+    assert batches_in(tmp_path / "out" / "t-0") == [batch(5, 3), batch(20, 3)]
+
+
 def test_a_wrapper_whose_end_is_broken_excludes_nobody(tmp_path: Path) -> None:
     """The offset of a wrapper of magic 0 is covered by no checksum, and its messages have offsets of their own."""
     batches = wrappers(0, Compression.GZIP, count=20)
