@@ -22,7 +22,7 @@ class Reporter:
     """The service's listener. Rounds go to stdout as they end, everything else to stderr."""
 
     def __init__(self, session: Session, log_directory: Path, prometheus: Path | None) -> None:
-        from seglog.cleaner.history import CleaningHistory, state_directory
+        from seglog.cleaner.stats import CleaningHistory, state_directory
 
         self.service: CleanerService | None = None
         self._session, self._console, self._prometheus = session, session.console, prometheus

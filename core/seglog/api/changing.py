@@ -13,9 +13,11 @@ from typing import Literal, Unpack
 
 from seglog.api.surroundings import (
     Location,
+    LookingSurroundings,
     Surroundings,
     local_path,
     local_paths_of,
+    looked_at,
     optional_integer,
     optional_path,
     paths_of,
@@ -26,7 +28,6 @@ from seglog.api.surroundings import (
     warn_of_runs,
     workspace_of,
 )
-from seglog.api.tiering import LookingSurroundings, looked_at
 from seglog.arguments import flag, instance, integer
 from seglog.cleaner.options import Strategy
 from seglog.configuration.settings import DirectorySettings

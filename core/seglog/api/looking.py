@@ -7,12 +7,13 @@ from typing import Literal, Unpack
 
 from seglog.api.surroundings import (
     Location,
+    LookingSurroundings,
+    looked_at,
     optional_integer,
     optional_path,
     settings_of,
     warn,
 )
-from seglog.api.tiering import LookingSurroundings, looked_at
 from seglog.arguments import flag, integer, number, one_of
 from seglog.configuration.settings import DirectorySettings
 from seglog.dump.selection import Selection

@@ -7,11 +7,14 @@
    again), empty the map, and pass again from the first chunk with an unsettled record.
 5. Give the map back where nothing is in front of the first mapped offset: bits say the rest. Else the copy does so as
    soon as it meets a large batch, which needs the map's memory; the records in front are marked first.
+
+Of what was indexed, stretches of which no record survives are dead: the copy passes over them unread.
 """
 
 from __future__ import annotations
 
 import threading
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 from concurrent.futures import Executor
@@ -29,11 +32,10 @@ from seglog.cleaner.chunks import (
     open_parts,
     read_chunks,
 )
-from seglog.cleaner.dead_stretches import DeadStretch, IndexedChunks
 from seglog.cleaner.key_tables import KeyReader, KeyTable
 from seglog.cleaner.offset_map import OffsetMap
 from seglog.cleaner.opened_payloads import OpenedPayloads
-from seglog.cleaner.round import CleaningRound
+from seglog.cleaner.round import CleaningRound, RoundPlan
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker
 from seglog.kernels import filter_slots, superseding
@@ -48,6 +50,7 @@ from seglog.ordered_pool import in_order
 from seglog.scan.segment_scan import Chunk, ScanMemory
 
 _MAP_BESIDE_LARGE = 16 << 20  # bytes of a map for which there is room while a large batch is copied
+_DECIDED_ELSEWHERE = layout.CONTROL_MASK | layout.TRANSACTIONAL_MASK  # not by its records alone
 _NO_BITS = np.zeros(1, dtype=np.uint8)
 _KEY_BYTES_AHEAD = 4 << 20  # of a chunk's tables that are filled before its turn: all of most chunks
 
@@ -348,7 +351,7 @@ def _filter_settings(round_: CleaningRound, indexing: OffsetIndexing) -> np.ndar
 def track_batches(chunk: Chunk, tracker: TransactionTracker) -> Iterator[tuple[int, bool]]:
     """(batch, whether it may go) for every transactional or control batch of the chunk, in order."""
     batches = chunk.batches
-    if not attributes_met(batches) & (layout.CONTROL_MASK | layout.TRANSACTIONAL_MASK):
+    if not attributes_met(batches) & _DECIDED_ELSEWHERE:
         return
     attributes = batches["attributes"]
     modern = batches["magic"] >= 2
@@ -368,3 +371,74 @@ def track_batches(chunk: Chunk, tracker: TransactionTracker) -> Iterator[tuple[i
             yield i, count == 0
         else:
             yield i, tracker.on_marker(producer_id, last_offset, marker.aborted)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadStretch:
+    """Whole batches [`position`, `end`) of a segment, in bytes of its file, with the records that they have."""
+
+    position: int
+    end: int
+    batches: int
+    records: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.position
+
+
+class IndexedChunks:
+    """The chunks that the index has met, for the copy to ask which of them are dead.
+
+    Their bits say that each of their records has a later one. A topic of few keys, as `__consumer_offsets` is, consists
+    of such stretches nearly everywhere, and its round reads the log once in place of twice. Kafka reads it twice.
+
+    What decides on a batch besides its records keeps a chunk out: transactions and markers, messages of magic 0 and 1,
+    a batch that stays as a header (the last one of a producer, or of the round).
+    """
+
+    def __init__(self, plan: RoundPlan) -> None:
+        self._plan = plan
+        self._last_offsets = np.sort(plan.last_records.offsets)
+        self._columns: dict[int, array[int]] = {}
+
+    def by_records_alone(self, chunk: Chunk) -> bool:
+        """Whether nothing but its records says what stays of a chunk, all of which were indexed."""
+        batches = chunk.batches
+        first, last = int(batches["base_offset"][0]), int(batches["last_offset"][-1])
+        if (batches["magic"] < 2).any() or attributes_met(batches) & _DECIDED_ELSEWHERE:
+            return False
+        if first < self._plan.first_mapped_offset or last + 1 >= self._plan.first_uncleanable_offset:
+            return False
+        before, until = np.searchsorted(self._last_offsets, (first, last + 1))
+        return bool(before == until)
+
+    def note(self, base_offset: int, chunk: Chunk, batches: int, ordinal: int, records: int) -> None:
+        """Takes a chunk of the segment at `base_offset`, in log order, that is decided on by its records alone.
+
+        `ordinal` is that of its first record. Of the chunk only place and size are looked at.
+        """
+        columns = self._columns.setdefault(base_offset, array("q"))
+        columns.extend((chunk.position, chunk.size, batches, ordinal, records))
+
+    def dead(self, base_offset: int, survivors: np.ndarray) -> Iterator[DeadStretch]:
+        """The stretches of the segment at `base_offset` without a bit in `survivors` (uint8), in order and apart."""
+        found: DeadStretch | None = None
+        columns = self._columns.get(base_offset, array("q"))
+        for i in range(0, len(columns), 5):
+            position, size, batches, ordinal, records = columns[i : i + 5]
+            if _any_survives(survivors, ordinal, records):
+                continue
+            if found is not None and found.end == position:
+                found = DeadStretch(found.position, position + size, found.batches + batches, found.records + records)
+                continue
+            if found is not None:
+                yield found
+            found = DeadStretch(position, position + size, batches, records)
+        if found is not None:
+            yield found
+
+
+def _any_survives(survivors: np.ndarray, ordinal: int, records: int) -> bool:
+    bits = np.unpackbits(survivors[ordinal // 8 : (ordinal + records + 7) // 8], bitorder="little")
+    return bool(bits[ordinal % 8 :][:records].any())

@@ -27,8 +27,7 @@ from seglog.cleaner.chunks import (
     open_parts,
     read_chunks,
 )
-from seglog.cleaner.dead_stretches import DeadStretch
-from seglog.cleaner.indexing import OffsetIndexing, make_room_for_large, place_of, track_batches
+from seglog.cleaner.indexing import DeadStretch, OffsetIndexing, make_room_for_large, place_of, track_batches
 from seglog.cleaner.legacy_filter import filter_legacy
 from seglog.cleaner.options import CHUNK_BYTES
 from seglog.cleaner.round import CleaningRound

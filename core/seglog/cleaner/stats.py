@@ -1,15 +1,20 @@
 """The account of a round: Kafka's CleanerStats, its text in the broker's log, and what became of every record.
 
 Counts of parts of a round, such as groups of segments that were copied side by side or in tasks of Spark, are added.
+
+The figures of past rounds are kept under `$XDG_STATE_HOME/seglog`, never in a log directory (`CleaningHistory`).
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +25,24 @@ from seglog.clock import Clock
 from seglog.escaping import escaped
 from seglog.kernels import filter_slots
 from seglog.model import TopicPartition
+from seglog.storage import links
+from seglog.storage.atomic import write_atomically
+from seglog.storage.filesystem import FileSystem
 
 MEBIBYTE = 1 << 20
 
 # Seconds of each, over all threads.
 PHASES = ("read", "checksum", "decompress", "map", "filter", "compress", "write", "fsync", "swap")
+
+MOST_ROUNDS = 500
+
+# What readers of the history rely on.
+_FIGURES = (
+    *("time", "first_dirty_offset", "end_offset", "bytes_read", "bytes_written", "records_read", "records_written"),
+    *("buffer_utilization", "index_passes", "index_seconds", "clean_seconds"),
+)
+
+Round = dict[str, Any]
 
 
 @dataclass
@@ -33,7 +51,7 @@ class RoundCounts:
 
     `map_*` count the index passes' first one, but `map_entries` the keys of all of them and `most_map_entries` those of
     the fullest. `bytes_read` are those of the sources, as Kafka counts them; `bytes_unread` of them were dead
-    (`dead_stretches`) and not read a second time. `records_read` counts records that were looked at: batches deleted
+    (`indexing`) and not read a second time. `records_read` counts records that were looked at: batches deleted
     whole count in bytes only. `phases` are seconds, over all threads.
     """
 
@@ -277,3 +295,62 @@ def _plain(value: float) -> str:
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     return f"{value:.1f}"
+
+
+def state_directory(environment: Mapping[str, str]) -> Path:
+    """Where seglog keeps what it knows of its own doing: `$XDG_STATE_HOME/seglog`, or below `~/.local/state`."""
+    home = environment.get("XDG_STATE_HOME") or str(Path(environment.get("HOME") or "/") / ".local" / "state")
+    return Path(home) / "seglog"
+
+
+class CleaningHistory:
+    """The rounds of the partitions of `log_directory`, in the file `path`.
+
+    One file a log directory, `cleaning/<digest of its path>.jsonl`, a JSON object a round, the newest last; only the
+    newest `MOST_ROUNDS` are kept. Only the process that holds the directory's lock writes it. A line that cannot be
+    read is passed over: history is a convenience, and never in the way of cleaning.
+    """
+
+    def __init__(self, fs: FileSystem, state: Path, log_directory: Path) -> None:
+        self._fs, self.log_directory = fs, links.resolve(log_directory)
+        digest = hashlib.sha256(str(self.log_directory).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        self.path = state / "cleaning" / f"{digest}.jsonl"
+
+    def rounds(self, partition: str | None = None) -> list[Round]:
+        """The rounds that are kept, oldest first; of one partition, or of all."""
+        if self._fs.status(self.path) is None:
+            return []
+        found = [_parsed(line) for line in self._fs.read_bytes(self.path).splitlines()]
+        rounds = [round_ for round_ in found if round_ is not None]
+        return [round_ for round_ in rounds if partition is None or round_.get("partition") == partition]
+
+    def add(self, results: Iterable[CleaningResult], now_ms: int) -> None:
+        """Keeps rounds that ended at `now_ms` (epoch milliseconds). OSError when the file cannot be written."""
+        new = [_entry(result, now_ms, self.log_directory) for result in results]
+        if not new:
+            return
+        kept = [*self.rounds(), *new][-MOST_ROUNDS:]
+        self._fs.make_directory(self.path.parent, parents=True)
+        lines = (json.dumps(round_, separators=(",", ":")) + "\n" for round_ in kept)
+        write_atomically(self._fs, self.path, "".join(lines).encode())
+
+
+def _entry(result: CleaningResult, now_ms: int, log_directory: Path) -> Round:
+    facts = result.to_json()
+    for name in ("segments_before", "segments_after"):
+        facts[name] = {"count": len(facts[name]), "size": sum(segment["size"] for segment in facts[name])}
+    return {"time": now_ms, "directory": str(log_directory), **facts}
+
+
+def _parsed(line: bytes) -> Round | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("partition"), str):
+        return None
+    return found if all(_is_count(found.get(name)) for name in _FIGURES) else None
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value < 2**63

@@ -78,7 +78,7 @@ class Sizing:
 class SizingRequest:
     """What the sizing of a partition takes beside its log.
 
-    `rounds` are those kept of it (`history`); `write_bytes_per_second` replaces the measured rate. The dirty part is
+    `rounds` are those kept of it; `write_bytes_per_second` replaces the measured rate. The dirty part is
     that of `now_ms` (epoch milliseconds).
     """
 
@@ -139,7 +139,7 @@ def size_log(
     rounds: Sequence[Mapping[str, Any]] = (),
     write_bytes_per_second: float | None = None,
 ) -> Sizing:
-    """The figures for `log`. `rounds` are its past rounds (`history`); a given write rate replaces the measured one."""
+    """The figures for `log`. `rounds` are its past ones (`CleaningHistory`); a given write rate replaces theirs."""
     buffer = min(config.dedupe_buffer_size // max(config.threads, 1), _MOST_BUFFER_BYTES)
     factor = config.io_buffer_load_factor
     room = max(capacity(buffer, factor), 1)

@@ -23,7 +23,7 @@ import numpy as np
 from seglog import layout
 from seglog.format.compression import compress, decompress
 from seglog.kernels import sketch
-from seglog.log.viewed_directory import whole_view
+from seglog.log.read_loader import whole_view
 from seglog.model import Compression
 from seglog.scan.listing import PartitionListing, SegmentFiles
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries

@@ -41,10 +41,9 @@ from seglog.log.checkpoints import CleanShutdownMarker, OffsetCheckpoint, shutdo
 from seglog.log.loader import LoadOptions, RecoveryProgress, RecoveryReport, plan_recovery
 from seglog.log.log import Log
 from seglog.log.producer_state import DEFAULT_EXPIRATION_MS
-from seglog.log.read_loader import Place
+from seglog.log.read_loader import Place, ViewingFileSystem
 from seglog.log.swap import BeforeLoss
 from seglog.log.unfinished_append import settle_if_possible
-from seglog.log.viewed_directory import ViewingFileSystem
 from seglog.model import TopicPartition
 from seglog.remote.routing import machine_files
 from seglog.scan.listing import (

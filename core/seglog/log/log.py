@@ -35,7 +35,6 @@ from seglog.log.append import Appender, AppendInfo
 from seglog.log.leader_epochs import LeaderEpochCache
 from seglog.log.loader import LoadedLog, LoadOptions, RecoveryReport, load_log
 from seglog.log.lookup import TimestampOffset, find_offset
-from seglog.log.policies import FlushPolicy
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.producers import ProducerIdentity, encode_end_txn_marker
 from seglog.log.read_loader import Place, ReadableLog, load_for_reading
@@ -45,6 +44,7 @@ from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, LogView, last_leader_epoch
 from seglog.log.unreadable import Unreadable
 from seglog.log.validator import AppendOrigin
+from seglog.log.writer import FlushPolicy
 from seglog.model import Compression, Isolation, Record, member
 from seglog.storage.filesystem import FileSystem
 

@@ -25,8 +25,7 @@ from seglog.log.checkpoints import OffsetCheckpoint
 from seglog.log.directory import ConfigOf, LogDirectory
 from seglog.log.loader import LoadOptions, RecoveryReport, plan_recovery
 from seglog.log.log import Log
-from seglog.log.read_loader import Place
-from seglog.log.viewed_directory import ViewingFileSystem
+from seglog.log.read_loader import Place, ViewingFileSystem
 from seglog.scan.listing import OFFSET_CHECKPOINTS, list_partition, require_directory, require_partition
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem

@@ -28,11 +28,10 @@ from seglog.cleaner.cleaner import (
     has_ample_room,
     untold,
 )
-from seglog.cleaner.history import CleaningHistory, state_directory
 from seglog.cleaner.manager import CleanerManager, LogToClean, log_to_clean
 from seglog.cleaner.options import OFFSET, CleanerOptions, Strategy
 from seglog.cleaner.round import RoundPlan, plan_round
-from seglog.cleaner.stats import CleaningResult
+from seglog.cleaner.stats import CleaningHistory, CleaningResult, state_directory
 from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT, CleanerConfig
 from seglog.configuration.precedence import POLICY, ResolvedConfig
@@ -42,7 +41,7 @@ from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
 from seglog.log.opening import open_undamaged, refuse_losses, require_room
-from seglog.log.viewed_directory import ViewingFileSystem
+from seglog.log.read_loader import ViewingFileSystem
 from seglog.model import TopicPartition
 from seglog.operations.retain import TopicConfigs
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of

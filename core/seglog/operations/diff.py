@@ -9,7 +9,7 @@ from pathlib import Path
 from seglog.errors import UnsupportedError
 from seglog.inspect.diff import Difference, diff_batches, diff_bytes
 from seglog.inspect.diff_view import ViewOptions, diff_view
-from seglog.log.viewed_directory import viewed_copies
+from seglog.log.read_loader import viewed_copies
 from seglog.scan.listing import TargetKind, list_log_directory, resolve_path, topic_partitions
 from seglog.storage.filesystem import FileSystem
 

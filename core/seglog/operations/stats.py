@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.cleaner.history import CleaningHistory, Round, state_directory
+from seglog.cleaner.stats import CleaningHistory, Round, state_directory
 from seglog.configuration.settings import DirectorySettings, topic_of
 from seglog.inspect.sizing import Sizing, SizingRequest, size_partition
 from seglog.inspect.statistics import LogStatistics, view_statistics

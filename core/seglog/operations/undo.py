@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from seglog.cleaner.history import state_directory
+from seglog.cleaner.stats import state_directory
 from seglog.format.filenames import QUARANTINE_WITHIN
 from seglog.locations import require_name
 from seglog.runs.apply import settle_pending, undo_run

@@ -27,7 +27,7 @@ from seglog.errors import RefusedError
 from seglog.format.filenames import FileKind, parse_topic_partition, segment_file_name
 from seglog.format.log_manifest import ManifestPartition, ManifestSegment
 from seglog.log.directory import LogDirectory
-from seglog.log.viewed_directory import ViewingFileSystem
+from seglog.log.read_loader import ViewingFileSystem
 from seglog.model import TopicPartition
 from seglog.operations.clean import (
     Cleaned,

@@ -23,7 +23,7 @@ from seglog.format.filenames import PartitionState, parse_topic_partition
 from seglog.inspect.diff import Difference, diff_batches, diff_bytes
 from seglog.inspect.diff_view import COMMITTED, ViewOptions, diff_view
 from seglog.kernels.hashing import SEED_WORDS
-from seglog.log.viewed_directory import viewed_copies
+from seglog.log.read_loader import viewed_copies
 from seglog.model import NO_TIMESTAMP, Isolation, TopicPartition
 from seglog.remote.settings import NO_SETTINGS, StoreSettings
 from seglog.scan.listing import Target, TargetKind, list_log_directory

@@ -9,7 +9,7 @@ import pytest
 
 from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import apply_plan, foresee_round
-from seglog.cleaner.dead_stretches import DeadStretch, IndexedChunks
+from seglog.cleaner.indexing import DeadStretch, IndexedChunks
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.round import plan_round
 from seglog.clock import ManualClock

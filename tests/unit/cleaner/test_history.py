@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 from seglog.cleaner.cleaner import clean_log
-from seglog.cleaner.history import MOST_ROUNDS, CleaningHistory, state_directory
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.stats import CleaningResult
+from seglog.cleaner.stats import MOST_ROUNDS, CleaningHistory, CleaningResult, state_directory
 from seglog.clock import ManualClock
 from seglog.model import TopicPartition
 from tests.support.compacted_directories import FS, broker_directory, opened

@@ -11,7 +11,7 @@ import pytest
 from seglog import layout
 from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import foresee_round
-from seglog.cleaner.dead_stretches import IndexedChunks
+from seglog.cleaner.indexing import IndexedChunks
 from seglog.cleaner.opened_payloads import OpenedPayloads, Stretch
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.record_filter import FilteredPiece, RecordFilter, _ChosenPiece

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seglog import layout
-from seglog.log.policies import (
+from seglog.log.writer import (
     FlushPolicy,
     RollLimits,
     RollReason,

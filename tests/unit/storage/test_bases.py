@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.log.viewed_directory import ViewingFileSystem
+from seglog.log.read_loader import ViewingFileSystem
 from seglog.model import TopicPartition
 from seglog.storage.bases import ReadOnlyFileSystem
 from seglog.storage.filesystem import File, FileSystem
