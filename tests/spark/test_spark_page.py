@@ -31,6 +31,12 @@ def logs_in(partition: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in partition.glob("*.log")}
 
 
+def rows_of(table: Any) -> list[dict[str, Any]]:
+    """The rows of an Arrow table, in the order of the log."""
+    chosen = table.select(["topic", "partition", "offset", "timestamp", "key", "value"])
+    return list(chosen.sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist())
+
+
 def fetch_committed(prefix: Path, target: Path) -> dict[str, bytes]:
     """The logs of the partition that `fetch` makes of a committed one."""
     fs, (seen,) = see_tiers(LocalFileSystem(), [prefix / target.name])
@@ -45,14 +51,22 @@ def test_every_block_of_the_page_runs(
     (tmp_path / "lake").mkdir()
     names: dict[str, Any] = {}
     found = blocks(PAGE.read_text())
-    assert len(found) == 8
+    assert len(found) == 11
+    timestamps = "spark.sql.parquet.outputTimestampType"
+    usual = spark.conf.get(timestamps)
     for block in found:
         exec(block.replace(LOGS, str(tmp_path / "logs")).replace(LAKE, str(tmp_path / "lake")), names)
+    spark.conf.set(timestamps, usual)
     said = capsys.readouterr().out
     assert "<Cleaned squares-0: done" in said and "\n10\n" in said
     assert names["spark"] is spark
     assert spark.read.parquet(str(tmp_path / "lake" / "payments")).count() == names["payments"].count() > 0
     assert spark.read.parquet(str(tmp_path / "lake" / "payments-by-date")).count() == names["payments"].count()
+    expected = rows_of(names["payments"].toArrow())
+    assert rows_of(names["DeltaTable"](str(tmp_path / "lake" / "payments-by-date")).to_pyarrow_table()) == expected
+    assert rows_of(names["iceberg"].scan().to_arrow()) == expected
+    names["append"](names["payments"], 0)  # a batch that comes twice
+    assert rows_of(names["DeltaTable"](str(tmp_path / "lake" / "payments-delta")).to_pyarrow_table()) == expected
     assert spark.read.format("seglog").load(str(tmp_path / "lake" / "logs")).count() == 10
     fetched = fetch_committed(tmp_path / "lake" / "cleaned", tmp_path / "restored" / "squares-0")
     assert fetched == logs_in(tmp_path / "lake" / "logs" / "squares-0")
