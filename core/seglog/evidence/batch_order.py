@@ -18,8 +18,6 @@ import numpy as np
 
 from seglog.layout import INT64_MAX
 
-_MOST = INT64_MAX
-
 
 def ascending_chain(first: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Which batches belong to the longest ascending chain (bool, one a batch; offsets int64, in file order)."""
@@ -46,17 +44,19 @@ def ascending_chain(first: np.ndarray, last: np.ndarray) -> np.ndarray:
     return chosen
 
 
-def arrange(first: np.ndarray, last: np.ndarray, embedded: np.ndarray, reorder: bool) -> np.ndarray:
-    """The batches to keep, as indexes in the order of their offsets.
+def arrange(
+    first: np.ndarray, last: np.ndarray, embedded: np.ndarray, reorder: bool, least: int = 0, most: int = INT64_MAX
+) -> np.ndarray:
+    """The batches to keep, as indexes in the order of their offsets, which lie from `least` to `most`.
 
     `first` and `last` are the batches' offsets in file order; `embedded` (bool) says which of them touch another
     one at both ends. Without `reorder` nothing that was moved comes back.
     """
-    spine = _with_sound_offsets(np.flatnonzero(ascending_chain(first, last)), first, last)
-    return _Arrangement(first, last, embedded, spine).arranged() if reorder else spine
+    spine = _with_sound_offsets(np.flatnonzero(ascending_chain(first, last)), first, last, least)
+    return _Arrangement(first, last, embedded, spine, (least, most)).arranged() if reorder else spine
 
 
-def _with_sound_offsets(spine: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+def _with_sound_offsets(spine: np.ndarray, first: np.ndarray, last: np.ndarray, least: int) -> np.ndarray:
     """The spine, where of two neighbours that exclude each other the one with a broken base offset goes.
 
     Chains of equal length are a matter of luck. A batch on the spine is the broken one when turning one bit of its
@@ -65,7 +65,7 @@ def _with_sound_offsets(spine: np.ndarray, first: np.ndarray, last: np.ndarray) 
     chosen = spine.tolist()
     on_spine = set(chosen)
     for at, i in enumerate(chosen):
-        before = int(last[chosen[at - 1]]) + 1 if at else 0
+        before = int(last[chosen[at - 1]]) + 1 if at else least
         following = int(first[chosen[at + 1]]) if at + 1 < len(chosen) else INT64_MAX
         span = int(last[i] - first[i])
         for rival in (i + 1, i - 1):
@@ -85,8 +85,11 @@ def _with_sound_offsets(spine: np.ndarray, first: np.ndarray, last: np.ndarray) 
 class _Arrangement:
     """Step 2: `order` grows from the spine."""
 
-    def __init__(self, first: np.ndarray, last: np.ndarray, embedded: np.ndarray, spine: np.ndarray) -> None:
+    def __init__(
+        self, first: np.ndarray, last: np.ndarray, embedded: np.ndarray, spine: np.ndarray, bounds: tuple[int, int]
+    ) -> None:
         self._first, self._last, self._embedded, self._spine = first, last, embedded, spine
+        self._least, self._most = bounds
         self._order: list[int] = spine.tolist()
 
     def arranged(self) -> np.ndarray:
@@ -108,8 +111,8 @@ class _Arrangement:
     def _hole(self, offset: int) -> tuple[int, int]:
         """The offsets around `offset` that no batch has yet."""
         at = bisect_left(self._order, offset, key=lambda i: int(self._first[i]))
-        low = int(self._last[self._order[at - 1]]) + 1 if at else 0
-        high = int(self._first[self._order[at]]) - 1 if at < len(self._order) else INT64_MAX
+        low = int(self._last[self._order[at - 1]]) + 1 if at else self._least
+        high = int(self._first[self._order[at]]) - 1 if at < len(self._order) else self._most
         return low, high
 
     def _insert(self, run: list[int]) -> bool:
@@ -128,7 +131,7 @@ class _Arrangement:
         neighbours = {i - 1, i + 1} & set(range(len(self._first)))
         if not self._embedded[i] or not neighbours <= set(self._spine[max(at - 1, 0) : at + 1].tolist()):
             return False  # it lies beside damage, or among others that were moved
-        low, high = self._hole(int(self._last[self._spine[at - 1]]) + 1 if at else 0)
+        low, high = self._hole(int(self._last[self._spine[at - 1]]) + 1 if at else self._least)
         base, span = int(self._first[i]), int(self._last[i] - self._first[i])
         turned = [each for bit in range(63) if low <= (each := base ^ (1 << bit)) and each + span <= high]
         if len(neighbours) == 2:

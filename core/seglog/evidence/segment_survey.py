@@ -166,7 +166,8 @@ class SegmentSurveyor:
         joined = [np.concatenate(parts) for parts in zip(*columns, strict=True)]
         in_file_order = np.argsort(joined[0], kind="stable")  # swallowed batches came after their piece
         position, length, last, first = (column[in_file_order] for column in joined)
-        order = arrange(first, last, _embedded(position, length, size), self._reorder)
+        embedded = _embedded(position, length, size)
+        order = arrange(first, last, embedded, self._reorder, offsets.least, offsets.most)
         gone = np.setdiff1d(np.arange(len(first)), order, assume_unique=True)
         for i in gone.tolist():
             lost = RemovedRange(int(position[i]), int(length[i]), NOT_ASCENDING, int(first[i]), int(last[i]))

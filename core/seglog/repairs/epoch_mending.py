@@ -13,7 +13,8 @@ in an epoch that never was. Who knows better: the log's other batches, whose epo
 4. A broker's epoch is never lowered: who appends with too low an epoch makes the batches wrong that come after a
    change of leader, not the one that tells of it, and the checkpoint may be gone or older. So a suspect gets a lower
    epoch only where it is alone and either no cluster elects that often (`_MOST_ELECTIONS`), or the epoch that the
-   checkpoint has for it goes on in the batch after it, and the checkpoint names a later one.
+   checkpoint has for it goes on in the batch after it, and either the checkpoint names a later one or one bit alone
+   makes many elections of none (`_MANY_ELECTIONS`).
 
 A batch that names no epoch (-1) says nothing and stays.
 """
@@ -40,6 +41,7 @@ from seglog.storage.filesystem import FileSystem
 _MASK = 0xFFFFFFFF
 _EPOCH_BYTES = 4
 _MOST_ELECTIONS = 1 << 16  # between two batches that follow each other
+_MANY_ELECTIONS = 1 << 4
 _WITNESSES = 2
 
 
@@ -185,7 +187,8 @@ class _Suspects:
         """Rule 4."""
         alone = own not in self._own[max(i - 1, 0) : i].tolist() + self._own[i + 1 : i + 2].tolist()
         goes_on = found == self._stated[i] and found in self._own[i + 1 : i + 2]
-        return alone and (self._is_impossible(own, found) or (goes_on and bool(self._settled[i])))
+        is_bit = _one_bit(own, found) and own - found >= _MANY_ELECTIONS
+        return alone and (self._is_impossible(own, found) or (goes_on and (is_bit or bool(self._settled[i]))))
 
     @staticmethod
     def _is_impossible(own: int, found: int) -> bool:

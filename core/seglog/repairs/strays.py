@@ -5,8 +5,8 @@ The checksum of a batch does not cover its base offset, so where a batch belongs
 
 1. Batches of one file that follow each other and belong to one other segment are a stretch. Copies of batches that
    this segment holds stay out of account.
-2. A stretch that contradicts the segment (other batches have some of its offsets) is of another log or of an older
-   state of this one, and stays where the damage goes.
+2. A stretch that contradicts the segment (other batches have some of its offsets, or leader epochs would fall) is of
+   another log or of an older state of this one, and stays where the damage goes. So does one far after the log's end.
 3. One batch alone may have a broken base offset: it stays there, too, if turning over one bit makes it fit exactly
    where it lies.
 
@@ -27,11 +27,13 @@ from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileSystem
 
 _BATCH = np.dtype(
-    [(name, np.int64) for name in ("first", "last", "size", "crc", "position")] + [("file", np.int32)],
+    [(name, np.int64) for name in ("first", "last", "size", "crc", "position")]
+    + [("file", np.int32), ("epoch", np.int32)],
 )
 _SPAN = np.dtype([("first", np.int64), ("last", np.int64)])
 _FACTS = ["first", "last", "size", "crc"]
 _OFFSET_BITS = 63
+_FARTHEST = 1 << 20  # offsets that a cleaner leaves out between two batches, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +131,9 @@ class _Gathering:
         for rows, first in judged_batches(self._fs, self._files[number].log, offsets, anywhere=True):
             part = np.zeros(len(rows), dtype=_BATCH)
             part["first"], part["file"] = first, number
-            for name, column in (("last", "last_offset"), ("size", "size"), ("crc", "crc"), ("position", "position")):
-                part[name] = rows[column]
+            for name in ("size", "crc", "position"):
+                part[name] = rows[name]
+            part["last"], part["epoch"] = rows["last_offset"], rows["leader_epoch"]
             parts.append(part)
         joined = np.concatenate(parts)
         return joined[np.argsort(joined["position"], kind="stable")]
@@ -149,7 +152,8 @@ class _Gathering:
         homes = np.searchsorted(self._bases, batches["first"], side="right") - 1
         ends = np.array([self._bounds(i)[1] for i in range(len(self._bases))], dtype=np.int64)
         homes[(homes >= 0) & (batches["last"] > ends[np.maximum(homes, 0)])] = -1
-        cuts = np.flatnonzero((np.diff(homes) != 0) | (batches["first"][1:] <= batches["last"][:-1])) + 1
+        gaps = batches["first"][1:] - batches["last"][:-1] - 1
+        cuts = np.flatnonzero((np.diff(homes) != 0) | (gaps < 0) | (gaps > _FARTHEST)) + 1
         for stretch, of in zip(np.split(batches, cuts), np.split(homes, cuts), strict=True):
             if len(of) and of[0] not in (-1, number):
                 yield int(of[0]), stretch
@@ -158,7 +162,17 @@ class _Gathering:
         """The batches of a stretch that a segment does not have; none where they contradict it (rules 1 and 2)."""
         held = self._of(home)
         new = stretch[~np.isin(stretch[_FACTS], held[_FACTS])]
-        return new if _fits(new, held) else new[:0]
+        if not len(new) or not _fits(new, held):
+            return new[:0]
+        before = held[held["last"] < new["first"][0]]["epoch"]
+        after = held[held["first"] > new["last"][-1]]["epoch"]
+        low, high = before[before >= 0][-1:], after[after >= 0][:1]
+        epochs = new["epoch"][new["epoch"] >= 0]
+        falls = bool((np.diff(np.concatenate((low, epochs[:1]))) < 0).any())
+        falls |= bool((np.diff(np.concatenate((epochs[-1:], high))) < 0).any())
+        end = int(held["last"][-1]) if len(held) else self._bases[home]
+        is_far = home + 1 == len(self._bases) and int(new["last"][-1]) - end > _FARTHEST + int(new["size"].sum())
+        return new[:0] if falls or is_far else new
 
     def _is_sure(self, _number: int, home: int, stretch: np.ndarray) -> bool:
         """Whether these are several batches, or exactly what is missing."""

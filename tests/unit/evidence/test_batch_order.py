@@ -10,10 +10,10 @@ import pytest
 from seglog.evidence.batch_order import arrange, ascending_chain
 
 
-def arranged(*offsets: tuple[int, int], reorder: bool = True) -> list[tuple[int, int]]:
+def arranged(*offsets: tuple[int, int], reorder: bool = True, least: int = 0) -> list[tuple[int, int]]:
     first, last = (np.array(column, dtype=np.int64) for column in zip(*offsets, strict=True))
     embedded = np.ones(len(first), dtype=bool)
-    return [offsets[i] for i in arrange(first, last, embedded, reorder).tolist()]
+    return [offsets[i] for i in arrange(first, last, embedded, reorder, least).tolist()]
 
 
 def test_a_batch_with_a_huge_offset_costs_itself_and_nothing_that_follows() -> None:
@@ -50,6 +50,12 @@ def test_a_broken_base_offset_does_not_move_a_batch_into_a_gap_that_compaction_l
     kept = arranged(around[0], damaged, *around[2:])
     assert damaged not in kept or damaged[0] > 9
     assert [each for each in kept if each != damaged] == [each for each in around if each != (10, 19)]
+
+
+def test_a_segments_first_batch_with_a_broken_offset_is_not_moved_to_its_end() -> None:
+    """What the hole before the second one lacks is known from the segment's name."""
+    rest = [(19, 19), (20, 22), (23, 25)]
+    assert arranged((15 + 8192, 18 + 8192), *rest, least=15) == rest
 
 
 def test_of_two_that_exclude_each_other_the_one_bit_off_goes() -> None:

@@ -78,6 +78,10 @@ def test_a_brokers_epoch_is_never_lowered_on_the_word_of_its_neighbours(
         ([0, 0, 2, 0, 0, 3, 0], ((0, 0), (2, 20), (3, 50)), [0, 0, 2, 2, 2, 3, 3]),
         ([0, 0, 64, 0, 1, 1], ((0, 0), (1, 40)), [0, 0, 0, 0, 1, 1]),  # the broker went on, and never noted 64
         ([3, 3, 2, 3], ((3, 0),), [3, 3, 3, 3]),
+        ([5, 6, 70, 6, 6], ((5, 0), (6, 10)), [5, 6, 6, 6, 6]),  # one bit, and 64 elections of which nobody knows
+        ([5, 6, 22, 6, 6], ((5, 0), (6, 10)), [5, 6, 6, 6, 6]),
+        ([5, 6, 14, 6, 6], ((5, 0), (6, 10)), [5, 6, 14, 6, 6]),  # eight may have been
+        ([5, 6, 71, 6, 6], ((5, 0), (6, 10)), [5, 6, 71, 6, 6]),
         ([5, 7], ((7, 0),), [5, 7]),  # older than the checkpoint's word, but nothing falls
     ],
 )

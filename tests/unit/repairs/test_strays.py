@@ -117,6 +117,24 @@ def test_what_contradicts_a_segment_is_of_another_log_and_stays_out(directory: P
     assert next(row["action"] for row in outcome.plan.rows() if row["file"] == FIRST) == "cut"
 
 
+def test_what_would_make_leader_epochs_fall_stays_out(directory: Path) -> None:
+    whole = held(directory)
+    put(directory, SECOND, whole[SECOND][0], batch(12, 3, epoch=7), batch(15, 3, epoch=7))
+    put(directory, THIRD, batch(18, 3, epoch=7), batch(24, 3, epoch=7))
+    put(directory, FIRST, *whole[FIRST], batch(21, 1), batch(22, 2))
+    repaired(directory)
+    assert [len(batches) for batches in held(directory).values()] == [3, 3, 2]
+
+
+@pytest.mark.parametrize("far", [1 << 29, 1 << 40])
+def test_what_lies_far_after_the_log_stays_out(directory: Path, far: int) -> None:
+    """Two batches with broken offsets ascend as two sound ones do."""
+    whole = held(directory)
+    put(directory, FIRST, whole[FIRST][0], batch(3 + far, 3), batch(6 + 2 * far, 3))
+    repaired(directory)
+    assert held(directory) == {**whole, FIRST: whole[FIRST][:1]}
+
+
 def test_a_batch_whose_offset_may_be_broken_stays_out(directory: Path) -> None:
     """Of offset 19 one bit makes 3, where it lies; and the log has room at 19."""
     whole = held(directory)
