@@ -7,7 +7,7 @@ right checksums contradict each other. Steps:
    offset (no checksum covers it) then costs itself, not everything that follows.
 2. The other batches, a run at a time: one that fits into a hole of the spine was moved and goes back. Those that
    overlap with the spine are copies, or foreign, and go; so does a batch that would fit where it lies but for one
-   bit of its base offset: that bit is what broke.
+   bit of its base offset: that bit is what broke, unless its time, which the checksum covers, says that it was moved.
 """
 
 from __future__ import annotations
@@ -45,15 +45,22 @@ def ascending_chain(first: np.ndarray, last: np.ndarray) -> np.ndarray:
 
 
 def arrange(
-    first: np.ndarray, last: np.ndarray, embedded: np.ndarray, reorder: bool, least: int = 0, most: int = INT64_MAX
+    first: np.ndarray,
+    last: np.ndarray,
+    embedded: np.ndarray,
+    reorder: bool,
+    bounds: tuple[int, int] = (0, INT64_MAX),
+    times: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The batches to keep, as indexes in the order of their offsets, which lie from `least` to `most`.
+    """The batches to keep, as indexes in the order of their offsets, which lie in `bounds` (both included).
 
-    `first` and `last` are the batches' offsets in file order; `embedded` (bool) says which of them touch another
-    one at both ends. Without `reorder` nothing that was moved comes back.
+    `first` and `last` are the batches' offsets in file order, `times` their latest timestamps (ms), where these can be
+    asked; `embedded` (bool) says which of them touch another one at both ends. Without `reorder` nothing that was moved
+    comes back.
     """
-    spine = _with_sound_offsets(np.flatnonzero(ascending_chain(first, last)), first, last, least)
-    return _Arrangement(first, last, embedded, spine, (least, most)).arranged() if reorder else spine
+    times = np.zeros(len(first), dtype=np.int64) if times is None else times
+    spine = _with_sound_offsets(np.flatnonzero(ascending_chain(first, last)), first, last, bounds[0])
+    return _Arrangement(first, last, embedded, spine, bounds, times).arranged() if reorder else spine
 
 
 def _with_sound_offsets(spine: np.ndarray, first: np.ndarray, last: np.ndarray, least: int) -> np.ndarray:
@@ -86,10 +93,17 @@ class _Arrangement:
     """Step 2: `order` grows from the spine."""
 
     def __init__(
-        self, first: np.ndarray, last: np.ndarray, embedded: np.ndarray, spine: np.ndarray, bounds: tuple[int, int]
+        self,
+        first: np.ndarray,
+        last: np.ndarray,
+        embedded: np.ndarray,
+        spine: np.ndarray,
+        bounds: tuple[int, int],
+        times: np.ndarray,
     ) -> None:
         self._first, self._last, self._embedded, self._spine = first, last, embedded, spine
         self._least, self._most = bounds
+        self._times = times
         self._order: list[int] = spine.tolist()
 
     def arranged(self) -> np.ndarray:
@@ -131,12 +145,24 @@ class _Arrangement:
         neighbours = {i - 1, i + 1} & set(range(len(self._first)))
         if not self._embedded[i] or not neighbours <= set(self._spine[max(at - 1, 0) : at + 1].tolist()):
             return False  # it lies beside damage, or among others that were moved
+        if self._was_moved(i, at):
+            return False
         low, high = self._hole(int(self._last[self._spine[at - 1]]) + 1 if at else self._least)
         base, span = int(self._first[i]), int(self._last[i] - self._first[i])
         turned = [each for bit in range(63) if low <= (each := base ^ (1 << bit)) and each + span <= high]
         if len(neighbours) == 2:
             return any(each == low or each + span == high for each in turned)
         return any(each == low and each + span == high for each in turned)
+
+    def _was_moved(self, i: int, at: int) -> bool:
+        """Whether the time of batch `i` fits where its offset is, and not where it lies, at `at` of the spine."""
+        place = bisect_left(self._order, int(self._first[i]), key=lambda other: int(self._first[other]))
+        return not self._is_between(i, self._spine.tolist(), at) and self._is_between(i, self._order, place)
+
+    def _is_between(self, i: int, others: list[int], at: int) -> bool:
+        time = int(self._times[i])
+        after = at == 0 or int(self._times[others[at - 1]]) <= time
+        return after and (at == len(others) or time <= int(self._times[others[at]]))
 
 
 def _runs(others: np.ndarray, first: np.ndarray, last: np.ndarray) -> list[list[int]]:

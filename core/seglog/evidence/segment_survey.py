@@ -9,7 +9,7 @@ Steps, a piece of the walk at a time (`log_walk` finds the way past damage):
 3. Stretches of batches that stay and follow each other become one range.
 4. Where offsets do not ascend, the segment is read once more and `batch_order` chooses.
 
-Memory is bounded by the number of ranges; in step 4 by 28 bytes a batch.
+Memory is bounded by the number of ranges; in step 4 by 36 bytes a batch.
 """
 
 from __future__ import annotations
@@ -160,14 +160,14 @@ class SegmentSurveyor:
                 continue
             stays = step.bits == 0
             rows = step.piece.batches[stays]
-            names = ("position", "size", "last_offset")
+            names = ("position", "size", "last_offset", "max_timestamp")
             columns.append((*(rows[name].copy() for name in names), step.first[stays]))
             _remove_judged(found, step)
         joined = [np.concatenate(parts) for parts in zip(*columns, strict=True)]
         in_file_order = np.argsort(joined[0], kind="stable")  # swallowed batches came after their piece
-        position, length, last, first = (column[in_file_order] for column in joined)
+        position, length, last, times, first = (column[in_file_order] for column in joined)
         embedded = _embedded(position, length, size)
-        order = arrange(first, last, embedded, self._reorder, offsets.least, offsets.most)
+        order = arrange(first, last, embedded, self._reorder, (offsets.least, offsets.most), times)
         gone = np.setdiff1d(np.arange(len(first)), order, assume_unique=True)
         for i in gone.tolist():
             lost = RemovedRange(int(position[i]), int(length[i]), NOT_ASCENDING, int(first[i]), int(last[i]))

@@ -8,7 +8,7 @@ The checksum of a batch does not cover its base offset, so where a batch belongs
 2. A stretch that contradicts the segment (other batches have some of its offsets, or leader epochs would fall) is of
    another log or of an older state of this one, and stays where the damage goes. So does one far after the log's end.
 3. One batch alone may have a broken base offset: it stays there, too, if turning over one bit makes it fit exactly
-   where it lies.
+   where it lies, unless its time, which the checksum covers, says that it was moved.
 
 Memory is bounded by the batches of the files with strays and of their segments, 48 bytes each.
 """
@@ -27,7 +27,7 @@ from seglog.scan.resync import PlausibleOffsets
 from seglog.storage.filesystem import FileSystem
 
 _BATCH = np.dtype(
-    [(name, np.int64) for name in ("first", "last", "size", "crc", "position")]
+    [(name, np.int64) for name in ("first", "last", "size", "crc", "position", "time")]
     + [("file", np.int32), ("epoch", np.int32)],
 )
 _SPAN = np.dtype([("first", np.int64), ("last", np.int64)])
@@ -133,7 +133,7 @@ class _Gathering:
             part["first"], part["file"] = first, number
             for name in ("size", "crc", "position"):
                 part[name] = rows[name]
-            part["last"], part["epoch"] = rows["last_offset"], rows["leader_epoch"]
+            part["last"], part["epoch"], part["time"] = rows["last_offset"], rows["leader_epoch"], rows["max_timestamp"]
             parts.append(part)
         joined = np.concatenate(parts)
         return joined[np.argsort(joined["position"], kind="stable")]
@@ -188,7 +188,7 @@ class _Gathering:
     def _is_likely(self, number: int, home: int, stretch: np.ndarray) -> bool:
         """Rule 3."""
         new = self._new(home, stretch)
-        return len(new) == 1 and not self._may_have_a_broken_offset(number, new[0])
+        return len(new) == 1 and not self._may_have_a_broken_offset(number, home, new[0])
 
     def _place(self, number: int, home: int, stretch: np.ndarray) -> bool:
         held, new = self._of(home), self._new(home, stretch)
@@ -215,12 +215,16 @@ class _Gathering:
             self._held[number] = batches[np.argsort(batches["first"], kind="stable")]
         return self._held[number]
 
-    def _may_have_a_broken_offset(self, number: int, batch: np.void) -> bool:
+    def _may_have_a_broken_offset(self, number: int, home: int, batch: np.void) -> bool:
         """Whether it lies where it belongs, but for one bit."""
         held = self._of(number)
         own = held[held["file"] == number]
         own = own[np.argsort(own["position"], kind="stable")]
         at = int(np.searchsorted(own["position"], int(batch["position"])))
+        there = self._of(home)
+        place = int(np.searchsorted(there["first"], int(batch["first"])))
+        if not _is_between(batch, own, at) and _is_between(batch, there, place):
+            return False
         least, most = self._bounds(number)
         low = int(own["last"][at - 1]) + 1 if 0 < at <= len(own) else least
         high = int(own["first"][at]) - 1 if at < len(own) else most
@@ -259,6 +263,12 @@ class _Gathering:
             )
             for part in np.split(batches, cuts)
         ]
+
+
+def _is_between(batch: np.void, others: np.ndarray, at: int) -> bool:
+    """Whether a batch's time is between those of the batches before and from index `at`."""
+    before, after = others["time"][max(at - 1, 0) : at], others["time"][at : at + 1]
+    return bool((before <= batch["time"]).all() and (batch["time"] <= after).all())
 
 
 def _fits(new: np.ndarray, held: np.ndarray) -> bool:

@@ -140,6 +140,14 @@ def undo_run(fs: FileSystem, run: RunRecord) -> None:
     except KeyboardInterrupt:  # half taken back keeps a broker from starting
         take_back(fs, run, Journal(fs, run.folder))
         raise
+    except OSError as error:
+        if read_journal(fs, run.folder).state is not RunState.UNDOING:
+            raise
+        left = (
+            f"{error.strerror or error}; {run.name} is taken back in part: the next seglog command that changes"
+            f" {run.log_directory} goes on with it, and until then no broker starts on it"
+        )
+        raise OSError(error.errno, left, error.filename) from error
 
 
 def take_back_after(cause: BaseException, fs: FileSystem, run: RunRecord, journal: Journal) -> None:

@@ -137,6 +137,14 @@ def test_where_taking_back_fails_as_well_the_error_says_both_and_what_is_left(pr
     assert prepared.contents() == BEFORE
 
 
+def test_an_undo_that_fails_in_the_middle_says_what_goes_on_with_it(prepared: Prepared) -> None:
+    run = prepared.finish()
+    with pytest.raises(OSError, match=f"{run.name} is taken back in part: the next seglog command"):
+        undo_run(FailingAfter(FS), run)
+    settle_pending(FS, prepared.logs)
+    assert prepared.contents() == BEFORE
+
+
 def test_what_a_run_left_that_was_killed_before_it_was_marked_goes_with_the_next_command(tmp_path: Path) -> None:
     (tmp_path / ".seglog-run.tmp").write_bytes(b"")
     assert settle_pending(FS, tmp_path) is None
