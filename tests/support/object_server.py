@@ -1,7 +1,7 @@
 """A small object store on loopback, out of a dict: what a store answers, what it was asked, and what can go wrong.
 
 It speaks the few requests of Amazon's S3 that reading needs, and puts small objects. Google's XML API is the same in
-these, and Azure's listing (`comp=list`) has a form of its own.
+these but for the condition of a new object (`GENERATION`), and Azure's listing (`comp=list`) has a form of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
+GENERATION = "x-goog-if-generation-match"  # of an object that is to be made: 0
 SECRETS = {
     "AWS_ACCESS_KEY_ID": "AKIDofthetests",
     "AWS_SECRET_ACCESS_KEY": "s3cr3t/ofthetests",
@@ -49,6 +50,7 @@ class ObjectServer:
     asked: list[str] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
     fault: Callable[[str, str], Fault | None] = lambda _method, _path: None
+    keeps_conditions: bool = True  # else an object is replaced where it was to be made
     page: int = 1000
     released: threading.Event = field(default_factory=threading.Event)
     guard: threading.Lock = field(default_factory=threading.Lock)
@@ -57,6 +59,17 @@ class ObjectServer:
     def environment(self) -> dict[str, str]:
         """How a client finds it."""
         return {**SECRETS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}"}
+
+    @property
+    def environments(self) -> dict[str, dict[str, str]]:
+        """The same by the scheme of its URLs."""
+        here = f"http://127.0.0.1:{self.port}"
+        azure = {"AZURE_STORAGE_ENDPOINT": here, "AZURE_STORAGE_ACCOUNT_NAME": "account"}
+        return {
+            "s3": self.environment,
+            "gs": {"GOOGLE_BASE_URL": here, "GOOGLE_BEARER_TOKEN": "token"},
+            "az": azure | {"AZURE_STORAGE_ACCOUNT_KEY": "c2VjcmV0L29mdGhldGVzdHM="},
+        }
 
     def count(self, start: str) -> int:
         """How many requests began so."""
@@ -141,19 +154,35 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
             if self._faulty():
                 return None
             with served.guard:
-                if self.headers.get("If-None-Match") == "*" and key in served.objects:
+                is_new = "*" in self.headers.get("If-None-Match", "") or self.headers.get(GENERATION) == "0"
+                if is_new and served.keeps_conditions and key in served.objects:
                     return self._error(412, "PreconditionFailed")
                 served.objects[key] = data
-            self.send_response(200)
+            self.send_response(201 if "x-ms-blob-type" in self.headers else 200)  # Azure's is 201
             self.send_header("ETag", tag_of(data))
             self.send_header("Content-Length", "0")
             self.end_headers()
             return None
 
+        def do_DELETE(self) -> None:
+            """So Google and Azure remove an object."""
+            if self._faulty():
+                return
+            is_there = served.objects.pop(unquote(urlsplit(self.path).path).lstrip("/"), None) is not None
+            self._answer(200 if is_there else 404, "")
+
         def do_POST(self) -> None:
-            """Several objects are removed (`?delete`): so obstore removes one."""
+            """Several objects are removed (`?delete`; Azure's: `comp=batch`): so obstore removes one."""
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             if self._faulty():
+                return
+            if "comp=batch" in self.path:
+                parts = ""
+                for number, path in enumerate(re.findall(r"^DELETE (\S+) HTTP", body, re.MULTILINE)):
+                    found = served.objects.pop(unquote(path).lstrip("/"), None)
+                    status = "404 Not Found" if found is None else "202 Accepted"
+                    parts += f"--b\r\nContent-ID: {number}\r\n\r\nHTTP/1.1 {status}\r\n\r\n\r\n"
+                self._answer(202, f"{parts}--b--\r\n", "multipart/mixed; boundary=b")
                 return
             bucket = urlsplit(self.path).path.strip("/")
             keys = re.findall("<Key>(.*?)</Key>", body)
@@ -215,11 +244,11 @@ def _handler(served: ObjectServer) -> type[BaseHTTPRequestHandler]:
             key = SECRETS["AWS_ACCESS_KEY_ID"]  # as S3 does
             self._answer(status, f"<Error><Code>{code}</Code><AWSAccessKeyId>{key}</AWSAccessKeyId></Error>")
 
-        def _answer(self, status: int, text: str) -> None:
+        def _answer(self, status: int, text: str, kind: str = "application/xml") -> None:
             data = text.encode()
             fault = served.fault("LISTING", self.path) if status == 200 else None
             self.send_response(status)
-            self.send_header("Content-Type", "application/xml")
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             if self.command != "HEAD":

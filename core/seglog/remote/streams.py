@@ -4,6 +4,12 @@ Where as many threads walk through objects as requests may be made at once, noth
 they are read: each walk reads what its own request brings, piece by piece, while a piece is still in the processor's
 caches, and holds no more than it reads. 1 GiB under four threads took 0.37 s of the CPU with its CRCs; in requests of
 4 MiB that are held as a whole it took 0.61 s.
+
+What is left above the check itself is the library's: reading 1 GiB alone takes as much of the CPU. Requests of our
+own (http.client, read into our own buffers, not even signed) took a third less in a trial: 0.5 against 0.8 s of the
+CPU, and with TLS 1.35 against 2.0 s, where the clock showed no difference. They are not taken. Their URLs would be
+signed, which makes secrets of them, and needs other rights: policies that refuse such URLs, signBlob of Google, SAS of
+Azure. Certificates, proxies, customers' keys and repetitions would be settled in two places.
 """
 
 from __future__ import annotations

@@ -303,18 +303,19 @@ def test_two_logs_of_one_name_are_refused(source: Path, tmp_path: Path) -> None:
         cleaned_into(Inline(tmp_path), [source / "a-0", tmp_path / "other" / "a-0"], tmp_path / "out")
 
 
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
 @pytest.mark.parametrize("reducers", [0, 2], ids=["whole", "split"])
 def test_a_bucket_is_cleaned_into_a_bucket_with_the_credentials_that_were_given(
-    reducers: int, source: Path, tmp_path: Path
+    reducers: int, scheme: str, source: Path, tmp_path: Path
 ) -> None:
     expected = cleaned_here(source, tmp_path / "here", ["a-0", "a-1"], roll=True)
     with object_server() as server:
         for path in source.rglob("*"):
             if path.is_file():
                 server.objects[f"bkt/kafka/{path.relative_to(source)}"] = path.read_bytes()
-        before, store = dict(server.objects), StoreSettings.of(server.environment)
-        sources = [parse_location(f"s3://bkt/kafka/{name}") for name in ("a-0", "a-1")]
-        to = Destination(sources, parse_location("s3://bkt/out"), store)
+        before, store = dict(server.objects), StoreSettings.of(server.environments[scheme])
+        sources = [parse_location(f"{scheme}://bkt/kafka/{name}") for name in ("a-0", "a-1")]
+        to = Destination(sources, parse_location(f"{scheme}://bkt/out"), store)
         clean_into(Inline(tmp_path, reducers), to, lambda _: TOPICS, CLOCK, CleanerOptions(roll=True))
         fs, (seen,) = see_tiers(files_of(store), [to.output])
         found = {name: {each: fs.read_bytes(seen / name / each) for each in fs.list(seen / name)} for name in expected}

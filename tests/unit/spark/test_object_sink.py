@@ -202,6 +202,43 @@ def test_of_two_writers_one_gets_an_error_and_its_rows_are_not_there(server: Obj
     assert values(chosen, tmp_path) == [(0, "a"), (1, "fast")]
 
 
+@pytest.mark.parametrize("scheme", ["gs", "az"])
+def test_other_clouds_are_written_as_amazons_is(scheme: str, server: ObjectServer, tmp_path: Path) -> None:
+    """New objects, the manifest where there is none of its number, and what was staged is removed."""
+    given = {"path": URL.replace("s3", scheme), "SEGLOG_REMOTE_RETRIES": "0", **server.environments[scheme]}
+    chosen = parse_write_options(given)
+    sink = ObjectSink(chosen)
+    assert write(sink, rows(["a", "b"]), rows(["x"], 1)) == 3
+    for number, value in [(0, "c"), (0, "c"), (1, "d")]:
+        write(sink, rows([value]), owner="query", stream=StreamBatch("query", number, f"entry {number}"))
+    files = sink.stage("slow", [rows(["slow"])])
+    met = []
+
+    def meanwhile(method: str, path: str) -> Fault | None:
+        if method == "PUT" and ".log" in path.replace("%2E", ".") and not met:
+            met.append(path)
+            write(sink, rows(["fast"]), owner="fast")
+        return None
+
+    server.fault = meanwhile
+    with pytest.raises(RefusedError, match="another writer has committed meanwhile, and nothing of this one was"):
+        sink.commit("slow", files)
+    assert met
+    assert values(chosen, tmp_path) == [(0, "a"), (1, "b"), (2, "c"), (3, "d"), (4, "fast")]
+    assert values(chosen, tmp_path, T1) == [(0, "x")]
+    assert not [name for name in server.objects if "/staged/" in name and "/slow/" not in name]
+
+
+@pytest.mark.parametrize("scheme", ["gs", "az"])
+def test_other_clouds_that_would_replace_an_object_are_found_out(scheme: str, server: ObjectServer) -> None:
+    """A store that passes over the condition would let two writers commit the same manifest."""
+    chosen = parse_write_options({"path": URL.replace("s3", scheme), **server.environments[scheme]})
+    server.keeps_conditions = False
+    with pytest.raises(UnsupportedError, match="bkt/logs"):
+        write(ObjectSink(chosen), rows(["a"]))
+    assert not [name for name in server.objects if "manifest" in name]
+
+
 def failing(method: str, nth: int) -> Fault:
     """How a request fails: it is refused, or its answer is lost. Nobody here sends it again."""
     return Fault(reset=True) if nth % 2 else Fault(500 if method in ("GET", "HEAD") else 403, "AccessDenied")
