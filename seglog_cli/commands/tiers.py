@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Paths, command, flag, takes_urls
+from seglog_cli.options import command, flag, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -14,7 +17,14 @@ from seglog_cli.tiering import Tiers
 @takes_urls("paths")
 def run(
     session: Session,
-    paths: Paths,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH",
+            help="A partition or a topic in tiered storage, a whole tier, or an object of a segment; URLs, too.",
+            show_default=False,
+        ),
+    ],
     tiers: Tiers,
     segments: Annotated[bool, flag("--long -l", "Show segments, too. JSON lines show them anyway.")] = False,
 ) -> int:
