@@ -66,8 +66,13 @@ def test_below_the_first_segment_the_log_starts_anew(tmp_path: Path) -> None:
     assert (done.log_start_offset, loaded.segments.base_offsets, loaded.producers.end_offset) == (20, [20], 20)
 
 
-def test_a_full_truncation_leaves_one_empty_segment(loaded: LoadedLog) -> None:
+def test_a_full_truncation_leaves_one_empty_segment_and_no_producers(loaded: LoadedLog) -> None:
+    size = sum(segment.size for segment in loaded.segments)
+    assert loaded.producers.producers
     done = truncate_fully(target(loaded), 100)
+    assert (done.offset, done.log_start_offset, done.deleted_segments) == (100, 100, (0, 11, 30))
+    assert (done.deleted_bytes, done.truncated_bytes) == (size, 0)
+    assert (loaded.producers.producers, loaded.producers.end_offset) == ({}, 100)
     for path in done.pending_removal:
         path.unlink()
     names = sorted(files_of(loaded.report.directory))
