@@ -14,9 +14,11 @@ from seglog.format.compression import compress
 from seglog.format.decoder import decode_records, scan_batches
 from seglog.log.log import Log
 from seglog.model import Compression
+from seglog.storage.filesystem import LocalFileSystem
 from tests.support.cleaning import clean, compacted_log, contents
 from tests.support.log_files import write_segment
 from tests.support.naive import NaiveRecord, batch_v2, message
+from tests.support.open_logs import START_MS
 
 
 def log_of(directory: Path, *entries: bytes) -> Log:
@@ -43,6 +45,27 @@ def test_the_last_message_leaves_an_empty_batch_when_nothing_of_it_stays(tmp_pat
     rows = next(log.segments.first.rows())
     assert [(int(row["last_offset"]), int(row["count"])) for row in rows] == [(0, 1), (1, 0)]
     assert contents(log) == [(0, b"a", b"1")]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize(("younger_ms", "stays"), [(-1, False), (0, False), (1, True)])
+def test_a_tombstone_goes_with_a_segment_that_is_a_retention_older_than_what_was_cleaned_last(
+    tmp_path: Path, magic: int, younger_ms: int, stays: bool
+) -> None:
+    """The message has no delete horizon; modification times decide (Kafka: legacyDeleteHorizonMs)."""
+    retention_ms, cleaned_ms = 60_000, START_MS
+    directory = tmp_path / "t-0"
+    write_segment(directory, 0, message(0, magic, b"a", None), message(1, magic, b"b", b"1"))
+    write_segment(directory, 2, message(2, magic, b"c", b"2"))
+    write_segment(directory, 3, message(3, magic, b"d", b"3"))
+    write_segment(directory, 4)
+    files = LocalFileSystem()
+    files.set_modified(directory / f"{0:020d}.log", cleaned_ms - retention_ms + younger_ms)
+    files.set_modified(directory / f"{2:020d}.log", cleaned_ms)
+    files.set_modified(directory / f"{3:020d}.log", cleaned_ms + 10 * retention_ms)
+    log = compacted_log(tmp_path, delete_retention_ms=retention_ms)
+    clean(log, checkpoint=3)
+    assert [offset for offset, _, _ in contents(log)] == ([0, 1, 2, 3] if stays else [1, 2, 3])
 
 
 @pytest.mark.parametrize("magic", [0, 1])
