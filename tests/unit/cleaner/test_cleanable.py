@@ -57,6 +57,9 @@ def test_an_open_transaction_ends_the_range() -> None:
     found = offsets(last_stable_offset=150)
     assert found.first_uncleanable_offset == 150
     assert "transaction" in found.reason
+    found = offsets(last_stable_offset=300)
+    assert found.first_uncleanable_offset == 300
+    assert "active segment" in found.reason
 
 
 def test_young_segments_are_not_cleaned() -> None:
@@ -64,6 +67,8 @@ def test_young_segments_are_not_cleaned() -> None:
     assert found.first_uncleanable_offset == 100
     assert "min.compaction.lag.ms" in found.reason
     assert offsets(min_compaction_lag_ms=600, checkpoint=120).first_uncleanable_offset == 120
+    assert offsets(min_compaction_lag_ms=500).first_uncleanable_offset == 200  # just old enough
+    assert offsets(min_compaction_lag_ms=501).first_uncleanable_offset == 100
 
 
 def test_the_end_is_rounded_down_to_a_segment() -> None:
