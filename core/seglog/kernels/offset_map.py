@@ -79,6 +79,7 @@ SETTINGS_SLOTS = 6
 AHEAD = 24  # slots whose keys are asked for before they are moved
 _SLOTS_AHEAD = 48  # rows whose slots are asked for before they are put
 _KEYS_AHEAD = 20  # and whose keys
+_PROBES_AHEAD = 4  # which are looked for in so many slots: an eighth of the keys are not in their first one
 
 
 @inlined
@@ -141,11 +142,18 @@ def entry_bytes(key_size: int, overhead: int) -> int:
 
 @inlined
 def _prefetch_key(slots: Bytes, slot_count: int, store: Bytes, overhead: int, key_hash: int, key_size: int) -> None:
-    word = load_int64(slots, SLOT_BYTES * multiply_high(key_hash, slot_count))
-    if word != 0 and word & _TAG_MASK == key_hash & _TAG_MASK:
-        q = _place_in_store(word)
-        prefetch(store, q)
-        prefetch(store, q + overhead + key_size - 1)
+    i = multiply_high(key_hash, slot_count)
+    last = min(i + _PROBES_AHEAD, slot_count)
+    while i < last:
+        word = load_int64(slots, SLOT_BYTES * i)
+        if word == 0:
+            return
+        if word & _TAG_MASK == key_hash & _TAG_MASK:
+            q = _place_in_store(word)
+            prefetch(store, q)
+            prefetch(store, q + overhead + key_size - 1)
+            return
+        i += 1
 
 
 @inlined
