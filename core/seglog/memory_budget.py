@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from types import TracebackType
 from typing import Self
 
 from seglog.layout import INT64_MAX
@@ -117,9 +116,7 @@ class Account:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

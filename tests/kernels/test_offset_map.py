@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seglog.cleaner import key_tables as reading
-from seglog.cleaner import offset_map as putting
-from seglog.cleaner.key_tables import KeyReader
-from seglog.cleaner.offset_map import OffsetMap
+from seglog.cleaner import offset_map as cleaners
+from seglog.cleaner.offset_map import KeyReader, OffsetMap
 from seglog.cleaner.options import OFFSET, CleanerOptions
 from seglog.errors import InvalidRecordError
 from seglog.format.decoder import scan_batches
@@ -80,10 +78,10 @@ def test_the_map_finds_the_last_record_of_each_key(
 ) -> None:
     data, batches = batches_of(groups)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "kernels", kernels[0])
-        patch.setattr(putting, "kernels", kernels[1])
-        patch.setattr(reading, "_ROWS", rows)
-        patch.setattr(reading, "_KEY_BYTES", 20)
+        patch.setattr(cleaners, "key_tables", kernels[0])
+        patch.setattr(cleaners, "offset_map", kernels[1])
+        patch.setattr(cleaners, "_ROWS", rows)
+        patch.setattr(cleaners, "_KEY_BYTES", 20)
         found, passes = survivors(data, batches, CleanerOptions(dedupe_buffer_bytes=24 * slots, hash_mask=mask))
     assert found == expected(groups)
     distinct = len({key for group in groups for key in group if key is not None})

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seglog.cleaner import chunks, key_tables, offset_map, record_filter
+from seglog.cleaner import chunks, offset_map, record_filter
 from seglog.cleaner.cleaner import foresee_round
 from seglog.cleaner.options import OFFSET, CleanerOptions, Strategy, StrategyKind
 from seglog.cleaner.round import plan_round
@@ -250,8 +250,8 @@ _SMALLER: tuple[tuple[object, str, int], ...] = (
     (rendering, "BLOCK_BYTES", 1200),
     (render_records, "_BLOCK_BYTES", 1200),
     (chunks, "_ARENA_BYTES", 900),
-    (key_tables, "_ROWS", 5),
-    (key_tables, "_KEY_BYTES", 40),
+    (offset_map, "_ROWS", 5),
+    (offset_map, "_KEY_BYTES", 40),
     (record_filter, "_SLACK_BYTES", 0),
     (offset_map, "KEY_STORE_BYTES", 256),
     (offset_map, "_FIRST_SLOTS", 8),

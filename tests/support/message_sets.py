@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seglog.format.message_set import encode_message, encode_wrapper
+from seglog.format.message_set import encode_messages
 from seglog.model import Compression, Record
 
 
@@ -17,9 +17,5 @@ def encode_message_set(
     append_time_ms: int | None = None,
 ) -> bytes:
     """`records` as log entries back to back, or as one wrapper when there is a codec."""
-    if codec != Compression.NONE:
-        return encode_wrapper(records, base_offset, magic, codec, append_time_ms=append_time_ms)
-    return b"".join(
-        encode_message(record, base_offset + i, magic, append_time_ms=append_time_ms)
-        for i, record in enumerate(records)
-    )
+    offsets = range(base_offset, base_offset + len(records))
+    return encode_messages(records, offsets, magic, codec, append_time_ms=append_time_ms)

@@ -32,8 +32,7 @@ from seglog.cleaner.chunks import (
     open_parts,
     read_chunks,
 )
-from seglog.cleaner.key_tables import KeyReader, KeyTable
-from seglog.cleaner.offset_map import OffsetMap
+from seglog.cleaner.offset_map import KeyReader, KeyTable, OffsetMap
 from seglog.cleaner.opened_payloads import OpenedPayloads
 from seglog.cleaner.round import CleaningRound, RoundPlan
 from seglog.cleaner.stats import CleanerStats

@@ -1,4 +1,6 @@
-"""The offset map's memory: slots, key store and bits, and what to do when one of them is full.
+"""The offset map: tables of keys out of the parts of a chunk, and the memory that they are put into.
+
+That memory is slots, key store and bits; this decides what to do when one of them is full.
 
 Mirrors SkimpyOffsetMap, with two differences that `kernels.offset_map` explains: keys are compared by their bytes, and
 a full map ends an index pass, not the round. Three eighths of the dedupe buffer are slots, five eighths
@@ -9,15 +11,22 @@ neither touches the whole buffer nor leaves the processor's cache.
 from __future__ import annotations
 
 import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 
 from seglog import layout
-from seglog.cleaner.key_tables import KeyTable
-from seglog.cleaner.options import CleanerOptions
+from seglog.cleaner.chunks import OpenPart, invalid_records, open_parts
+from seglog.cleaner.opened_payloads import OpenedPayloads
+from seglog.cleaner.options import CleanerOptions, Strategy, StrategyKind
 from seglog.errors import ConfigError
-from seglog.kernels import offset_map as kernels
+from seglog.kernels import key_tables, offset_map
 from seglog.kernels.hashing import SEED_WORDS
+from seglog.memory_budget import Account
+from seglog.scan.segment_scan import Chunk
 
 KEY_STORE_BYTES = 64 << 20
 _FIRST_SLOTS = 1 << 14
@@ -26,6 +35,141 @@ _SLOTS_A_KEY = 4  # expected: few keys are then met on the way to another
 _LOAD_WHILE_GROWING = 0.6
 _HIGHEST_LOAD = 0.95
 _NO_BITS = np.zeros(1, dtype=np.uint8)
+# Enough rows that a call costs nothing beside them (twice as many as 8192 take 0.97 of the CPU), and few enough that a
+# table stays in a core's cache.
+_ROWS = 16384
+_KEY_BYTES = _ROWS * 24
+_SPARE_TABLES = 12
+
+
+@dataclass(slots=True)
+class KeyTable:
+    """Keys with hashes and ordinals, as `kernels.key_tables` lays them out; `records` ordinals are used up.
+
+    `without_key` counts records without key in batches that are dirty as a whole.
+    """
+
+    columns: key_tables.Columns
+    rows: int = 0
+    records: int = 0
+    without_key: int = 0
+
+    @classmethod
+    def empty(cls, versioned: bool, key_bytes: int = _KEY_BYTES) -> KeyTable:
+        versions = _ROWS if versioned else 0
+        return cls(
+            (
+                np.empty(_ROWS, dtype=np.int64),
+                np.empty(_ROWS, dtype=np.int32),
+                np.empty(_ROWS, dtype=np.int32),
+                np.empty(versions, dtype=np.int64),
+                np.empty(versions, dtype=np.int8),
+                np.empty(key_bytes, dtype=np.uint8),
+            )
+        )
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self.columns[1]
+
+    @property
+    def keys(self) -> np.ndarray:
+        return self.columns[5]
+
+    @property
+    def ordinals(self) -> np.ndarray:
+        return self.columns[2]
+
+
+class KeyReader:
+    """Reads the keys of the records at or after `first_dirty_offset`, for several threads at once.
+
+    `seeds` and `hash_mask` are those of the offset map that will take the tables. Tables that are given back are
+    filled again: fresh memory costs as much as filling it.
+    """
+
+    def __init__(self, first_dirty_offset: int, strategy: Strategy, seeds: np.ndarray, hash_mask: int) -> None:
+        self._seeds = seeds
+        self._header = np.frombuffer(strategy.header.encode("utf-8", "surrogateescape"), dtype=np.uint8)
+        self._versioned = strategy.kind is not StrategyKind.OFFSET
+        self._settings = np.zeros(key_tables.SETTINGS_SLOTS, dtype=np.int64)
+        self._settings[key_tables.FIRST_DIRTY] = first_dirty_offset
+        self._settings[key_tables.HASH_MASK] = hash_mask
+        self._settings[key_tables.VERSION] = int(strategy.kind)
+        self._spare: deque[KeyTable] = deque()
+
+    def tables(
+        self,
+        chunk: Chunk,
+        skipped: np.ndarray,
+        account: Account | None = None,
+        opened: OpenedPayloads | None = None,
+    ) -> Iterator[KeyTable]:
+        """The tables of a chunk's batches that are not `skipped` (bool), in order; a large part counts in `account`.
+
+        `opened` as in `open_parts`. InvalidRecordError for a batch whose records cannot be read.
+        """
+        for part in open_parts(chunk, ~skipped, account, opened, in_windows=True):
+            passed_over = skipped[part.first : part.last]
+            if part.records is None:
+                yield from self._of_batches(chunk, part, passed_over)
+                continue
+            # skipped entries, all in front of the first mapped offset, come first
+            first = int(np.count_nonzero(passed_over))
+            rows = part.records.rows
+            yield from self.tables_of_rows(part.arena, rows[np.searchsorted(rows["batch"], first) :])
+
+    def _of_batches(self, chunk: Chunk, part: OpenPart, skipped: np.ndarray) -> Iterator[KeyTable]:
+        batches, marks = part.batches(chunk), skipped.view(np.uint8)
+
+        def fill(cursor: np.ndarray, columns: key_tables.Columns) -> int:
+            outcome = key_tables.gather_batches(
+                part.arena,
+                part.starts,
+                part.ends,
+                batches,
+                marks,
+                cursor,
+                self._settings,
+                self._seeds,
+                self._header,
+                columns,
+            )
+            if outcome > 0:
+                raise invalid_records(chunk.path, batches[cursor[key_tables.BATCH]], outcome)
+            return outcome
+
+        return self._filled(fill)
+
+    def tables_of_rows(self, arena: np.ndarray, rows: np.ndarray) -> Iterator[KeyTable]:
+        """The tables of decoded records (layout.RECORD, spans in `arena`); their headers are not looked at."""
+
+        def fill(cursor: np.ndarray, columns: key_tables.Columns) -> int:
+            return key_tables.gather_rows(arena, rows, cursor, self._settings, self._seeds, columns)
+
+        return self._filled(fill)
+
+    def _filled(self, fill: Callable[[np.ndarray, key_tables.Columns], int]) -> Iterator[KeyTable]:
+        cursor = np.zeros(key_tables.CURSOR_SLOTS, dtype=np.int64)
+        cursor[key_tables.POSITION] = -1
+        outcome = key_tables.TABLE_FULL
+        while outcome == key_tables.TABLE_FULL:
+            table = self._table(int(cursor[key_tables.NEXT_KEY_BYTES]))
+            outcome = fill(cursor, table.columns)
+            table.rows, table.records = int(cursor[key_tables.ROWS]), int(cursor[key_tables.RECORDS])
+            table.without_key = int(cursor[key_tables.WITHOUT_KEY])
+            yield table
+
+    def _table(self, key_bytes: int) -> KeyTable:
+        if key_bytes <= _KEY_BYTES:
+            with suppress(IndexError):  # none to spare
+                return self._spare.pop()
+        return KeyTable.empty(self._versioned, max(key_bytes, _KEY_BYTES))
+
+    def give_back(self, table: KeyTable) -> None:
+        """Takes a table whose keys are in the map."""
+        if len(self._spare) < _SPARE_TABLES and len(table.keys) == _KEY_BYTES:
+            self._spare.append(table)
 
 
 def _store(size: int) -> np.ndarray:
@@ -40,10 +184,10 @@ def _store(size: int) -> np.ndarray:
 
 
 class OffsetMap:
-    """One round's map over at most `most_records` records; `key_tables.KeyReader` fills the tables that it takes."""
+    """One round's map over at most `most_records` records; `KeyReader` fills the tables that it takes."""
 
     def __init__(self, options: CleanerOptions, most_records: int = layout.INT64_MAX) -> None:
-        self._most_slots = max(options.dedupe_buffer_bytes * 3 // 8 // kernels.SLOT_BYTES, 8)
+        self._most_slots = max(options.dedupe_buffer_bytes * 3 // 8 // offset_map.SLOT_BYTES, 8)
         self._limit = min(options.entry_limit, int(self._most_slots * _HIGHEST_LOAD))
         store_limit = options.dedupe_buffer_bytes * 5 // 8 + KEY_STORE_BYTES
         self.seeds = np.frombuffer(os.urandom(8 * SEED_WORDS), dtype=np.int64)
@@ -56,11 +200,11 @@ class OffsetMap:
         self._most_records = most_records
         self._first_pass = True
         self._first_ordinal = 0
-        self._state = np.zeros(kernels.STATE_SLOTS, dtype=np.int64)
-        self._settings = np.zeros(kernels.SETTINGS_SLOTS, dtype=np.int64)
-        self._settings[kernels.VERSION] = int(options.strategy.kind)
-        self._settings[kernels.STORE_LIMIT] = store_limit
-        self._settings[kernels.ENTRY_LIMIT] = self._limit
+        self._state = np.zeros(offset_map.STATE_SLOTS, dtype=np.int64)
+        self._settings = np.zeros(offset_map.SETTINGS_SLOTS, dtype=np.int64)
+        self._settings[offset_map.VERSION] = int(options.strategy.kind)
+        self._settings[offset_map.STORE_LIMIT] = store_limit
+        self._settings[offset_map.ENTRY_LIMIT] = self._limit
         self._allocate(min(_FIRST_SLOTS, self._most_slots))
 
     # --- what a round reads --------------------------------------------------------------------------------
@@ -68,27 +212,27 @@ class OffsetMap:
     @property
     def entries(self) -> int:
         """Keys in the map."""
-        return int(self._state[kernels.ENTRIES])
+        return int(self._state[offset_map.ENTRIES])
 
     @property
     def is_full(self) -> bool:
         """Whether a record of this pass was left for another one."""
-        return bool(self._state[kernels.FULL])
+        return bool(self._state[offset_map.FULL])
 
     @property
     def bytes_used(self) -> int:
         """Bytes of slots and keys."""
-        return len(self.slots) + int(self._state[kernels.STORE_USED])
+        return len(self.slots) + int(self._state[offset_map.STORE_USED])
 
     @property
     def slot_count(self) -> int:
         """Slots that the map has now."""
-        return int(self._settings[kernels.SLOTS])
+        return int(self._settings[offset_map.SLOTS])
 
     @property
     def key_overhead(self) -> int:
         """Bytes in front of each key in the store."""
-        return kernels.VERSIONED_OVERHEAD if self._settings[kernels.VERSION] else kernels.OVERHEAD
+        return offset_map.VERSIONED_OVERHEAD if self._settings[offset_map.VERSION] else offset_map.OVERHEAD
 
     # --- filling -------------------------------------------------------------------------------------------
 
@@ -101,15 +245,15 @@ class OffsetMap:
 
     def release(self) -> None:
         """Gives the memory of slots and keys back: from here on only the bits are asked."""
-        self.slots, self.store = np.zeros(kernels.SLOT_BYTES, dtype=np.uint8), np.zeros(1, dtype=np.uint8)
-        self._settings[kernels.SLOTS] = self._state[kernels.STORE_USED] = 0
+        self.slots, self.store = np.zeros(offset_map.SLOT_BYTES, dtype=np.uint8), np.zeros(1, dtype=np.uint8)
+        self._settings[offset_map.SLOTS] = self._state[offset_map.STORE_USED] = 0
 
     def put(self, table: KeyTable) -> None:
         """Puts the records of a table, which are the next ones."""
         self._reserve(table.records)
-        self._state[[kernels.ROW, kernels.KEY_POSITION]] = 0
+        self._state[[offset_map.ROW, offset_map.KEY_POSITION]] = 0
         while True:
-            outcome = kernels.put_keys(
+            outcome = offset_map.put_keys(
                 table.columns,
                 table.rows,
                 self.next_ordinal,
@@ -120,7 +264,7 @@ class OffsetMap:
                 self.survivors,
                 self._settled,
             )
-            if outcome == kernels.PUT_COMPLETE:
+            if outcome == offset_map.PUT_COMPLETE:
                 break
             self._make_room(outcome, table)
         self.next_ordinal += table.records
@@ -128,10 +272,10 @@ class OffsetMap:
             self.without_key += table.without_key
 
     def _make_room(self, outcome: int, table: KeyTable) -> None:
-        row = int(self._state[kernels.ROW])
-        if outcome == kernels.PUT_GROW:
+        row = int(self._state[offset_map.ROW])
+        if outcome == offset_map.PUT_GROW:
             self._grow(self.next_ordinal - self._first_ordinal + int(table.ordinals[row]))
-        elif outcome == kernels.PUT_STORE:  # a single key larger than the whole store
+        elif outcome == offset_map.PUT_STORE:  # a single key larger than the whole store
             more = int(table.sizes[row]) + self.key_overhead + 3
             self.store = np.concatenate((self.store, np.empty(more, dtype=np.uint8)))
         else:
@@ -142,14 +286,14 @@ class OffsetMap:
         self._settled = np.zeros(len(self.survivors), dtype=np.uint8)
         self._settled[: ordinal // 8] = 0xFF
         self._settled[ordinal // 8] = (1 << ordinal % 8) - 1
-        self._settings[kernels.TRACKING] = 1
+        self._settings[offset_map.TRACKING] = 1
 
     def _reserve(self, records: int) -> None:
         wanted = (self.next_ordinal + records) // 8 + 1
         if wanted > len(self.survivors):
             more = np.zeros(max(wanted, 2 * len(self.survivors)) - len(self.survivors), dtype=np.uint8)
             self.survivors = np.concatenate((self.survivors, more))
-        if self._settings[kernels.TRACKING] and len(self._settled) < len(self.survivors):
+        if self._settings[offset_map.TRACKING] and len(self._settled) < len(self.survivors):
             more = np.zeros(len(self.survivors) - len(self._settled), dtype=np.uint8)
             self._settled = np.concatenate((self._settled, more))
 
@@ -157,18 +301,18 @@ class OffsetMap:
 
     def _allocate(self, count: int) -> None:
         # not np.zeros: memory of np.empty may lie in huge pages, which random access needs
-        self.slots = np.empty(count * kernels.SLOT_BYTES, dtype=np.uint8)
+        self.slots = np.empty(count * offset_map.SLOT_BYTES, dtype=np.uint8)
         self.slots[:] = 0
-        self._settings[kernels.SLOTS] = count
+        self._settings[offset_map.SLOTS] = count
         largest = count == self._most_slots
-        self._settings[kernels.GROW_AT] = self._limit if largest else int(count * _LOAD_WHILE_GROWING)
+        self._settings[offset_map.GROW_AT] = self._limit if largest else int(count * _LOAD_WHILE_GROWING)
 
     def _grow(self, records: int) -> None:
         """Makes room for more keys; `records` of this pass have been put."""
         slots, count = self.slots, self.slot_count
         wanted = max(count * _GROWTH, int(self._expected_keys(records) * _SLOTS_A_KEY))
         self._allocate(min(wanted, self._most_slots))
-        kernels.rehash(
+        offset_map.rehash(
             slots, count, self.slots, self.slot_count, self.store, self.key_overhead, self.seeds, self.hash_mask
         )
 

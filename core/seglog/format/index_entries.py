@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from seglog import layout
 from seglog.format.buffers import byte_view
@@ -34,8 +33,6 @@ ABORTED_TRANSACTION = np.dtype(
     ],
     align=True,
 )
-
-Int64Array = npt.NDArray[np.int64]
 
 
 def decode_offset_index(data: ByteSource, base_offset: int) -> np.ndarray:

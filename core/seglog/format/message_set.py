@@ -50,29 +50,31 @@ def encode_message(
     return _ENTRY.pack(offset, len(message)) + message
 
 
-def encode_wrapper(
+def encode_messages(
     records: Sequence[Record],
-    base_offset: int,
+    offsets: Sequence[int],
     magic: int,
-    codec: Compression,
+    codec: Compression = Compression.NONE,
     *,
     append_time_ms: int | None = None,
 ) -> bytes:
-    """One compressed log entry holding `records`, numbered from `base_offset` on.
+    """`records` as log entries back to back, or with a codec as one wrapper that holds them.
 
-    Inner messages keep their own timestamps; the wrapper has the largest of them, or the append time.
+    Inner messages keep their own timestamps; the wrapper has the largest of them, or the append time. With magic 1 its
+    inner offsets count from the first, gaps and all.
     """
-    if not records or codec == Compression.NONE or codec == Compression.ZSTD:
-        raise AppendError(f"magic {magic} cannot wrap {len(records)} records with codec {Compression(codec).label}")
-    first_inner = base_offset if magic == 0 else 0
-    inner = b"".join(
-        encode_message(record, first_inner + i, magic, append_time_ms=append_time_ms)
-        for i, record in enumerate(records)
+    if codec is not Compression.NONE and (codec is Compression.ZSTD or not records):
+        raise AppendError(f"magic {magic} cannot wrap {len(records)} records with codec {codec.label}")
+    begin = offsets[0] if codec is not Compression.NONE and magic == 1 else 0
+    entries = b"".join(
+        encode_message(record, offset - begin, magic, append_time_ms=append_time_ms)
+        for record, offset in zip(records, offsets, strict=True)
     )
+    if codec is Compression.NONE:
+        return entries
     largest = max(NO_TIMESTAMP if record.timestamp is None else record.timestamp for record in records)
-    wrapper = Record(value=compress(codec, inner, magic=magic), timestamp=largest)
-    last_offset = base_offset + len(records) - 1
-    return encode_message(wrapper, last_offset, magic, codec=codec, append_time_ms=append_time_ms)
+    wrapper = Record(value=compress(codec, entries, magic=magic), timestamp=largest)
+    return encode_message(wrapper, offsets[-1], magic, codec=codec, append_time_ms=append_time_ms)
 
 
 def _sized(data: bytes | None) -> bytes:

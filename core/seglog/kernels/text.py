@@ -34,7 +34,6 @@ CELL = 32
 MOST_JSON_EXPANSION = 6
 MOST_JAVA_EXPANSION = 3
 
-_DIGITS = np.frombuffer("".join(f"{n:02d}" for n in range(100)).encode(), dtype=np.uint8)
 _HEX = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
 _PAIRS = np.stack((np.repeat(_BASE64, 64), np.tile(_BASE64, 64)), axis=1).ravel()  # of twelve bits, two characters

@@ -27,7 +27,7 @@ from seglog.evidence.segment_survey import SegmentSurveyor, code_of
 from seglog.format.builder import BatchOptions, encode_columns
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.compression import DecompressionError, compress, decompress
-from seglog.format.message_set import encode_message
+from seglog.format.message_set import encode_messages
 from seglog.format.record_batch import RecordBatchHeader, encode_batch
 from seglog.format.windows import WHOLE_LIMIT, too_large_to_rewrite
 from seglog.log.directory import ConfigOf, open_partition
@@ -266,23 +266,11 @@ def _as_batches(records: Records, codec: Compression, stamp: int | None, single:
 
 
 def _as_messages(records: list[Record], magic: int, codec: Compression, stamp: int | None) -> bytes:
-    """Plain messages, or one wrapper: with magic 1 its inner offsets count from the first, gaps and all."""
+    """Plain messages, or one wrapper."""
     for record in records:
         if record.headers:
             raise UnsupportedError(f"offset {record.offset}: magic {magic} has no record headers")
-    offsets = [record.offset or 0 for record in records]
-    if codec is Compression.NONE:
-        return b"".join(
-            encode_message(record, offset, magic, append_time_ms=stamp)
-            for record, offset in zip(records, offsets, strict=True)
-        )
     if codec is Compression.ZSTD:
         raise UnsupportedError(f"magic {magic} has no zstd: choose another codec")
-    begin = offsets[0] if magic == 1 else 0
-    inner = b"".join(
-        encode_message(record, offset - begin, magic, append_time_ms=stamp)
-        for record, offset in zip(records, offsets, strict=True)
-    )
-    largest = max(-1 if record.timestamp is None else record.timestamp for record in records)
-    wrapper = Record(value=compress(codec, inner, magic=magic), timestamp=largest)
-    return encode_message(wrapper, offsets[-1], magic, codec=codec, append_time_ms=stamp)
+    offsets = [record.offset or 0 for record in records]
+    return encode_messages(records, offsets, magic, codec, append_time_ms=stamp)

@@ -13,8 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from seglog.cleaner.chunks import invalid_records
-from seglog.cleaner.key_tables import KeyReader, KeyTable
-from seglog.cleaner.offset_map import OffsetMap
+from seglog.cleaner.offset_map import KeyReader, KeyTable, OffsetMap
 from seglog.cleaner.options import CleanerOptions
 from seglog.kernels import key_exchange
 from seglog.scan.segment_scan import Chunk

@@ -14,8 +14,6 @@ from seglog.remote_path import RemotePath
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from _typeshed import ReadableBuffer, WriteableBuffer
 
     from seglog.storage.ownership import Access
@@ -72,9 +70,7 @@ class PassingFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -172,9 +168,7 @@ class VirtualFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -27,8 +27,6 @@ from seglog.storage.bases import PassingFile, ReadOnlyFile, UnchangedFile, ViewF
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from _typeshed import WriteableBuffer
 
 _DELETED = ".deleted"
@@ -162,9 +160,7 @@ class FrozenFileSystem(ViewFileSystem):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:
