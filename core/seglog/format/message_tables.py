@@ -244,7 +244,7 @@ REMOTE = """
     segmentSizeInBytes:int32 customMetadata:bytes? remoteLogSegmentState:int8 txnIndexEmpty:bool#0
 """
 
-# What Aiven's plugin writes into `customMetadata` (`tier_custom`).
+# What Aiven's plugin writes into `customMetadata` (`tier_manifest`).
 TIER_CUSTOM = """
 0 fields 0 0 objectPrefix:string#1=null objectKey:string#2=null
 """

@@ -16,10 +16,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from seglog.format import message_tables
 from seglog.format.checkpoint import EpochEntry
 from seglog.format.compression import DecompressionError, decompress_into
 from seglog.format.filenames import topic_name_problem
 from seglog.format.manifest_fields import JsonFields, json_fields
+from seglog.format.wire import WireError, decode_message
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.model import Compression, TopicPartition
 
@@ -237,3 +239,26 @@ def decode_chunk_sizes(data: bytes) -> npt.NDArray[np.int64]:
     if len(sizes) and (sizes.min() < 0 or sizes.max() > INT32_MAX):
         raise ValueError("a chunk has a negative or too large size")
     return sizes
+
+
+@dataclass(frozen=True, slots=True)
+class CustomMetadata:
+    """What overrides the keys of a segment's log and indexes; None: the plugin's configuration and its rule count."""
+
+    prefix: str | None = None
+    key: str | None = None
+
+
+def parse_custom_metadata(data: bytes) -> CustomMetadata:
+    """The fields of the custom metadata that Aiven's plugin has Kafka keep with each segment.
+
+    Aiven: SegmentCustomMetadataSerde, SegmentCustomMetadataField (`custom.metadata.fields.include`). Tagged fields and
+    nothing else: 0 the bytes that are stored (passed over here), 1 the prefix, 2 the key without prefix and suffix.
+    Raises `WireError`, also for what cannot be the name of an object here.
+    """
+    fields = decode_message(message_tables.messages(message_tables.TIER_CUSTOM)[0, "fields"], data, 0)
+    found = CustomMetadata(fields.get("objectPrefix"), fields.get("objectKey"))
+    named = (found.prefix or "") + ("KEY" if found.key is None else found.key)
+    if "\0" in named or any(part in ("", ".", "..") for part in named.split("/")):
+        raise WireError(f"prefix {found.prefix!r} and key {found.key!r} name no object")
+    return found

@@ -60,7 +60,7 @@ class StagedFile:
     """Whole batches of one partition in the file `name` of a staging directory; `size` in bytes.
 
     `first_offset` is None when the batches are numbered from 0 and get their offsets as they are appended. `made` is
-    the segment that the file is already, of a partition that ends where it begins (`object_pieces`); the batches of
+    the segment that the file is already, of a partition that ends where it begins (`made`); the batches of
     such a file are numbered from its base offset.
     """
 

@@ -1,9 +1,9 @@
 """Appending staged batches to partitions below a prefix of an object store: all of them, or none.
 
 1. What counts is read: the newest manifest. A stream's batch that it knows is not appended again.
-2. What a task alone has of a partition, and has made a segment of, is taken as it is (`object_pieces`).
+2. What a task alone has of a partition, and has made a segment of, is taken as it is (`made`, `adopted`).
    Other batches are appended through the engine to a log in a scratch directory. It begins where the kept segments end,
-   or with those that are joined (`partition_growth`); segments, indexes, epochs and snapshots are those of any other
+   or with those that are joined (`growth_of`); segments, indexes, epochs and snapshots are those of any other
    append.
 3. They are put as new objects into a place that no other attempt has.
 4. The manifest that names them is created under the next number. It names the stream's batch, too.
@@ -16,22 +16,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from seglog.clock import Clock
+from seglog.configuration.keys import LogConfig
 from seglog.errors import IncompleteError
-from seglog.format.filenames import FileKind
-from seglog.format.log_manifest import ManifestPartition, ManifestSegment, StreamEntry
-from seglog.log.append_journal import MOST_STREAMS, StagedFile, StreamBatch, was_appended
+from seglog.format.checkpoint import EpochEntry, format_leader_epochs
+from seglog.format.checksum import crc32c
+from seglog.format.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, segment_file_name
+from seglog.format.log_manifest import ManifestPartition, ManifestSegment, StoredObject, StreamEntry
+from seglog.format.producer_snapshot import encode_snapshot
+from seglog.layout import INT64_MAX
+from seglog.log.append_journal import MOST_STREAMS, MadeSegment, Placement, StagedFile, StreamBatch, was_appended
+from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
-from seglog.log.object_pieces import adopted
-from seglog.log.partition_growth import Growth, beside, growth_of
-from seglog.log.scratch_log import GrowingPrefix, new_segments
 from seglog.log.staged_batches import append_placed, by_partition, check_staged, placed_at
+from seglog.model import TopicPartition
 from seglog.scan.segment_scan import SegmentScan
+from seglog.storage.filesystem import FileSystem
 from seglog.storage.trees import remove_tree
 from seglog.tiers.manifests import CommittedLogs, object_of, read_committed
-from seglog.tiers.publishing import commit, epochs_in, new_place, put_segment, require_new
+from seglog.tiers.publishing import (
+    ObjectFiles,
+    SegmentToPut,
+    commit,
+    epochs_in,
+    new_place,
+    put_segment,
+    require_new,
+    segments_to_put,
+)
 
+JOINED_BYTES = 32 << 20  # a larger segment is never copied again
+_LARGER = 2
+_JOINED_OFFSETS = 1 << 30  # an index counts offsets from the segment's base in 32 bits
 _AT_ONCE = 8  # partitions
 
 
@@ -121,3 +140,211 @@ class ObjectAppend:
 def _last_batch(streams: Mapping[str, StreamEntry], query: str) -> StreamBatch | None:
     known = streams.get(query)
     return None if known is None else StreamBatch(query, known.batch, known.entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A partition that is appended to: `before` (None: it is new), and the segments that are kept and joined.
+
+    Objects cannot be appended to, so each append makes new segments. Those of small appends would be many: the last
+    ones are joined with what comes, like the digits of a counter. One is joined while it is at most twice as large as
+    all that comes after it, so that every byte is copied a few times, and of a thousand equal appends a handful of
+    segments remain.
+    """
+
+    topic_partition: TopicPartition
+    before: ManifestPartition | None
+    kept: tuple[ManifestSegment, ...]
+    joined: tuple[ManifestSegment, ...]
+
+    @property
+    def base_offset(self) -> int:
+        """Where the new segments begin."""
+        return self.kept[-1].end_offset + 1 if self.kept else self.joined[0].base_offset if self.joined else 0
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return 0 if self.before is None else self.before.log_end_offset
+
+    @property
+    def epochs(self) -> tuple[EpochEntry, ...]:
+        """The leader epochs so far."""
+        return () if self.before is None else self.before.epochs
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch that the append continues."""
+        return self.epochs[-1].epoch if self.epochs else 0
+
+    @property
+    def knows_producers(self) -> bool:
+        """Whether the state of the producers is known where the new segments begin."""
+        return FileKind.PRODUCER_SNAPSHOT in self.kept[-1].objects if self.kept else self.base_offset == 0
+
+    @property
+    def base_snapshot(self) -> ManifestSegment | None:
+        """The segment whose snapshot says how producers stand where the new segments begin; None: none ever wrote."""
+        return self.kept[-1] if self.kept and self.knows_producers else None
+
+    def after(self, segments: Sequence[ManifestSegment], epochs: Sequence[EpochEntry]) -> ManifestPartition:
+        """What the manifest is to say, with the new segments and the epochs of their batches."""
+        known = self.epochs[-1].epoch if self.epochs else -1
+        all_epochs = (*self.epochs, *(one for one in epochs if one.epoch > known))
+        every = (*self.kept, *segments)
+        if self.before is None:
+            return ManifestPartition(self.topic_partition, None, every[0].base_offset, None, all_epochs, every)
+        return replace(self.before, epochs=all_epochs, segments=every)
+
+
+def beside(topic_partition: TopicPartition, before: ManifestPartition | None) -> Growth:
+    """The growth that joins nothing: new segments begin where the partition ends."""
+    segments = () if before is None else before.segments
+    count = len(segments) - 1 if segments and not segments[-1].objects[FileKind.LOG].size else len(segments)
+    return Growth(topic_partition, before, segments[:count], segments[count:])
+
+
+def growth_of(
+    topic_partition: TopicPartition, before: ManifestPartition | None, added: int, segment_bytes: int
+) -> Growth:
+    """How a partition takes `added` bytes, in segments of `segment_bytes`.
+
+    What a cleaner has been through is not joined, nor what would have to begin where no producers' state is known. A
+    last segment that is empty always goes: its name is that of the next one.
+    """
+    segments = () if before is None else before.segments
+    clean = 0 if before is None or before.cleaned_offset is None else before.cleaned_offset
+    most, total, count = min(segment_bytes, JOINED_BYTES), added, len(segments)
+    while count:
+        last = segments[count - 1]
+        size = last.objects[FileKind.LOG].size
+        knows = FileKind.PRODUCER_SNAPSHOT in segments[count - 2].objects if count > 1 else last.base_offset == 0
+        near = segments[-1].end_offset - last.base_offset < _JOINED_OFFSETS and last.base_offset >= clean
+        if size and not (size <= _LARGER * total and size + total <= most and near and knows):
+            break
+        total, count = total + size, count - 1
+    return Growth(topic_partition, before, tuple(segments[:count]), tuple(segments[count:]))
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingPrefix:
+    """A prefix, and what makes its new segments: `scratch` is a directory of `scratch_fs`, for one run alone."""
+
+    store: ObjectFiles
+    path: Path
+    scratch_fs: FileSystem
+    scratch: Path
+    clock: Clock
+    config: LogConfig
+
+    def snapshot(self, growth: Growth) -> bytes | None:
+        """How producers stand where the new segments begin; None where none ever wrote, or it is not known. OSError."""
+        last = growth.base_snapshot
+        if last is None:
+            return None
+        return self.store.read_bytes(object_of(self.path, growth.topic_partition, last, FileKind.PRODUCER_SNAPSHOT))
+
+    def log(self, directory: Path, growth: Growth, snapshot: bytes | None) -> Log:
+        """The log, open for writing in an empty directory, that begins where the partition's kept segments end.
+
+        What is appended to it makes the files that an append to the whole partition would make, whatever lies before.
+        With a snapshot the last kept segment is there as an empty file: a log has a producers' state where it begins
+        only if a segment comes before. No producer is too old: how long one is remembered is for a broker to say.
+        """
+        fs, base = self.scratch_fs, growth.base_offset
+        start = base if snapshot is None else growth.kept[-1].base_offset
+        if snapshot is not None:
+            _write(fs, directory / segment_file_name(base, FileKind.PRODUCER_SNAPSHOT), snapshot)
+        for offset in {start, base}:
+            for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+                _write(fs, directory / segment_file_name(offset, kind), b"")
+        epochs = [one for one in growth.epochs if one.start_offset < base]
+        _write(fs, directory / LEADER_EPOCH_CHECKPOINT, format_leader_epochs(epochs))
+        options = LoadOptions(
+            clean_shutdown=True, recovery_point=base, log_start_offset=start, producer_expiration_ms=INT64_MAX
+        )
+        return Log.open(directory, self.config, fs=fs, clock=self.clock, options=options)
+
+
+def new_segments(fs: FileSystem, directory: Path, growth: Growth) -> list[SegmentToPut]:
+    """The segments that came of it when it was closed, without snapshots of producers that nobody knew at its begin."""
+    made = [one for one in segments_to_put(fs, directory) if one.base_offset >= growth.base_offset]
+    return made if growth.knows_producers else list(map(without_snapshot, made))
+
+
+def without_snapshot(segment: SegmentToPut) -> SegmentToPut:
+    """The segment but for the snapshot of the producers after it."""
+    kept = dict(segment.files)
+    kept.pop(FileKind.PRODUCER_SNAPSHOT, None)
+    return replace(segment, files=kept)
+
+
+def _write(fs: FileSystem, path: Path, data: bytes) -> None:
+    with fs.open(path, "create_new") as file:
+        file.write_at(0, data)
+
+
+def made(prefix: GrowingPrefix, growth: Growth, file: StagedFile) -> StagedFile | None:
+    """A staged file of the scratch directory as the segment that comes next in a partition, put into the store; None
+    where it is no single one: its offsets are not free, or it is too large.
+
+    Where a large part of a partition comes from one task, its bytes need not pass the driver: the task hopes that it
+    alone has rows of the partition, and makes the segment that follows on what is committed. If nobody else has
+    appended when the driver commits, the manifest names it, and the driver only adds the snapshot of the producers, who
+    stand as they stood before (`adopted`). Else the batches are read out of the object and appended as all others.
+    """
+    name, base, fs = file.topic_partition, growth.base_offset, prefix.scratch_fs
+    if file.first_offset is not None and file.first_offset < base:
+        return None
+    directory = prefix.scratch / f"{file.name}.log"
+    fs.make_directory(directory)
+    try:
+        with prefix.log(directory, growth, None) as log:
+            append_placed(log, prefix.scratch, Placement(name, base, growth.leader_epoch, (file,)))
+        segments = new_segments(fs, directory, growth)
+        if len(segments) != 1:
+            return None
+        place = new_place(prefix.path, name)
+        segment = put_segment(fs, prefix.store, place, without_snapshot(segments[0]))
+    finally:
+        remove_tree(fs, directory)
+    return replace(
+        file,
+        name=str(Path(str(name), place.name, segment.name_of(FileKind.LOG))),
+        last_offset=segment.end_offset,
+        made=MadeSegment(segment, growth.leader_epoch),
+    )
+
+
+def adopted(prefix: GrowingPrefix, growth: Growth, files: Sequence[StagedFile]) -> tuple[ManifestPartition | None, int]:
+    """The partition with the first of these files that are the segments which come next in it, and how many they are.
+
+    `growth` joins nothing. Raises OSError.
+    """
+    taken: list[ManifestSegment] = []
+    end = growth.end_offset
+    for file in files:
+        made = file.made
+        if made is None or (made.segment.base_offset, made.leader_epoch) != (end, growth.leader_epoch):
+            break
+        taken.append(made.segment)
+        end = made.segment.end_offset + 1
+    if not taken:
+        return growth.before, 0
+    if growth.knows_producers:
+        found = prefix.snapshot(growth)
+        data = encode_snapshot(()) if found is None else found
+        taken = [_with_snapshot(prefix, growth, one, data) for one in taken]
+    return growth.after(taken, [EpochEntry(growth.leader_epoch, taken[0].base_offset)]), len(taken)
+
+
+def after_made(growth: Growth, made: MadeSegment) -> Growth:
+    """The growth of a partition that this segment is part of."""
+    after = growth.after([made.segment], [EpochEntry(made.leader_epoch, made.segment.base_offset)])
+    return Growth(growth.topic_partition, after, after.segments, ())
+
+
+def _with_snapshot(prefix: GrowingPrefix, growth: Growth, segment: ManifestSegment, data: bytes) -> ManifestSegment:
+    kind = FileKind.PRODUCER_SNAPSHOT
+    prefix.store.put(object_of(prefix.path, growth.topic_partition, segment, kind), [data], len(data))
+    return replace(segment, objects={**segment.objects, kind: StoredObject(len(data), crc32c(data))})

@@ -25,10 +25,7 @@ from seglog.format.log_manifest import STAGED
 from seglog.format.tier_names import COMMITTED
 from seglog.layout import INT64_MAX
 from seglog.log.append_journal import StagedFile, StreamBatch
-from seglog.log.object_append import ObjectAppend
-from seglog.log.object_pieces import after_made, made
-from seglog.log.partition_growth import JOINED_BYTES, Growth, beside
-from seglog.log.scratch_log import GrowingPrefix
+from seglog.log.object_append import JOINED_BYTES, GrowingPrefix, Growth, ObjectAppend, after_made, beside, made
 from seglog.model import TopicPartition
 from seglog.remote_path import OBJECT_STORES, RemotePath
 from seglog.spark.files import files_of

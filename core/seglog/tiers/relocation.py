@@ -12,8 +12,7 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 
-from seglog.format.tier_custom import CustomMetadata, parse_custom_metadata
-from seglog.format.tier_manifest import RemoteSegment
+from seglog.format.tier_manifest import CustomMetadata, RemoteSegment, parse_custom_metadata
 from seglog.format.tier_names import ObjectKind, ObjectName, TieredDirectory
 from seglog.format.wire import WireError
 from seglog.remote_path import RemotePath

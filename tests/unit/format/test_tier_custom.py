@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seglog.format.tier_custom import CustomMetadata, parse_custom_metadata
+from seglog.format.tier_manifest import CustomMetadata, parse_custom_metadata
 from seglog.format.wire import WireError
 from tests.support.tiers import custom_metadata
 
