@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from seglog.evidence.batch_order import ascending_chain
 from seglog.evidence.segment_survey import judged_batches
 from seglog.format.filenames import FileState, segment_file_name
 from seglog.log.segment import LogSegment
@@ -28,27 +30,33 @@ from seglog.storage.overlay import OverlayFileSystem
 _BATCH = np.dtype([("first", np.int64), ("last", np.int64), ("size", np.int64), ("crc", np.int64)])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Held:
     """A segment, and its good batches wherever their offsets lie (_BATCH)."""
 
     files: SegmentFiles
     batches: np.ndarray
 
+    @cached_property
+    def sound(self) -> np.ndarray:
+        """The batches without those with a broken offset: the most that ascend."""
+        found: np.ndarray = self.batches[ascending_chain(self.batches["first"], self.batches["last"])]
+        return found
+
     @property
     def first(self) -> int:
         """The offset at which the first batch begins: what the file should be called, or above that."""
-        return int(self.batches["first"][0])
+        return int(self.sound["first"][0])
 
     @property
     def end(self) -> int:
         """The offset after the last batch."""
-        return int(self.batches["last"][-1]) + 1
+        return int(self.sound["last"][-1]) + 1
 
     @property
     def goes_on(self) -> bool:
         """Whether there are several batches, each of which begins where the one before it ended."""
-        first, last = self.batches["first"], self.batches["last"]
+        first, last = self.sound["first"], self.sound["last"]
         return len(first) > 1 and bool((first[1:] == last[:-1] + 1).all())
 
     def is_in(self, other: _Held) -> bool:
@@ -62,13 +70,26 @@ def settle_names(fs: OverlayFileSystem, directory: Path) -> list[FileRepair]:
     A directory in which a replacement was interrupted stays as it is: its segments may overlap for a while.
     """
     repairs: list[FileRepair] = []
+    left: set[int] = set()
+    taken: set[int] = set()
+    while found := _settled(fs, directory, left, taken):  # a name that is right again, or gone, lets others be told
+        repairs += found
+    return repairs
+
+
+def _settled(fs: OverlayFileSystem, directory: Path, left: set[int], taken: set[int]) -> list[FileRepair]:
+    """One pass. `left` and `taken` are names that files have left and taken: a run moves each file once, and none to
+    where another one was.
+    """
+    repairs: list[FileRepair] = []
     listing = list_partition(fs, directory)
     orphans = {orphan.offset for orphan in listing.orphans}
     if listing.format != "kafka" or any(path.name.endswith(FileState.SWAP.value) for path in listing.leftovers):
         return repairs
     live = {files.base_offset: files for files in listing.segments}
-    left: set[int] = set()  # a name that one file has left is not another's: run again, the first would move on
     for base in _contradicting(fs, directory, listing.segments):
+        if base in taken or base not in live:
+            continue
         held = _held(fs, live[base])
         others = {offset: files for offset, files in live.items() if offset != base}
         place = max((offset for offset in others if offset <= held.first), default=None)
@@ -76,6 +97,8 @@ def settle_names(fs: OverlayFileSystem, directory: Path) -> list[FileRepair]:
         double = None if before is None else _double(before, held)
         if double is not None:
             extra, rest = double
+            if extra.files.base_offset in taken:
+                continue
             repairs += _removed(fs, extra.files.files, f"{rest.files.log.name} holds all of its batches")
             del live[extra.files.base_offset]
         elif held.first not in left and _is_misnamed(
@@ -85,6 +108,7 @@ def settle_names(fs: OverlayFileSystem, directory: Path) -> list[FileRepair]:
             repairs += _removed(fs, held.files.files[1:], "an index of a segment whose name is wrong")
             fs.rename(held.files.log, target)
             left.add(base)
+            taken.add(held.first)
             reason = f"the name is wrong: its batches begin at {held.first}"
             repairs.append(FileRepair(target.name, "move", reason, held.files.log.name))
             del live[base]
@@ -96,7 +120,8 @@ def _contradicting(fs: FileSystem, directory: Path, segments: tuple[SegmentFiles
     """The names of segments that begin below their names, or whose names the segment before reaches beyond."""
     found, end = [], 0
     for files in segments:
-        first = next((int(first[0]) for _, first in _judged(fs, files) if len(first)), None)
+        some = next(((first, rows["last_offset"]) for rows, first in _judged(fs, files) if len(first)), None)
+        first = None if some is None else int(some[0][np.argmax(ascending_chain(*some))])
         if first is None:
             continue
         if first < files.base_offset or end > files.base_offset:

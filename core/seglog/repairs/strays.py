@@ -8,7 +8,8 @@ The checksum of a batch does not cover its base offset, so where a batch belongs
 2. A stretch that contradicts the segment (other batches have some of its offsets, or leader epochs would fall) is of
    another log or of an older state of this one, and stays where the damage goes. So does one far after the log's end.
 3. One batch alone may have a broken base offset: it stays there, too, if turning over one bit makes it fit exactly
-   where it lies, unless its time, which the checksum covers, says that it was moved.
+   where it lies, unless its time, which the checksum covers, says that it was moved. Where it goes
+   on from the batch before it, it has to fill what is missing where it lies.
 
 Memory is bounded by the batches of the files with strays and of their segments, 48 bytes each.
 """
@@ -230,7 +231,9 @@ class _Gathering:
         high = int(own["first"][at]) - 1 if at < len(own) else most
         first, span = int(batch["first"]), int(batch["last"] - batch["first"])
         turned = (first ^ (1 << bit) for bit in range(_OFFSET_BITS))
-        ends = (low, high - span if at < len(own) or number + 1 < len(self._bases) else low)
+        ends = {low, high - span} if at < len(own) or number + 1 < len(self._bases) else {low}
+        if place > 0 and int(there["last"][place - 1]) + 1 == first:
+            ends = {low} & {high - span}
         fitting = [each for each in turned if low <= each and each + span <= high and each in ends]
         return any(_fits(np.array([(each, each + span)], dtype=_SPAN), held) for each in fitting)
 

@@ -75,6 +75,28 @@ def test_of_two_copies_the_one_with_the_right_name_stays(directory: Path, to: in
     assert held(directory) == whole
 
 
+@pytest.mark.parametrize("broken", [0, 1])
+def test_a_batch_with_a_broken_offset_does_not_hide_a_wrong_name(directory: Path, broken: int) -> None:
+    whole = held(directory)[segment(9)]
+    data = [bytes([1]) + each[1:] if n == broken else each for n, each in enumerate([*whole, batch(18, 3)])]
+    (directory / segment(9)).write_bytes(b"".join(data))
+    (directory / segment(18)).write_bytes(b"".join(batch(each, 3) for each in (21, 24, 27)))
+    rename(directory, 18, 21, indexes=False)
+    rename(directory, 9, 14, indexes=True)
+    repaired(directory)
+    kept = [each for batches in held(directory).values() for each in batches]
+    assert [each for each in [*whole, batch(18, 3)] if each not in kept] == [whole[broken]]
+
+
+def test_a_copy_that_goes_lets_another_name_be_set_right(directory: Path) -> None:
+    """The first segment's batches reach beyond the copy's name."""
+    whole = held(directory)
+    (directory / segment(8)).write_bytes((directory / segment(9)).read_bytes())
+    rename(directory, 0, 2, indexes=True)
+    repaired(directory)
+    assert held(directory) == whole
+
+
 @pytest.mark.parametrize("state", ["deleted", "cleaned"])
 def test_what_else_was_interrupted_does_not_keep_a_wrong_name(directory: Path, state: str) -> None:
     whole = held(directory)

@@ -144,6 +144,16 @@ def test_a_batch_whose_offset_may_be_broken_stays_out(directory: Path) -> None:
     assert held(directory) == {**whole, FIRST: whole[FIRST][::2], THIRD: whole[THIRD][2:]}
 
 
+def test_a_batch_that_goes_on_from_its_segment_belongs_there_though_one_bit_would_make_it_fit(directory: Path) -> None:
+    """Of offset 35 one bit makes 3, from which the hole where it lies would go on to 8."""
+    whole = held(directory)
+    end = [batch(27, 3), batch(30, 5)]
+    put(directory, THIRD, *whole[THIRD], *end)
+    put(directory, FIRST, whole[FIRST][0], batch(35, 3))
+    repaired(directory)
+    assert held(directory) == {**whole, FIRST: whole[FIRST][:1], THIRD: [*whole[THIRD], *end, batch(35, 3)]}
+
+
 def test_policy_excise_takes_out_what_lies_in_the_wrong_file(directory: Path) -> None:
     whole = held(directory)
     put(directory, SECOND, *whole[SECOND][1:])
