@@ -51,7 +51,8 @@ def names_within_batches(
     """The base offsets of files that are no segments: a good batch has the offset of the name and the one before it.
 
     A file of `strayed` (base offsets) that holds nothing of its own needs no more. Another one does where that batch
-    is sound (it touches one beside it in its file) and the file contradicts none of those in the batch's.
+    is sound (it touches one beside it in its file, or both files have it) and the file contradicts none of those in the
+    batch's.
     """
     empty = {s.base_offset for s, survey in zip(segments, surveys, strict=True) if not survey.kept} & strayed
     bases = np.array([segment.base_offset for segment in segments], dtype=np.int64)
@@ -67,7 +68,8 @@ def names_within_batches(
         low, high = (np.searchsorted(bases, batches[end], side="right") for end in ("first", "last"))
         for i in np.flatnonzero(high > low).tolist():
             for other in range(int(low[i]), int(high[i])):
-                is_sound = touching[i] and gathering.goes_with(other, batches)
+                is_sound = touching[i] or gathering.has(other, batches[i : i + 1])
+                is_sound = is_sound and gathering.goes_with(other, batches)
                 if bases[other] in empty or (other != number and is_sound):
                     found.add(int(bases[other]))
     return found
@@ -138,6 +140,11 @@ class _Gathering:
             parts.append(part)
         joined = np.concatenate(parts)
         return joined[np.argsort(joined["position"], kind="stable")]
+
+    def has(self, number: int, batch: np.ndarray) -> bool:
+        """Whether a copy of a batch is in a file."""
+        found = self.batches_in(number, PlausibleOffsets(self._bases[0]))
+        return bool(np.isin(batch[_FACTS], found[_FACTS]).all())
 
     def goes_with(self, number: int, others: np.ndarray) -> bool:
         """Whether a file's own batches could stand beside `others`: copies aside, no offset is in both."""

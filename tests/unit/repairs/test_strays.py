@@ -92,6 +92,18 @@ def test_what_two_damaged_copies_still_have_together_is_the_segment(directory: P
     assert held(directory) == whole
 
 
+def test_of_two_copies_in_a_cleaned_log_each_gives_what_the_other_lacks(directory: Path) -> None:
+    """No batch touches another one, and the name of the copy lies within the first."""
+    batches = [batch(first, 3) for first in (0, 4, 8, 13)]
+    for path in directory.iterdir():
+        path.unlink()
+    write_segment(directory, 18, batch(18, 3))
+    put(directory, FIRST, *batches[:2], batches[3])
+    put(directory, f"{2:020d}.log", *batches[:3])
+    repaired(directory)
+    assert held(directory) == {FIRST: batches, THIRD: [batch(18, 3)]}
+
+
 def test_a_name_within_a_batch_is_no_segment(directory: Path) -> None:
     whole = held(directory)
     put(directory, SECOND, *whole[SECOND][:1], *whole[SECOND][2:])
