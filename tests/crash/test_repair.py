@@ -54,7 +54,15 @@ def half_a_swap(fs: CrashFileSystem) -> None:
     fs.remove(path)
 
 
-DAMAGE: tuple[Damage, ...] = (in_the_middle, at_the_end, half_a_swap)
+def exchanged(fs: CrashFileSystem) -> None:
+    """The contents of two segments: each is made of what lies in the other's file."""
+    one, other = (DIRECTORY / f"{base:020d}.log" for base in (258, 528))
+    first, second = fs.read_bytes(one), fs.read_bytes(other)
+    rewrite(fs, one, second)
+    rewrite(fs, other, first)
+
+
+DAMAGE: tuple[Damage, ...] = (in_the_middle, at_the_end, half_a_swap, exchanged)
 
 
 def damaged(damage: Damage, kind: type[CrashFileSystem] = CrashFileSystem) -> CrashFileSystem:
