@@ -214,14 +214,15 @@ class _Planner:
         strayed = {segment.base_offset for segment, survey in known if survey is not None and may_have_strays(survey)}
         if not strayed:
             return segments, {}
-        self._survey_others(segments, surveys)
-        none = names_within_batches(self._overlay, segments, [surveys[each.log.name] for each in segments], strayed)
+        none = names_within_batches(self._overlay, segments, self._surveys_of(segments, surveys), strayed)
         others = [segment for segment in segments if segment.base_offset in none]
+        wider = [before for before, after in pairwise(segments) if after.base_offset in none]
         segments = tuple(segment for segment in segments if segment.base_offset not in none)
-        for i, segment in enumerate(segments if none else ()):
-            surveys[segment.log.name] = self._surveyor.survey(segment.log, _bounds(segments, i))
-        own = [surveys[each.log.name] for each in segments]
-        found = gather(self._overlay, segments, own, sorted(strayed - none), others)
+        survey_of = self._surveys_of(segments, surveys)
+        for segment in wider:
+            if segment in segments and surveys.pop(segment.log.name, None) is not None:
+                survey_of(segment)
+        found = gather(self._overlay, segments, survey_of, sorted(strayed - none), others)
         for base, survey in found.surveys.items():
             kept = [replace(part, file=self._sources.get(part.file, part.file)) for part in survey.kept]
             surveys[segment_file_name(base, FileKind.LOG)] = replace(survey, kept=kept)
@@ -229,10 +230,19 @@ class _Planner:
             self._remove_segment(each, "its name lies within a batch of another segment")
         return segments, {segment_file_name(base, FileKind.LOG): count for base, count in found.came.items()}
 
-    def _survey_others(self, segments: Sequence[SegmentFiles], surveys: dict[str, Survey]) -> None:
-        for i, segment in enumerate(segments):
+    def _surveys_of(
+        self, segments: Sequence[SegmentFiles], surveys: dict[str, Survey]
+    ) -> Callable[[SegmentFiles], Survey]:
+        """The survey of one of `segments`, made when it is asked for."""
+        numbers = {segment.base_offset: i for i, segment in enumerate(segments)}
+
+        def survey_of(segment: SegmentFiles) -> Survey:
             if segment.log.name not in surveys:
-                surveys[segment.log.name] = self._surveyor.survey(segment.log, _bounds(segments, i))
+                bounds = _bounds(segments, numbers[segment.base_offset])
+                surveys[segment.log.name] = self._surveyor.survey(segment.log, bounds)
+            return surveys[segment.log.name]
+
+        return survey_of
 
     def _plan_note(self, listing: PartitionListing) -> None:
         """What goes at the ends of segments that others follow would look like a lost segment."""

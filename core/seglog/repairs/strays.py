@@ -16,7 +16,7 @@ Memory is bounded by the batches of the files with strays and of their segments,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,6 +37,9 @@ _OFFSET_BITS = 63
 _FARTHEST = 1 << 20  # offsets that a cleaner leaves out between two batches, at most
 
 
+SurveyOf = Callable[[SegmentFiles], Survey]
+
+
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """`surveys` of the segments that change, by their base offsets; how many batches each of them gets (`came`)."""
@@ -46,7 +49,7 @@ class Gathered:
 
 
 def names_within_batches(
-    fs: FileSystem, segments: Sequence[SegmentFiles], surveys: Sequence[Survey], strayed: Set[int]
+    fs: FileSystem, segments: Sequence[SegmentFiles], survey_of: SurveyOf, strayed: Set[int]
 ) -> set[int]:
     """The base offsets of files that are no segments: a good batch has the offset of the name and the one before it.
 
@@ -54,9 +57,9 @@ def names_within_batches(
     is sound (it touches one beside it in its file, or both files have it) and the file contradicts none of those in the
     batch's.
     """
-    empty = {s.base_offset for s, survey in zip(segments, surveys, strict=True) if not survey.kept} & strayed
+    empty = {s.base_offset for s in segments if s.base_offset in strayed and not survey_of(s).kept}
     bases = np.array([segment.base_offset for segment in segments], dtype=np.int64)
-    gathering = _Gathering(fs, segments, surveys, ())
+    gathering = _Gathering(fs, segments, survey_of, ())
     found: set[int] = set()
     whole = PlausibleOffsets(segments[0].base_offset)
     for number, segment in enumerate(segments):
@@ -83,14 +86,14 @@ def may_have_strays(survey: Survey) -> bool:
 def gather(
     fs: FileSystem,
     segments: Sequence[SegmentFiles],
-    surveys: Sequence[Survey],
+    survey_of: SurveyOf,
     strayed: Sequence[int],
     others: Sequence[SegmentFiles] = (),
 ) -> Gathered:
     """Puts the strays in the files of `strayed` (base offsets) and in `others`, which are no segments, where they
-    belong; each segment has its survey.
+    belong. Segments that get and give nothing are not surveyed.
     """
-    return _Gathering(fs, segments, surveys, others).gathered(strayed)
+    return _Gathering(fs, segments, survey_of, others).gathered(strayed)
 
 
 class _Gathering:
@@ -98,10 +101,10 @@ class _Gathering:
         self,
         fs: FileSystem,
         segments: Sequence[SegmentFiles],
-        surveys: Sequence[Survey],
+        survey_of: SurveyOf,
         others: Sequence[SegmentFiles],
     ) -> None:
-        self._fs, self._files, self._surveys = fs, [*segments, *others], surveys
+        self._fs, self._files, self._survey_of = fs, [*segments, *others], survey_of
         self._bases = [segment.base_offset for segment in segments]
         self._held: dict[int, np.ndarray] = {}
         self._came: dict[int, int] = {}
@@ -214,7 +217,7 @@ class _Gathering:
             least, most = self._bounds(number)
             batches = self.batches_in(number, PlausibleOffsets(least, most))
             batches = batches[(batches["first"] >= least) & (batches["last"] <= most)]
-            found = self._surveys[number].kept if number < len(self._bases) else ()
+            found = self._survey_of(self._files[number]).kept if number < len(self._bases) else ()
             kept = sorted(found, key=lambda each: each.position)
             starts = np.array([part.position for part in kept], dtype=np.int64)
             ends = np.array([*(part.end for part in kept), 0], dtype=np.int64)
@@ -249,7 +252,7 @@ class _Gathering:
         for number, base in enumerate(self._bases):
             if base not in self._came and number not in self._given:
                 continue
-            survey = self._surveys[number]
+            survey = self._survey_of(self._files[number])
             if number in self._given:
                 given = sorted(self._given[number], key=lambda each: each.position)
                 removed = [part for each in survey.removed for part in without_parts(each, given)]
