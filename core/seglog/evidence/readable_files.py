@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from seglog.errors import NotALogError
+from seglog.errors import NotALogError, UnsupportedError
 from seglog.evidence.findings import Finding, finding
 from seglog.evidence.unsettled import Unsettled, unsettled
-from seglog.remote_path import RemotePath
 from seglog.scan.listing import Target, TargetKind, list_log_directory
 from seglog.scan.view import PartitionView, SingleFile
 from seglog.storage.filesystem import FileSystem
@@ -80,17 +79,25 @@ def _beside(fs: FileSystem, single: SingleFile, known: dict[Path, Unsettled]) ->
     logs = {segment.log for segment in single.listing.segments}
     try:
         view = PartitionView(fs, single.listing.directory)
-    except NotALogError:
-        if isinstance(single.path, RemotePath):  # of what is not listed nobody knows how transactions ended
-            raise
-        return unsettled(fs, single.listing)  # a file that lies by itself: what it holds is all there is
+    except NotALogError:  # a file that lies by itself: what it holds is all there is
+        _require_neighbours(single)
+        return unsettled(fs, single.listing)
     with view:
+        _require_neighbours(single)
         partition = {segment.log for segment in view.listing.segments}
         if not logs <= partition:
             return unsettled(fs, single.listing)
         found = unsettled(view.fs, view.listing)
     known.update(dict.fromkeys(partition, found))
     return found
+
+
+def _require_neighbours(single: SingleFile) -> None:
+    if single.is_alone:
+        raise UnsupportedError(
+            f"{single.path}: what lies beside it is not listed, and so nobody knows how its transactions ended;"
+            " without --isolation all of its batches are shown"
+        )
 
 
 def _of_partition(view: PartitionView, every_file: bool, committed: bool) -> Iterator[Source]:

@@ -36,9 +36,18 @@ class Listings:
         with self._guard:
             known = self._known(directory)
             if known is None:
+                known = self._named_before(directory)
+            if known is None:
                 self._look(directory)
                 known = self._directories.get(directory)
             return known or None
+
+    def _named_before(self, directory: str) -> dict[str, Found] | None:
+        """Of a server that may list nothing: the files in a directory that were asked for by their names."""
+        if self._store.lists:
+            return None
+        found = {key: status for key, (_, status) in self._single.items() if status is not None}
+        return {k.rpartition("/")[2]: each for k, each in found.items() if k.rpartition("/")[0] == directory} or None
 
     def beginning(self, directory: str, start: str) -> set[str]:
         """The names of the directories in `directory` that begin with `start` (or are it, where a slash ends it), with

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from seglog.clock import Clock, SystemClock
-from seglog.errors import NotALogError, RefusedError
+from seglog.errors import RefusedError
 from seglog.format.filenames import SEGLOG_RUN_FILE, FileKind, FileState, parse_file_name, parse_partition_directory
-from seglog.remote_path import RemotePath
+from seglog.remote_path import WEB_SERVERS, RemotePath
 from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_readable_names
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
@@ -162,9 +162,9 @@ class SingleFile:
 
     @property
     def is_alone(self) -> bool:
-        """Whether nobody says what lies beside it: an object may be read where its directory may not be listed, and of
-        a web server where none is. Then its indexes are asked for by their names, and `listing` has those that are
-        shown."""
+        """Whether nobody says what lies beside it: an object may be read where its directory may not be listed, and a
+        web server is asked for files alone. Then its indexes are asked for by their names, and `listing` has those that
+        are shown."""
         return self._around is None
 
     def _indexes_by_name(self) -> Iterator[Path | None]:
@@ -178,9 +178,11 @@ class SingleFile:
 
     @cached_property
     def _around(self) -> PartitionListing | None:
+        if isinstance(self.path, RemotePath) and self.path.scheme in WEB_SERVERS:
+            return None  # a directory of one has the files that were asked for, if no more
         try:
             return list_partition(self.fs, self.path.parent)
-        except (PermissionError, NotALogError):
+        except PermissionError:
             if not isinstance(self.path, RemotePath):
                 raise
             return None

@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 
 from seglog.errors import ConfigError, CorruptionError, NotALogError, OffsetOutOfRangeError
+from seglog.remote.settings import StoreSettings
 from seglog.spark.arrow import records_of
 from seglog.spark.bounds import batch_range, offset_for_timestamp
 from seglog.spark.discovery import find_partitions
+from seglog.spark.files import files_of
 from seglog.spark.options import parse_read_options
 from seglog.spark.splits import SegmentPiece, pack, plan_splits, target_bytes
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support import fixtures
 from tests.support.naive import NaiveRecord, batch_v2
+from tests.support.object_server import object_server
 
 FS = LocalFileSystem()
 
@@ -207,6 +210,15 @@ def test_partitions_that_are_not_named_are_read_whole(tmp_path, suffix):
     found = [batch_range(log, chosen) for log in find_partitions(FS, chosen)]
     assert [(one.first, min(one.stop, 20)) for one in found] == [(0, 20), (10, 20), (0, 10)]
     assert len(plan_splits(FS, chosen)) == 1
+
+
+def test_a_file_on_a_web_server_is_read_by_itself(logs):
+    log = logs / "payments-0" / f"{265:020d}.log"
+    with object_server() as server:
+        server.objects[f"kafka/payments-0/{log.name}"] = log.read_bytes()
+        chosen = options(f"http://127.0.0.1:{server.port}/kafka/payments-0/{log.name}")
+        (found,) = find_partitions(files_of(StoreSettings()), chosen)
+        assert (str(found.topic_partition), [found.names[i].base_offset for i in found.chosen]) == ("payments-0", [265])
 
 
 def test_a_timestamp_finds_the_first_record_that_is_not_older(logs):
