@@ -35,6 +35,12 @@ def transactional(base_offset: int, producer_id: int, sequence: int, *, epoch: i
     )
 
 
+def idempotent(base_offset: int, producer_id: int, sequence: int, count: int = 1, *, epoch: int = 0) -> bytes:
+    """A batch of `count` records of a producer outside any transaction."""
+    records = [NaiveRecord(i, 0, b"k", b"v") for i in range(count)]
+    return batch_v2(base_offset, records, base_timestamp=1000, producer=(producer_id, epoch, sequence))
+
+
 def marker(base_offset: int, producer_id: int, *, commit: bool, epoch: int = 0, key: bytes | None = None) -> bytes:
     """A COMMIT or ABORT marker of coordinator epoch 7; `key` replaces the record's key."""
     record = NaiveRecord(0, 0, struct.pack(">hh", 0, int(commit)) if key is None else key, struct.pack(">hi", 0, 7))

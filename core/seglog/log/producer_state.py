@@ -173,12 +173,6 @@ class ProducerStateManager:
         if self._unreplicated:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
 
-    def expire(self, now_ms: int) -> None:
-        """Drops producers without open transaction that were silent for `expiration_ms`."""
-        old = [p.producer_id for p in self.producers.values() if self._is_expired(p, now_ms)]
-        for producer_id in old:
-            del self.producers[producer_id]
-
     # --- batches --------------------------------------------------------------------------------------------
 
     def replay(
