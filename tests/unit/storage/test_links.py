@@ -178,7 +178,7 @@ def test_links_in_a_circle_and_missing_ends_are_what_they_are_elsewhere(tmp_path
     with pytest.raises(FileNotFoundError) as missing:
         FS.open(tmp_path / "gone", "r")
     assert missing.value.filename == str(tmp_path / "gone")
-    with pytest.raises(ValueError, match="null byte"):
+    with pytest.raises(ValueError, match=r"null (byte|character)"):  # Python words it
         FS.open(tmp_path / "a\0b", "r")
 
 
