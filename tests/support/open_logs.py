@@ -23,7 +23,6 @@ def opened_log(
     writable: bool = True,
     clean: bool = True,
     recovery_point: int = 0,
-    high_watermark: int | None = None,
     **config: Any,
 ) -> Log:
     """The log in `directory`, which is made when it is missing; `config` are fields of LogConfig."""
@@ -32,4 +31,4 @@ def opened_log(
     fs, clock = fs or LocalFileSystem(), clock or ManualClock(START_MS)
     if writable:
         return Log.open(directory, LogConfig(**config), fs=fs, clock=clock, options=options)
-    return Log.open_for_reading(Place(fs, directory, clock, 0, lambda: options), LogConfig(**config), high_watermark)
+    return Log.open_for_reading(Place(fs, directory, clock, 0, lambda: options), LogConfig(**config))

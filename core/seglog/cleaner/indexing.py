@@ -38,6 +38,7 @@ from seglog.cleaner.round import CleaningRound, RoundPlan
 from seglog.cleaner.stats import CleanerStats
 from seglog.cleaner.transactions import TransactionTracker
 from seglog.kernels import filter_slots, superseding
+from seglog.kernels.bits import any_bit
 from seglog.kernels.decode import rows_needed
 from seglog.kernels.filtering import Place
 from seglog.kernels.records import RECORDS_VALID
@@ -426,7 +427,7 @@ class IndexedChunks:
         columns = self._columns.get(base_offset, array("q"))
         for i in range(0, len(columns), 5):
             position, size, batches, ordinal, records = columns[i : i + 5]
-            if _any_survives(survivors, ordinal, records):
+            if records and any_bit(survivors, ordinal, records):
                 continue
             if found is not None and found.end == position:
                 found = DeadStretch(found.position, position + size, found.batches + batches, found.records + records)
@@ -436,8 +437,3 @@ class IndexedChunks:
             found = DeadStretch(position, position + size, batches, records)
         if found is not None:
             yield found
-
-
-def _any_survives(survivors: np.ndarray, ordinal: int, records: int) -> bool:
-    bits = np.unpackbits(survivors[ordinal // 8 : (ordinal + records + 7) // 8], bitorder="little")
-    return bool(bits[ordinal % 8 :][:records].any())

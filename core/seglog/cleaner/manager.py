@@ -99,15 +99,7 @@ def log_to_clean(log: Log, checkpoint: int | None, now_ms: int, *, rolled: bool 
     With `rolled`, as if the active segment had been rolled.
     """
     segments, config = rolled_segments(log) if rolled else log.segments, log.config
-    found = cleanable_offsets(
-        segments,
-        checkpoint=checkpoint,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
-        last_stable_offset=log.last_stable_offset,
-        min_compaction_lag_ms=config.min_compaction_lag_ms,
-        now_ms=now_ms,
-    )
+    found = cleanable_offsets(log, segments, checkpoint, now_ms)
     first, end = found.first_dirty_offset, round_down(segments, found.first_uncleanable_offset)
     return LogToClean(
         topic_partition=log.topic_partition,

@@ -74,7 +74,6 @@ class ChunkTask:
     flags: np.ndarray
     ordinals: np.ndarray
     aborted: list[AbortedTransaction]
-    done: FilteredChunk | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,9 @@ class _Chosen:
 
 def held_by(task: ChunkTask | FilteredChunk) -> int:
     """The bytes that a task holds, where they are many: `held` of `in_order`."""
-    return 0 if isinstance(task, FilteredChunk) else chunks.held_by(task.chunk)
+    if isinstance(task, FilteredChunk):
+        return sum(len(data) for _, data in task.pieces if is_large(data))
+    return chunks.held_by(task.chunk)
 
 
 def _bytes_of(chunk: Chunk) -> np.ndarray:
@@ -168,13 +169,13 @@ class RecordFilter:
 
     def _read(
         self, segment: LogSegment, modified_ms: int, account: Account | None, start: int, stop: int
-    ) -> Iterator[ChunkTask]:
+    ) -> Iterator[ChunkTask | FilteredChunk]:
         if start == stop > 0:
             return
         plan, memory = self._round.plan, self._indexing.memory
         end_offset = plan.end_of(segment)
         for chunk in read_chunks(segment, start, end_offset, plan.options, account, memory, stop=stop):
-            yield self._task(chunk, modified_ms)
+            yield self._task(chunk, modified_ms, account)
             del chunk
 
     def _passed_over(self, dead: DeadStretch) -> FilteredChunk:
@@ -185,18 +186,16 @@ class RecordFilter:
         filtered.counters[filter_slots.BATCHES_READ] = dead.batches
         return filtered
 
-    def _task(self, chunk: Chunk, modified_ms: int) -> ChunkTask:
+    def _task(self, chunk: Chunk, modified_ms: int, account: Account | None) -> ChunkTask | FilteredChunk:
         batches = chunk.batches
         flags = self._flags(chunk, modified_ms)
         aborted = self._tracker.take_kept_aborted()
-        ordinals = self.ordinals.copy()
         if (batches["magic"] < 2).any():
             # how many records a wrapper has, only decoding tells, and the next chunk begins after them
-            task = ChunkTask(chunk, flags, self.ordinals, aborted)
-            return ChunkTask(chunk, flags, self.ordinals, aborted, self.filter_chunk(task, unlimited()))
+            return self.filter_chunk(ChunkTask(chunk, flags, self.ordinals, aborted), account or unlimited())
         counted = (batches["attributes"] & layout.CONTROL_MASK == 0) & (flags & KEEP_ALL == 0)
         counts = np.where(counted, np.maximum(batches["count"], 0), 0).astype(np.int64)
-        dirty = flags & DIRTY != 0
+        dirty, ordinals = flags & DIRTY != 0, self.ordinals.copy()
         self.ordinals += (int(counts[dirty].sum()), int(counts[~dirty].sum()))
         return ChunkTask(chunk, flags, ordinals, aborted)
 
@@ -252,8 +251,6 @@ class RecordFilter:
         """
         if isinstance(task, FilteredChunk):
             return task
-        if task.done is not None:
-            return task.done
         chunk = task.chunk
         if chunk.batches[0]["last_offset"] < self._round.plan.first_mapped_offset or not self._round.dirty_segments:
             with self._stats.phase("checksum"):

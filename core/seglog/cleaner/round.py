@@ -208,15 +208,7 @@ def plan_round(log: CleanableLog, options: CleanerOptions, clock: Clock, checkpo
     if options.roll:
         require_rollable(log)
     segments = rolled_segments(log) if options.roll else log.segments
-    found = cleanable_offsets(
-        segments,
-        checkpoint=checkpoint,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
-        last_stable_offset=log.last_stable_offset,
-        min_compaction_lag_ms=config.min_compaction_lag_ms,
-        now_ms=now_ms,
-    )
+    found = cleanable_offsets(log, segments, checkpoint, now_ms)
     first = found.first_dirty_offset if options.first_dirty_offset is None else options.first_dirty_offset
     limit = found.first_uncleanable_offset
     if options.first_uncleanable_offset is not None:
@@ -297,25 +289,18 @@ class CleanableOffsets:
 
 
 def cleanable_offsets(
-    segments: LogSegments,
-    *,
-    checkpoint: int | None,
-    log_start_offset: int,
-    log_end_offset: int,
-    last_stable_offset: int,
-    min_compaction_lag_ms: int,
-    now_ms: int,
+    log: CleanableLog, segments: LogSegments, checkpoint: int | None, now_ms: int
 ) -> CleanableOffsets:
-    """The range that a broker would clean now; the end is not rounded yet."""
-    first = log_start_offset if checkpoint is None else checkpoint
-    reset = not log_start_offset <= first <= log_end_offset
+    """The range that a broker would clean now, where `log` has these segments; the end is not rounded yet."""
+    first = log.log_start_offset if checkpoint is None else checkpoint
+    reset = not log.log_start_offset <= first <= log.log_end_offset
     if reset:
-        first = log_start_offset
+        first = log.log_start_offset
     active = segments.active.base_offset
     limits = [(active, f"the active segment begins at offset {active} and is not cleaned")]
-    if last_stable_offset < active:
-        limits.append((last_stable_offset, "a transaction is open (last stable offset)"))
-    young = _first_young(segments, first, min_compaction_lag_ms, now_ms)
+    if log.last_stable_offset < active:
+        limits.append((log.last_stable_offset, "a transaction is open (last stable offset)"))
+    young = _first_young(segments, first, log.config.min_compaction_lag_ms, now_ms)
     if young is not None:
         limits.append((young.base_offset, "younger than min.compaction.lag.ms"))
     end, reason = min(limits)

@@ -316,13 +316,12 @@ class CleaningHistory:
         digest = hashlib.sha256(str(self.log_directory).encode("utf-8", "surrogateescape")).hexdigest()[:16]
         self.path = state / "cleaning" / f"{digest}.jsonl"
 
-    def rounds(self, partition: str | None = None) -> list[Round]:
-        """The rounds that are kept, oldest first; of one partition, or of all."""
+    def rounds(self) -> list[Round]:
+        """The rounds that are kept, oldest first."""
         if self._fs.status(self.path) is None:
             return []
         found = [_parsed(line) for line in self._fs.read_bytes(self.path).splitlines()]
-        rounds = [round_ for round_ in found if round_ is not None]
-        return [round_ for round_ in rounds if partition is None or round_.get("partition") == partition]
+        return [round_ for round_ in found if round_ is not None]
 
     def add(self, results: Iterable[CleaningResult], now_ms: int) -> None:
         """Keeps rounds that ended at `now_ms` (epoch milliseconds). OSError when the file cannot be written."""

@@ -74,11 +74,10 @@ class Assignment:
 class ClusterMetadata:
     """What the controller's log says of topics, their partitions and configuration.
 
-    `topics` maps a topic to its own values by Kafka's key, `brokers` a broker id as text (CLUSTER_DEFAULT:
-    all brokers) to its dynamic values. `topic_ids` maps names of existing topics to their ids, as Kafka writes them;
-    `partitions` an id to the assignments of the topic's partitions, by number, if these were asked for.
-    `end_offset` is the offset after the last record taken, `problems` are sentences about what could not be
-    read.
+    `topics` maps a topic to its own values by Kafka's key, `brokers` a broker id as text (CLUSTER_DEFAULT: all brokers)
+    to its dynamic values. `topic_ids` maps names of existing topics to their ids, as Kafka writes them; `partitions` an
+    id to the assignments of the topic's partitions, by number, if these were asked for. `end_offset` is the offset
+    after the last record taken, `problems` are sentences about what could not be read.
     """
 
     directory: Path

@@ -124,8 +124,7 @@ class LogConfig:
     def from_mapping(cls, values: Mapping[str, object], warnings: list[str] | None = None) -> Self:
         """Builds it from Kafka's keys or their broker synonyms, values as text, numbers, booleans or lists.
 
-        ConfigError for an unknown key or an impossible value; what a broker would refuse is reported in
-        `warnings`.
+        ConfigError for an unknown key or an impossible value; what a broker would refuse is reported in `warnings`.
         """
         given = mapping("values", values, "a mapping from Kafka's keys to values")
         config = cls(**_read_mapping(cls, given, warnings))

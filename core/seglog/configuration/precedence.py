@@ -119,9 +119,8 @@ class Contradiction:
 class ResolvedConfig:
     """A topic's configuration. `settings` has one entry for every key, `origin` DEFAULT among them.
 
-    `policy_known` is False where nobody said what the cleanup policy is: then nothing may be cleaned by it.
-    `warnings` are sentences about values that a broker would refuse. `override_policy`: the user insists on
-    `contradictions`.
+    `policy_known` is False where nobody said what the cleanup policy is: then nothing may be cleaned by it. `warnings`
+    are sentences about values that a broker would refuse. `override_policy`: the user insists on `contradictions`.
     """
 
     log: LogConfig

@@ -45,11 +45,10 @@ from seglog.storage.links import name_of
 class DumpOptions:
     """What `dump` shows.
 
-    `json` gives JSON lines, else text. `records` adds records to batches; `untrusted` also those of batches
-    whose checksum is wrong; `base64` renders all keys and values so, and `decode` those of Kafka's internal topics as
-    what they say (`internal_topics`). `every_file` takes the indexes, snapshots and
-    checkpoints of directories too. `limit` is the most records shown, or batches without `records`.
-    `jobs` is the number of threads.
+    `json` gives JSON lines, else text. `records` adds records to batches; `untrusted` also those of batches whose
+    checksum is wrong; `base64` renders all keys and values so, and `decode` those of Kafka's internal topics as what
+    they say (`internal_topics`). `every_file` takes the indexes, snapshots and checkpoints of directories too. `limit`
+    is the most records shown, or batches without `records`. `jobs` is the number of threads.
     """
 
     json: bool = False

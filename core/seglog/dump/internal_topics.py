@@ -9,9 +9,10 @@ are not decoded.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,53 +23,15 @@ from seglog.format.columns import Records
 from seglog.format.filenames import parse_partition_directory
 from seglog.format.remote_metadata import remote_metadata_text
 
-
-class Decoder(Protocol):
-    """Texts of a record's key and value; None where nothing is printed."""
-
-    def texts(self, key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorDecoder:
-    """`--offsets-decoder`, `--transaction-log-decoder` and `--share-group-state-decoder` by their table of messages."""
-
-    table: str
-
-    def texts(self, key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
-        return coordinator.coordinator_text(self.table, key, value, offset)
-
-
-class MetadataDecoder:
-    """`--cluster-metadata-decoder`."""
-
-    def texts(
-        self,
-        key: bytes | None,  # noqa: ARG002 (the protocol's)
-        value: bytes | None,
-        offset: int,
-    ) -> tuple[str | None, str | None]:
-        return None, coordinator.metadata_text(value, offset)
-
-
-class RemoteMetadataDecoder:
-    """`--remote-log-metadata-decoder`."""
-
-    def texts(
-        self,
-        key: bytes | None,  # noqa: ARG002 (the protocol's)
-        value: bytes | None,
-        offset: int,
-    ) -> tuple[str | None, str | None]:
-        return None, remote_metadata_text(value, offset)
-
+# From a record's key, value and offset to the texts of key and value; None where nothing is printed.
+Decoder: TypeAlias = Callable[[bytes | None, bytes | None, int], tuple[str | None, str | None]]
 
 DECODERS: dict[str, Decoder] = {
-    "__consumer_offsets": CoordinatorDecoder(coordinator.OFFSETS),
-    "__transaction_state": CoordinatorDecoder(coordinator.TRANSACTIONS),
-    "__share_group_state": CoordinatorDecoder(coordinator.SHARE_STATE),
-    "__cluster_metadata": MetadataDecoder(),
-    "__remote_log_metadata": RemoteMetadataDecoder(),
+    "__consumer_offsets": partial(coordinator.coordinator_text, coordinator.OFFSETS),
+    "__transaction_state": partial(coordinator.coordinator_text, coordinator.TRANSACTIONS),
+    "__share_group_state": partial(coordinator.coordinator_text, coordinator.SHARE_STATE),
+    "__cluster_metadata": lambda _key, value, offset: (None, coordinator.metadata_text(value, offset)),
+    "__remote_log_metadata": lambda _key, value, offset: (None, remote_metadata_text(value, offset)),
 }
 
 
@@ -86,7 +49,7 @@ def decoded(records: Records, decoder: Decoder) -> Records:
     texts, end = [], len(records.arena)
     for i in np.flatnonzero(~control[rows["batch"]]).tolist():
         key, value = records.key(i), records.value(i)
-        found = zip(("key", "value"), (key, value), decoder.texts(key, value, int(rows["offset"][i])), strict=True)
+        found = zip(("key", "value"), (key, value), decoder(key, value, int(rows["offset"][i])), strict=True)
         for part, data, text in found:
             if data is not None and text is not None:
                 texts.append(text.encode("utf-8", "backslashreplace"))

@@ -170,8 +170,7 @@ def columns_of_arrays(
     null_values: np.ndarray | None = None,
     null_keys: np.ndarray | None = None,
 ) -> Records:
-    """Columns out of Arrow-like buffers: all values back to back (uint8) and n + 1 offsets into them; keys
-    alike.
+    """Columns out of Arrow-like buffers: all values back to back (uint8) and n + 1 offsets into them; keys alike.
 
     `timestamps` are epoch milliseconds (-1: the log's choice); masks are True for null. Without `keys` every
     key is null. Raises AppendError when keys and values together take 2 GiB or more.
@@ -228,10 +227,9 @@ def encode_columns(
 ) -> Iterator[EncodedBatches]:
     """Encodes `records` into batches that start at `base_offset`, in pieces of about `piece_bytes`.
 
-    Records are numbered one by one, or with `keep_offsets` keep their own ascending offsets (at least
-    `base_offset`). `pool` compresses batches side by side. Raises InvalidTimestampError for a timestamp
-    below -1 and AppendError for a row that leaves its arena or an offset that does not fit; earlier pieces
-    were yielded by then.
+    Records are numbered one by one, or with `keep_offsets` keep their own ascending offsets (at least `base_offset`).
+    `pool` compresses batches side by side. Raises InvalidTimestampError for a timestamp below -1 and AppendError for a
+    row that leaves its arena or an offset that does not fit; earlier pieces were yielded by then.
     """
     # writable, although nothing writes it: kernels are compiled for writable buffers once, not for both kinds
     arena, rows = np.require(records.arena, np.uint8, ["C", "W"]), records.rows

@@ -77,11 +77,11 @@ class Walk07:
     end: End07
 
 
-def walk_messages(data: ByteSource, start: int = 0) -> Walk07:
-    """All entries from `start` on, compressed ones unopened and checksums not yet compared; never raises."""
+def walk_messages(data: ByteSource) -> Walk07:
+    """All entries, compressed ones unopened and checksums not yet compared; never raises."""
     view = byte_view(data)
     messages: list[Message07] = []
-    position = start
+    position = 0
     while True:
         found = _entry(view, position)
         if isinstance(found, End07):

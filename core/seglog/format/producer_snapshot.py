@@ -34,9 +34,8 @@ _HEADER = struct.Struct(">hIi")  # version, checksum of what follows it, number 
 class ProducerEntry:
     """One producer, in the file's order of fields.
 
-    `last_offset` is that of its last data record (-1 for none), `offset_delta` counts back from it to the
-    first record of that batch. `timestamp` is in epoch milliseconds. `current_txn_first_offset` is -1 outside
-    a transaction.
+    `last_offset` is that of its last data record (-1 for none), `offset_delta` counts back from it to the first record
+    of that batch. `timestamp` is in epoch milliseconds. `current_txn_first_offset` is -1 outside a transaction.
     """
 
     producer_id: int

@@ -152,9 +152,7 @@ def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
 
 
 def encode_batch(header: RecordBatchHeader, payload: bytes | bytearray | memoryview) -> bytes:
-    """The batch of `header` with `payload` (encoded, perhaps compressed records); size and CRC are
-    computed.
-    """
+    """The batch of `header` with `payload` (encoded, perhaps compressed records); size and CRC are computed."""
     batch = bytearray(layout.RECORD_BATCH_OVERHEAD + len(payload))
     batch[layout.RECORD_BATCH_OVERHEAD :] = payload
     header = replace(header, size=len(batch), crc=0)

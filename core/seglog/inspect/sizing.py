@@ -37,8 +37,7 @@ class Sizing:
     `keys` is the number of different keys in the whole log (an estimate). `kafka_rounds` is how many rounds a broker
     with this buffer needs for what is dirty (of a clean log: for all of it) if every key comes equally often, and
     `recopied_bytes` what these copy again; `least_kafka_rounds` if they come as well for it as can be. seglog needs one
-    round, of `index_passes` passes.
-    `why` says why a broker's cleaner would, or would not, take the log now.
+    round, of `index_passes` passes. `why` says why a broker's cleaner would, or would not, take the log now.
     `sustainable_bytes_per_second` is the write rate up to which the cleaner keeps up.
     """
 

@@ -33,12 +33,7 @@ class PartDecoders:
     key: PartDecoder = "string"
     value: PartDecoder = "string"
 
-    def texts(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        offset: int,  # noqa: ARG002 (the protocol's)
-    ) -> tuple[str | None, str | None]:
+    def __call__(self, key: bytes | None, value: bytes | None, _offset: int) -> tuple[str | None, str | None]:
         return _part(self.key, key), _part(self.value, value)
 
 

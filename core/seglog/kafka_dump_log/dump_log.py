@@ -225,7 +225,7 @@ class _LogText(LogRenderer):
         if is_control:
             return b"" if skip else control_text(records.key(i), records.value(i)).encode("utf-8", "replace")
         assert self.options.decoder is not None
-        key, payload = self.options.decoder.texts(records.key(i), records.value(i), int(records.rows[i]["offset"]))
+        key, payload = self.options.decoder(records.key(i), records.value(i), int(records.rows[i]["offset"]))
         parts = [f"{name}: {text}" for name, text in (("key", key), ("payload", payload)) if text is not None]
         lead = "| " if skip else " "
         return (lead + " ".join(parts)).encode("utf-8", "replace") if parts else b""

@@ -8,8 +8,7 @@
    when readers see it.
 5. Flush when `flush.messages` or `flush.ms` ask for it.
 
-A kill at any moment loses nothing that a flush has covered: bytes after the last whole batch are cut by
-recovery.
+A kill at any moment loses nothing that a flush has covered: bytes after the last whole batch are cut by recovery.
 """
 
 from __future__ import annotations
@@ -252,9 +251,7 @@ class Appender:
     def _check_and_write(
         self, parts: list[AnalyzedBatches], origin: AppendOrigin, now_ms: int, as_one: bool = True
     ) -> AppendInfo:
-        """Checks sizes and producers before anything is written; a batch that came before is not written
-        again.
-        """
+        """Checks sizes and producers before anything is written; a batch that came before is not written again."""
         total = sum(len(part.data) for part in parts)
         if origin == AppendOrigin.CLIENT:
             self._check_size(max(int(part.batches["size"].max()) for part in parts))

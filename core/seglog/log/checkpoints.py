@@ -60,9 +60,7 @@ class OffsetCheckpoint:
         self.offsets: dict[TopicPartition, int] = self._read()
 
     def update(self, changes: Mapping[TopicPartition, int | None]) -> None:
-        """Sets entries, removes those of None, keeps all others; durable on return. Writes only what is
-        news.
-        """
+        """Sets entries, removes those of None, keeps all others; durable on return. Writes only what is news."""
         current = self._read()
         wanted = dict(current)
         for topic_partition, offset in changes.items():

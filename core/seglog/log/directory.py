@@ -453,7 +453,6 @@ def open_partition(
     config_of: ConfigOf,
     writable: bool,
     create: bool = False,
-    progress: RecoveryProgress | None = None,
     before_loss: BeforeLoss | None = None,
 ) -> tuple[LogDirectory, Log]:
     """Opens one partition directory by its path; close the LogDirectory, which holds the lock, when done.
@@ -473,7 +472,7 @@ def open_partition(
     )
     try:
         known = filenames.parse_topic_partition(directory.name)
-        log = owner.log_in(directory, progress) if known is None else owner.log(known, create, progress)
+        log = owner.log_in(directory) if known is None else owner.log(known, create)
     except BaseException:
         owner.close(clean=owner.clean_shutdown)
         raise

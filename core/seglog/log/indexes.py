@@ -69,9 +69,7 @@ class OwnedFile:
 
 
 class IndexFile(OwnedFile):
-    """Fixed-size entries of a segment. Reading never creates or changes the file; a missing file has no
-    entries.
-    """
+    """Fixed-size entries of a segment. Reading never creates or changes the file; a missing file has no entries."""
 
     def __init__(
         self, fs: FileSystem, path: Path, base_offset: int, entry: np.dtype[np.void], names: tuple[str, str]
@@ -205,17 +203,13 @@ class OffsetIndex(IndexFile):
         return self.base_offset + int(relative[i]), int(positions[i])
 
     def upper_bound_offset(self, position: int, size: int) -> int | None:
-        """Offset of the first entry at `position + size` or after it, or None (Kafka:
-        fetchUpperBoundOffset).
-        """
+        """Offset of the first entry at `position + size` or after it, or None (Kafka: fetchUpperBoundOffset)."""
         relative, positions = self.columns()
         i = int(np.searchsorted(positions, position + size, side="left"))
         return None if i == len(positions) else self.base_offset + int(relative[i])
 
     def append(self, entries: np.ndarray) -> None:
-        """Adds int64 rows (absolute offset, position); the caller has checked their order
-        (kernels.indexing).
-        """
+        """Adds int64 rows (absolute offset, position); the caller has checked their order (kernels.indexing)."""
         self.append_columns(entries[:, 0] - self.base_offset, entries[:, 1])
 
     def truncate_to(self, offset: int) -> None:
@@ -254,9 +248,7 @@ class TimeIndex(IndexFile):
         return int(timestamps[-1]), self.base_offset + int(relative[-1])
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry whose timestamp is at most `timestamp`; else (-1, base
-        offset).
-        """
+        """(timestamp, offset) of the last entry whose timestamp is at most `timestamp`; else (-1, base offset)."""
         timestamps, relative = self.columns()
         i = int(np.searchsorted(timestamps, timestamp, side="right")) - 1
         if i < 0:
@@ -264,9 +256,7 @@ class TimeIndex(IndexFile):
         return int(timestamps[i]), self.base_offset + int(relative[i])
 
     def append(self, entries: np.ndarray) -> None:
-        """Adds int64 rows (timestamp, absolute offset); the caller has checked their order
-        (kernels.indexing).
-        """
+        """Adds int64 rows (timestamp, absolute offset); the caller has checked their order (kernels.indexing)."""
         self.append_columns(entries[:, 0], entries[:, 1] - self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
@@ -321,17 +311,14 @@ class TransactionIndex(OwnedFile):
         self.entries.append(entry)
 
     def sanity_check(self) -> None:
-        """CorruptIndexError when an entry's marker lies before the segment (the one check Kafka makes when
-        it loads).
-        """
+        """CorruptIndexError when an entry's marker lies before the segment: the one check that Kafka makes at load."""
         for i, entry in enumerate(self.entries):
             if entry.last_offset < self.base_offset:
                 reason = f"an entry's last offset {entry.last_offset} is below the segment's base {self.base_offset}"
                 raise CorruptIndexError(self.path, reason, i * _ABORTED_ENTRY.itemsize)
 
     def collect(self, first_offset: int, upper_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The entries that a read of [`first_offset`, `upper_offset`) must know of, and whether that is all
-        of them.
+        """The entries that a read of [`first_offset`, `upper_offset`) must know of, and whether that is all of them.
 
         False asks for the next segment's index as well (Kafka: collectAbortedTxns). Nothing after a marker was stable
         when it was written, whatever a broker has noted that appended more than the marker at once.

@@ -113,9 +113,7 @@ class LeaderEpochCache:
         self.flush()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the greatest epoch that is at most `epoch`; (-1, -1) when unknown
-        (KIP-101).
-        """
+        """(epoch, end offset) of the greatest epoch that is at most `epoch`; (-1, -1) when unknown (KIP-101)."""
         if not self._entries or epoch < 0 or epoch > self.latest_epoch:
             return NO_LEADER_EPOCH, NO_OFFSET
         if epoch == self.latest_epoch:

@@ -4,9 +4,8 @@ The work is elsewhere: `append` writes, `reader` and `lookup` read, `loader` ope
 change what is there. One thread at a time changes a log (a lock sees to it); readers never wait for it: they
 work on `view`, which every change replaces as a whole when it is done.
 
-Invariant: log start ≤ last stable offset ≤ high watermark ≤ log end. This is the only replica, so what is
-appended as leader is replicated: the high watermark follows the log end, unless batches came as to a
-follower.
+Invariant: log start ≤ last stable offset ≤ high watermark ≤ log end. This is the only replica, so what is appended as
+leader is replicated: the high watermark follows the log end, unless batches came as to a follower.
 """
 
 from __future__ import annotations
@@ -61,7 +60,6 @@ class Log:
         config: LogConfig,
         loaded: LoadedLog | ReadableLog,
         clock: Clock,
-        high_watermark: int | None = None,
     ) -> None:
         self.directory, self.config = directory, config
         self.topic_partition = topic_partition_of(directory)
@@ -74,8 +72,7 @@ class Log:
         self._closed = False
         self._failure: Exception | None = None
         self._last_batch_epoch: int | None = None
-        start, end = loaded.log_start_offset, loaded.log_end_offset
-        self.publish(start, end, end if high_watermark is None else max(start, min(high_watermark, end)))
+        self.publish(loaded.log_start_offset, loaded.log_end_offset, loaded.log_end_offset)
 
     @classmethod
     def open(cls, directory: Path, config: LogConfig, *, fs: FileSystem, clock: Clock, options: LoadOptions) -> Log:
@@ -88,12 +85,12 @@ class Log:
         return cls(directory, config, loaded, clock)
 
     @classmethod
-    def open_for_reading(cls, place: Place, config: LogConfig, high_watermark: int | None = None) -> Log:
-        """Opens a partition for reading, which changes nothing on disk; a `high_watermark` of None is the log end.
+    def open_for_reading(cls, place: Place, config: LogConfig) -> Log:
+        """Opens a partition for reading, which changes nothing on disk.
 
         What only writers need is worked out when it is asked for. Raises NotALogError.
         """
-        return cls(place.directory, config, load_for_reading(place), place.clock, high_watermark)
+        return cls(place.directory, config, load_for_reading(place), place.clock)
 
     def __repr__(self) -> str:
         how = "closed" if self._closed else "for writing" if self.writable else "for reading"

@@ -1,9 +1,8 @@
 """From a timestamp to an offset (Kafka: UnifiedLog.fetchOffsetByTimestamp, FileRecords.searchForTimestamp).
 
-For t ≥ 0: the first segment, in order, whose largest timestamp reaches t; in it the time index gives an
-offset and the offset index a position to begin at; the first record with a timestamp of at least t is the
-answer. When that segment has none (its largest timestamp was only the file's time), there is no answer:
-later segments are not tried.
+For t ≥ 0: the first segment, in order, whose largest timestamp reaches t; in it the time index gives an offset and the
+offset index a position to begin at; the first record with a timestamp of at least t is the answer. When that segment
+has none (its largest timestamp was only the file's time), there is no answer: later segments are not tried.
 """
 
 from __future__ import annotations

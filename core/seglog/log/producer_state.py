@@ -56,9 +56,7 @@ class BatchMetadata:
 
 @dataclass(slots=True)
 class ProducerState:
-    """One producer. `batches` holds its last batches, oldest first; `transaction_first_offset` is -1 outside
-    one.
-    """
+    """One producer. `batches` holds its last batches, oldest first; `transaction_first_offset` is -1 outside one."""
 
     producer_id: int
     epoch: int = NO_PRODUCER_EPOCH
@@ -149,9 +147,7 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the earliest transaction that is open, or whose marker is not below the high
-        watermark.
-        """
+        """First offset of the earliest transaction that is open, or whose marker is not below the high watermark."""
         return min((*self._ongoing, *self._unreplicated), default=None)
 
     @property
@@ -183,8 +179,7 @@ class ProducerStateManager:
         path: Path,
         completed: Completed | None = None,
     ) -> None:
-        """Takes in `batches` (layout.BATCH, in log order), whose bytes are in `data` (first byte at
-        `file_position`).
+        """Takes in `batches` (layout.BATCH, in log order), whose bytes are in `data` (first byte at `file_position`).
 
         `completed` is called for each transaction that ends, with the last stable offset then. `end_offset`
         follows. InvalidRecordError for a broken control record, InvalidTransactionStateError as in the rules
@@ -311,9 +306,7 @@ class ProducerStateManager:
             self.remove_snapshot(offset)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Drops the snapshots outside (`log_start_offset`, `log_end_offset`] and loads the newest that is
-        left.
-        """
+        """Drops the snapshots outside (`log_start_offset`, `log_end_offset`] and loads the newest that is left."""
         for offset in sorted(one for one in self.snapshots if one > log_end_offset or one <= log_start_offset):
             self.remove_snapshot(offset)
         if log_end_offset != self.end_offset:

@@ -54,10 +54,9 @@ _logger = logging.getLogger(__name__)
 class FetchResult:
     """`size` bytes at `position` of a segment's file, for a reader who asked `view` for `offset`.
 
-    The span may begin with records below `offset` and end inside a batch. `first_batch_incomplete`: not even
-    the first batch fits. `aborted_transactions` is empty unless the read was read_committed. `file` stays
-    readable for as long as the result is kept, whatever becomes of the segment; it is None when there is
-    nothing.
+    The span may begin with records below `offset` and end inside a batch. `first_batch_incomplete`: not even the first
+    batch fits. `aborted_transactions` is empty unless the read was read_committed. `file` stays readable for as long as
+    the result is kept, whatever becomes of the segment; it is None when there is nothing.
     """
 
     view: LogView
@@ -188,9 +187,7 @@ class FetchResult:
         return int(self.batches["position"][-1] + self.batches["size"][-1]) if len(self.batches) else self.position
 
     def _visible(self, chunk: Chunk, aborted: _AbortedBatches) -> np.ndarray:
-        """Which batches hold records for this reader (bool): no control batches, none of an aborted
-        transaction.
-        """
+        """Which batches hold records for this reader (bool): no control batches, none of an aborted transaction."""
         batches = chunk.batches
         v2 = batches["magic"] >= 2
         control = v2 & ((batches["attributes"] & layout.CONTROL_MASK) != 0)
@@ -245,8 +242,7 @@ def fetch(
     *,
     min_one_message: bool = True,
 ) -> FetchResult:
-    """Reads from `offset` on (specification §9.1). `isolation` of None reads to the log end, as a replica
-    does.
+    """Reads from `offset` on (specification §9.1). `isolation` of None reads to the log end, as a replica does.
 
     Raises OffsetOutOfRangeError outside [log start, log end], CorruptRecordError where damage may hold `offset`.
     """

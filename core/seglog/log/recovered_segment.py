@@ -8,16 +8,12 @@ from seglog.errors import CorruptIndexError
 
 
 class OffsetNotAscendingError(CorruptIndexError):
-    """An index entry would go backwards (Kafka: InvalidOffsetException): offsets in the log are out of
-    order.
-    """
+    """An index entry would go backwards (Kafka: InvalidOffsetException): offsets in the log are out of order."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredSegment:
-    """What recovering a segment found. `reason` says why bytes from `valid_bytes` on were cut, if any
-    were.
-    """
+    """What recovering a segment found. `reason` says why bytes from `valid_bytes` on were cut, if any were."""
 
     base_offset: int
     valid_bytes: int

@@ -11,8 +11,7 @@ Recovery of a segment (specification §5.4):
 3. Give each batch to the index rule, the leader epochs and the producers; aborted transactions go to their index.
 4. Cut the file after the last good batch, and close the indexes as a roll would.
 
-A broker fails to start when a rebuilt index outgrows `segment.index.bytes`; here it grows, and the next
-append rolls.
+A broker fails to start when a rebuilt index outgrows `segment.index.bytes`; here it grows, and the next append rolls.
 """
 
 from __future__ import annotations
@@ -269,9 +268,7 @@ class LogSegment:
         return self.time_index.size + (layout.TIME_INDEX_ENTRY.itemsize if timestamp >= 0 else 0)
 
     def _close_time_index(self) -> int:
-        """Adds the largest timestamp as the last time entry, unless it is there; returns the ENTRIES_*
-        status.
-        """
+        """Adds the largest timestamp as the last time entry, unless it is there; returns the ENTRIES_* status."""
         status, timestamp, offset = indexing.closing_time_entry(self.index_state())
         if timestamp >= 0:
             self.time_index.append(np.array([[timestamp, offset]], dtype=np.int64))

@@ -34,9 +34,6 @@ class LogSegments:
     def __len__(self) -> int:
         return len(self._segments)
 
-    def __bool__(self) -> bool:
-        return bool(self._segments)
-
     def snapshot(self) -> tuple[LogSegment, ...]:
         """The segments now, in order; never changes."""
         return self._segments
@@ -90,8 +87,7 @@ class LogSegments:
         return segments[max(bisect_right(segments, offset, key=_base_offset) - 1, 0) :]
 
     def between(self, first: int, last: int) -> tuple[LogSegment, ...]:
-        """The segments that may hold offsets of [`first`, `last`): from the floor of `first`, bases below
-        `last`.
+        """The segments that may hold offsets of [`first`, `last`): from the floor of `first`, bases below `last`.
 
         Empty when both are equal; when no base is at most `first`, all with a base below `last` (Kafka:
         values). ValueError when `last` is less than `first`.

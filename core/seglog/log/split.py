@@ -1,9 +1,8 @@
-"""Splitting a segment whose offsets do not fit 31 bits relative to its base (Kafka:
-LocalLog.splitOverflowedSegment).
+"""Splitting a segment whose offsets do not fit 31 bits relative to its base (Kafka: LocalLog.splitOverflowedSegment).
 
-Old brokers' cleaners could merge segments too far. Whole batches are copied into new segments, a new one each
-time the next batch does not fit, its base that batch's base offset; then the swap protocol replaces the old
-segment. Bytes that are not a batch stay after the last one, for recovery to judge.
+Old brokers' cleaners could merge segments too far. Whole batches are copied into new segments, a new one each time the
+next batch does not fit, its base that batch's base offset; then the swap protocol replaces the old segment. Bytes that
+are not a batch stay after the last one, for recovery to judge.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import numpy as np
 from seglog import layout
 from seglog.errors import SegmentOffsetOverflowError
 from seglog.format.filenames import FileState
-from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments
 from seglog.log.swap import Replacement, replace_segments
@@ -29,9 +27,7 @@ def is_overflowed(segment: LogSegment) -> bool:
     return last >= segment.base_offset and not segment.fits(last)
 
 
-def split_overflowed(
-    segments: LogSegments, segment: LogSegment, producers: ProducerStateManager | None = None
-) -> tuple[list[LogSegment], list[Path]]:
+def split_overflowed(segments: LogSegments, segment: LogSegment) -> tuple[list[LogSegment], list[Path]]:
     """Replaces `segment` by segments that its offsets fit; returns them and the `.deleted` files to remove.
     `is_overflowed` says whether that can help.
     """
@@ -46,7 +42,7 @@ def split_overflowed(
         for path in part.files[:3]:
             segment.fs.set_modified(path, modified_ms)
         part.close_files()
-    return new, replace_segments(segments, [Replacement(new, [segment])], producers)
+    return new, replace_segments(segments, [Replacement(new, [segment])])
 
 
 def _copied(segment: LogSegment) -> list[LogSegment]:

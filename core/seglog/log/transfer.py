@@ -1,9 +1,7 @@
-"""Sending fetched bytes to a socket without copying them through Python (Kafka: FileRecords.writeTo,
-MessageSetSend).
+"""Sending fetched bytes to a socket without copying them through Python (Kafka: FileRecords.writeTo, MessageSetSend).
 
-A send is a header that tells its size and error code, then the segment's bytes by `sendfile` where the
-platform has it, by read and send elsewhere. It remembers how far it got, so a non-blocking socket may take
-any part of it a call.
+A send is a header that tells its size and error code, then the segment's bytes by `sendfile` where the platform has it,
+by read and send elsewhere. It remembers how far it got, so a non-blocking socket may take any part of it a call.
 
     +-------------------+-----------------------+----------------------------------+
     | size (int32)      | error code (int16)    | bytes of the segment             |

@@ -26,9 +26,7 @@ from seglog.storage.filesystem import FileSystem
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """What a truncation did. `pending_removal` are the `.deleted` files that the caller removes when it
-    likes.
-    """
+    """What a truncation did. `pending_removal` are the `.deleted` files that the caller removes when it likes."""
 
     offset: int
     log_start_offset: int

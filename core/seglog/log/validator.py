@@ -1,5 +1,4 @@
-"""What a leader or a follower does to batches before they are written (Kafka: UnifiedLog.analyze…,
-LogValidator).
+"""What a leader or a follower does to batches before they are written (Kafka: UnifiedLog.analyze…, LogValidator).
 
 1. `analyze`: framing, magic, size limit and checksum of every batch; a trailing partial batch is trimmed, and of a
    follower's the batches of a later leader's epoch.
@@ -68,9 +67,7 @@ class AppendRules:
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedBatches:
-    """Whole batches with right checksums: `data` (uint8) and their rows, positions counting from
-    `data[0]`.
-    """
+    """Whole batches with right checksums: `data` (uint8) and their rows, positions counting from `data[0]`."""
 
     data: np.ndarray
     batches: np.ndarray
@@ -215,8 +212,7 @@ def _check_records(records: Records, header: RecordBatchHeader, rules: AppendRul
 def check_timestamps(stamps: np.ndarray, rules: AppendRules, now_ms: int) -> None:
     """InvalidTimestampError unless every timestamp (int64) lies within the accepted distance from now.
 
-    Only for CreateTime; -1 is always accepted. Kafka: message.timestamp.before.max.ms, …after.max.ms
-    (KIP-937).
+    Only for CreateTime; -1 is always accepted. Kafka: message.timestamp.before.max.ms, …after.max.ms (KIP-937).
     """
     if rules.timestamp_type != TimestampType.CREATE_TIME or len(stamps) == 0:
         return
@@ -265,9 +261,7 @@ def _in_place(
     leader_epoch: int,
     append_time_ms: int,
 ) -> AnalyzedBatches:
-    """The same payload under a changed header; the checksum is computed again only where its range
-    changed.
-    """
+    """The same payload under a changed header; the checksum is computed again only where its range changed."""
     if rules.timestamp_type == TimestampType.LOG_APPEND_TIME:
         attributes, max_timestamp = header.attributes | layout.TIMESTAMP_TYPE_MASK, append_time_ms
     else:

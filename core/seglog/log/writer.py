@@ -83,9 +83,7 @@ class SegmentWriter:
         self._first_timestamp, self._jitter_ms = None, self._drawn_jitter()
 
     def room(self, batches: np.ndarray, now_ms: int) -> int:
-        """How many of `batches` (layout.BATCH) the active segment takes before it must roll; for the
-        appender.
-        """
+        """How many of `batches` (layout.BATCH) the active segment takes before it must roll; for the appender."""
         log, config = self._log, self._log.config
         active = log.segments.active
         if self._first_timestamp is None and active.size:
@@ -136,9 +134,7 @@ class SegmentWriter:
             raise _Tried
 
     def roll_to(self, base_offset: int) -> LogSegment:
-        """Begins a segment at `base_offset`; what is below is flushed. RefusedError when one is there
-        already.
-        """
+        """Begins a segment at `base_offset`; what is below is flushed. RefusedError when one is there already."""
         log = self._log
         active = log.segments.active
         if base_offset < active.base_offset or (base_offset == active.base_offset and active.size):
@@ -249,9 +245,7 @@ def batches_before_roll(state: SegmentState, limits: RollLimits, batches: np.nda
 
 
 def _too_old(state: SegmentState, limits: RollLimits, run: np.ndarray, now_ms: int) -> np.ndarray:
-    """Which batches of a run, once the ones before them are written, come too long after the segment's
-    first.
-    """
+    """Which batches of a run, once the ones before them are written, come too long after the segment's first."""
     first_timestamp = state.first_timestamp if state.size > 0 else int(run["max_timestamp"][0])
     if first_timestamp >= 0:
         old: np.ndarray = run["max_timestamp"] - first_timestamp > limits.age_ms
@@ -261,18 +255,14 @@ def _too_old(state: SegmentState, limits: RollLimits, run: np.ndarray, now_ms: i
 
 @dataclass(slots=True)
 class FlushPolicy:
-    """Counts what was appended since the last flush; `messages` and `interval_ms` are flush.messages and
-    flush.ms.
-    """
+    """Counts what was appended since the last flush; `messages` and `interval_ms` are flush.messages and flush.ms."""
 
     messages: int
     interval_ms: int
     last_flush_ms: int
 
     def due(self, unflushed_messages: int, now_ms: int) -> bool:
-        """Whether the log must be flushed now: enough messages, or long enough ago with something
-        unflushed.
-        """
+        """Whether the log must be flushed now: enough messages, or long enough ago with something unflushed."""
         if unflushed_messages <= 0:
             return False
         return unflushed_messages >= self.messages or now_ms - self.last_flush_ms >= self.interval_ms

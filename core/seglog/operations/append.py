@@ -80,8 +80,7 @@ class AppendableLog(Protocol):
 class Ingest:
     """Appends pieces to `log`; iterate to run it and to get what was acknowledged.
 
-    When the pieces end with an error, what was appended before is flushed and given out, then the error
-    leaves.
+    When the pieces end with an error, what was appended before is flushed and given out, then the error leaves.
     """
 
     def __init__(

@@ -1,10 +1,9 @@
 """Which reads of one object follow each other, and which bytes to let come before they are read.
 
-Several threads may go through one open file, each through a part of its own: each is a walk. A walk is known by
-where its last read ended; what was announced is one from its first byte on. All announced walks of a process share
-half of the cache, so that what comes for one does not drive out what another one has not read yet. What an announced
-walk has passed is not read again, unless it was announced so: its memory is given back at once, and serves what comes
-next.
+Several threads may go through one open file, each through a part of its own: each is a walk. A walk is known by where
+its last read ended; what was announced is one from its first byte on. All announced walks of a process share half of
+the cache, so that what comes for one does not drive out what another one has not read yet. What an announced walk has
+passed is not read again, unless it was announced so: its memory is given back at once, and serves what comes next.
 """
 
 from __future__ import annotations

@@ -52,21 +52,18 @@ class RepairPart(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RepairOptions:
-    """How to repair. `quarantine` of None is the default place.
-
-    `index_interval_bytes` is the default, `intervals` have those of single partitions by their directories' names.
+    """How to repair. `quarantine` of None is the default place; `intervals` have each partition's
+    `index.interval.bytes` by its directory's name, where it is not the default.
     """
 
     policy: Policy = Policy.SMALLEST_LOSS
     only: frozenset[RepairPart] = frozenset(RepairPart)
     quarantine: Path | None = None
-    index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES
-    deep: bool = True
     intervals: Mapping[str, int] = field(default_factory=dict)
 
     def interval_of(self, directory: Path) -> int:
         """`index.interval.bytes` of the partition in `directory`."""
-        return self.intervals.get(directory.name, self.index_interval_bytes)
+        return self.intervals.get(directory.name, DEFAULT_INDEX_INTERVAL_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

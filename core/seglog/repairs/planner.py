@@ -108,7 +108,7 @@ class _Planner:
         self._overlay = OverlayFileSystem(fs)
         self._draft = _Draft()
         reorder = options.policy is Policy.SMALLEST_LOSS
-        self._surveyor = SegmentSurveyor(self._overlay, reorder=reorder, deep=options.deep, progress=progress)
+        self._surveyor = SegmentSurveyor(self._overlay, reorder=reorder, progress=progress)
         self._sources: dict[str, str] = {}
         self._patches: dict[str, tuple[EpochPatch, ...]] = {}
         self._keeps_epochs = False  # nothing says which are right: what could say it later must not go

@@ -6,8 +6,7 @@
 3. What differs from the files on disk is staged, and becomes the list of changes.
 4. Where a segment that others follow loses its end, the partition gets a note of it (`format.repair_note`).
 
-Replaying does not stop at contradictions in transactions, which a broker's recovery would refuse: verifying finds
-them.
+Replaying does not stop at contradictions in transactions, which a broker's recovery would refuse: verifying finds them.
 """
 
 from __future__ import annotations

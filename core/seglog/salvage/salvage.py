@@ -27,7 +27,6 @@ from seglog.format import filenames
 from seglog.format.checkpoint import parse_partition_metadata
 from seglog.format.filenames import FileKind, FileState, parse_file_name
 from seglog.log.loader import LoadOptions, load_log
-from seglog.log.segment import DEFAULT_INDEX_INTERVAL_BYTES
 from seglog.progress import BytesRead
 from seglog.runs.beside import log_directory_lock, new_directory, require_free
 from seglog.salvage.attribution import CarvedLog, attribute
@@ -55,7 +54,6 @@ class SalvageOptions:
 
     carve: bool = False
     segment_bytes: int = DEFAULT_SEGMENT_BYTES
-    index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES
     into_one: bool = False
 
 
@@ -179,7 +177,7 @@ def salvage(
             made.make_directory(place / name, parents=True)
             _write_segments(made, sources, log.rows, place / name, options)
             metadata = _metadata_of(fs, sources, paths, log, single=len(logs) == 1)
-            complete_log(made, clock, metadata, place / name, options.index_interval_bytes)
+            complete_log(made, clock, metadata, place / name)
             done.append(_salvaged(log, target / name))
     return SalvageReport(target, _accounts(sources, found, [log.rows for log in logs], failures), tuple(done))
 
@@ -390,13 +388,7 @@ def _metadata_of(
     return None
 
 
-def complete_log(
-    fs: FileSystem,
-    clock: Clock,
-    metadata: bytes | None,
-    target: Path,
-    index_interval_bytes: int = DEFAULT_INDEX_INTERVAL_BYTES,
-) -> None:
+def complete_log(fs: FileSystem, clock: Clock, metadata: bytes | None, target: Path) -> None:
     """Makes indexes, snapshots and epochs of the new segments in `target` by recovery; the topic's id (the bytes of
     `partition.metadata`) goes along."""
     if metadata is not None:
@@ -404,12 +396,7 @@ def complete_log(
             file.write_at(0, metadata)
             file.sync()
     first = list_partition(fs, target).segments[0].base_offset
-    loaded = load_log(
-        fs,
-        target,
-        clock,
-        LoadOptions(clean_shutdown=False, log_start_offset=first, index_interval_bytes=index_interval_bytes),
-    )
+    loaded = load_log(fs, target, clock, LoadOptions(clean_shutdown=False, log_start_offset=first))
     loaded.leader_epochs.create_file()
     for segment in loaded.segments:
         segment.flush()

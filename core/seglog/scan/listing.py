@@ -47,9 +47,7 @@ _LOG_DIRECTORY_FILES = (*OFFSET_CHECKPOINTS, filenames.META_PROPERTIES, filename
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """The files of one segment. `size` (bytes) and `modified_ms` are those of `log`; a missing index is
-    None.
-    """
+    """The files of one segment. `size` (bytes) and `modified_ms` are those of `log`; a missing index is None."""
 
     base_offset: int
     log: Path
@@ -155,9 +153,7 @@ class TargetKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A path that a user typed, and what it is. `directory` is the partition or log directory (of a file:
-    its parent).
-    """
+    """A path that a user typed, and what it is. `directory` is the partition or log directory, of a file its parent."""
 
     path: Path
     kind: TargetKind

@@ -1,18 +1,16 @@
 """The only door to files: a small `FileSystem` protocol and the operating system's implementation of it.
 
-Everything the engine reads, writes, renames or syncs goes through here, so that tests can cut the power at
-any call, fill the disk or return short reads (`tests/support/crash_filesystem.py`). Reads are positional
-(`pread`), never mapped: a broker that truncates a file under a mapping kills the process that mapped it
-(SIGBUS).
+Everything the engine reads, writes, renames or syncs goes through here, so that tests can cut the power at any call,
+fill the disk or return short reads (`tests/support/crash_filesystem.py`). Reads are positional (`pread`), never mapped:
+a broker that truncates a file under a mapping kills the process that mapped it (SIGBUS).
 
 Kafka: FileRecords, FileChannel, Utils.atomicMoveWithFallback, Utils.flushDir.
 
 Paths are gone along by `storage.links`: no link of another user is followed, in any component. A file that has other
 names (hard links) is not written in place, special files are neither opened nor replaced.
 
-Errors of the operating system stay `OSError`, with their errno and file name; nothing is retried or hidden,
-except that an interrupted call is continued (PEP 475 repeats it, the loops below finish short reads and
-writes).
+Errors of the operating system stay `OSError`, with their errno and file name; nothing is retried or hidden, except that
+an interrupted call is continued (PEP 475 repeats it, the loops below finish short reads and writes).
 """
 
 from __future__ import annotations

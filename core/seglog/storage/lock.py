@@ -24,7 +24,7 @@ import stat
 import struct
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -59,11 +59,10 @@ class Holder:
 
 @dataclass(slots=True)
 class _Held:
-    """A lock of this process: its descriptors (closing one would drop it) and how often it was taken."""
+    """A lock of this process: its descriptors, as closing one would drop it."""
 
     pid: int
-    descriptors: list[int] = field(default_factory=list)
-    count: int = 0
+    descriptors: list[int]
 
 
 _registry: dict[tuple[int, int], _Held] = {}
@@ -73,13 +72,11 @@ _registry_guard = threading.Lock()
 class DirectoryLock:
     """Exclusive use of a log directory, from `acquire` (or entering the context) to `release`.
 
-    With `reentrant` a process that holds the directory already may take it again; the kernel's lock goes with
-    the last release. The file is created when it is missing and never deleted, as a broker does.
+    The file is created when it is missing and never deleted, as a broker does.
     """
 
-    def __init__(self, log_directory: Path, *, reentrant: bool = False) -> None:
+    def __init__(self, log_directory: Path) -> None:
         self.path = log_directory / LOCK_FILE
-        self._reentrant = reentrant
         self._key: tuple[int, int] | None = None
         self._pid = 0
 
@@ -97,14 +94,10 @@ class DirectoryLock:
         if self.held:
             raise LockedError(self.path.parent, os.getpid(), "this very lock is held already")
         with _registry_guard:
-            key = _key_of(self.path)
-            held = _own(key)
-            if held is None:
-                key, held = self._lock_file()
-            elif not self._reentrant:
+            held = _own(_key_of(self.path))
+            if held is not None:
                 raise LockedError(self.path.parent, held.pid, "another part of this process")
-            held.count += 1
-            self._key, self._pid = key, held.pid
+            self._key, self._pid = self._lock_file(), os.getpid()
 
     def release(self) -> None:
         """Gives the lock back; does nothing when it is not held or was taken before a fork."""
@@ -115,13 +108,12 @@ class DirectoryLock:
             held = _own(key)
             if key is None or held is None:
                 return
-            held.count -= 1
-            if held.count == 0:
-                del _registry[key]
-                for descriptor in held.descriptors:
-                    os.close(descriptor)
+            del _registry[key]
+            for descriptor in held.descriptors:
+                os.close(descriptor)
 
-    def _lock_file(self) -> tuple[tuple[int, int], _Held]:
+    def _lock_file(self) -> tuple[int, int]:
+        """Locks the file; returns its key."""
         descriptor = self._open()
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
@@ -132,9 +124,7 @@ class DirectoryLock:
         if held is not None:
             # The name came to mean a file we hold between looking and opening. Closing would drop that lock.
             held.descriptors.append(descriptor)
-            if not self._reentrant:
-                raise LockedError(self.path.parent, held.pid, "another part of this process")
-            return key, held
+            raise LockedError(self.path.parent, held.pid, "another part of this process")
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -146,7 +136,7 @@ class DirectoryLock:
             holder = holder or Holder(0, "")
             raise LockedError(self.path.parent, holder.pid, holder.describe()) from error
         _registry[key] = _Held(os.getpid(), [descriptor])
-        return key, _registry[key]
+        return key
 
     def _open(self) -> int:
         """Opens the file, which is the directory's owner's if it has to be made: a broker must get in later."""

@@ -125,9 +125,7 @@ class OverlayFile(VirtualFile):
 
 
 class OverlayFileSystem:
-    """`below` with changes in memory. Directories are created in memory; moving directories is not
-    supported.
-    """
+    """`below` with changes in memory. Directories are created in memory; moving directories is not supported."""
 
     def __init__(self, below: FileSystem) -> None:
         self._below = below

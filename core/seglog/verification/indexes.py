@@ -1,9 +1,8 @@
 """Checking offset and time indexes against the batches of their log, as these go by (specification §5.1, §5.2).
 
-The rules are the contract, not the habit of one version: an offset entry leads to a batch's first byte, after
-all batches with lower offsets; a time entry's timestamp is reached by its offset, and nothing up to there is
-younger. So indexes of every broker since 0.8 pass. Entries that point into damage are not judged: the damage is
-reported already.
+The rules are the contract, not the habit of one version: an offset entry leads to a batch's first byte, after all
+batches with lower offsets; a time entry's timestamp is reached by its offset, and nothing up to there is younger. So
+indexes of every broker since 0.8 pass. Entries that point into damage are not judged: the damage is reported already.
 """
 
 from __future__ import annotations

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.round import cleanable_offsets, plan_round, round_down
+from seglog.cleaner.round import CleanableOffsets, cleanable_offsets, plan_round, round_down
 from seglog.clock import ManualClock
+from seglog.configuration.keys import LogConfig
 from seglog.log.segments import LogSegments
 from tests.support.open_logs import START_MS, opened_log
 
@@ -29,17 +31,20 @@ def segments(*found: tuple[int, int]) -> LogSegments:
     return LogSegments(stubs)
 
 
-def offsets(**options: Any) -> Any:
-    values = {
-        "checkpoint": None,
-        "log_start_offset": 0,
-        "log_end_offset": 300,
-        "last_stable_offset": 300,
-        "min_compaction_lag_ms": 0,
-        "now_ms": 1000,
-        **options,
-    }
-    return cleanable_offsets(segments((0, 100), (100, 500), (200, 900), (300, 0)), **values)
+def offsets(
+    *,
+    checkpoint: int | None = None,
+    log_start_offset: int = 0,
+    last_stable_offset: int = 300,
+    min_compaction_lag_ms: int = 0,
+) -> CleanableOffsets:
+    log: Any = SimpleNamespace(
+        log_start_offset=log_start_offset,
+        log_end_offset=300,
+        last_stable_offset=last_stable_offset,
+        config=LogConfig(min_compaction_lag_ms=min_compaction_lag_ms),
+    )
+    return cleanable_offsets(log, segments((0, 100), (100, 500), (200, 900), (300, 0)), checkpoint, now_ms=1000)
 
 
 def test_without_checkpoint_everything_but_the_active_segment_is_dirty() -> None:

@@ -42,12 +42,6 @@ def test_positions_follow_each_other() -> None:
     assert contents(data) == [[b"a"], [b"bc"], [b"d", b"e"], [b""]]
 
 
-def test_a_walk_can_start_at_any_message() -> None:
-    data = encode_message(b"a") + encode_message(b"b")
-    walk = walk_messages(data, start=11)
-    assert [(m.position, bytes(m.payload)) for m in walk.messages] == [(11, b"b")]
-
-
 @given(st.lists(st.tuples(st.sampled_from([NONE, GZIP, SNAPPY]), st.lists(st.binary(max_size=50), max_size=5))))
 def test_round_trip(entries: list[tuple[Compression, list[bytes]]]) -> None:
     data, expected = b"", []

@@ -73,7 +73,8 @@ def test_a_closed_log_reads_nothing_and_opens_no_file_again(tmp_path: Path) -> N
 
 def test_the_high_watermark_bounds_readers_but_not_replicas(tmp_path: Path) -> None:
     filled(tmp_path / "t-0", segment_bytes=700).close()
-    with opened_log(tmp_path / "t-0", writable=False, high_watermark=22) as log:
+    with opened_log(tmp_path / "t-0", writable=False) as log:
+        assert log.update_high_watermark(22) == 22
         # the batch of offsets 20 to 23 ends after the watermark, so it is not shown
         assert [record.offset for record in log.records()] == list(range(20))
         assert log.read(22, 100).size == 0

@@ -83,14 +83,6 @@ def test_a_second_owner_in_the_process_is_refused_and_the_lock_survives(tmp_path
         assert not others_can_lock(tmp_path / ".lock")
 
 
-def test_reentrant_locks_are_counted(tmp_path: Path) -> None:
-    with DirectoryLock(tmp_path):
-        with DirectoryLock(tmp_path, reentrant=True), DirectoryLock(tmp_path, reentrant=True):
-            pass
-        assert not others_can_lock(tmp_path / ".lock")
-    assert others_can_lock(tmp_path / ".lock")
-
-
 def test_the_same_directory_by_another_name_is_the_same_lock(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "alias").symlink_to(tmp_path / "real")
