@@ -108,7 +108,7 @@ class LogRenderer:
             written = write(out, state)
             if written:
                 state[render.STATE_NEEDED] = 0
-                yield memoryview(out)[:written]  # type: ignore[arg-type]
+                yield out.data[:written]
             else:
                 self._buffers.append(out)
 
