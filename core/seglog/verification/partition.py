@@ -169,6 +169,7 @@ class PartitionLook:
                 if result is None or not result.follows(self.last_offset, self.leader_epoch):
                     ahead.give_up(work)
                     yield from self._detailed(work, observers, reached)
+                    self._passed(work)
                     return
                 self.totals.add(result.totals)
                 reached, self.last_offset = result.end, max(self.last_offset, result.last_offset)
@@ -184,7 +185,8 @@ class PartitionLook:
         self._passed(work)
 
     def _passed(self, work: _Work) -> None:
-        self.end_offset = max(self.last_offset + 1, work.segment.base_offset)
+        if work.is_last:
+            self.end_offset = max(self.last_offset + 1, work.segment.base_offset)
         self.options.advance(work.segment.size, 1)
 
     def _losses(self, extent: ExtentObserver) -> Iterator[Finding]:
@@ -219,7 +221,6 @@ class PartitionLook:
         yield from verifier.findings(observers)
         self.totals.add(verifier.totals)
         self.last_offset, self.leader_epoch = verifier.last_offset, verifier.leader_epoch
-        self._passed(work)
 
     def ranges(self, work: _Work) -> Iterator[tuple[int, int]]:
         """The ranges of a segment, each from one entry's beginning to another's, found as they are asked for."""
@@ -277,6 +278,7 @@ class PartitionLook:
                 result = clean_range(self.view.fs, work.segment.log, begin, end, work.offsets, level)
                 if result is None:
                     yield from self._detailed(work)
+                    self.options.advance(max(0, work.segment.size - start - _SAMPLE_BYTES), 0)
                     break
                 self.totals.add(result.totals)
 

@@ -241,6 +241,34 @@ def test_time_can_run_out(tmp_path: Path) -> None:
     assert not summary.complete and summary.batches == 0 and found == []
 
 
+class HurryingClock(ManualClock):
+    """Each look at it is a second later."""
+
+    def monotonic(self) -> float:
+        self.sleep(1)
+        return super().monotonic()
+
+
+@pytest.mark.parametrize(("sample", "seconds", "files"), [(0.99, None, 3), (None, 3, 2)], ids=["sample", "late"])
+def test_no_end_is_known_of_a_log_that_was_not_read_to_its_end(
+    sample: float | None, seconds: int | None, files: int, tmp_path: Path
+) -> None:
+    """Checkpoints beyond the last segment that was looked at are no warning."""
+    for base in range(0, 72, 24):
+        batches = logs.plain_batches(first_offset=base)
+        if base == 24:
+            batches[2] = batches[2][:-1] + b"\xff"
+        logs.write_log(tmp_path, batches, base_offset=base)
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 72\n")
+    done: list[tuple[int, int]] = []
+    options = VerifyOptions(sample=sample, max_duration_s=seconds)
+    targets = [Target(tmp_path, TargetKind.LOG_DIRECTORY)]
+    verification = Verification(FS, targets, options, HurryingClock(0), lambda *each: done.append(each))
+    assert {found.code for found in verification} - {"INDEX_MISSING"} == {"CRC_MISMATCH"}
+    assert (verification.summary.complete, verification.summary.files) == (False, files)
+    assert [done[-1][0] == done[-1][1], done == sorted(done)] == [sample is not None, True]
+
+
 def test_sizes_are_not_asked_for_where_nobody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs.write_log(tmp_path, logs.plain_batches(), name="t-0")
     asked: list[Path] = []
