@@ -8,6 +8,7 @@ right checksums contradict each other. Steps:
 2. The other batches, a run at a time: one that fits into a hole of the spine was moved and goes back. Those that
    overlap with the spine are copies, or foreign, and go; so does a batch that would fit where it lies but for one
    bit of its base offset: that bit is what broke, unless its time, which the checksum covers, says that it was moved.
+   Where it would fit loosely, in a gap, its time must say that it was not.
 """
 
 from __future__ import annotations
@@ -150,14 +151,26 @@ class _Arrangement:
         low, high = self._hole(int(self._last[self._spine[at - 1]]) + 1 if at else self._least)
         base, span = int(self._first[i]), int(self._last[i] - self._first[i])
         turned = [each for bit in range(63) if low <= (each := base ^ (1 << bit)) and each + span <= high]
+        if turned and self._was_left(i, at):
+            return True
         if len(neighbours) == 2:
             return any(each == low or each + span == high for each in turned)
         return any(each == low and each + span == high for each in turned)
 
     def _was_moved(self, i: int, at: int) -> bool:
         """Whether the time of batch `i` fits where its offset is, and not where it lies, at `at` of the spine."""
+        lies, belongs = self._fits_by_time(i, at)
+        return belongs and not lies
+
+    def _was_left(self, i: int, at: int) -> bool:
+        """Whether it fits where the batch lies, and not where its offset is."""
+        lies, belongs = self._fits_by_time(i, at)
+        return lies and not belongs
+
+    def _fits_by_time(self, i: int, at: int) -> tuple[bool, bool]:
+        """Whether the time of batch `i` fits where it lies, at `at` of the spine; and where its offset is."""
         place = bisect_left(self._order, int(self._first[i]), key=lambda other: int(self._first[other]))
-        return not self._is_between(i, self._spine.tolist(), at) and self._is_between(i, self._order, place)
+        return self._is_between(i, self._spine.tolist(), at), self._is_between(i, self._order, place)
 
     def _is_between(self, i: int, others: list[int], at: int) -> bool:
         time = int(self._times[i])

@@ -1,11 +1,12 @@
 """Segments whose file names contradict the batches in them: renamed, or dropped where they are copies.
 
 No checksum covers a file's name, and none covers a batch's offset. So a name counts as wrong only where the offsets
-have a witness: the segment before ends where its first batch begins, its batches go on one from the other, or an
-index of the right name is still there. Then every batch stays. By the name alone, batches below it would be taken out
-as lying outside their segment; and where the name is too low, so would the end of the segment before.
+have a witness: the segment before ends where its first batch begins, its batches go on one from the other, an index of
+the right name is still there, or several batches contradict the name that no single broken offset explains. Then every
+batch stays. By the name alone, batches below it would be taken out as lying outside their segment; and where the name
+is too low, so would the end of the segment before.
 
-Memory is bounded by the batches of two segments, 32 bytes each.
+Memory is bounded by the batches of three segments, 32 bytes each.
 """
 
 from __future__ import annotations
@@ -101,18 +102,19 @@ def _settled(fs: OverlayFileSystem, directory: Path, left: set[int], taken: set[
                 continue
             repairs += _removed(fs, extra.files.files, f"{rest.files.log.name} holds all of its batches")
             del live[extra.files.base_offset]
-        elif held.first not in left and _is_misnamed(
-            before, held, min((n for n in others if n > held.first), default=None), orphans
-        ):
-            target = directory / segment_file_name(held.first)
+            continue
+        after = min((offset for offset in others if offset > held.first), default=None)
+        name = _right_name(before, held, None if after is None else _held(fs, others[after]), orphans)
+        if name is not None and name not in left and name not in live:
+            target = directory / segment_file_name(name)
             repairs += _removed(fs, held.files.files[1:], "an index of a segment whose name is wrong")
             fs.rename(held.files.log, target)
             left.add(base)
-            taken.add(held.first)
+            taken.add(name)
             reason = f"the name is wrong: its batches begin at {held.first}"
             repairs.append(FileRepair(target.name, "move", reason, held.files.log.name))
             del live[base]
-            live[held.first] = replace(held.files, base_offset=held.first, log=target)
+            live[name] = replace(held.files, base_offset=name, log=target)
     return repairs
 
 
@@ -154,16 +156,36 @@ def _double(before: _Held, held: _Held) -> tuple[_Held, _Held] | None:
     return (held, before) if held.is_in(before) else None
 
 
-def _is_misnamed(before: _Held | None, held: _Held, next_base: int | None, orphans: set[int]) -> bool:
-    """Whether the offsets of `held`, which contradict its name, fit where they belong and have a witness."""
-    if before is not None and len(before.batches) and before.end > held.first:
-        return False
-    if held.first == held.files.base_offset or (next_base is not None and next_base < held.end):
-        return False
-    follows = before is not None and len(before.batches) > 0 and before.end == held.first
-    taken = before is not None and before.files.base_offset == held.first
-    leads = next_base == held.end
-    return not taken and (follows or leads or held.goes_on or held.first in orphans)
+def _right_name(before: _Held | None, held: _Held, after: _Held | None, orphans: set[int]) -> int | None:
+    """The base offset that a segment should be named by whose batches contradict its name; None where they do not fit
+    there, or have no witness.
+
+    Batches that belong to the segment after it have no say: they are strays.
+    """
+    end_before = before.end if before is not None and len(before.batches) else 0
+    if end_before > held.first or held.first == held.files.base_offset:
+        return None
+    own = held.sound
+    if after is not None:
+        own = own[own["last"] < (after.first if len(after.batches) else after.files.base_offset)]
+    if not len(own) or (before is not None and before.files.base_offset == held.first):
+        return None
+    name = max((each for each in orphans if end_before <= each <= held.first), default=None)
+    is_named = name is not None and (name == held.first or int(own["first"][-1]) < held.files.base_offset)
+    follows = before is not None and len(before.batches) > 0 and end_before == held.first
+    leads = after is not None and after.files.base_offset == int(own["last"][-1]) + 1
+    going_on = len(own) == len(held.sound) and (follows or leads or held.goes_on)
+    if not is_named and not going_on and not _is_witnessed(own, held.files.base_offset):
+        return None
+    return held.first if name is None else name
+
+
+def _is_witnessed(own: np.ndarray, base: int) -> bool:
+    """Whether a batch contradicts the name and no single broken offset can be why: another one goes on from it, or all
+    contradict it."""
+    below = int(np.count_nonzero(own["first"] < base))
+    touching = own["first"][1:] == own["last"][:-1] + 1
+    return bool(touching[:below].any()) or below == len(own) > 1
 
 
 def _removed(fs: OverlayFileSystem, paths: tuple[Path, ...], reason: str) -> list[FileRepair]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from seglog.evidence.batch_order import ascending_chain
 from seglog.evidence.segment_survey import OUT_OF_SEGMENT, ByteRange, Survey, judged_batches, without_parts
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.scan.listing import SegmentFiles
@@ -160,6 +161,13 @@ class _Gathering:
         """(segment where it belongs, batches) of each stretch of strays in a file."""
         anywhere = PlausibleOffsets(self._bases[0], self._bounds(len(self._bases) - 1)[1])
         batches = self.batches_in(number, anywhere)
+        # one with a broken offset must not part the others, nor bring them down with it
+        chain = ascending_chain(batches["first"], batches["last"])
+        for part in (batches[chain], batches[~chain]):
+            yield from self._parted(number, part)
+
+    def _parted(self, number: int, batches: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """The stretches of some batches in a file, in the order of their places."""
         homes = np.searchsorted(self._bases, batches["first"], side="right") - 1
         ends = np.array([self._bounds(i)[1] for i in range(len(self._bases))], dtype=np.int64)
         homes[(homes >= 0) & (batches["last"] > ends[np.maximum(homes, 0)])] = -1

@@ -82,7 +82,8 @@ def vouched(found: np.ndarray, names: Iterable[int] = ()) -> np.ndarray:
 
     Offsets that go on from another batch's, or that begin or end at another file's name, are none, nor are those that
     ascend from batch to batch of one file (a cleaned log has gaps). The first and the last of these have one neighbour
-    alone: they go where turning over one bit would join them to it.
+    alone: they go where turning over one bit would join them to it. Of all others the time decides, which the checksum
+    covers: between the batches on both sides of their offsets it is no accident.
     """
     if not found["outside"].any():
         return found
@@ -100,8 +101,31 @@ def vouched(found: np.ndarray, names: Iterable[int] = ()) -> np.ndarray:
             sound[run[1:-1]] = True
             sound[run[0]] |= not _one_bit_off(found[run[0]], found[run[1]])
             sound[run[-1]] |= not _one_bit_off(found[run[-1]], found[run[-2]])
+    doubtful = np.flatnonzero(~sound)
+    sound[doubtful] = _are_timely(found[doubtful], found[sound])
     kept: np.ndarray = found[sound]
     return kept
+
+
+def _are_timely(rows: np.ndarray, sound: np.ndarray) -> np.ndarray:
+    """Which of `rows` lie in gaps between the offsets of `sound` ones whose times theirs are between.
+
+    Before the first of these it need only be older. None goes after the last: there the log's end would move.
+    """
+    timely = np.zeros(len(rows), dtype=bool)
+    order = np.argsort(sound["first_offset"], kind="stable")
+    first, times = sound["first_offset"][order], sound["max_timestamp"][order]
+    reached = np.maximum.accumulate(sound["last_offset"][order])
+    at = np.searchsorted(first, rows["first_offset"])
+    for i in np.flatnonzero(at < len(first)).tolist():
+        place, time = int(at[i]), int(rows["max_timestamp"][i])
+        since = int(times[place - 1]) if place else -1
+        apart = place == 0 or int(reached[place - 1]) < int(rows["first_offset"][i])
+        apart = apart and int(rows["last_offset"][i]) < int(first[place])
+        distance = int(first[place]) - int(rows["last_offset"][i])
+        timely[i] = apart and distance <= _FARTHEST and since <= time <= int(times[place]) and since < int(times[place])
+        timely[i] &= place > 0 or time < int(times[place])
+    return timely
 
 
 def _one_bit_off(row: np.void, beside: np.void) -> bool:

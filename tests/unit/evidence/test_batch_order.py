@@ -89,3 +89,13 @@ def test_the_chain_is_the_longest_there_is() -> None:
         chain = np.flatnonzero(ascending_chain(first, last))
         assert len(chain) == best
         assert all(last[a] < first[b] for a, b in pairwise(chain.tolist()))
+
+
+@pytest.mark.parametrize("jumps", [True, False])
+def test_in_a_cleaned_log_the_time_says_that_an_offset_is_broken(*, jumps: bool) -> None:
+    """One bit makes it fit into the gap where it lies; whether it was moved there from the end its time tells."""
+    first = np.array([0, 10, 30 + (1 << 22), 50, 60], dtype=np.int64)
+    times = np.array([0, 10, 30 if not jumps else 70, 50, 60], dtype=np.int64)
+    embedded = np.ones(5, dtype=bool)
+    order = arrange(first, first + 2, embedded, reorder=True, times=times)
+    assert order.tolist() == ([0, 1, 3, 4, 2] if jumps else [0, 1, 3, 4])

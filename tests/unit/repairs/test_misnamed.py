@@ -136,3 +136,59 @@ def test_an_offset_without_a_witness_is_damage_and_the_name_stays(directory: Pat
     (directory / segment(27)).write_bytes(batch(11, 1))
     repaired(directory)
     assert held(directory)[segment(27)] == []
+
+
+@pytest.fixture
+def cleaned(tmp_path: Path) -> Path:
+    """A log that was cleaned: gaps between its batches, and none of its segments begins with its name's offset."""
+    directory = tmp_path / "cleaned" / "t-0"
+    write_segment(directory, 0, *(batch(each, 3) for each in (17, 20, 40)))
+    write_segment(directory, 62, *(batch(each, 3) for each in (70, 90)))
+    return directory
+
+
+@pytest.mark.parametrize("indexes", [True, False], ids=["with its indexes", "alone"])
+def test_a_cleaned_segment_that_lies_over_the_last_one_gets_its_name_back(cleaned: Path, *, indexes: bool) -> None:
+    """Nothing else holds these offsets: to cut them out would leave nothing."""
+    whole = held(cleaned)[segment(0)]
+    for path in sorted(cleaned.glob(f"{0:020d}.*")):
+        if indexes or path.suffix == ".log":
+            path.replace(cleaned / path.name.replace(f"{0:020d}", f"{62:020d}"))
+    repaired(cleaned)
+    assert held(cleaned) == {segment(17 if indexes else 0): whole}  # an index that is left tells the name
+
+
+def test_names_that_are_wrong_beside_each_other_are_set_right(cleaned: Path) -> None:
+    """Of the second one nothing follows until the first is right."""
+    whole = held(cleaned)
+    rename(cleaned, 62, 1000, indexes=True)
+    rename(cleaned, 0, 18, indexes=True)
+    repaired(cleaned)
+    assert list(held(cleaned).values()) == list(whole.values())
+
+
+def test_a_name_too_low_does_not_keep_the_first_segment_from_its_own(directory: Path) -> None:
+    whole = held(directory)
+    rename(directory, 9, 8, indexes=True)
+    rename(directory, 0, 1 << 20, indexes=True)
+    repaired(directory)
+    assert held(directory) == whole
+
+
+def test_strays_at_a_segments_end_do_not_hide_its_wrong_name(directory: Path) -> None:
+    whole = held(directory)
+    moved = whole[segment(9)][1:]
+    (directory / segment(0)).write_bytes(b"".join(whole[segment(0)] + moved))
+    (directory / segment(9)).write_bytes(whole[segment(9)][0])
+    rename(directory, 0, 8, indexes=False)
+    repaired(directory)
+    assert held(directory) == whole
+
+
+def test_one_batch_below_its_name_in_a_cleaned_log_is_no_witness(cleaned: Path) -> None:
+    """Its offset may be what is broken, and the batches after it belong where they are."""
+    whole = held(cleaned)
+    (cleaned / segment(0)).unlink()
+    (cleaned / segment(62)).write_bytes(batch(6, 3) + whole[segment(62)][1])
+    repaired(cleaned)
+    assert held(cleaned) == {segment(62): whole[segment(62)][1:]}

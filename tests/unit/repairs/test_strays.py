@@ -173,3 +173,15 @@ def test_policy_excise_takes_out_what_lies_in_the_wrong_file(directory: Path) ->
     outcome = repaired(directory, Policy.EXCISE)
     assert held(directory) == {**whole, SECOND: whole[SECOND][1:]}
     assert not any(row["action"] == "gather" for row in outcome.plan.rows())
+
+
+def test_of_exchanged_contents_a_broken_offset_brings_down_its_own_batch_alone(directory: Path) -> None:
+    """The last segment has room for any offset: what follows the batch in its file must not seem to contradict it."""
+    whole = held(directory)
+    broken = bytearray(whole[THIRD][1])
+    broken[5] ^= 2  # 131,072 further on
+    put(directory, THIRD, whole[THIRD][0], bytes(broken), whole[THIRD][2])
+    exchange(directory, FIRST, THIRD)
+    repaired(directory)
+    kept = [each for batches in held(directory).values() for each in batches]
+    assert [each for batches in whole.values() for each in batches if each not in kept] == [whole[THIRD][1]]

@@ -404,3 +404,15 @@ def test_a_partition_metadata_that_cannot_be_read_does_not_go_along(source: Path
     (source / "partition.metadata").write_bytes(b"")
     salvaged([source], tmp_path / "out" / "mixed-0")
     assert not (tmp_path / "out" / "mixed-0" / "partition.metadata").exists()
+
+
+@pytest.mark.parametrize(("time", "stays"), [(1500, True), (900, False), (2100, False)])
+def test_the_time_of_a_batch_vouches_for_its_offset(tmp_path: Path, time: int, *, stays: bool) -> None:
+    """A batch of a cleaned log in another segment's file: no checksum covers its offset, one covers its time."""
+    source = tmp_path / "t-0"
+    source.mkdir()
+    stray = batch(40, 2, timestamp=time)
+    (source / f"{0:020d}.log").write_bytes(batch(10, 2, timestamp=1000) + batch(70, 2, timestamp=2000))
+    (source / f"{100:020d}.log").write_bytes(batch(110, 2, timestamp=3000) + stray)
+    salvaged([source], tmp_path / "out" / "t-0")
+    assert (stray in batches_in(tmp_path / "out" / "t-0")) == stays
