@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from seglog_cli.completing import PARTS
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.failures import UsageError
+from seglog_cli.failures import UsageError, exit_code_of
 from seglog_cli.grouping import FindingsShown, Grouped
 from seglog_cli.quarantines import remember_run
 from seglog_cli.session import Session
@@ -47,8 +47,9 @@ def repair_paths(
     if dry_run:
         session.warn_of_runs(paths)
     codes = [(_planned if dry_run else _repaired)(session, job, options, shown) for job in jobs]
-    order = (ExitCode.REPAIRED_IN_PART, ExitCode.INCOMPLETE, ExitCode.REPAIRED, ExitCode.FOUND)
-    return next((code for code in order if code in codes), ExitCode.DONE)
+    milder = (ExitCode.REPAIRED_IN_PART, ExitCode.INCOMPLETE, ExitCode.REPAIRED, ExitCode.FOUND, ExitCode.DONE)
+    failures = sorted(set(codes).difference(milder), reverse=True)
+    return next(code for code in (*failures, *milder) if code in codes)
 
 
 def _planned(session: Session, job: RepairJob, options: RepairOptions, shown: FindingsShown) -> ExitCode:
@@ -77,6 +78,8 @@ def _repaired(session: Session, job: RepairJob, options: RepairOptions, shown: F
 
 
 def _exit_code(done: Repaired) -> ExitCode:
+    if done.outcome.failure is not None:
+        return exit_code_of(done.outcome.failure)  # nothing is repaired
     if not done.complete:
         return ExitCode.REPAIRED_IN_PART
     if done.outcome.run is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.failures import UsageError
+from seglog_cli.failures import UsageError, exit_code_of
 from seglog_cli.options import DryRun, command, flag
 from seglog_cli.quarantines import QuarantineOption, remember_run
 from seglog_cli.session import Session
@@ -105,7 +105,7 @@ def run(
     outcome = _carried_out(session, request)
     if outcome.run is not None:
         remember_run(session, outcome.run.folder)
-    code = ExitCode.REFUSED if outcome.rolled_back else ExitCode.DONE
+    code = ExitCode.DONE if outcome.failure is None else exit_code_of(outcome.failure)
     show_outcome(session.console, outcome, code)
     return code
 

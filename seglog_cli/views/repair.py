@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from seglog.units import count_text
 from seglog_cli.console import Console
+from seglog_cli.failures import message_of
 from seglog_cli.progress import bytes_text
 
 if TYPE_CHECKING:
@@ -56,14 +57,14 @@ def show_outcome(
     console: Console, outcome: RepairOutcome, before: Examination, after: Examination, code: ExitCode
 ) -> None:
     """What a repair did, and what is still wrong."""
-    run = None if outcome.run is None or outcome.rolled_back else outcome.run.name
+    run = None if outcome.run is None or outcome.failure is not None else outcome.run.name
     if run is not None:
         for row in outcome.plan.rows():
             console.json(row) if console.as_json else console.line(_done(console, row))
     for sentence in outcome.plan.notes:
         console.warning(sentence)
-    if outcome.rolled_back:
-        console.warning(f"the repair failed and was taken back: {outcome.rolled_back}")
+    if outcome.failure is not None:
+        console.error(f"the repair failed and was taken back: {message_of(outcome.failure)}")
     for sentence in outcome.unrepaired:
         console.warning(f"stays: {sentence}")
     if console.as_json:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from seglog.units import count_text
 from seglog_cli.console import Console
+from seglog_cli.failures import message_of
 from seglog_cli.progress import bytes_text
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ def show_plan(console: Console, plan: TransplantPlan) -> None:
 def show_outcome(console: Console, outcome: TransplantOutcome, code: ExitCode) -> None:
     """What was done, and what the operator does next."""
     plan = outcome.plan
-    run = None if outcome.run is None or outcome.rolled_back else outcome.run.name
-    if not outcome.rolled_back:
+    run = None if outcome.run is None or outcome.failure is not None else outcome.run.name
+    if outcome.failure is None:
         _partitions(console, plan, dry_run=False)
-    if outcome.rolled_back:
-        console.warning(f"the transplant failed and was taken back: {outcome.rolled_back}")
+    if outcome.failure is not None:
+        console.error(f"the transplant failed and was taken back: {message_of(outcome.failure)}")
     steps = _next_steps(plan, run) if run is not None else []
     if console.as_json:
         console.json({"type": "summary", "exit_code": int(code), "run": run, **_counts(plan), "next": steps})
@@ -43,7 +44,7 @@ def show_outcome(console: Console, outcome: TransplantOutcome, code: ExitCode) -
         console.line("next:")
         for number, step in enumerate(steps, 1):
             console.line(f"  {number}. {step}")
-    elif not outcome.rolled_back:
+    elif outcome.failure is None:
         console.line("nothing to do: the target holds this data already")
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from seglog.storage.filesystem import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
-from tests.support.command_line import clean_logs, json_lines, keep_partitions, process, run
+from tests.support.command_line import clean_logs, ended, json_lines, keep_partitions, process, run
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import batch, write_segment
 
@@ -299,3 +303,29 @@ def test_a_home_that_cannot_be_read_keeps_nobody_from_undoing_what_lies_in_reach
     assert (undone.exit_code, contents(logs)) == (0, before), undone.stderr
     measured = run("stats", logs / "orders-lz4-0")
     assert measured.exit_code == 0 and "past cleaning rounds cannot be read" in measured.stderr
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_repair_that_the_disk_ends_is_taken_back_and_no_repair_in_part(
+    logs: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    break_batch(logs / "orders-lz4-0")
+    before, rename, failed = contents(logs), LocalFileSystem.rename, []
+
+    def once(fs: LocalFileSystem, source: Path, target: Path) -> None:
+        if target == logs / "orders-lz4-0" / LOG and not failed:
+            failed.append(target)
+            raise OSError(number, os.strerror(number), str(target))
+        rename(fs, source, target)
+
+    monkeypatch.setattr(LocalFileSystem, "rename", once)
+    done = ended("verify", "--json", "--repair", logs)
+    assert failed
+    assert done.code == 74
+    told = done.stderr.decode()
+    assert f"error: the repair failed and was taken back: {failed[0]}: {os.strerror(number)}" in told
+    assert ("make room" in told) == (number == errno.ENOSPC)
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["exit_code"], summary["run"]) == (74, None)
+    assert contents(logs) == before
+    assert run("verify", "--repair", logs).exit_code == 4

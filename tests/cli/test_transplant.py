@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -152,3 +154,28 @@ def test_a_disk_without_room_is_refused(dead: Path, target: Path, monkeypatch: p
     before = everything(target)
     refused(12, "bytes of disk space are needed and 1000 are free", dead / "clicks-0", "--into", target)
     assert {name for name in everything(target) if name not in before} <= {".lock"}
+
+
+def held(directory: Path) -> dict[str, bytes]:
+    """The bytes of all files but the lock."""
+    files = [path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+def test_a_transplant_that_the_disk_ends_is_taken_back_and_says_so(
+    dead: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, rename, failed = held(target), LocalFileSystem.rename, []
+
+    def once(fs: LocalFileSystem, source: Path, to: Path) -> None:
+        if to.parent.parent == target and not failed:
+            failed.append(to)
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(to))
+        rename(fs, source, to)
+
+    monkeypatch.setattr(LocalFileSystem, "rename", once)
+    done = ended("transplant", dead, "--into", target, "--now", NOW)
+    assert failed
+    assert done.code == 74
+    assert f"the transplant failed and was taken back: {failed[0]}: {os.strerror(errno.EIO)}" in done.stderr.decode()
+    assert held(target) == before

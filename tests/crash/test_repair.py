@@ -176,6 +176,6 @@ def test_a_repair_that_fails_half_way_is_taken_back() -> None:
 
         fs.rename = once  # type: ignore[method-assign]
         outcome = repair(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY], findings, take_lock=False)
-        assert "Input/output error" in outcome.rolled_back
+        assert isinstance(outcome.failure, OSError)
         assert not outcome.complete
         assert logs(fs) == before, f"rename {failing}"

@@ -31,7 +31,7 @@ def made() -> CrashFileSystem:
 
 
 def put(fs: CrashFileSystem) -> None:
-    assert not transplanted(fs, NOW, request(fs, TARGET, *SOURCES)).rolled_back
+    assert not transplanted(fs, NOW, request(fs, TARGET, *SOURCES)).failure
 
 
 def logs(fs: CrashFileSystem) -> dict[str, bytes]:
@@ -112,5 +112,5 @@ def test_an_error_of_the_disk_half_way_takes_everything_back() -> None:
         before = logs(fs)
         fs.rename = FailsOnce(fs.rename, failing)  # type: ignore[method-assign]
         outcome = transplanted(fs, NOW, request(fs, TARGET, *SOURCES))
-        assert "Input/output error" in outcome.rolled_back
+        assert isinstance(outcome.failure, OSError)
         assert logs(fs) == before, f"rename {failing}"

@@ -58,7 +58,7 @@ def test_kafka_opens_what_was_repaired(kafka: KafkaHarness, tmp_path: Path, name
         fs = CrashFileSystem.of(directory)
         told = f"seed {seed}: " + (damage_log if seed % 4 else damage_derived)(fs, directory, chance)
         findings = examination(fs, clock, directory.parent, [directory]).findings
-        assert repair(fs, clock, directory.parent, [directory], findings, take_lock=False).rolled_back == ""
+        assert repair(fs, clock, directory.parent, [directory], findings, take_lock=False).failure is None
         opened_by_kafka(kafka, fs, directory, tmp_path / str(seed), told)
 
 
@@ -82,7 +82,7 @@ def test_policy_truncate_leaves_what_kafkas_recovery_leaves(
         findings = examination(fs, clock, directory.parent, [directory]).findings
         options = RepairOptions(policy=Policy.TRUNCATE)
         outcome = repair(fs, clock, directory.parent, [directory], findings, options, take_lock=False)
-        assert outcome.rolled_back == ""
+        assert outcome.failure is None
         ours = {name: data for name, data in fs.contents(directory).items() if name.endswith(".log")}
         assert ours == {path.name: path.read_bytes() for path in theirs.glob("*.log")}, f"seed {seed}"
 

@@ -90,7 +90,7 @@ def mended(seed: int) -> None:
     findings = examination(fs, clock, log_directory, [directory]).findings
     outcome = repair(fs, clock, log_directory, [directory], findings, take_lock=False)
 
-    assert not outcome.rolled_back, f"{told}: {outcome.rolled_back}"
+    assert outcome.failure is None, f"{told}: {outcome.failure}"
     for file, batches in healthy(name, partition).items():
         check_nothing_lost(batches, damaged.get(f"{partition}/{file}", b""), fs.contents(directory)[file], told)
     left = [f for each in examination(fs, clock, log_directory, [directory]).findings.values() for f in each]

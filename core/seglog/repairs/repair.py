@@ -37,18 +37,18 @@ from seglog.storage.room import room_for_indexes, salvaging
 class RepairOutcome:
     """What a repair did. `run` is what `undo` takes, None when nothing was to be done.
 
-    `rolled_back` says why everything was taken back, "" when it was not; `unrepaired` what stays wrong.
+    `failure` is why everything was taken back, None when it was not; `unrepaired` says what stays wrong.
     """
 
     plan: RepairPlan
     run: RunRecord | None
     unrepaired: tuple[str, ...] = ()
-    rolled_back: str = ""
+    failure: SeglogError | OSError | None = None
 
     @property
     def complete(self) -> bool:
         """Whether all of the damage is mended."""
-        return not self.unrepaired and not self.rolled_back
+        return not self.unrepaired and self.failure is None
 
 
 def plan_repair(
@@ -136,7 +136,7 @@ def _carried_out(fs: FileSystem, plan: RepairPlan, run: RunRecord, journal: Jour
         finish_run(fs, run, journal)
     except (SeglogError, OSError) as error:
         take_back_after(error, fs, run, journal)
-        return RepairOutcome(plan, read_journal(fs, run.folder), plan.unrepaired, str(error))
+        return RepairOutcome(plan, read_journal(fs, run.folder), plan.unrepaired, error)
     except KeyboardInterrupt as stop:
         take_back_after(stop, fs, run, journal)
         raise

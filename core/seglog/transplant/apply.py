@@ -32,12 +32,12 @@ from seglog.transplant.staging import stage_partition
 
 @dataclass(frozen=True, slots=True)
 class TransplantOutcome:
-    """What became of a plan. `run` is what `undo` takes, None when nothing was to be done; `rolled_back` says why
-    everything was taken back, "" when it was not."""
+    """What became of a plan. `run` is what `undo` takes, None when nothing was to be done; `failure` is why
+    everything was taken back, None when it was not."""
 
     plan: TransplantPlan
     run: RunRecord | None
-    rolled_back: str = ""
+    failure: SeglogError | OSError | None = None
 
 
 def carry_out(
@@ -76,7 +76,7 @@ def carry_out(
         finish_run(fs, run, journal)
     except (SeglogError, OSError) as error:
         take_back_after(error, fs, run, journal)
-        return TransplantOutcome(plan, read_journal(fs, run.folder), str(error))
+        return TransplantOutcome(plan, read_journal(fs, run.folder), error)
     except KeyboardInterrupt as stop:
         take_back_after(stop, fs, run, journal)
         raise

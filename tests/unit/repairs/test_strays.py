@@ -30,7 +30,7 @@ def directory(tmp_path: Path) -> Path:
 def repaired(directory: Path, policy: Policy = Policy.SMALLEST_LOSS) -> RepairOutcome:
     findings = examination(FS, CLOCK, directory.parent, [directory]).findings
     outcome = repair(FS, CLOCK, directory.parent, [directory], findings, RepairOptions(policy=policy))
-    assert not outcome.rolled_back
+    assert outcome.failure is None
     summary = examination(FS, CLOCK, directory.parent, [directory]).summary
     assert (summary.errors, summary.warnings) == (0, 0)
     return outcome

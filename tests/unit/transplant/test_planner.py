@@ -96,7 +96,7 @@ def test_an_open_transaction_ends_as_its_coordinator_had_decided(
     assert (ending.coordinator_epoch, ending.transaction.records) == (5, 2)
     assert any("--transactions-of" in note for note in plan.notes) == (not certain)
     done = carry_out(FS, FixedClock(START_MS), whole(tmp_path, plan), lambda _topic: CONFIG, lambda _size: None)
-    assert done.run is not None and not done.rolled_back
+    assert done.run is not None and done.failure is None
     with opened_log(tmp_path / "new" / "t-0", writable=False) as log:
         seen = [record.value for record in log.records(isolation=Isolation.READ_COMMITTED)]
         assert seen == [b"plain", *([b"open", b"open"] if marker == "COMMIT" else []), b"after"]
