@@ -108,7 +108,7 @@ def decode_records(
     if len(batches) == 0:
         return
     run = _Run(data, batches, file_position, limit, arena_bytes, account or unlimited())
-    yield from run.expanded() if run.codecs.any() else run.in_place()
+    yield from run.expanded() if run.compressed else run.in_place()
 
 
 def decode_large(
@@ -179,9 +179,11 @@ class _Run:
         self.limit, self.arena_bytes = limit, arena_bytes
         self.starts, self.ends = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
         self.status = np.empty(count, dtype=np.int8)
-        kernels.payload_spans(data, batches, file_position, self.starts, self.ends, self.status)
-        self.codecs = batches["attributes"] & layout.CODEC_MASK
+        self.compressed = kernels.payload_spans(data, batches, file_position, self.starts, self.ends, self.status)
         self._held = 0  # bytes of the arena
+
+    def _codec(self, i: int) -> int:
+        return int(self.batches[i]["attributes"]) & layout.CODEC_MASK
 
     def in_place(self) -> Iterator[Records]:
         """All records, decoded where they lie."""
@@ -255,7 +257,7 @@ class _Run:
         False when it does not fit, the first one not even an arena of its own: then nothing is said of it yet.
         """
         piece = self.data[self.starts[i] : self.ends[i]]
-        codec, magic = int(self.codecs[i]), int(self.batches[i]["magic"])
+        codec, magic = self._codec(i), int(self.batches[i]["magic"])
         if self.batches[i]["count"] == 0 or self.status[i] != RECORDS_VALID:
             return True, arena, position
         if not is_known_codec(codec, magic):
@@ -276,7 +278,7 @@ class _Run:
     def _large(self, i: int) -> Iterator[Records]:
         """A batch that is larger than an arena, in parts."""
         start, end = int(self.starts[i]), int(self.ends[i])
-        if not self.codecs[i]:
+        if not self._codec(i):
             yield from self._decoded(self.data, self.starts[i : i + 1], self.ends[i : i + 1], i, i + 1)
             return
         row = self.batches[i : i + 1]
@@ -288,10 +290,9 @@ class _Run:
         self, arena: np.ndarray, starts: np.ndarray, ends: np.ndarray, first: int, until: int
     ) -> Iterator[Records]:
         """Batches `first` to `until`, whose payloads lie in `arena`, at most ROWS_AT_ONCE records a part."""
-        for begin, stop in self._cuts(starts, ends, first, until):
+        for begin, stop, needed in self._cuts(starts, ends, first, until):
             batches, status = self.batches[begin:stop], self.status[begin:stop]
             own = starts[begin - first : stop - first], ends[begin - first : stop - first]
-            needed = kernels.rows_needed(batches, *own)
             if needed > ROWS_AT_ONCE and batches[0]["magic"] >= 2:
                 lying = arena, int(own[0][0]), int(own[1][0])
                 yield from LargeBatch(batches, lying=lying, number=begin, account=self.account).parts()
@@ -302,17 +303,21 @@ class _Run:
             yield Records(arena, rows[:filled], batches, status, begin)
             self.account.give(needed * layout.RECORD.itemsize)
 
-    def _cuts(self, starts: np.ndarray, ends: np.ndarray, first: int, until: int) -> Iterator[tuple[int, int]]:
-        """Runs of batches with few enough records, by what their bytes can hold; one with more is a run by itself."""
-        if kernels.rows_needed(self.batches[first:until], starts, ends) <= ROWS_AT_ONCE:
-            yield first, until
+    def _cuts(self, starts: np.ndarray, ends: np.ndarray, first: int, until: int) -> Iterator[tuple[int, int, int]]:
+        """Runs of batches with few enough records, by what their bytes can hold; one with more is a run by itself.
+
+        Each is (first, after the last, rows that it may need).
+        """
+        needed = kernels.rows_needed(self.batches[first:until], starts, ends)
+        if needed <= ROWS_AT_ONCE:
+            yield first, until, needed
             return
         begin, total = first, 0
         for i in range(first, until):
             at = i - first
             rows = kernels.rows_needed(self.batches[i : i + 1], starts[at : at + 1], ends[at : at + 1])
             if i > begin and total + rows > ROWS_AT_ONCE:
-                yield begin, i
+                yield begin, i, total
                 begin, total = i, 0
             total += rows
-        yield begin, until
+        yield begin, until, total

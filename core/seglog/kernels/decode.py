@@ -22,17 +22,20 @@ def payload_spans(
     starts: WritableInt64s,
     ends: WritableInt64s,
     status: WritableInt8s,
-) -> None:
+) -> bool:
     """Fills `starts` and `ends` with the span of each batch's payload in `data` (first byte at `file_position`).
 
     v2: what follows the header. Legacy: the value of a wrapper, or the whole entry of a plain message. A batch
     that does not lie in `data`, or a wrapper without a value, gets status ENTRY_INVALID and an empty span.
+    Returns whether any says that it is compressed.
     """
+    codecs = 0
     for i in range(len(batches)):
         start = batches[i]["position"] - file_position
         end = start + batches[i]["size"]
         least = _RECORD_BATCH_OVERHEAD if batches[i]["magic"] >= 2 else LEAST_ENTRY
         status[i] = RECORDS_VALID
+        codecs |= np.int64(batches[i]["attributes"]) & _CODEC_MASK
         if start < 0 or end > len(data) or end - start < least:
             start, end = 0, 0
             status[i] = ENTRY_INVALID
@@ -46,6 +49,7 @@ def payload_spans(
             start, end = position, position + size
         starts[i] = start
         ends[i] = end
+    return codecs != 0
 
 
 @kernel

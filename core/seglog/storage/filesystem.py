@@ -19,7 +19,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
@@ -203,6 +203,7 @@ class LocalFile:
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._named = _Naming(path)
         self._has_one_name = False
 
     def size(self) -> int:
@@ -238,21 +239,21 @@ class LocalFile:
     def write_at(self, position: int, data: ReadableBuffer) -> None:
         view = _as_bytes(data)
         written = 0
-        with self._named():
+        with self._named:
             self._require_one_name()
             while written < view.nbytes:
                 written += os.pwrite(self._descriptor, view[written:], position + written)
 
     def _read_once(self, position: int, size: int) -> bytes:
-        with self._named():
+        with self._named:
             return os.pread(self._descriptor, size, position)
 
     def _read_into_once(self, position: int, view: memoryview) -> int:
-        with self._named():
+        with self._named:
             return os.preadv(self._descriptor, [view], position)
 
     def truncate(self, size: int) -> None:
-        with self._named():
+        with self._named:
             self._require_one_name()
             os.ftruncate(self._descriptor, size)
 
@@ -268,15 +269,12 @@ class LocalFile:
             self._has_one_name = True
 
     def give(self, access: Access) -> None:
-        with self._named():
+        with self._named:
             give(self._descriptor, access)
 
     def sync(self) -> None:
-        with self._named():
+        with self._named:
             sync(self._descriptor)
-
-    def _named(self) -> contextlib.AbstractContextManager[None]:
-        return _naming(self.path)
 
     def advise_wanted(self, position: int, size: int, *, side_by_side: bool = False, again: bool = False) -> None:
         """The kernel reads ahead by itself."""
@@ -390,7 +388,7 @@ class LocalFileSystem:
     def sync_directory(self, path: Path) -> None:
         descriptor = links.open_path(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with _naming(path):
+            with _Naming(path):
                 sync(descriptor)
         finally:
             os.close(descriptor)
@@ -462,14 +460,23 @@ def _status_of(found: os.stat_result) -> FileStatus:
     )
 
 
-@contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """The operating system knows a descriptor; whoever reads the error wants a name."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = error.filename or str(path)
-        raise
+class _Naming:
+    """The operating system knows a descriptor; whoever reads the error wants a name. Entered as often as wanted.
+
+    A class, as a generator takes a microsecond more, and every read of a file enters this.
+    """
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing is to be done before."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            error.filename = error.filename or str(self._path)
 
 
 def _as_bytes(buffer: ReadableBuffer) -> memoryview:
