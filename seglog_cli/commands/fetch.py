@@ -46,9 +46,9 @@ def run(
     aside. Copy that file from another replica, or give DIR to transplant: it does all that another cluster needs.
 
     A file gets its name when it is complete and on the disk. A partition gets its name when all of its files have
-    theirs. If a fetch is killed, run it again: it continues where it was, and fetches again what the source has changed
-    meanwhile. DIR must be missing or empty. With --local, the local part comes too, and is preferred where both have an
-    offset.
+    theirs. If a fetch is killed, run it again: it continues where it was, leaves partitions that have come as they are,
+    and fetches again what the source has changed meanwhile. Where DIR holds anything else, the fetch is refused. With
+    --local, the local part comes too, and is preferred where both have an offset.
 
     Examples:
       seglog fetch /mnt/tier/orders-AAECAwQFBgcICQoLDA0ODw/0 -o /var/lib/kafka/data/orders-0

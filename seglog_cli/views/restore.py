@@ -19,7 +19,8 @@ def show_restored(console: Console, plan: RestorePlan, code: ExitCode, *, dry_ru
         if console.as_json:
             console.json(_row(one, dry_run))
             continue
-        console.line(f"{console.styled(str(one.partition), 'strong')} {'would go ' if dry_run else ''}to {one.target}")
+        goes = "is there already, in" if one.is_there else "would go to" if dry_run else "to"
+        console.line(f"{console.styled(str(one.partition), 'strong')} {goes} {one.target}")
         for sentence in _sentences(one):
             console.line(f"  {sentence}")
     for path, reason in plan.left_out:
@@ -59,6 +60,7 @@ def _row(one: RestoredPartition, dry_run: bool) -> dict[str, Any]:
         "partition": str(one.partition),
         "directory": str(one.target),
         "dry_run": dry_run,
+        "already_there": one.is_there,
         "parts": [str(part.directory) for part in one.parts],
         "topic_id": one.topic_id,
         "log_start_offset": joined.log_start,

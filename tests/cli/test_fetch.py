@@ -35,7 +35,11 @@ def test_a_fetched_partition_has_the_brokers_files_and_verifies(tmp_path: Path, 
     assert found.keys() - genuine == {f"{2120:020d}.snapshot", "leader-epoch-checkpoint"}
     assert run("verify", target).exit_code == 0
     again = run("fetch", *sealed, "-o", target)
-    assert again.exit_code == 12 and "is there already and not empty" in again.stderr
+    assert (again.exit_code, f"{row['files']} files already there" in again.stdout) == (0, True)
+    assert files_of(target) == found
+    (target / f"{2120:020d}.snapshot").unlink()
+    refused = run("fetch", *sealed, "-o", target)
+    assert refused.exit_code == 12 and "if a run before this one made it, it is whole" in refused.stderr
 
 
 def test_with_the_local_part_the_whole_partition_comes(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import fixture_copy
-from tests.support.log_files import batch
+from tests.support.log_files import batch, files_of
 from tests.support.lost_clusters import TOPIC_IDS, broker_directory, changed_id
 from tests.support.target_directories import everything, target_directory
 
@@ -156,5 +156,25 @@ def test_places_that_cannot_be_are_refused_and_nothing_is_made(tmp_path: Path) -
     assert run("restore", source, "-o", source / "new").exit_code == 12
     assert not (tmp_path / "new").exists()
     assert run("restore", source, "-o", tmp_path / "new").exit_code == 0
+    made = tmp_path / "new" / "orders-0" / f"{0:020}.log"
+    made.write_bytes(made.read_bytes() + batch(99))
     again = run("restore", source, "-o", tmp_path / "new")
     assert (again.exit_code, "is there already and not empty" in again.stderr) == (12, True)
+
+
+def test_a_run_that_was_killed_is_gone_on_with_and_what_it_made_stays(tmp_path: Path) -> None:
+    logs = broker_directory(tmp_path / "kafka", 1, {"orders-0": [0] * 3, "orders-1": [0] * 3})
+    for name in ("orders-0", "orders-1"):
+        (logs / name).rename(logs / f"{name}.{UUID}-stray")
+    assert run("restore", logs, "-o", tmp_path / "new").exit_code == 0
+    whole = files_of(tmp_path / "new" / "orders-0")
+    shutil.rmtree(tmp_path / "new" / "orders-1")
+    first, second, _ = restored(logs, "-o", tmp_path / "new")
+    assert (first["already_there"], second["already_there"]) == (True, False)
+    assert files_of(tmp_path / "new" / "orders-0") == whole
+    assert logs_of(tmp_path / "new" / "orders-1") == logs_of(tmp_path / "new" / "orders-0")
+    again = run("restore", logs, "-o", tmp_path / "new")
+    assert f"orders-1 is there already, in {tmp_path / 'new' / 'orders-1'}\n" in again.stdout
+    last = tmp_path / "new" / "orders-1" / f"{0:020}.log"
+    last.write_bytes(last.read_bytes()[:-1] + b"?")
+    assert run("restore", logs, "-o", tmp_path / "new").exit_code == 12

@@ -56,8 +56,6 @@ def test_a_fetch_cut_at_every_change_goes_on_and_ends_whole(source: Path, target
         at = f"cut at {cut}: {cutting.trace[-1]}"
         found = contents(survivor, target)
         assert found in (None, whole), at
-        if found == whole and not any(name.endswith("-future") for name in survivor.list(target.parent)):
-            continue
         kept += fetch(FS, source, survivor, target).kept > 0
         assert contents(survivor, target) == whole, at
         assert survivor.list(target.parent) == ["t-0"], at

@@ -6,7 +6,8 @@
    (checksums, offsets without a gap, up to the next segment), the others by their size.
 3. When all are there, the directory is renamed to the target, and the staging directory goes.
 
-A fetch that was cut short goes on: what is complete and was copied from a file that is still the same is kept. The
+A fetch that was cut short goes on: what is complete and was copied from a file that is still the same is kept. So is a
+partition that has its name already, where it holds the source's files and nothing else: of several, some had come. The
 staging directory has a name that follows from the target's, is locked while somebody works in it, and is passed over by
 a starting broker (`filenames.QUARANTINE_WITHIN`). A source that changes or vanishes meanwhile is an error that names
 the file.
@@ -113,8 +114,8 @@ def fetch(
     """Makes `target` a partition directory with the files of the partition `source`.
 
     `progress` is called with (bytes done, bytes in all). RefusedError where the target holds something that is no
-    unfinished fetch of it, the source lacks offsets, or a run that changes it is not over; LockedError where a broker
-    or another fetch is at work; CorruptRecordError for damage. Raises OSError.
+    fetch of it, finished or not, the source lacks offsets, or a run that changes it is not over; LockedError where a
+    broker or another fetch is at work; CorruptRecordError for damage. Raises OSError.
     """
     target = links.resolve(target)
     if filenames.parse_topic_partition(target.name) is None:
@@ -182,9 +183,12 @@ class _Fetch:
         self._place = self._staging / "files"
 
     def run(self) -> Fetched:
-        if self._is_ended():
-            remove_tree(self._fs, self._staging)
-            return self._result(Fetched(self._target, kept=len(self._plan)))
+        if self._has_all():
+            is_ended = self._is_ended()
+            if is_ended or self._is_sound():
+                if is_ended:
+                    remove_tree(self._fs, self._staging)
+                return self._result(Fetched(self._target, kept=len(self._plan)))
         require_free(self._fs, self._target)
         with self._held():
             before = self._old_plan()
@@ -211,12 +215,30 @@ class _Fetch:
 
     def _is_ended(self) -> bool:
         """Whether the run before was killed when the partition had its name, and what it was made in was left."""
-        if self._fs.status(self._staging, follow=False) is None or self._fs.status(self._place) is not None:
-            return False
-        if self._fs.status(self._target) is None:
+        staging = self._fs.status(self._staging, follow=False)
+        return staging is not None and self._fs.status(self._place) is None
+
+    def _has_all(self) -> bool:
+        """Whether the target has a file of each planned one's size."""
+        found = self._fs.status(self._target)
+        if found is None or not found.is_directory:
             return False
         there = {name: status.size for name, status in self._fs.entries(self._target)}
         return all(there.get(name) == one.size for name, one in self._plan.items())
+
+    def _is_sound(self) -> bool:
+        """Whether the target holds what a fetch brings and nothing that a broker has made, and its logs are whole."""
+        names = {name for name, _ in self._fs.entries(self._target)}
+        if names - self._plan.keys() - {filenames.PARTITION_METADATA}:
+            return False
+        try:
+            for name, planned in self._plan.items():
+                if planned.base_offset is not None:
+                    self._check(self._target / name, self._target / name, planned)
+        except (CorruptRecordError, RefusedError):
+            self._gaps.clear()
+            return False
+        return True
 
     # --- the staging directory ----------------------------------------------------------------------------
 

@@ -26,9 +26,9 @@ from seglog.format.filenames import (
 from seglog.format.uuids import format_uuid
 from seglog.model import TopicPartition
 from seglog.progress import BytesRead
-from seglog.runs.beside import new_directory, require_free
+from seglog.runs.beside import new_directory, remove_unfinished, require_free
 from seglog.runs.journal import JOURNAL_FILE, OLD, read_journal
-from seglog.salvage.parts import Joined, PartFile, files_of, join, keep_times, write_segments
+from seglog.salvage.parts import Joined, PartFile, files_of, is_written, join, keep_times, write_segments
 from seglog.salvage.salvage import complete_log
 from seglog.scan.listing import TargetKind, list_log_directory, list_partition, require_batches, resolve_path
 from seglog.storage import links
@@ -50,7 +50,7 @@ class PartDirectory:
 @dataclass(frozen=True, slots=True)
 class RestoredPartition:
     """A partition put together: `target` is its new directory, `metadata` the bytes of its `partition.metadata`, None
-    where no part has one."""
+    where no part has one. `is_there`: a run before this one has made it."""
 
     partition: TopicPartition
     target: Path
@@ -58,6 +58,7 @@ class RestoredPartition:
     joined: Joined
     metadata: bytes | None
     topic_id: str | None
+    is_there: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,6 @@ def plan_restore(
     errors: list[SeglogError] = []
     for partition, known in sorted(parts.items()):
         try:
-            require_free(fs, output / str(partition))
             found.append(_put_together(fs, partition, known, output, progress))
         except SeglogError as error:
             errors.append(error)
@@ -104,18 +104,18 @@ def plan_restore(
 
 
 def restore(fs: FileSystem, clock: Clock, plan: RestorePlan) -> list[Path]:
-    """Makes the partitions' directories, each whole or not at all; returns them."""
+    """Makes the partitions' directories that are not there, each whole or not at all; returns all of them."""
     fs.make_directory(plan.output, parents=True)
-    check_space(fs, plan.output, sum(one.joined.size for one in plan.partitions))
-    made = []
-    for one in plan.partitions:
+    remove_unfinished(fs, plan.output)
+    wanted = [one for one in plan.partitions if not one.is_there]
+    check_space(fs, plan.output, sum(one.joined.size for one in wanted))
+    for one in wanted:
         with new_directory(fs, one.target) as place:
             files = InheritingFileSystem(fs)
             write_segments(files, one.joined, place)
             complete_log(files, clock, one.metadata, place)
             keep_times(files, one.joined, place)
-        made.append(one.target)
-    return made
+    return [one.target for one in plan.partitions]
 
 
 def _require_place(fs: FileSystem, output: Path) -> None:
@@ -170,9 +170,13 @@ def _put_together(
         files += files_of(list_partition(fs, part.directory))
     if not files:
         raise NotALogError(parts[0].directory, "it holds no segment")
+    target = output / str(partition)
     joined = join(fs, files, progress)
+    is_there = is_written(fs, joined, target)
+    if not is_there:
+        require_free(fs, target)
     metadata, topic_id = _metadata_of(fs, partition, parts)
-    return RestoredPartition(partition, output / str(partition), tuple(parts), joined, metadata, topic_id)
+    return RestoredPartition(partition, target, tuple(parts), joined, metadata, topic_id, is_there)
 
 
 def _metadata_of(

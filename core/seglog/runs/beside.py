@@ -92,11 +92,19 @@ def discard_staging(fs: FileSystem, staging: Path) -> None:
 def require_free(fs: FileSystem, target: Path) -> None:
     """RefusedError when `target` holds something. What attempts left that were killed, also after the rename, goes."""
     target = links.resolve(target)
-    if fs.status(target.parent) is not None:
-        _settle(fs, target.parent, filenames.UNFINISHED_PREFIX, filenames.UNFINISHED_SUFFIX)
+    remove_unfinished(fs, target.parent)
     found = fs.status(target)
     if found is not None and (not found.is_directory or fs.list(target)):
-        raise RefusedError(f"{target} is there already and not empty")
+        raise RefusedError(
+            f"{target} is there already and not empty. Nothing half made has that name: if a run before this one made"
+            " it, it is whole. Name another place, or move it away, to make it again"
+        )
+
+
+def remove_unfinished(fs: FileSystem, parent: Path) -> None:
+    """Removes the directories that attempts of this user left in `parent` that were killed."""
+    if fs.status(parent) is not None:
+        _settle(fs, parent, filenames.UNFINISHED_PREFIX, filenames.UNFINISHED_SUFFIX)
 
 
 class NewFile:

@@ -19,7 +19,7 @@ import numpy as np
 
 from seglog import layout
 from seglog.errors import NotALogError, RefusedError
-from seglog.format.filenames import segment_file_name
+from seglog.format.filenames import FileKind, segment_file_name
 from seglog.progress import BytesRead
 from seglog.salvage.carve import FOUND, carve_log
 from seglog.scan.listing import PartitionListing
@@ -27,6 +27,7 @@ from seglog.storage.filesystem import File, FileSystem
 from seglog.storage.pieces import copy_range, pieces
 
 _OPEN_FILES = 64
+_LOG = FileKind.LOG.value
 _IDENTITY = ["first_offset", "last_offset", "size", "crc"]
 
 
@@ -133,6 +134,36 @@ def keep_times(fs: FileSystem, joined: Joined, target: Path) -> None:
         numbers = np.unique(rows["source"]).tolist() or range(len(joined.files))
         newest = max(joined.files[number].modified_ms for number in numbers)
         fs.set_modified(target / segment_file_name(base), newest)
+
+
+def is_written(fs: FileSystem, joined: Joined, target: Path) -> bool:
+    """Whether `target` holds the log's segments byte for byte, and no others."""
+    found = fs.status(target)
+    if found is None or not found.is_directory:
+        return False
+    wanted = {segment_file_name(base): rows for base, rows in _segments(joined)}
+    sizes = {name: int(rows["size"].sum(dtype=np.int64)) for name, rows in wanted.items()}
+    logs = {name: status.size for name, status in fs.entries(target) if name.endswith(_LOG)}
+    return logs == sizes and all(_is_same(fs, joined, rows, target / name) for name, rows in wanted.items())
+
+
+def _is_same(fs: FileSystem, joined: Joined, rows: np.ndarray, path: Path) -> bool:
+    """Whether a file, whose size is that of the rows, has their bytes."""
+    files: dict[int, File] = {}
+    try:
+        with fs.open(path, "r") as there:
+            position = 0
+            for row in rows:
+                source, start, size = int(row["source"]), int(row["position"]), int(row["size"])
+                wanted = pieces(_opened(fs, joined, files, source), start, start + size)
+                held = pieces(there, position, position + size)
+                if not all(bytes(a) == bytes(b) for a, b in zip(wanted, held, strict=True)):
+                    return False
+                position += size
+    finally:
+        for file in files.values():
+            file.close()
+    return True
 
 
 def _table(fs: FileSystem, file: PartFile, number: int, progress: BytesRead | None) -> np.ndarray:

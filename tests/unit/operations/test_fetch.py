@@ -64,6 +64,37 @@ def test_what_is_there_already_is_never_touched(source: Path, tmp_path: Path) ->
         fetch(FS, tmp_path, FS, tmp_path / "new" / "t-1")
 
 
+def test_a_partition_that_has_come_is_not_brought_again(source: Path, tmp_path: Path) -> None:
+    """Of several the first ones have their names when a fetch is killed: the next one goes on with the others."""
+    target = tmp_path / "new" / "t-0"
+    count = fetch(FS, source, FS, target).files
+    (target / "partition.metadata").write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw")
+    before = files_of(target)
+    again = fetch(FS, source, FS, target)
+    assert (again.files, again.bytes, again.kept, again.segments, again.first_offset) == (0, 0, count, 3, 0)
+    assert files_of(target) == before
+
+
+@pytest.mark.parametrize("change", ["a byte", "a file more", "a file less", "a record more"])
+def test_a_partition_that_is_not_the_source_s_any_more_is_refused(source: Path, tmp_path: Path, change: str) -> None:
+    target = tmp_path / "new" / "t-0"
+    fetch(FS, source, FS, target)
+    if change == "a byte":
+        data = bytearray((target / LOG).read_bytes())
+        data[-1] ^= 1
+        (target / LOG).write_bytes(data)
+    elif change == "a file more":
+        (target / f"{12:020d}.snapshot").write_bytes(b"")
+    elif change == "a file less":
+        (target / "leader-epoch-checkpoint").unlink()
+    else:
+        (target / f"{9:020d}.log").write_bytes(batch(9, 3) + batch(12, 1))
+    before = files_of(target)
+    with pytest.raises(RefusedError, match="is there already and not empty"):
+        fetch(FS, source, FS, target)
+    assert files_of(target) == before
+
+
 def test_damage_and_missing_offsets_are_errors_that_name_the_source(source: Path, tmp_path: Path) -> None:
     target, log = tmp_path / "new" / "t-0", source / LOG
     good = log.read_bytes()
