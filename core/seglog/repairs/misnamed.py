@@ -94,8 +94,9 @@ def _settled(fs: OverlayFileSystem, directory: Path, left: set[int], taken: set[
         held = _held(fs, live[base])
         others = {offset: files for offset, files in live.items() if offset != base}
         place = max((offset for offset in others if offset <= held.first), default=None)
-        before = None if place is None else _held(fs, others[place])
-        double = None if before is None else _double(before, held)
+        following = min((offset for offset in others if offset > held.first), default=None)
+        before, after = (None if each is None else _held(fs, others[each]) for each in (place, following))
+        double = next((found for each in (before, after) if each is not None and (found := _double(each, held))), None)
         if double is not None:
             extra, rest = double
             if extra.files.base_offset in taken:
@@ -103,8 +104,7 @@ def _settled(fs: OverlayFileSystem, directory: Path, left: set[int], taken: set[
             repairs += _removed(fs, extra.files.files, f"{rest.files.log.name} holds all of its batches")
             del live[extra.files.base_offset]
             continue
-        after = min((offset for offset in others if offset > held.first), default=None)
-        name = _right_name(before, held, None if after is None else _held(fs, others[after]), orphans)
+        name = _right_name(before, held, after, orphans)
         if name is not None and name not in left and name not in live:
             target = directory / segment_file_name(name)
             repairs += _removed(fs, held.files.files[1:], "an index of a segment whose name is wrong")
@@ -146,33 +146,40 @@ def _judged(fs: FileSystem, files: SegmentFiles) -> Iterator[tuple[np.ndarray, n
     return judged_batches(fs, files.log, offsets, anywhere=True)
 
 
-def _double(before: _Held, held: _Held) -> tuple[_Held, _Held] | None:
+def _double(other: _Held, held: _Held) -> tuple[_Held, _Held] | None:
     """Of two segments the one that holds nothing but batches of the other, and the other; None where there is none.
 
     Of two equal ones the first is the one with the wrong name.
     """
-    if before.is_in(held) and held.first == held.files.base_offset:
-        return before, held
-    return (held, before) if held.is_in(before) else None
+    if other.is_in(held) and held.first == held.files.base_offset:
+        return other, held
+    return (held, other) if held.is_in(other) else None
 
 
 def _right_name(before: _Held | None, held: _Held, after: _Held | None, orphans: set[int]) -> int | None:
     """The base offset that a segment should be named by whose batches contradict its name; None where they do not fit
     there, or have no witness.
 
-    Batches that belong to the segment after it have no say: they are strays.
+    Batches that belong to the segment after it have no say, nor do those in that file that belong before it: they are
+    strays.
     """
-    end_before = before.end if before is not None and len(before.batches) else 0
-    if end_before > held.first or held.first == held.files.base_offset:
+    if held.first == held.files.base_offset:
         return None
     own = held.sound
     if after is not None:
-        own = own[own["last"] < (after.first if len(after.batches) else after.files.base_offset)]
+        beyond = after.sound["first"][after.sound["first"] > held.first]
+        own = own[own["last"] < (int(beyond[0]) if len(beyond) else after.files.base_offset)]
     if not len(own) or (before is not None and before.files.base_offset == held.first):
+        return None
+    beside = own[:0] if before is None else before.sound
+    if after is not None:
+        beside = beside[beside["first"] < after.files.base_offset]
+    end_before = int(beside["last"][-1]) + 1 if len(beside) else 0
+    if end_before > held.first:
         return None
     name = max((each for each in orphans if end_before <= each <= held.first), default=None)
     is_named = name is not None and (name == held.first or int(own["first"][-1]) < held.files.base_offset)
-    follows = before is not None and len(before.batches) > 0 and end_before == held.first
+    follows = len(beside) > 0 and end_before == held.first
     leads = after is not None and after.files.base_offset == int(own["last"][-1]) + 1
     going_on = len(own) == len(held.sound) and (follows or leads or held.goes_on)
     if not is_named and not going_on and not _is_witnessed(own, held.files.base_offset):

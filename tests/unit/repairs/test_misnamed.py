@@ -192,3 +192,24 @@ def test_one_batch_below_its_name_in_a_cleaned_log_is_no_witness(cleaned: Path) 
     (cleaned / segment(62)).write_bytes(batch(6, 3) + whole[segment(62)][1])
     repaired(cleaned)
     assert held(cleaned) == {segment(62): whole[segment(62)][1:]}
+
+
+def test_exchanged_contents_on_both_sides_do_not_hide_a_wrong_name(directory: Path) -> None:
+    whole = held(directory)
+    first, last = ((directory / segment(base)).read_bytes() for base in (0, 18))
+    (directory / segment(0)).write_bytes(last)
+    (directory / segment(18)).write_bytes(first)
+    rename(directory, 9, 10, indexes=True)
+    repaired(directory)
+    assert held(directory) == whole
+
+
+def test_of_two_copies_with_wrong_names_one_gets_the_right_one(cleaned: Path) -> None:
+    """Each of them alone is in the other's way."""
+    whole = held(cleaned)[segment(0)]
+    (cleaned / segment(0)).rename(cleaned / segment(62))
+    (cleaned / segment(61)).write_bytes((cleaned / segment(62)).read_bytes())
+    for path in cleaned.glob("*index"):
+        path.unlink()
+    repaired(cleaned)
+    assert held(cleaned) == {segment(17): whole}
