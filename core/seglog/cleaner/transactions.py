@@ -62,9 +62,8 @@ class TransactionTracker:
             return not seen
         transaction = self._aborted.pop(producer_id, None)
         if transaction is None or producer_id not in self.observed:
-            self.observed.discard(producer_id)
             return True
-        self.observed.discard(producer_id)
+        self.observed.remove(producer_id)
         self.kept_aborted.append(transaction)
         return False
 

@@ -44,6 +44,22 @@ def test_a_committed_transaction_counts_once() -> None:
     assert tracker.on_marker(1, 2, False)
 
 
+def test_what_an_earlier_transaction_left_keeps_no_later_marker() -> None:
+    tracker = TransactionTracker()
+    tracker.add_aborted([aborted(1, 0, 2), aborted(1, 3, 5)])
+    assert tracker.on_batch(1, 0, 1)
+    assert not tracker.on_marker(1, 2, True)
+    assert tracker.on_marker(1, 5, True), "no batch of the second transaction was seen"
+    assert [t.first_offset for t in tracker.take_kept_aborted()] == [0]
+
+
+def test_a_marker_of_an_aborted_transaction_that_nobody_announced_may_go() -> None:
+    tracker = TransactionTracker()
+    assert not tracker.on_batch(1, 0, 1)
+    assert tracker.on_marker(1, 2, True)
+    assert tracker.take_kept_aborted() == []
+
+
 def test_a_transaction_announced_by_several_segments_ends_once() -> None:
     tracker = TransactionTracker()
     tracker.add_aborted([aborted(1, 0, 5)])

@@ -174,6 +174,83 @@ def test_a_leader_refuses(name: str) -> None:
         as_leader(data, rules)
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_clients_old_messages_may_have_any_offsets(magic: int) -> None:
+    found = records_of(as_leader(encode_message_set(RECORDS, 7, magic)))
+    assert [(record.offset, record.value) for record in found] == [(500 + i, b"v%d" % i) for i in range(4)]
+
+
+def test_a_batch_as_large_as_the_topic_allows_is_taken() -> None:
+    assert len(as_leader(GOOD, AppendRules(len(GOOD)))) == 1
+    smaller = AppendRules(len(GOOD) - 1, compression=Compression.NONE)
+    with pytest.raises(RecordTooLargeError, match="rebuilt batch"):
+        as_leader(client_batch(Compression.ZSTD, [Record(b"v" * 500, timestamp=1)]), smaller)
+
+
+def test_a_producer_counts_from_0_on() -> None:
+    taken = RecordBatchHeader.read(as_leader(with_header(GOOD, producer_id=0, producer_epoch=0, base_sequence=0)).data)
+    assert (taken.producer_id, taken.producer_epoch, taken.base_sequence) == (0, 0, 0)
+    with pytest.raises(InvalidRecordError, match="producer 0 without a sequence"):
+        as_leader(with_header(GOOD, producer_id=0, producer_epoch=0))
+
+
+def test_an_empty_key_is_a_key() -> None:
+    rules = AppendRules(10_000, key_required=True)
+    records = [Record(b"v", key=b"", timestamp=1), Record(b"v", key=b"k", timestamp=1), Record(b"v", timestamp=1)]
+    assert len(records_of(as_leader(client_batch(records=records[:2]), rules))) == 2
+    with pytest.raises(InvalidRecordError, match="record 2 has no key"):
+        as_leader(client_batch(records=records), rules)
+
+
+def test_a_topic_of_create_time_takes_append_time_where_it_says_one_and_stores_it_as_create_time() -> None:
+    """As Kafka, which looks at a batch's timestamp type only where the timestamps are not compared with now."""
+    taken = as_leader(with_header(GOOD, attributes=8))
+    assert RecordBatchHeader.read(taken.data).timestamp_type == TimestampType.CREATE_TIME
+    timeless = client_batch(records=[Record(b"v", timestamp=-1)])
+    assert len(as_leader(timeless)) == 1
+    with pytest.raises(InvalidTimestampError):
+        as_leader(with_header(timeless, attributes=8))
+
+
+def test_timestamps_at_the_edges_are_taken() -> None:
+    records = [Record(b"v", timestamp=1000), Record(b"v", timestamp=3000), Record(b"v", timestamp=-1)]
+    rules = AppendRules(10_000, timestamp_before_max_ms=1000, timestamp_after_max_ms=1000)
+    assert len(records_of(as_leader(client_batch(records=records), rules))) == 3
+    with pytest.raises(InvalidTimestampError, match="timestamp 1000 is more than 1000 ms before now"):
+        as_leader(client_batch(records=records), rules, now=2001)
+    with pytest.raises(InvalidTimestampError, match="timestamp 3000 is more than 1000 ms after now"):
+        as_leader(client_batch(records=records), rules, now=1999)
+
+
+@pytest.mark.parametrize("before", [2000, 2001])
+def test_the_oldest_timestamp_is_0(before: int) -> None:
+    rules = AppendRules(10_000, timestamp_before_max_ms=before)
+    assert len(records_of(as_leader(client_batch(records=[Record(b"v", timestamp=0)]), rules))) == 1
+
+
+def test_records_out_of_order_in_their_batch_are_numbered_anew() -> None:
+    disordered = [NaiveRecord(0, 0, b"a", b"0"), NaiveRecord(2, 0, b"b", b"1"), NaiveRecord(1, 0, b"c", b"2")]
+    found = records_of(as_leader(batch_v2(0, disordered, last_offset_delta=2)))
+    assert [(record.offset, record.value) for record in found] == [(500, b"0"), (501, b"1"), (502, b"2")]
+
+
+@pytest.mark.parametrize("attributes", [0, 0x10])
+def test_a_rebuilt_batch_keeps_its_producer_and_whether_it_is_transactional(attributes: int) -> None:
+    batch = with_header(GOOD, producer_id=0, producer_epoch=0, base_sequence=0, attributes=attributes)
+    rules = AppendRules(10_000, compression=Compression.GZIP)
+    header = RecordBatchHeader.read(as_leader(batch, rules).data)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (0, 0, 0)
+    assert header.is_transactional == bool(attributes)
+
+
+@pytest.mark.parametrize(("epoch", "sequence"), [(-1, 0), (0, -1)])
+def test_a_producer_without_epoch_or_sequence_is_not_rebuilt(epoch: int, sequence: int) -> None:
+    batch = with_header(GOOD, producer_id=0, producer_epoch=epoch, base_sequence=sequence)
+    assert len(as_leader(batch, origin=AppendOrigin.COORDINATOR)) == 1
+    with pytest.raises(InvalidRecordError, match="cannot be rebuilt"):
+        as_leader(batch, AppendRules(10_000, compression=Compression.GZIP), AppendOrigin.COORDINATOR)
+
+
 def test_an_inner_message_with_a_wrong_checksum_is_refused() -> None:
     inner = bytearray(encode_message_set(RECORDS, 0, 1))
     inner[-1] ^= 1
@@ -227,6 +304,9 @@ def test_what_a_later_epochs_batch_holds_does_not_matter_but_its_framing_does() 
 
 
 def test_a_follower_refuses_disorder_and_overlap() -> None:
+    assert len(as_follower(replica_batch(0, 0), 0, 0)) == 1
+    with pytest.raises(OffsetsOutOfOrderError, match="offsets 15 to 15 do not follow"):
+        as_follower(replica_batch(10, 0) + replica_batch(20, 0) + replica_batch(15, 0), 0, 0)
     with pytest.raises(OffsetsOutOfOrderError):
         as_follower(replica_batch(10, 0) + replica_batch(10, 0), 0, 0)
     with pytest.raises(UnexpectedAppendOffsetError):
@@ -267,6 +347,10 @@ def test_a_partial_batch_whose_size_cannot_be_is_no_beginning_of_one(size: int) 
         with pytest.raises(CorruptRecordError, match="no batch can"):
             analyze(GOOD + struct.pack(">qi", 0, size) + rest, None)
     assert len(analyze(GOOD + struct.pack(">qi", 0, size)[:11], None)) == 1
+
+
+def test_the_smallest_size_that_there_is_may_begin_a_batch() -> None:
+    assert len(analyze(GOOD + struct.pack(">qi", 0, 14), None)) == 1
 
 
 @pytest.mark.parametrize("size", [2**31 - 1, 2**31 - 12])
