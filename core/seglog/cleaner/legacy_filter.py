@@ -7,6 +7,8 @@ last entry of the range, which must stay; here an empty batch of magic 2 keeps i
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from seglog import layout
@@ -36,15 +38,13 @@ def filter_legacy(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Rows (layout.BATCH) and bytes of what is left of `batches`. `ordinals` move on."""
     keep = np.empty(len(records.rows), dtype=np.uint8)
-    dirty = flags & filter_slots.DIRTY != 0
-    expired = bool(flags[0] & filter_slots.EXPIRED)
-    numbers = records.rows["batch"]
-    border = int(np.searchsorted(numbers, int(np.flatnonzero(dirty)[0]) if dirty.any() else len(batches)))
-    for rows, marks, is_dirty in (
-        (records.rows[:border], keep[:border], False),
-        (records.rows[border:], keep[border:], True),
-    ):
-        filtering.choose_rows(records.arena, rows, is_dirty, expired, ordinals, place, marks, counters)
+    kinds = flags & (filter_slots.DIRTY | filter_slots.EXPIRED)
+    borders = [0, *(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1).tolist(), len(batches)]
+    for first, last in pairwise(borders):
+        start, stop = np.searchsorted(records.rows["batch"], (first, last))
+        dirty, expired = bool(kinds[first] & filter_slots.DIRTY), bool(kinds[first] & filter_slots.EXPIRED)
+        rows, marks = records.rows[start:stop], keep[start:stop]
+        filtering.choose_rows(records.arena, rows, dirty, expired, ordinals, place, marks, counters)
     counters[filter_slots.BATCHES_READ] += len(batches)
     chosen = records.rows[keep != 0]
     edges = np.searchsorted(chosen["batch"], np.arange(len(batches) + 1)).tolist()

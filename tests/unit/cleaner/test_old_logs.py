@@ -100,6 +100,16 @@ def test_a_wrapper_that_is_decoded_in_parts_becomes_one_batch(
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("ages_ms", [(0, 61_000), (61_000, 0)], ids=["the first is young", "the first is old"])
+def test_expire_goes_by_the_age_of_each_tombstone(tmp_path: Path, ages_ms: tuple[int, int]) -> None:
+    tombstones = [message(i, 1, b"k%d" % i, None, timestamp=START_MS - age) for i, age in enumerate(ages_ms)]
+    write_segment(tmp_path / "t-0", 0, *tombstones, message(2, 1, b"k2", b"v", timestamp=START_MS))
+    write_segment(tmp_path / "t-0", 3)
+    log = compacted_log(tmp_path, delete_retention_ms=60_000)
+    clean(log, at=START_MS, expire=True)
+    assert [offset for offset, _, _ in contents(log)] == [ages_ms.index(0), 2]
+
+
 def test_negative_timestamps_stay_as_they_are(tmp_path: Path) -> None:
     old = batch_v2(0, [NaiveRecord(i, -5 * i, b"k%d" % (i % 2), b"v") for i in range(4)], base_timestamp=-1000)
     log = log_of(tmp_path, old)
