@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -26,37 +25,14 @@ from seglog import layout
 from seglog.cleaner.options import CleanerOptions, StrategyKind
 from seglog.cleaner.output import SegmentBounds
 from seglog.clock import Clock
-from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError
 from seglog.log.indexes import AbortedTransaction
+from seglog.log.log import Log
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.log.segments import LogSegments, collect_aborted
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import FileSystem
-
-
-class CleanableLog(Protocol):
-    """What a round asks of `seglog.log.log.Log`."""
-
-    @property
-    def directory(self) -> Path: ...
-    @property
-    def topic_partition(self) -> TopicPartition: ...
-    @property
-    def config(self) -> LogConfig: ...
-    @property
-    def fs(self) -> FileSystem: ...
-    @property
-    def segments(self) -> LogSegments: ...
-    @property
-    def producers(self) -> ProducerStateManager: ...
-    @property
-    def log_start_offset(self) -> int: ...
-    @property
-    def log_end_offset(self) -> int: ...
-    @property
-    def last_stable_offset(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -197,7 +173,7 @@ class CleaningRound:
         return sum(segment.size for segment in self.dirty_segments)
 
 
-def plan_round(log: CleanableLog, options: CleanerOptions, clock: Clock, checkpoint: int | None = None) -> RoundPlan:
+def plan_round(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None) -> RoundPlan:
     """The round that is due for `log` now; reads indexes and headers only.
 
     `checkpoint` is the partition's entry in cleaner-offset-checkpoint. With `options.roll` the active segment counts
@@ -241,7 +217,7 @@ def _ranges(bases: tuple[int, ...], groups: Sequence[Sequence[LogSegment]]) -> t
     return tuple((numbers[group[0].base_offset], numbers[group[-1].base_offset] + 1) for group in groups)
 
 
-def require_rollable(log: CleanableLog) -> None:
+def require_rollable(log: Log) -> None:
     """RefusedError when the active segment's offsets do not belong where it lies.
 
     Offsets at or above the log end would lie, once it is rolled, in a segment that ends below them, where no reader
@@ -264,7 +240,7 @@ def require_rollable(log: CleanableLog) -> None:
             )
 
 
-def rolled_segments(log: CleanableLog) -> LogSegments:
+def rolled_segments(log: Log) -> LogSegments:
     """The segments as they will be when the active one, if it holds anything, is rolled."""
     if not log.segments.active.size:
         return log.segments
@@ -288,9 +264,7 @@ class CleanableOffsets:
     reason: str = ""
 
 
-def cleanable_offsets(
-    log: CleanableLog, segments: LogSegments, checkpoint: int | None, now_ms: int
-) -> CleanableOffsets:
+def cleanable_offsets(log: Log, segments: LogSegments, checkpoint: int | None, now_ms: int) -> CleanableOffsets:
     """The range that a broker would clean now, where `log` has these segments; the end is not rounded yet."""
     first = log.log_start_offset if checkpoint is None else checkpoint
     reset = not log.log_start_offset <= first <= log.log_end_offset

@@ -331,7 +331,7 @@ class LogSegment:
         if epochs is not None:
             epochs.assign_recovered(modern)
         try:
-            producers.replay(chunk.data, modern, chunk.position, self.path, self._completed)
+            producers.replay(chunk.data, modern, chunk.position, self.path, self.append_aborted)
         except InvalidRecordError as error:
             # The broken control batch itself stays, what follows it goes (Kafka counts it before it reads
             # it).
@@ -340,20 +340,13 @@ class LogSegment:
             reason = error.reason
         return good, reason
 
-    def _completed(self, transaction: CompletedTransaction, last_stable_offset: int) -> None:
-        if transaction.aborted:
-            self.transaction_index.append(
-                AbortedTransaction(
-                    transaction.producer_id,
-                    transaction.first_offset,
-                    transaction.last_offset,
-                    last_stable_offset,
-                )
-            )
-
     def append_aborted(self, transaction: CompletedTransaction, last_stable_offset: int) -> None:
         """Adds an aborted transaction to the index; a committed one adds nothing."""
-        self._completed(transaction, last_stable_offset)
+        if transaction.aborted:
+            entry = AbortedTransaction(
+                transaction.producer_id, transaction.first_offset, transaction.last_offset, last_stable_offset
+            )
+            self.transaction_index.append(entry)
 
     def _check_closed(self, status: int) -> None:
         if status != indexing.ENTRIES_VALID:

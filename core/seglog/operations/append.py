@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from seglog.clock import Clock
-from seglog.configuration.keys import LogConfig
 from seglog.errors import AppendError, InvalidRecordError
 from seglog.format.builder import columns
 from seglog.format.columns import Records
 from seglog.layout import INT32_MAX
+from seglog.log.append import AppendInfo
+from seglog.log.log import Log
 from seglog.model import Compression, TopicPartition
 
 
@@ -40,43 +39,6 @@ class Appended:
         return self.last_offset - self.first_offset + 1
 
 
-class _Info(Protocol):
-    @property
-    def last_offset(self) -> int: ...
-
-    @property
-    def flushed(self) -> bool: ...
-
-
-class AppendableLog(Protocol):
-    """What of `seglog.log.log.Log` is needed here."""
-
-    @property
-    def topic_partition(self) -> TopicPartition: ...
-
-    @property
-    def config(self) -> LogConfig: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def log_end_offset(self) -> int: ...
-
-    def append(
-        self,
-        records: Records,
-        *,
-        codec: Compression | None = None,
-        batch_records: int | None = None,
-        batch_bytes: int | None = None,
-    ) -> _Info: ...
-
-    def flush(self) -> None: ...
-
-    def flush_if_due(self, now_ms: int) -> bool: ...
-
-
 class Ingest:
     """Appends pieces to `log`; iterate to run it and to get what was acknowledged.
 
@@ -85,7 +47,7 @@ class Ingest:
 
     def __init__(
         self,
-        log: AppendableLog,
+        log: Log,
         pieces: Iterable[Records | None],
         *,
         codec: Compression | None = None,
@@ -130,7 +92,7 @@ class Ingest:
             if info.flushed:
                 yield from self._acknowledge()
 
-    def _write(self, piece: Records) -> _Info:
+    def _write(self, piece: Records) -> AppendInfo:
         try:
             return self._log.append(
                 piece,
