@@ -26,7 +26,6 @@ class CleanerGauges:
     max_delay_ms: int
     uncleanable: Mapping[str, tuple[str, int]]
     ms_since_last_run: int | None
-    dead_threads: int = 0
 
 
 _HELP = {
@@ -53,7 +52,7 @@ def values_of(gauges: CleanerGauges) -> dict[str, float]:
         100 * written / read if read else 0.0,
         max(seconds, default=0.0),
         gauges.max_delay_ms / 1000,
-        gauges.dead_threads,
+        0,  # a thread that fails ends the process
         100 * gauges.max_dirty_ratio,
         -1 if gauges.ms_since_last_run is None else gauges.ms_since_last_run,
         len(gauges.uncleanable),
