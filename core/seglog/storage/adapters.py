@@ -28,9 +28,6 @@ class InheritingFileSystem(PassingFileSystem):
     A file that replaces one keeps what that one had (`storage.atomic`).
     """
 
-    def __init__(self, below: FileSystem) -> None:
-        super().__init__(below)
-
     def open(self, path: Path, mode: OpenMode) -> File:
         file = super().open(path, mode)
         if mode in ("create", "create_new"):
@@ -116,9 +113,6 @@ class NoticingFileSystem(PassingFileSystem):
 
 class ScratchFileSystem(PassingFileSystem):
     """`below`, but that nothing waits for stable storage: for files that are made, copied elsewhere and gone."""
-
-    def __init__(self, below: FileSystem) -> None:
-        super().__init__(below)
 
     def open(self, path: Path, mode: OpenMode) -> File:
         return _ScratchFile(super().open(path, mode))
