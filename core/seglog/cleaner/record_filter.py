@@ -1,7 +1,7 @@
 """The copy's half of a round: what stays of each batch (Kafka: Cleaner.cleanInto, CleanedTransactionMetadata).
 
 1. In log order, one chunk after the other: transactions and producers decide which batches may go, and which stay as
-   empty ones (`BatchDecisions`). Each chunk learns the ordinals at which it begins.
+   empty ones (`RecordFilter.tasks`). Each chunk learns the ordinals at which it begins.
 2. In any order, under threads: records are chosen and batches rebuilt (`filter_chunk`); compressed ones are compressed
    again with their codec's default level; messages of magic 0 and 1 become batches of magic 2.
 """
