@@ -121,7 +121,7 @@ def test_diff_of_views_shows_keys(logs: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["a-0"], ["--level", "words", "a-0", "a-0"]])
-def test_diff_refuses(arguments: list[str], tmp_path: Path) -> None:
+def test_diff_refuses_a_single_directory_and_an_unknown_level(arguments: list[str], tmp_path: Path) -> None:
     assert run("diff", *arguments).exit_code == 2
 
 

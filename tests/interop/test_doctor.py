@@ -226,7 +226,9 @@ def doctored(root: Path, now_ms: int | None = None) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
 @pytest.mark.parametrize("name", MATRIX)
-def test_the_matrix(kafka: KafkaHarness, generated: Path, tmp_path: Path, name: str, clean: bool) -> None:
+def test_doctor_foresees_whether_a_broker_starts_and_what_it_cuts(
+    kafka: KafkaHarness, generated: Path, tmp_path: Path, name: str, clean: bool
+) -> None:
     root = tmp_path / "logs"
     shutil.copytree(generated, root)
     if not clean:

@@ -96,7 +96,7 @@ def test_selecting_no_column_counts(read, logs):
     assert read(logs / "clicks-0").select().count() == 600
 
 
-def test_sql_views_read(spark, logs):
+def test_a_view_of_sql_reads_with_its_options(spark, logs):
     options = f"path '{logs}/clicks-0', maxPartitionBytes '9000'"
     spark.sql(f"CREATE OR REPLACE TEMP VIEW clicks USING seglog OPTIONS ({options})")
     assert spark.sql("SELECT count(*), max(offset) FROM clicks WHERE offset >= 300").first() == (300, 599)

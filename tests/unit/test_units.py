@@ -175,7 +175,7 @@ def test_long_nonsense_is_not_repeated_in_full() -> None:
     assert len(str(refused.value)) < 300
 
 
-def test_formats_are_short() -> None:
+def test_a_duration_is_written_short_and_a_time_in_utc() -> None:
     assert [format_duration(value) for value in (-1, 0, 500, 648_000_000)] == ["-1", "0ms", "500ms", "7d12h"]
     assert format_time(1_795_225_929_123) == "2026-11-21T01:52:09.123Z"
     assert format_time(-1) == "1969-12-31T23:59:59.999Z"

@@ -190,7 +190,7 @@ def test_what_a_broker_refuses_is_taken_and_told() -> None:
     assert [warning.split(":")[0] for warning in warnings] == ["min.compaction.lag.ms"]
 
 
-def test_the_cleaners_keys() -> None:
+def test_the_cleaners_keys_take_sizes_and_durations_with_units() -> None:
     warnings: list[str] = []
     config = CleanerConfig.from_mapping(
         {

@@ -20,9 +20,8 @@ def arranged(
 
 
 def test_a_batch_with_a_huge_offset_costs_itself_and_nothing_that_follows() -> None:
-    kept = arranged((0, 9), (1_000_010, 1_000_019), (20, 29), (30, 39))
-    assert kept == [(0, 9), (20, 29), (30, 39), (1_000_010, 1_000_019)] or (1_000_010, 1_000_019) not in kept
-    assert (20, 29) in kept and (30, 39) in kept
+    huge = (1_000_010, 1_000_019)
+    assert arranged((0, 9), huge, (20, 29), (30, 39)) == [(0, 9), (20, 29), (30, 39), huge]
 
 
 def test_swapped_runs_go_back_to_their_place() -> None:
@@ -50,9 +49,7 @@ def test_copies_are_dropped() -> None:
 def test_a_broken_base_offset_does_not_move_a_batch_into_a_gap_that_compaction_left(bit: int) -> None:
     around = [(0, 9), (10, 19), (20, 29), (1000, 1009), (1010, 1019)]
     damaged = (10 ^ (1 << bit), (10 ^ (1 << bit)) + 9)
-    kept = arranged(around[0], damaged, *around[2:])
-    assert damaged not in kept or damaged[0] > 9
-    assert [each for each in kept if each != damaged] == [each for each in around if each != (10, 19)]
+    assert arranged(around[0], damaged, *around[2:]) == [each for each in around if each != (10, 19)]
 
 
 def test_a_segments_first_batch_with_a_broken_offset_is_not_moved_to_its_end() -> None:

@@ -82,7 +82,7 @@ def test_csv_in_base64_and_headers_are_made_harmless_too(tmp_path: Path) -> None
     assert data.splitlines()[1] == b"""t,0,0,1000,aw==,'++++,"[[""\\\\xff="",""dg==""]]\""""
 
 
-def test_filters_and_damage(tmp_path: Path) -> None:
+def test_the_selection_is_exported_and_damage_in_it_reported(tmp_path: Path) -> None:
     log = tmp_path / "t-0"
     write_segment(log, 0, *(batch(2 * i, 2) for i in range(5)))
     path = log / f"{0:020d}.log"

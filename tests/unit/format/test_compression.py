@@ -148,7 +148,7 @@ def test_round_trip(codec: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(("codec", "level"), [(GZIP, 1), (GZIP, 9), (LZ4, 1), (LZ4, 17), (ZSTD, -7), (ZSTD, 19)])
-def test_levels_are_taken(codec: int, level: int) -> None:
+def test_what_any_level_has_compressed_comes_back(codec: int, level: int) -> None:
     assert unpack(codec, compress(codec, text(100_000), level=level)) == text(100_000)
 
 

@@ -203,7 +203,7 @@ def test_any_text_parses_or_not_but_never_raises(name: str) -> None:
 
 
 @pytest.mark.parametrize("topic", ["a", "a" * 249, "A.b_c-9", "...", "__consumer_offsets"])
-def test_legal_topic_names(topic: str) -> None:
+def test_a_legal_topic_name_has_no_problem(topic: str) -> None:
     assert topic_name_problem(topic) is None
 
 

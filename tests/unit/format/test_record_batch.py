@@ -26,7 +26,7 @@ def test_a_header_read_and_encoded_again_is_the_same_batch() -> None:
     assert encode_batch(header, BATCH[61:]) == BATCH
 
 
-def test_derived_fields() -> None:
+def test_the_header_tells_kind_codec_and_last_offset_of_its_batch() -> None:
     header = RecordBatchHeader.read(BATCH)
     assert (header.last_offset, header.last_sequence, header.codec) == (1003, 1, 0)
     assert header.timestamp_type == TimestampType.LOG_APPEND_TIME

@@ -20,7 +20,7 @@ from tests.support.open_logs import START_MS
 def test_the_buffer_for_n_keys_is_the_least_that_takes_them(keys: int, factor: float) -> None:
     buffer = buffer_for(keys, factor)
     assert capacity(buffer, factor) >= keys
-    assert capacity(buffer - 1, factor) < keys or capacity(buffer - 24, factor) >= keys - 1
+    assert capacity(buffer - 1, factor) < keys
 
 
 def test_kafkas_default_buffer_takes_five_million_keys() -> None:

@@ -177,7 +177,7 @@ def test_without_epochs_every_end_offset_is_unknown(tmp_path: Path) -> None:
     assert cache(tmp_path).end_offset_for(0, 99) == (-1, -1)
 
 
-def test_epochs_of_offsets(tmp_path: Path) -> None:
+def test_an_offset_is_of_the_last_epoch_that_begins_at_it_or_before(tmp_path: Path) -> None:
     epochs = cache(tmp_path, (2, 10), (4, 20))
     assert [epochs.epoch_for_offset(offset) for offset in (9, 10, 19, 20, 99)] == [None, 2, 2, 4, 4]
 

@@ -20,7 +20,7 @@ def bases(found: tuple[LogSegment, ...]) -> list[int]:
     return [segment.base_offset for segment in found]
 
 
-def test_neighbours(segments: LogSegments) -> None:
+def test_floor_higher_and_lower_are_the_segments_around_an_offset(segments: LogSegments) -> None:
     def base(found: LogSegment | None) -> int | None:
         return None if found is None else found.base_offset
 

@@ -100,7 +100,9 @@ CHECKPOINT = b"0\n1\nt 0 8\n"
         ("some.file", b"", None),
     ],
 )
-def test_small_files(logs: Path, name: str, data: bytes, code: str | None) -> None:
+def test_a_small_file_has_the_code_of_what_a_broker_does_with_it(
+    logs: Path, name: str, data: bytes, code: str | None
+) -> None:
     (logs / name).write_bytes(data)
     assert codes(logs) == (set() if code is None else {code})
 
@@ -147,7 +149,7 @@ def test_a_checkpoint_that_ends_after_its_version_is_taken_for_an_empty_one(logs
         ("__cluster_metadata-0", "META_PROPERTIES_MISSING"),
     ],
 )
-def test_sub_directories(logs: Path, name: str, code: str | None) -> None:
+def test_a_sub_directory_has_the_code_of_what_a_broker_takes_it_for(logs: Path, name: str, code: str | None) -> None:
     (logs / name).mkdir()
     assert codes(logs) == (set() if code is None else {code})
 
@@ -362,7 +364,7 @@ ENDS: dict[str, tuple[Callable[[bytes], bytes], int, bool]] = {
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_tails(logs: Path, name: str) -> None:
+def test_a_broker_ends_the_log_before_a_torn_batch_and_refuses_zeros_after_the_last(logs: Path, name: str) -> None:
     change, next_offset, refused = ENDS[name]
     path = logs / "t-0" / f"{0:020d}.log"
     path.write_bytes(change(path.read_bytes()))

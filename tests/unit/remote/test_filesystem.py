@@ -289,7 +289,7 @@ def test_a_web_server_gives_files_and_says_that_it_lists_nothing(server: ObjectS
     assert fs.list(path.parent) == ["00.log"]  # what was asked for by its name
 
 
-def test_nothing_is_written(server: ObjectServer) -> None:
+def test_what_would_change_an_object_is_refused_and_never_asked_for(server: ObjectServer) -> None:
     fs = files(server)
     for change in (
         lambda: fs.open(LOG, "create"),
