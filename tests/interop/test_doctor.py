@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import struct
 import uuid
@@ -19,7 +18,7 @@ from seglog.model import Record
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.kafka import Broker, KafkaHarness
-from tests.support.log_files import batch, write_segment
+from tests.support.log_files import batch, rewrite, write_segment
 from tests.support.message_sets import encode_message_set
 from tests.support.naive import NaiveRecord, batch_v2
 
@@ -53,12 +52,6 @@ def starts_of(data: bytes) -> list[int]:
         found.append(position)
         position += layout.LOG_OVERHEAD + int(struct.unpack_from(">i", data, position + 8)[0])
     return found
-
-
-def rewrite(path: Path, data: bytes) -> None:
-    status = path.stat()
-    path.write_bytes(data)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def patch(path: Path, batch: int, at: int, new: bytes) -> None:

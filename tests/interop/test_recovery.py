@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import struct
@@ -24,6 +23,7 @@ from seglog.scan.listing import resolve_paths
 from seglog.storage.filesystem import LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.kafka import KafkaHarness
+from tests.support.log_files import rewrite
 from tests.support.open_logs import opened_log
 
 pytestmark = pytest.mark.kafka
@@ -114,12 +114,6 @@ DAMAGE: list[Callable[[Path, random.Random], None]] = [
     spoil_a_snapshot,
     interrupt_a_cleaning,
 ]
-
-
-def rewrite(path: Path, data: bytes) -> None:
-    status = path.stat()
-    path.write_bytes(data)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def contents(directory: Path) -> dict[str, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -71,6 +72,19 @@ def write_segment(
     segment.flush()
     segment.close_files()
     return segment
+
+
+def write_three_segments(directory: Path) -> None:
+    """Segments at 0, 20 and 40, of two batches of ten records each, and every batch indexed."""
+    for base in (0, 20, 40):
+        write_segment(directory, base, batch(base, 10), batch(base + 10, 10), index_interval_bytes=0)
+
+
+def rewrite(path: Path, data: bytes) -> None:
+    """Gives a file other contents, as a disk does: its times stay."""
+    status = path.stat()
+    path.write_bytes(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def replayed(directory: Path, *batches: bytes) -> ProducerStateManager:

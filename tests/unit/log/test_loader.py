@@ -15,7 +15,7 @@ from seglog.log.loader import LoadedLog, LoadOptions, load_log, plan_recovery
 from seglog.log.segment import LogSegment
 from seglog.scan.segment_scan import SegmentScan
 from seglog.storage.bases import PassingFileSystem
-from tests.support.log_files import FS, batch, files_of, transactional, write_segment
+from tests.support.log_files import FS, batch, files_of, transactional, write_segment, write_three_segments
 
 CLOCK = FixedClock(5000)
 UNCLEAN, CLEAN = LoadOptions(clean_shutdown=False), LoadOptions(clean_shutdown=True)
@@ -24,11 +24,8 @@ READ = LoadOptions(clean_shutdown=False, writable=False)
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Three segments of two batches of ten records each."""
-    directory = tmp_path / "t-0"
-    for base in (0, 20, 40):
-        write_segment(directory, base, batch(base, 10), batch(base + 10, 10), index_interval_bytes=0)
-    return directory
+    write_three_segments(tmp_path / "t-0")
+    return tmp_path / "t-0"
 
 
 def load(directory: Path, options: LoadOptions = UNCLEAN) -> LoadedLog:

@@ -20,7 +20,7 @@ from seglog.log.read_loader import Place, load_for_reading
 from seglog.model import Isolation
 from seglog.storage.bases import PassingFileSystem
 from seglog.storage.filesystem import File, FileStatus, OpenMode
-from tests.support.log_files import FS, batch, files_of, transactional, write_segment
+from tests.support.log_files import FS, batch, files_of, transactional, write_three_segments
 
 T = TypeVar("T")
 CLOCK = FixedClock(5000)
@@ -28,11 +28,8 @@ CLOCK = FixedClock(5000)
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Three segments of two batches of ten records each."""
-    directory = tmp_path / "t-0"
-    for base in (0, 20, 40):
-        write_segment(directory, base, batch(base, 10), batch(base + 10, 10), index_interval_bytes=0)
-    return directory
+    write_three_segments(tmp_path / "t-0")
+    return tmp_path / "t-0"
 
 
 def place_of(directory: Path, start: int = 0) -> Place:
