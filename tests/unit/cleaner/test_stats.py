@@ -1,11 +1,14 @@
-"""The block that a broker logs, to the letter."""
+"""The account of a round: the block that a broker logs, to the letter, and the phases that are measured."""
 
 from __future__ import annotations
 
-from seglog.cleaner.stats import CleanerStats, CleaningResult
+from pathlib import Path
+
+from seglog.cleaner.stats import PHASES, CleanerStats, CleaningResult
 from seglog.clock import ManualClock
 from seglog.kernels import filter_slots
-from seglog.model import TopicPartition
+from seglog.model import Compression, TopicPartition
+from tests.support.cleaning import append, clean, compacted_log, many
 
 
 def result_of(stats: CleanerStats, topic: str, begin: int, end: int) -> CleaningResult:
@@ -40,3 +43,9 @@ def test_divisions_by_zero_print_as_java_prints_them() -> None:
     text = result_of(CleanerStats(ManualClock(0)), "t", 5, 5).text()
     assert "(NaN MB/sec)" in text
     assert "NaN% size reduction (NaN% fewer messages)" in text
+
+
+def test_every_phase_that_is_measured_has_its_place_in_the_account(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    append(log, many(400, 40), 10, Compression.ZSTD)
+    assert set(clean(log, roll=True, jobs=2, chunk_bytes=700).stats.phases) == set(PHASES)
