@@ -113,7 +113,7 @@ def capacity(buffer_bytes: int, load_factor: float) -> int:
 def buffer_for(keys: int, load_factor: float) -> int:
     """The least buffer in bytes that takes `keys` in one round."""
     slots = math.ceil(keys / load_factor)  # rounded, and so perhaps one or two off
-    while capacity((slots - 1) * KAFKA_BYTES_PER_ENTRY, load_factor) >= keys:
+    while slots > 0 and capacity((slots - 1) * KAFKA_BYTES_PER_ENTRY, load_factor) >= keys:
         slots -= 1
     while capacity(slots * KAFKA_BYTES_PER_ENTRY, load_factor) < keys:
         slots += 1

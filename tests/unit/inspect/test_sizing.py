@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seglog.cleaner.manager import log_to_clean
@@ -16,11 +16,13 @@ from tests.support.compacted_directories import broker_directory, opened
 from tests.support.open_logs import START_MS
 
 
-@given(keys=st.integers(1, 10**9), factor=st.floats(0.01, 1.0))
+@given(keys=st.integers(0, 10**9), factor=st.floats(0.01, 1.0))
+@example(keys=522, factor=0.29)
+@example(keys=0, factor=0.9)
 def test_the_buffer_for_n_keys_is_the_least_that_takes_them(keys: int, factor: float) -> None:
     buffer = buffer_for(keys, factor)
     assert capacity(buffer, factor) >= keys
-    assert capacity(buffer - 1, factor) < keys
+    assert buffer == 0 if keys == 0 else capacity(buffer - 1, factor) < keys
 
 
 def test_kafkas_default_buffer_takes_five_million_keys() -> None:
