@@ -94,15 +94,7 @@ def size_partition(fs: FileSystem, directory: Path, request: SizingRequest, *, k
     owner, log = open_partition(directory, fs=fs, clock=clock, config_of=lambda _: request.config, writable=False)
     with owner:
         checkpoint = owner.cleaner_offsets.get(log.topic_partition)
-        return size_log(
-            log,
-            log_to_clean(log, checkpoint, request.now_ms),
-            keys=keys,
-            records=records,
-            config=request.cleaner,
-            rounds=request.rounds,
-            write_bytes_per_second=request.write_bytes_per_second,
-        )
+        return size_log(log, log_to_clean(log, checkpoint, request.now_ms), request, keys=keys, records=records)
 
 
 def capacity(buffer_bytes: int, load_factor: float) -> int:
@@ -130,22 +122,14 @@ def kafka_rounds(keys: int, records: int, room: int) -> tuple[int, int]:
     return rounds, round(keys * (rounds - 1 - missed * (1 - missed ** (rounds - 1)) / (1 - missed)))
 
 
-def size_log(
-    log: Log,
-    found: LogToClean,
-    *,
-    keys: int,
-    records: int,
-    config: CleanerConfig,
-    rounds: Sequence[Mapping[str, Any]] = (),
-    write_bytes_per_second: float | None = None,
-) -> Sizing:
-    """The figures for `log`. `rounds` are its past ones (`CleaningHistory`); a given write rate replaces theirs."""
+def size_log(log: Log, found: LogToClean, request: SizingRequest, *, keys: int, records: int) -> Sizing:
+    """The figures for `log`; `found` says how dirty it is."""
+    config, rate = request.cleaner, request.write_bytes_per_second
     buffer = min(config.dedupe_buffer_size // max(config.threads, 1), _MOST_BUFFER_BYTES)
     factor = config.io_buffer_load_factor
     room = max(capacity(buffer, factor), 1)
-    rate = measured_write_rate(log, found) if write_bytes_per_second is None else write_bytes_per_second
-    speed = measured_speed(rounds)
+    rate = measured_write_rate(log, found) if rate is None else rate
+    speed = measured_speed(request.rounds)
     least = max(1, math.ceil(keys / room))
     dirty_share = found.cleanable_bytes / log.segments.size if found.cleanable_bytes else 1.0
     rounds_needed, recopied_keys = kafka_rounds(keys, round(records * dirty_share), room)

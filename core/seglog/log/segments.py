@@ -156,7 +156,7 @@ class LogView:
 
     def floor(self, offset: int) -> int:
         """Index of the last segment whose base offset is at most `offset`, or -1."""
-        return bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
+        return bisect_right(self.segments, offset, key=_base_offset) - 1
 
     def first_segment(self, offset: int) -> int:
         """Index of the segment in which a read from `offset` begins. OffsetOutOfRangeError outside [log start, log

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seglog.cleaner.manager import log_to_clean
-from seglog.configuration.keys import CleanerConfig
-from seglog.inspect.sizing import Sizing, buffer_for, capacity, kafka_rounds, measured_speed, size_log
+from seglog.configuration.keys import CleanerConfig, LogConfig
+from seglog.inspect.sizing import Sizing, SizingRequest, buffer_for, capacity, kafka_rounds, measured_speed, size_log
 from seglog.model import TopicPartition
 from tests.support.compacted_directories import broker_directory, opened
 from tests.support.open_logs import START_MS
@@ -35,7 +35,8 @@ def sized(tmp_path: Path, **more: object) -> Sizing:
         log = directory.log(TopicPartition("t", 0))
         found = log_to_clean(log, 40, START_MS)
         config = CleanerConfig(dedupe_buffer_size=480, io_buffer_load_factor=0.5)
-        return size_log(log, found, keys=30, records=160, config=config, **more)  # type: ignore[arg-type]
+        request = SizingRequest(LogConfig(), config, START_MS, **more)  # type: ignore[arg-type]
+        return size_log(log, found, request, keys=30, records=160)
 
 
 def test_rounds_and_rates_follow_from_the_figures_of_the_log(tmp_path: Path) -> None:
