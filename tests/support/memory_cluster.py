@@ -27,7 +27,8 @@ class MemoryCluster(TargetCluster):
         return len(self.records.get(partition, ()))
 
     def records_from(self, partition: TopicPartition, offset: int, end: int) -> Iterator[Arrived]:
-        raise AssertionError("nothing was killed")
+        for number, record in enumerate(self.records.get(partition, ())[offset:end], offset):
+            yield Arrived(number, record.key, record.value, tuple(record.headers), record.timestamp)
 
     def start(self, delivered: Delivered) -> None:
         self._delivered = delivered

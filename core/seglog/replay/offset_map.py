@@ -43,6 +43,7 @@ class OffsetMap:
         self._targets: dict[TopicPartition, TopicPartition] = {}
         self._open: dict[TopicPartition, Run] = {}
         self._new: list[tuple[TopicPartition, Run]] = []
+        self._size = 0
 
     def load(self, size: int) -> None:
         """Takes the file's first `size` bytes, and cuts off what follows them."""
@@ -53,12 +54,13 @@ class OffsetMap:
         with self._fs.open(self._path, "r+") as file:
             if file.size() < size:
                 raise RefusedError(f"{self._path} has {file.size()} bytes, and the state of the replay counts {size}")
-            if not size and file.size() and file.read_at(0, len(HEADER)) != HEADER:
+            if not size and not HEADER.startswith(file.read_at(0, min(len(HEADER), file.size()))):
                 raise RefusedError(f"{self._path} is there already and is not an offset map")
             data = file.read_at(0, size) or HEADER
             file.write_at(0, data[: len(HEADER)])
             file.truncate(len(data))
             file.sync()
+        self._size = len(data)
         try:
             for topic, number, first, last, new_topic, new_number, new_first in _rows(data):
                 source = TopicPartition(topic, int(number))
@@ -79,7 +81,8 @@ class OffsetMap:
         self._new.append((source, run))
 
     def save(self) -> int:
-        """Appends the runs that are new, fsyncs, and returns the file's size."""
+        """Appends the runs that are new, fsyncs, and returns the file's size. What fails is written again by the next
+        save, in the same place."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         for source, run in self._new:
@@ -87,14 +90,14 @@ class OffsetMap:
             writer.writerow(
                 (source.topic, source.partition, run.first, run.last, new.topic, new.partition, run.new_first)
             )
+        data = out.getvalue().encode()
+        with self._fs.open(self._path, "r+") as file:
+            file.write_at(self._size, data)
+            file.sync()
         self._open.clear()
         self._new.clear()
-        with self._fs.open(self._path, "r+") as file:
-            size = file.size()
-            data = out.getvalue().encode()
-            file.write_at(size, data)
-            file.sync()
-        return size + len(data)
+        self._size += len(data)
+        return self._size
 
     def translated(self, source: TopicPartition, offset: int) -> int | None:
         """The new offset of the first record at `offset` or after it; None when none was replayed."""

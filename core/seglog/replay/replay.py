@@ -105,6 +105,7 @@ class Replay:
 
     def plan(self) -> list[PlannedPartition]:
         """What is to be done, in order. RefusedError for what cannot be; nothing is written or sent."""
+        self._require_same_map()
         planned = [self._planned(key, one) for key, one in sorted(self._sources.items())]
         times = Counter(str(one.target) for one in planned)
         twice = sorted(target for target, count in times.items() if count > 1)
@@ -183,6 +184,21 @@ class Replay:
         start = one.log.log_start_offset if known is None else known.next_offset
         stable = one.log.last_stable_offset
         return PlannedPartition(key, one.directory, target, start, max(start, stable), one.log.log_end_offset)
+
+    def _require_same_map(self) -> None:
+        """RefusedError where the runs before this one had a map and this one has none, or the other way round: what a
+        map lacks would be translated to later records."""
+        if self._map is None and self.state.map_bytes:
+            raise RefusedError(f"{self._state_file} is of a replay with an offset map: name the same one with --map")
+        if (
+            self._map is not None
+            and not self.state.map_bytes
+            and any(p.records for p in self.state.partitions.values())
+        ):
+            raise RefusedError(
+                f"{self._state_file} is of a replay without an offset map, which would lack what was replayed so far:"
+                " go on without --map"
+            )
 
     def _require_topics(self, planned: Sequence[PlannedPartition]) -> None:
         wanted: dict[str, int] = {}
