@@ -145,8 +145,11 @@ def run(arguments: Sequence[str]) -> int:
             return report_outside(given, error)
         return _completed(given, error)
     except typer.TyperException as error:
-        command = f"seglog {given[0]}" if given[0] in COMMANDS else "seglog"
-        return report_outside(given, UsageError(f"{error.format_message()} (see {command} --help)"))
+        context = getattr(error, "ctx", None)
+        message = error.format_message().replace("Value error, ", "")  # pydantic's own words
+        return report_outside(
+            given, UsageError(f"{message} (see {context.command_path if context else 'seglog'} --help)")
+        )
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (the outermost door)
         return report_outside(given, error)
     return code if isinstance(code, int) else 0

@@ -137,14 +137,24 @@ def time_option(name: str, help_text: str, *, hidden: bool = False) -> Any:
     return typer.Option(name, metavar="TIME", parser=_time, help=help_text, show_default=False, hidden=hidden)
 
 
-def size_option(name: str, help_text: str) -> Any:
-    """An option that takes a size, as bytes."""
-    return typer.Option(name, metavar="SIZE", parser=_size, help=help_text, show_default=False)
+def size_option(name: str, help_text: str, least: int | None = None) -> Any:
+    """An option that takes a size, as bytes, from `least` on."""
+    return typer.Option(name, metavar="SIZE", parser=_from(least, _size), help=help_text, show_default=False)
 
 
-def duration_option(name: str, help_text: str) -> Any:
-    """An option that takes a duration, as milliseconds."""
-    return typer.Option(name, metavar="DURATION", parser=_duration, help=help_text, show_default=False)
+def duration_option(name: str, help_text: str, least: int | None = None) -> Any:
+    """An option that takes a duration, as milliseconds, from `least` on."""
+    return typer.Option(name, metavar="DURATION", parser=_from(least, _duration), help=help_text, show_default=False)
+
+
+def _from(least: int | None, read: Callable[[str | int], int]) -> Callable[[str | int], int]:
+    def value(text: str | int) -> int:
+        found = read(text)
+        if least is not None and found < least:
+            raise typer.BadParameter(f"{text} is less than {least}")
+        return found
+
+    return read if least is None else value
 
 
 def offset_option(name: str, help_text: str) -> Any:

@@ -56,7 +56,7 @@ def run(
         int | None, typer.Option("--flush-messages", min=1, metavar="N", help="Flush after every N records.")
     ] = None,
     flush_ms: Annotated[
-        int | None, duration_option("--flush-ms", "Flush when this much time has passed since the last flush.")
+        int | None, duration_option("--flush-ms", "Flush when this much time has passed since the last flush.", least=0)
     ] = None,
     create: Annotated[bool, flag("--create", "Make the partition if it is missing.")] = False,
 ) -> None:

@@ -82,6 +82,8 @@ def run(
             begin=rounds.begin,
         )
         done = show_outcomes(session, request, rounds.cleared(outcomes))
+    if not done:
+        session.console.message("nothing is due for cleaning (-v says why, and so does seglog explain PARTITION)")
     if (dry_run or check) and any(cleaned.changes for cleaned in done):
         session.offer_to_apply()
     return ExitCode.FOUND if check and any(cleaned.changes for cleaned in done) else ExitCode.DONE

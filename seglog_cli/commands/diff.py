@@ -40,7 +40,11 @@ def run(
     limit: DifferenceLimit = None,
     memory: Annotated[
         int | None,
-        size_option("--memory", "Memory for the tables of view (default: 256MiB). Less memory takes more passes."),
+        size_option(
+            "--memory",
+            "Memory for the tables of view, at least 1MiB (default: 256MiB). Less memory takes more passes.",
+            least=1 << 20,
+        ),
     ] = None,
 ) -> int:
     """Compares two or more copies of a partition: replicas, a backup, before and after.
@@ -48,9 +52,9 @@ def run(
     bytes compares the .log files. batches compares what lies at each offset, wherever segments were rolled. view
     compares the latest value of each key that a reader of committed records sees, which compaction must not change.
     --from-offset, --to-offset, --since and --producer-id choose batches, or for view records; --until, --key and
-    --isolation are for view. --limit bounds the differences shown of each partition (for view 10,000).
-    Where checksums show which copy is right, the output says so. In log directories, it compares partitions of the
-    same name. The exit code is 1 when there is a difference.
+    --isolation are for view. --limit bounds the differences shown of each partition (for view 10,000), and the last
+    line says where there are more. Where checksums show which copy is right, the output says so. In log directories, it
+    compares partitions of the same name. The exit code is 1 when there is a difference.
 
     Examples:
       seglog diff broker1/orders-0 broker2/orders-0
@@ -62,20 +66,26 @@ def run(
     from seglog_cli.unreadable import Unreadable
     from seglog_cli.views.difference import show_diff_summary, show_difference
 
-    options = ViewOptions(memory or MEMORY_BYTES, check_level(level, wanted, memory), limit or MOST_ROWS)
+    most = MOST_ROWS if limit is None and level == "view" else limit
+    asked = None if most is None else most + 1  # one more tells whether there are more
+    options = ViewOptions(memory or MEMORY_BYTES, check_level(level, wanted, memory), asked or MOST_ROWS)
     session, copies = tiers.seen(session, copies)
     try:
         partitions = copies_by_partition(session.fs, copies)
     except ValueError as error:
         raise UsageError(f"diff {error}") from error
-    found, unreadable = 0, Unreadable(session, alone=len(partitions) == 1)
+    shown = cut = 0
+    unreadable = Unreadable(session, alone=len(partitions) == 1)
     for name, directories in partitions:
         with unreadable.passing_over(directories[0]):
-            for difference in differences(session.fs, directories, level, options, limit):
-                found += 1
+            for number, difference in enumerate(differences(session.fs, directories, level, options, asked)):
+                if number == most:
+                    cut += 1
+                    break
+                shown += 1
                 show_difference(session.console, difference, name, [str(path) for path in directories])
-    code = ExitCode.FOUND if found else tiers.code(unreadable.exit_code)
-    show_diff_summary(session.console, len(partitions), found, int(code))
+    code = ExitCode.FOUND if shown or cut else tiers.code(unreadable.exit_code)
+    show_diff_summary(session.console, len(partitions), shown, cut, int(code))
     return code
 
 

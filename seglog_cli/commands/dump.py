@@ -51,6 +51,8 @@ def run(
 
     if untrusted and not (records or wanted.key is not None):
         raise UsageError("--untrusted is for records: give --records too")
+    if bytes_as != "auto" and not (records or wanted.key is not None):
+        raise UsageError("--bytes is for records: give --records too")
     if decode and not (records or wanted.key is not None):
         raise UsageError("--decode is for records: give --records too")
     session, paths = tiers.seen(session, paths)

@@ -45,7 +45,7 @@ def run(
         list[str] | None,
         typer.Option("--topic", metavar="OLD=NEW", help="Send OLD's records to the topic NEW; repeatable."),
     ] = None,
-    rate: Annotated[int | None, size_option("--rate", "Send at most this many bytes a second.")] = None,
+    rate: Annotated[int | None, size_option("--rate", "Send at most this many bytes a second.", least=1)] = None,
     client_property: Annotated[
         list[str] | None,
         typer.Option("--property", metavar="KEY=VALUE", help="A setting of the Kafka client (librdkafka); repeatable."),

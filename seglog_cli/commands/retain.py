@@ -57,7 +57,7 @@ def run(
     delay: Annotated[
         int | None,
         duration_option(
-            "--delay", "With 0, remove the files at once; else they stay as .deleted (file.delete.delay.ms)."
+            "--delay", "With 0, remove the files at once; else they stay as .deleted (file.delete.delay.ms).", least=0
         ),
     ] = None,
     override_policy: OverridePolicy = False,

@@ -32,7 +32,7 @@ def run(
     carve: Annotated[bool, flag("--carve", "Search every byte of every file, as in images of disks.")] = False,
     into_one: Annotated[bool, flag("--into-one", "Join all that is found into one log.")] = False,
     segment_bytes: Annotated[
-        int | None, size_option("--segment-bytes", "The size of the new segments (segment.bytes).")
+        int | None, size_option("--segment-bytes", "The size of the new segments (segment.bytes).", least=1)
     ] = None,
 ) -> int:
     """Copies every good batch that it finds into a new, valid log; never writes to its sources.

@@ -410,9 +410,10 @@ def diff(
         tiers.hear(session, one.remarks)
         for difference in one.differences[:limit]:
             show_difference(session.console, difference, one.partition, one.copies)
-    count = sum(len(one.differences[:limit]) for one in found)
-    code = ExitCode.FOUND if count else tiers.code(ExitCode.DONE)
-    show_diff_summary(session.console, len(found), count, int(code))
+    shown = sum(len(one.differences[:limit]) for one in found)
+    cut = sum(len(one.differences) > limit for one in found) if limit is not None else 0
+    code = ExitCode.FOUND if shown or cut else tiers.code(ExitCode.DONE)
+    show_diff_summary(session.console, len(found), shown, cut, int(code))
     return code
 
 

@@ -34,7 +34,7 @@ def run(
     ] = "list",
     max_timeout: Annotated[
         int | None,
-        duration_option("--max-timeout", "The brokers' transaction.max.timeout.ms (default: 15m)."),
+        duration_option("--max-timeout", "The brokers' transaction.max.timeout.ms (default: 15m).", least=0),
     ] = None,
     bootstrap_server: Annotated[
         str | None,

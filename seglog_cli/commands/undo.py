@@ -22,9 +22,10 @@ def run(
 ) -> None:
     """Takes a repair back: restores every file bit for bit, with its times, mode and owner.
 
-    A run of recover, truncate or transplant is taken back in the same way. It refuses when a file that the run changed
-    has changed again since, as data would then be lost. It looks for the run where this user made it and in the
-    quarantine of the current directory, if that is (in) a log directory; with --quarantine only there.
+    A run of recover, truncate or transplant is taken back in the same way; of checkpoints, which all partitions share,
+    the entries of its own partitions. It refuses when a file that the run changed has changed again since, as data
+    would then be lost. It looks for the run where this user made it and in the quarantine of the current directory, if
+    that is (in) a log directory; with --quarantine only there.
 
     Examples:
       seglog undo 20261121T015349Z-7f3a --quarantine /var/lib/kafka/.seglog-quarantine

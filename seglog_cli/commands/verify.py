@@ -43,7 +43,7 @@ def run(
     sample: Annotated[
         str | None, typer.Option("--sample", metavar="SHARE", help="Verify only this share of the data, such as 5%.")
     ] = None,
-    max_duration: Annotated[int | None, duration_option("--max-duration", "Stop after this time.")] = None,
+    max_duration: Annotated[int | None, duration_option("--max-duration", "Stop after this time.", least=0)] = None,
     repair: Annotated[bool, flag("--repair", "Repair what is wrong. `seglog undo` takes the repair back.")] = False,
     policy: Annotated[
         str, typer.Option("--policy", metavar="smallest-loss|truncate|excise", help="How to repair damage in logs.")

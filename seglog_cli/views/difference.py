@@ -39,15 +39,16 @@ def key_fields(key: bytes) -> dict[str, str]:
         return {"key_b64": base64.b64encode(key).decode()}
 
 
-def show_diff_summary(console: Console, partitions: int, found: int, exit_code: int) -> None:
-    """How much was compared and found."""
+def show_diff_summary(console: Console, partitions: int, shown: int, cut: int, exit_code: int) -> None:
+    """How much was compared, how many differences were shown, and of how many partitions there are more."""
     if console.as_json:
-        console.json({"type": "summary", "exit_code": exit_code, "partitions": partitions, "differences": found})
+        counts = {"partitions": partitions, "differences": shown, "partitions_with_more": cut}
+        console.json({"type": "summary", "exit_code": exit_code, **counts})
         return
-    verdict = console.styled(
-        count_text(found, "difference") if found else "no difference", "warning" if found else "good"
-    )
-    console.line(f"{count_text(partitions, 'partition')} compared: {verdict}")
+    verdict = console.styled(count_text(shown, "difference"), "warning") if shown or cut else ""
+    verdict = verdict or console.styled("no difference", "good")
+    more = f" shown; there are more in {count_text(cut, 'partition')} (--limit)" if cut else ""
+    console.line(f"{count_text(partitions, 'partition')} compared: {verdict}{more}")
 
 
 def _offsets(found: Difference) -> str:

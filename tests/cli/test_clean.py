@@ -390,3 +390,11 @@ def test_it_says_what_needed_no_second_reading(tmp_path: Path) -> None:
     result = run("clean", "-v", "--policy", "compact", tmp_path / "t-0")
     assert result.exit_code == 0, result.stderr
     assert "t-0: 79 B of 158 B were read once, as no record of them survives" in result.stderr
+
+
+def test_a_log_directory_with_nothing_to_clean_is_said_to_be_so(tmp_path: Path) -> None:
+    done = run("clean", "--dry-run", clean_logs(tmp_path))
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr.startswith("nothing is due for cleaning")
+    told = run("clean", "--dry-run", "-v", clean_logs(tmp_path / "other")).stderr
+    assert "customers-uncleaned-0: not cleaned: " in told and "orders-none-0: not cleaned: " in told

@@ -93,7 +93,7 @@ def test_diff_of_equal_directories(logs: Path, tmp_path: Path, level: str) -> No
     done = run("diff", "--json", "--level", level, logs, tmp_path / "copy")
     assert (done.exit_code, json_lines(done)) == (
         0,
-        [{"type": "summary", "exit_code": 0, "partitions": 16, "differences": 0}],
+        [{"type": "summary", "exit_code": 0, "partitions": 16, "differences": 0, "partitions_with_more": 0}],
     )
 
 
@@ -118,6 +118,20 @@ def test_diff_of_views_shows_keys(logs: Path) -> None:
     *rows, summary = json_lines(done)
     assert (len(rows), summary["differences"], done.exit_code) == (3, 3, 1)
     assert all(row["key"] and len(row["offsets"]) == 2 for row in rows)
+
+
+@pytest.mark.parametrize(("level", "limit"), [("batches", 0), ("batches", 2), ("view", 2)])
+def test_a_limit_hides_differences_and_not_that_there_are_some(level: str, limit: int, logs: Path) -> None:
+    copies = (logs / "customers-0", logs / "customers-1")
+    every = run("diff", "--json", "--level", level, *copies)
+    total = json_lines(every)[-1]
+    assert (total["differences"] > 2, total["partitions_with_more"]) == (True, 0)
+    *rows, summary = json_lines(run("diff", "--json", "--level", level, "--limit", str(limit), *copies))
+    assert [summary[name] for name in ("differences", "partitions_with_more", "exit_code")] == [limit, 1, 1]
+    assert rows == json_lines(every)[:limit]
+    said = run("diff", "--level", level, "--limit", str(limit), *copies)
+    shown = f"{limit} differences shown; there are more in 1 partition (--limit)"
+    assert (said.exit_code, said.stdout.splitlines()[-1]) == (1, f"1 partition compared: {shown}")
 
 
 @pytest.mark.parametrize("arguments", [["a-0"], ["--level", "words", "a-0", "a-0"]])

@@ -135,6 +135,16 @@ WITHOUT_EFFECT = (
     (("groups", "--csv", "--json"), "give one form"),
     (("groups", "--csv", "--format", "table"), "give one form"),
     (("quarantine", "ls", "--quarantine", "q"), "give one of them"),
+    (("quarantine", "restore"), "(see seglog quarantine restore --help)"),
+    (("dump", "--bytes", "base64"), "--bytes is for records"),
+    (("append", "--flush-ms", "-1"), "-1 is less than 0"),
+    (("diff", "--level", "view", "--memory", "1"), "1 is less than 1048576"),
+    (("replay", "--to", "a:1", "--state", "s", "--rate", "0"), "0 is less than 1"),
+    (("retain", "--delay", "-1"), "-1 is less than 0"),
+    (("salvage", "-o", "x-0", "--segment-bytes", "0"), "0 is less than 1"),
+    (("verify", "--max-duration", "-1"), "-1 is less than 0"),
+    (("ls", "--color", "red"), "'--color': 'red' is not one of"),
+    (("clean", "--set", "log.cleaner.io.max.bytes.per.second=0"), "0 is not more than 0"),
 )
 
 

@@ -108,8 +108,9 @@ def test_commits_are_kept_in_a_file_also_when_the_process_is_killed(directory: P
         (["--on-corrupt", "guess"], 2, "not one of fail, skip"),
         (["--tls-key", "key.pem"], 2, "need --tls-cert"),
         (["--tls-cert", "{logs}/t-0/leader-epoch-checkpoint"], 2, "no certificate and key"),
+        (["--tls-cert", "no.pem"], 74, "no.pem: No such file or directory"),
     ],
-    ids=["offsets", "listen", "advertise", "on-corrupt", "key", "certificate"],
+    ids=["offsets", "listen", "advertise", "on-corrupt", "key", "certificate", "no-certificate"],
 )
 def test_wrong_usage_is_told_before_anything_is_served(
     directory: Path, arguments: Sequence[str], code: int, words: str

@@ -236,7 +236,7 @@ class Key:
 
     def _range(self) -> str:
         if self.maximum == math.inf:
-            return f"{self.minimum:.0f} or more"
+            return f"{self.minimum:.0f} or more" if self.minimum == round(self.minimum) else "more than 0"
         if self.maximum in (INT_MAX, LONG_MAX) and self.minimum > -math.inf:
             return f"from {self.minimum} to {self.maximum}"
         return f"between {self.minimum:g} and {self.maximum:g}"

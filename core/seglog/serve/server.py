@@ -34,15 +34,19 @@ class TlsFiles:
     client_authorities: Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """The server's context. ConfigError for files that do not do."""
+        """The server's context. ConfigError for files that do not do; OSError names one that cannot be read."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        for path in filter(None, (self.certificate, self.key, self.client_authorities)):
+            with path.open("rb"):  # OpenSSL does not say which file is not there
+                pass
         try:
             context.load_cert_chain(self.certificate, self.key)
             if self.client_authorities is not None:
                 context.load_verify_locations(self.client_authorities)
                 context.verify_mode = ssl.CERT_REQUIRED
         except ssl.SSLError as error:
-            raise ConfigError(f"{self.certificate}: no certificate and key for TLS: {error.reason}") from error
+            reason = error.reason or "not in PEM form"
+            raise ConfigError(f"{self.certificate}: no certificate and key for TLS: {reason}") from error
         return context
 
 
