@@ -23,11 +23,13 @@ class Cell(str):
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Columns by number: `right` are set to the right, `spare` go where a terminal is narrow, `extra` are there only
-    where it is wide. Plain text has the spare ones and never the extra ones."""
+    where it is wide, and of `yielding` go as many as must, in this order, for a row to fit into a line. Plain text has
+    the spare and the yielding ones and never the extra ones."""
 
     right: Sequence[int] = ()
     spare: Sequence[int] = ()
     extra: Sequence[int] = ()
+    yielding: Sequence[int] = ()
     indent: int = 0
 
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import IO, cast
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.padding import Padding
@@ -34,6 +35,7 @@ STYLES = {
 _WIDE = 120  # from here on a table shows all that it has
 _NARROW = 100  # below this, short forms
 _BAR_CELLS = 24
+_BETWEEN = 2  # blanks between columns
 
 
 def painted(style: str, text: str) -> str:
@@ -88,12 +90,17 @@ class Screen:
         narrow = self.width < _NARROW
         dropped = {*(layout.spare if narrow else ()), *(() if self.width >= _WIDE else layout.extra)}
         columns = [i for i in range(len(heading)) if i not in dropped]
-        drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold" if heading else None)
+        cells = [[_text(row[i], narrow) for i in range(len(heading))] for row in rows]
+        widths = {i: max([cell_len(heading[i]), *(row[i].cell_len for row in cells)]) for i in columns}
+        for i in layout.yielding:
+            if i in columns and layout.indent + sum(widths[one] + _BETWEEN for one in columns) - _BETWEEN > self.width:
+                columns.remove(i)
+        drawn = Table(box=None, pad_edge=False, padding=(0, _BETWEEN, 0, 0), header_style="bold" if heading else None)
         for i in columns:
             right = i in layout.right
             drawn.add_column(heading[i], justify="right" if right else "left", no_wrap=right, overflow="fold")
-        for row in rows:
-            drawn.add_row(*(_text(row[i], narrow) for i in columns))
+        for row in cells:
+            drawn.add_row(*(row[i] for i in columns))
         self.rich.print(Padding(drawn, (0, 0, 0, layout.indent)) if layout.indent else drawn)
 
     def line(self, pieces: Sequence[tuple[str, str]], hang: int) -> None:

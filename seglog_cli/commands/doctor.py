@@ -54,14 +54,14 @@ def run(
     session, log_directories = tiers.seen(session, log_directories, warn_of_runs=False)
     mends: dict[str, str] = {}
     rows = Grouped(session, look(session.console), shown)
-    with rows, session.progress("doctor") as progress:
+    with rows, session.progress("doctor", unit="partitions") as progress:
         doctor = Doctor(
             session.fs,
             log_directories,
             session.clock,
             session.config_of,
             deep=not quick,
-            progress=lambda done, total: progress.update(done, total, "partitions"),
+            progress=progress.update,
         )
         for row in doctor:
             progress.clear()

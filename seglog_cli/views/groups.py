@@ -29,7 +29,7 @@ def show_groups(console: Console, groups: Sequence[Group], *, as_json: bool) -> 
     console.table(_GROUPS, rows, Layout(right=(3, 4, 5)))
     console.line()
     offsets = [_row(group.name, one) for group in groups for one in group.partitions]
-    console.table(_OFFSETS, offsets, Layout(right=(2, 3, 4, 5), spare=(7,)))
+    console.table(_OFFSETS, offsets, Layout(right=(2, 3, 4, 5), yielding=(7, 6)))
 
 
 def show_reset_csv(console: Console, groups: Sequence[Group]) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PARTITION_HEADING = ("PARTITION", "STATE", "SEGMENTS", "SIZE", "START", "END", "NEWEST", "MODIFIED", "SHARE")
 _SEGMENT_HEADING = ("SEGMENT", "", "SIZE", "INDEXES", "START", "END", "NEWEST", "MODIFIED")
-_PARTITIONS = Layout(right=(2, 3, 4, 5), extra=(7, 8))
+_PARTITIONS = Layout(right=(2, 3, 4, 5), extra=(7, 8), yielding=(8, 7, 6, 4))
 _SEGMENTS = Layout(right=(2, 3, 4, 5), spare=(3, 4, 7), indent=2)
 _SHARE_CELLS = 20
 SORTED_BY: dict[str, Callable[[PartitionOverview], Any]] = {

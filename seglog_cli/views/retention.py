@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from seglog.units import count_text
 from seglog_cli.console import Console
 from seglog_cli.progress import bytes_text
-from seglog_cli.tables import Layout
+from seglog_cli.tables import Cell, Layout, time_cell
 from seglog_cli.views.settings import contradiction_record
 
 if TYPE_CHECKING:
@@ -132,7 +132,9 @@ def advice(plan: RetentionPlan) -> list[str]:
 def _row(segment: SegmentVerdict) -> tuple[str, ...]:
     from seglog.units import format_time
 
-    newest = format_time(segment.largest_timestamp) + (" (mtime)" if segment.from_modified else "")
+    newest = time_cell(segment.largest_timestamp)
+    if segment.from_modified:
+        newest = Cell(f"{newest} (mtime)", short=f"{newest.short} (mtime)")
     why = segment.reason
     if segment.in_future and segment.deletable_ms is not None:
         where = "" if segment.blocking_offset is None else f", offset {segment.blocking_offset}"

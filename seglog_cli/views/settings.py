@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from seglog_cli.console import Console
+from seglog_cli.tables import Cell
 
 if TYPE_CHECKING:
     from seglog.configuration.precedence import Contradiction, ResolvedConfig
+
+_METADATA_FILE = re.compile(r"(?<=__cluster_metadata-0)/\d{20}\.log")  # of one log each offset is in one file
 
 
 def show_settings(console: Console, topic: str | None, config: ResolvedConfig, every: bool) -> None:
@@ -21,7 +25,8 @@ def show_settings(console: Console, topic: str | None, config: ResolvedConfig, e
         for found in config.contradictions:
             console.json({"type": "contradiction", "topic": topic, **contradiction_record(found)})
         return
-    console.table(("KEY", "VALUE", "FROM"), [(one.key.name, one.text, one.origin) for one in shown])
+    rows = [(one.key.name, one.text, Cell(one.origin, short=_METADATA_FILE.sub("", one.origin))) for one in shown]
+    console.table(("KEY", "VALUE", "FROM"), rows)
     for found in config.contradictions:
         console.line(f"this contradicts the cluster's configuration: {found}")
     if len(shown) < len(asked):

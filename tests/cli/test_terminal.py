@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from seglog_cli.progress import LiveProgress, Pace, describe, seconds_text
+from seglog_cli.progress import LiveProgress, Pace, PlainProgress, describe, seconds_text
 from seglog_cli.terminal import Screen
-from tests.support.command_line import clean_logs, damage_logs, ended, environment, keep_partitions
+from tests.support.command_line import clean_logs, damage_logs, ended, environment, keep_partitions, run
 from tests.support.terminals import Shown, on_terminal
 
 WIDTHS = (80, 200)
@@ -60,6 +60,23 @@ def test_a_table_fits_a_narrow_terminal_and_uses_a_wide_one(logs: Path) -> None:
     assert narrow[1].endswith("2026-11-21 05:04")
     assert "2026-11-21T05:04:58.649Z" in wide[1]
     assert narrow[-1] == wide[-1] == "5 partitions, 9 segments, 158 kB"
+
+
+def test_a_row_is_a_line_also_where_columns_must_go_for_it(logs: Path) -> None:
+    wide, narrow = (on_terminal(columns, "groups", ".", directory=logs).lines for columns in (110, 80))
+    assert len(wide) == len(narrow)
+    headings = [next(line for line in lines if " TOPIC " in line).split() for lines in (wide, narrow)]
+    assert headings[0] == [*headings[1], "COMMITTED", "CONSUMER-ID"]
+    both = on_terminal(80, "ls", ".", f"../{logs.name}", directory=logs).lines
+    assert len(both) == 2 * len(KEPT) + 2 and both[0].split()[:2] == ["PARTITION", "STATE"]
+    config = on_terminal(80, "config", "show", "customers-0", directory=logs).lines
+    assert "__cluster_metadata-0 offset 27" in config[1] and len(config) == 7
+
+
+def test_the_doctor_counts_partitions(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PlainProgress, "interval", 0.0)
+    said = run("doctor", "--progress", "plain", logs).stderr.splitlines()
+    assert [line for line in said if line.startswith("doctor: ")][-1] == "doctor: 4 of 4 partitions"
 
 
 def test_gravity_has_a_colour_and_what_helps_stands_in_a_panel(logs: Path) -> None:

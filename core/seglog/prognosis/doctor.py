@@ -60,7 +60,7 @@ class Doctor:
     """Iterates over the diagnoses of `log_directories` (one broker's); `summary` is whole at the end.
 
     `deep` reads all data; without it names, indexes, ends and what an unclean start would recover are looked at.
-    `settings_of` gives a log directory's configuration. `progress` is called with (bytes done, bytes in all). A
+    `settings_of` gives a log directory's configuration. `progress` is called with (partitions done, in all). A
     file that cannot be read becomes a row. Raises NotALogError for a path that is no directory.
     """
 
