@@ -37,6 +37,11 @@ class RemotePath(PosixPath):
         """The object's name in its store; empty for the store itself."""
         return "/".join(self.parts[2:])
 
+    @property
+    def parent(self) -> Self:
+        """The path one level up; a store, like the root of a file system, is its own."""
+        return self if len(self.parts) <= 2 and self.scheme in SCHEMES else super().parent
+
     def __str__(self) -> str:
         if not self.parts or not self.parts[0].endswith(":"):
             return "/".join(self.parts) or "."  # what `relative_to` gives

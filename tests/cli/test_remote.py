@@ -276,6 +276,12 @@ def test_a_web_server_without_listings_gives_files_and_says_so_of_directories() 
             end = ended(command, f"{url}/kafka/orders-gzip-0")
             assert end.code and end.stderr.count(b"\n") == 1, end.stderr
             assert b"a web server without listings (WebDAV) shows no directories" in end.stderr
+        routing._shared = None
+        server.objects |= {"meta.properties": b"cluster.id=c\nnode.id=1\n", name.removeprefix("kafka/"): log}
+        measured = ended("stats", f"{url}/{name.removeprefix('kafka/')}")
+        assert measured.code == 10 and measured.stderr.endswith(
+            b"verify, dump, export and salvage take a single file\n"
+        )
 
 
 def test_a_segment_is_read_by_whoever_may_read_it_and_list_nothing(

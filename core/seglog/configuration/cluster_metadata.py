@@ -250,8 +250,10 @@ def _has_metadata(fs: FileSystem, log_directory: Path) -> bool:
 
 def _neighbours(fs: FileSystem, log_directory: Path) -> Iterator[Path]:
     parent = log_directory.parent
-    yield from (parent / name for name in _names(fs, parent))
-    yield from (parent.parent / name / log_directory.name for name in _names(fs, parent.parent))
+    if parent != log_directory:  # nothing is beside a root or a bucket
+        yield from (parent / name for name in _names(fs, parent))
+    if parent.parent != parent:
+        yield from (parent.parent / name / log_directory.name for name in _names(fs, parent.parent))
 
 
 def _names(fs: FileSystem, directory: Path) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import ManualClock
+from seglog.configuration.cluster_metadata import find_metadata
 from seglog.errors import ConfigError, RefusedError
 from seglog.locations import parse_location
 from seglog.remote.blocks import Blocks, Source
@@ -397,3 +398,11 @@ def test_two_threads_walks_that_were_announced_ask_for_each_byte_once(server: Ob
     assert b"".join(read) == DATA
     assert fs.traffic.bytes_read == len(DATA)
     assert fs.traffic.gets <= len(DATA) / LIMITS.request_bytes + 2
+
+
+def test_nothing_lies_above_or_beside_a_store(server: ObjectServer) -> None:
+    bucket = parse_location("s3://bkt")
+    assert (bucket.parent, parse_location("s3://bkt/kafka").parent) == (bucket, bucket)
+    server.objects["bkt/meta.properties"] = b"cluster.id=c\nnode.id=1\n"
+    assert find_metadata(files(server), bucket, None) is None
+    assert [one for one in server.asked if "/bkt" not in one] == []
