@@ -105,7 +105,7 @@ def read_short_record(data: Bytes, p: int, end: int) -> tuple[int, int, int, int
     Returns (end of the record, timestamp delta, position after that delta, offset delta, key position, key size, value
     position, value size, position of the header count, header count). Sizes of null are -1. An end of -1: the record is
     not such a one, or not valid, and has to be read number by number. _SHORT_HEAD bytes are there, so no bound is
-    checked before the key's: without loops and bounds, decoding takes 0.72 of the time.
+    checked before the key's: without loops and bounds, decoding takes 0.68 of the time.
     """
     if end - p < _SHORT_HEAD:
         return _NOT_SHORT
@@ -123,7 +123,7 @@ def read_short_record(data: Bytes, p: int, end: int) -> tuple[int, int, int, int
     if timestamp_delta >= 128:
         timestamp_delta += (load_byte(data, p) - 1) << 7
         p += 1
-    after_timestamp = p
+    after = p
     delta = load_byte(data, p)
     p += 1
     if delta >= 128:
@@ -137,9 +137,14 @@ def read_short_record(data: Bytes, p: int, end: int) -> tuple[int, int, int, int
     if (timestamp_delta | delta | key_size) > _MOST_SHORT:
         return _NOT_SHORT
     key_position = p
-    key_size = (key_size >> 1) ^ -(key_size & 1)
-    p += max(key_size, 0)
-    if key_size < -1 or p > stop - 2:
+    if key_size & 1 == 0:
+        key_size >>= 1
+        p += key_size
+    elif key_size == 1:
+        key_size = -1
+    else:
+        return _NOT_SHORT
+    if p > stop - 2:
         return _NOT_SHORT
     value_size = load_byte(data, p)
     p += 1
@@ -147,32 +152,28 @@ def read_short_record(data: Bytes, p: int, end: int) -> tuple[int, int, int, int
         value_size += (load_byte(data, p) - 1) << 7
         p += 1
     value_position = p
-    value_size = (value_size >> 1) ^ -(value_size & 1)
-    p += max(value_size, 0)
-    if value_size < -1 or value_size > _MOST_SHORT >> 1 or p >= stop:
+    if value_size & 1 == 0:
+        value_size >>= 1
+        p += value_size
+    elif value_size == 1:
+        value_size = -1
+    else:
+        return _NOT_SHORT
+    if value_size > _MOST_SHORT >> 1 or p >= stop:
         return _NOT_SHORT
     count_position = p
-    header_count = load_byte(data, p)
+    headers = load_byte(data, p)
     p += 1
-    if header_count != 0:
-        if header_count & _NO_COUNT_OF_A_BYTE != 0:
+    if headers != 0:
+        if headers & _NO_COUNT_OF_A_BYTE != 0:
             return _NOT_SHORT
-        header_count >>= 1
-        p = _skip_headers(data, p, stop, header_count)
+        headers >>= 1
+        p = _skip_headers(data, p, stop, headers)
     if p != stop:
         return _NOT_SHORT
-    return (
-        stop,
-        (timestamp_delta >> 1) ^ -(timestamp_delta & 1),
-        after_timestamp,
-        (delta >> 1) ^ -(delta & 1),
-        key_position,
-        key_size,
-        value_position,
-        value_size,
-        count_position,
-        header_count,
-    )
+    timestamp = (timestamp_delta >> 1) ^ -(timestamp_delta & 1)
+    delta = (delta >> 1) ^ -(delta & 1)
+    return stop, timestamp, after, delta, key_position, key_size, value_position, value_size, count_position, headers
 
 
 @kernel
