@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seglog_cli.memory import share_freed_memory
 from seglog_cli.options import flag, parsed, require_policy, size_option
 from seglog_cli.session import Session
 
@@ -91,7 +90,6 @@ def cleaning_request(
     sources = Sources(chosen, override_policy, metadata_dir)
     settings = {path: session.config_of(path, sources) for path in dict.fromkeys(map(log_directory_of, targets))}
     config = next(iter(settings.values())).resolve(None).cleaner
-    share_freed_memory()
     wanted = parsed("--strategy", Strategy.parse, strategy)
     options = cleaner_options(config, strategy=wanted, roll=roll, expire=expire, threads=session.threads)
     return CleaningRequest(targets, settings, options)

@@ -54,18 +54,22 @@ class Session:
 
     @property
     def threads(self) -> int:
-        """`--jobs`, or as many threads as there are cores."""
+        """`--jobs`, or as many threads as there are cores. To be asked before they begin."""
         from seglog.ordered_pool import available_threads
+        from seglog_cli.memory import share_freed_memory
 
         self.used.add("--jobs")
+        share_freed_memory()
         return self.jobs or available_threads()
 
     def workspace(self, *used: str) -> Workspace:
         """What the engine's operations need of these options; those of them that count are `used`."""
         from seglog.clock import FixedClock, SystemClock
         from seglog.operations.workspace import Workspace
+        from seglog_cli.memory import share_freed_memory
 
         self.used.update(used)
+        share_freed_memory()
         clock = SystemClock() if self.now is None else FixedClock(self.now)
         return Workspace(self.fs, clock, self.overrides, self.config, self.jobs)
 

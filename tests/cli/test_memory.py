@@ -1,4 +1,4 @@
-"""Memory of a cleaning command: threads share what they free, and large batches stay within what was promised."""
+"""Memory of commands with several threads: they share what they free; large batches stay within what was promised."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from seglog.format.compression import compress
 from seglog.model import Compression
 from tests.support.log_files import write_segment
 from tests.support.naive import varint
+from tests.support.object_server import object_server
+from tests.support.s3_server import BUCKET
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,8 +64,8 @@ def test_what_one_thread_freed_serves_the_next() -> None:
     assert grown_pages("share_freed_memory()") < 0.6 * grown_pages("pass")
 
 
-# A round over a log, and the most that was resident: of this very process (VmHWM), not of what started it.
-CLEANING = """
+# A command, and the most that was resident: of this very process (VmHWM), not of what started it.
+COMMAND = """
 from pathlib import Path
 from seglog_cli.process import main
 try:
@@ -73,7 +75,7 @@ except SystemExit as end:
 status = Path("/proc/self/status").read_text()
 print(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
 """
-BUFFER_BYTES, BESIDE_IT = 128 << 20, 250 << 20
+BUFFER_BYTES, CACHE_BYTES, BESIDE_IT = 128 << 20, 64 << 20, 250 << 20
 
 
 def payload_of(count: int, seed: int) -> bytes:
@@ -115,17 +117,22 @@ def records(keys: np.ndarray, value_size: int) -> bytes:
     return b"".join(pieces)
 
 
-def peak_of_clean(directory: Path, jobs: int) -> int:
-    """Bytes that were resident at most in a process that cleaned a partition."""
+def peak_of(*arguments: str, **environment: str) -> int:
+    """Bytes that were resident at most in a process that carried a command out."""
     done = subprocess.run(
-        [sys.executable, "-c", CLEANING, "clean", "--policy", "compact", "-j", str(jobs), str(directory)],
+        [sys.executable, "-c", COMMAND, *arguments],
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'core'}"},
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'core'}", **environment},
         check=True,
     )
     return int(done.stdout.split()[-1]) << 10
+
+
+def peak_of_clean(directory: Path, jobs: int) -> int:
+    """Of a round over a partition."""
+    return peak_of("clean", "--policy", "compact", "-j", str(jobs), str(directory))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="VmHWM is Linux's")
@@ -158,3 +165,17 @@ def test_batches_of_60_megabytes_take_no_more_than_the_buffer_and_250_mebibytes(
     peak = peak_of_clean(directory, 8)
     assert sum(path.stat().st_size for path in directory.glob("*.log")) > 165e6
     assert peak < BUFFER_BYTES + BESIDE_IT
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="VmHWM is Linux's")
+def test_batches_of_60_megabytes_in_an_object_store_are_verified_in_its_cache_and_250_mebibytes(tmp_path: Path) -> None:
+    directory, count = tmp_path / "t-0", 1_400_000
+    payload = payload_of(count, 0)
+    for number in range(8):
+        write_segment(directory, number * count, batch(Compression.ZSTD, number * count, count, payload))
+    write_segment(directory, 8 * count)
+    objects = {f"{BUCKET}/logs/t-0/{path.name}": path.read_bytes() for path in directory.iterdir()}
+    assert max(map(len, objects.values())) > 58e6
+    with object_server(**objects) as server:
+        peak = peak_of("verify", f"s3://{BUCKET}/logs/t-0", **server.environment)
+    assert peak < CACHE_BYTES + BESIDE_IT
