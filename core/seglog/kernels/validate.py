@@ -16,6 +16,7 @@ from seglog.kernels.crc32c import crc32c
 from seglog.kernels.legacy import crc32
 from seglog.kernels.records import RECORDS_VALID
 from seglog.kernels.spans import read_record
+from seglog.model import NO_LEADER_EPOCH
 
 # Bits of a batch.
 OFFSETS_NOT_ASCENDING = 1 << 0
@@ -95,7 +96,7 @@ def _judge_batch(batch: BatchRow, least_offset: int, most_offset: int, state: Wr
     if batch["max_timestamp"] < -1:
         bits |= TIMESTAMP_NEGATIVE
     epoch = int(batch["leader_epoch"])
-    if magic == 2 and epoch < state[STATE_LEADER_EPOCH]:
+    if magic == 2 and epoch != NO_LEADER_EPOCH and epoch < state[STATE_LEADER_EPOCH]:
         bits |= LEADER_EPOCH_DECREASING
     state[STATE_LEADER_EPOCH] = max(state[STATE_LEADER_EPOCH], epoch)
     if bits & (OFFSET_OUT_OF_SEGMENT | OFFSETS_NOT_ASCENDING | OFFSET_DELTA_INVALID) == 0:

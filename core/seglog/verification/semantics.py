@@ -55,6 +55,7 @@ class SemanticObserver:
         self._partition = name_of(listing.directory)
         self._snapshots = {snapshot.offset: snapshot.path for snapshot in listing.snapshots}
         self._epochs: list[EpochEntry] = []
+        self._legacy_end = 0  # an append of magic 0 or 1 makes the broker forget the epochs below it
         self._current: SegmentFiles | None = None
         self._found = _Segment()
         self._dense = not listing.segments or listing.segments[0].base_offset == 0
@@ -72,7 +73,10 @@ class SemanticObserver:
 
     def take(self, piece: WalkedEntries) -> Iterator[Finding]:
         """Replays the good batches of `piece`, stopping at each snapshot's offset to compare."""
-        good = piece.batches[piece.valid & (piece.batches["magic"] == 2)]
+        is_modern = piece.batches["magic"] == 2
+        good, legacy = piece.batches[piece.valid & is_modern], piece.batches[piece.valid & ~is_modern]
+        if len(legacy):
+            self._legacy_end = int(legacy["last_offset"][-1]) + 1
         if len(good) == 0:
             self._note_offsets(piece.batches[piece.valid])
             return
@@ -312,7 +316,8 @@ class SemanticObserver:
                 yield finding("LEADER_EPOCHS_DIFFER", self._partition, path.name, message)
         for derived in self._epochs:
             covering = [entry for entry in listed if entry.start_offset <= derived.start_offset]
-            if not covering and self._is_below(listed, log_end_offset):
+            is_forgotten = derived.start_offset < self._legacy_end
+            if not covering and (is_forgotten or self._is_below(listed, log_end_offset)):
                 continue
             if derived.epoch >= 0 and (not covering or covering[-1].epoch != derived.epoch):
                 said = f"epoch {covering[-1].epoch}" if covering else "no epoch"

@@ -12,10 +12,12 @@ import pytest
 
 from seglog.clock import ManualClock
 from seglog.evidence.findings import Finding, Notice, Severity
+from seglog.model import Record
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
 from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
 from tests.support import logs_on_disk as logs
+from tests.support.message_sets import encode_message_set
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import CountingFileSystem
 
@@ -71,6 +73,11 @@ def test_an_unknown_magic_is_told_though_no_checksum_covers_it(tmp_path: Path) -
 def test_a_falling_leader_epoch_is_told(tmp_path: Path) -> None:
     batches = rebatched(3, leader_epoch=4)
     assert codes(logs.write_log(tmp_path, batches), Level.CRC) == ["LEADER_EPOCH_DECREASING"] * 4
+
+
+def test_a_batch_without_a_leader_epoch_is_below_none(tmp_path: Path) -> None:
+    assert codes(logs.write_log(tmp_path, rebatched(3, leader_epoch=-1)), Level.CRC) == []
+    assert codes(logs.write_log(tmp_path, rebatched(3, leader_epoch=-2)), Level.CRC) == ["LEADER_EPOCH_DECREASING"]
 
 
 def test_a_flipped_bit_costs_one_batch(tmp_path: Path) -> None:
@@ -198,6 +205,21 @@ def test_leader_epochs_must_fit_the_log(tmp_path: Path) -> None:
         (b"0\n2\n0 0\n1 24\n", 0),
         (b"0\n1\n3 0\n", 1),
         (b"0\n2\n0 0\n1 99\n", 1),
+    ):
+        checkpoint.write_bytes(content)
+        assert codes(path.parent, Level.SEMANTIC).count("LEADER_EPOCHS_DIFFER") == wrong, content
+
+
+def test_messages_of_an_old_magic_have_a_broker_forget_the_epochs_before_them(tmp_path: Path) -> None:
+    batches = logs.plain_batches()
+    batches[3] = encode_message_set([Record(b"v", timestamp=1000)] * 3, 9, 1)
+    path = logs.write_log(tmp_path, batches)
+    checkpoint = path.parent / "leader-epoch-checkpoint"
+    for content, wrong in (
+        (b"0\n0\n", 0),  # as appending them leaves it
+        (b"0\n1\n0 12\n", 0),  # and the next batch
+        (b"0\n1\n0 0\n", 0),  # as recovery does
+        (b"0\n1\n3 0\n", 1),
     ):
         checkpoint.write_bytes(content)
         assert codes(path.parent, Level.SEMANTIC).count("LEADER_EPOCHS_DIFFER") == wrong, content
