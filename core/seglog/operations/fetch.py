@@ -7,7 +7,8 @@
 3. When all are there, the directory is renamed to the target, and the staging directory goes.
 
 A fetch that was cut short goes on: what is complete and was copied from a file that is still the same is kept. So is a
-partition that has its name already, where it holds the source's files and nothing else: of several, some had come. The
+partition that has its name already, where it holds the source's files and nothing else: of several, some had come. A
+file counts as the source's by the manifest's checksum, or else by its size and its ends, and its batches are sound. The
 staging directory has a name that follows from the target's, is locked while somebody works in it, and is passed over by
 a starting broker (`filenames.QUARANTINE_WITHIN`). A source that changes or vanishes meanwhile is an error that names
 the file.
@@ -49,6 +50,7 @@ _PLAN = "plan.json"
 _IN_USE = ".in-use"
 _COPY = "file.part"
 _VERSION = 1
+_ENDS = 1 << 16  # bytes at either end of a file
 _NAMED_EACH = 16 << 20  # bytes of files whose names go to the disk together: there may be thousands of small ones
 
 
@@ -231,6 +233,8 @@ class _Fetch:
         names = {name for name, _ in self._fs.entries(self._target)}
         if names - self._plan.keys() - {filenames.PARTITION_METADATA}:
             return False
+        if not all(self._is_the_sources(planned) for planned in self._plan.values()):
+            return False
         try:
             for name, planned in self._plan.items():
                 if planned.base_offset is not None:
@@ -239,6 +243,22 @@ class _Fetch:
             self._gaps.clear()
             return False
         return True
+
+    def _is_the_sources(self, planned: PlannedFile) -> bool:
+        """Whether a file of the target, of the right size, is the source's: other logs may be as long.
+
+        The ends of a log hold the checksums and offsets of its first and last batches.
+        """
+        size = planned.size
+        with self._fs.open(self._target / planned.name, "r") as ours:
+            if planned.crc32c is not None:
+                checksum = 0
+                for piece in pieces(ours, 0, size):
+                    checksum = crc32c(piece, checksum)
+                return checksum == planned.crc32c
+            with self._source_fs.open(self._source / planned.name, "r") as theirs:
+                ends = {(0, min(size, _ENDS)), (max(0, size - _ENDS), min(size, _ENDS))}
+                return all(ours.read_at(*end) == theirs.read_at(*end) for end in ends)
 
     # --- the staging directory ----------------------------------------------------------------------------
 

@@ -75,6 +75,19 @@ def test_a_partition_that_has_come_is_not_brought_again(source: Path, tmp_path: 
     assert files_of(target) == before
 
 
+@pytest.mark.parametrize("other", [f"{0:020d}.log", f"{9:020d}.log"])
+def test_a_log_of_the_same_sizes_is_not_taken_for_the_source_s(source: Path, tmp_path: Path, other: str) -> None:
+    target = tmp_path / "new" / "t-0"
+    fetch(FS, source, FS, target)
+    first = int(other[:20])
+    changed = (batch(first, 3, timestamp=7), batch(3, 3)) if first == 0 else (batch(first, 3, timestamp=7),)
+    before = (source / other).stat().st_size
+    (source / other).write_bytes(b"".join(changed))
+    assert (source / other).stat().st_size == before
+    with pytest.raises(RefusedError, match="is there already and not empty"):
+        fetch(FS, source, FS, target)
+
+
 @pytest.mark.parametrize("change", ["a byte", "a file more", "a file less", "a record more"])
 def test_a_partition_that_is_not_the_source_s_any_more_is_refused(source: Path, tmp_path: Path, change: str) -> None:
     target = tmp_path / "new" / "t-0"

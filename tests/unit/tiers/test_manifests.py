@@ -12,6 +12,7 @@ from seglog.errors import CorruptRecordError, CorruptTierError, NotALogError, Re
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.format.log_manifest import manifest_name, parse_log_manifest
 from seglog.format.tier_names import COMMITTED
+from seglog.layout import PARTITION_LEADER_EPOCH_OFFSET
 from seglog.model import TopicPartition
 from seglog.operations.fetch import fetch
 from seglog.remote.routing import RoutingFileSystem, files_with, machine_files, shared_remote_files
@@ -282,6 +283,22 @@ def test_a_byte_that_was_changed_ends_a_fetch(suffix: str, prefix: Path, tmp_pat
     with pytest.raises(CorruptRecordError, match=r"CRC-32C is [0-9a-f]{8}, and [0-9a-f]{8} in the manifest"):
         fetch(fs, seen, FS, tmp_path / "restored" / "customers-0")
     assert not (tmp_path / "restored" / "customers-0").exists()
+
+
+@pytest.mark.parametrize("suffix", [".log", ".timeindex"])
+def test_a_partition_that_has_come_is_told_by_the_manifests_checksums(
+    suffix: str, prefix: Path, tmp_path: Path
+) -> None:
+    fs, (seen,) = see_tiers(FS, [prefix / "customers-0"])
+    target = tmp_path / "restored" / "customers-0"
+    count = fetch(fs, seen, FS, target).files
+    assert fetch(fs, seen, FS, target).kept == count
+    path = sorted(target.glob(f"*{suffix}"))[0]
+    data = bytearray(path.read_bytes())
+    data[PARTITION_LEADER_EPOCH_OFFSET] ^= 1  # which the batch's own checksum does not cover
+    path.write_bytes(data)
+    with pytest.raises(RefusedError, match="is there already and not empty"):
+        fetch(fs, seen, FS, target)
 
 
 # --- in a store -------------------------------------------------------------------------------------------
