@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seglog.kernels._jit import inlined, load_byte, store_byte
+from seglog.kernels._jit import inlined, load_byte, load_little_int64, store_byte
 from seglog.kernels.arrays import Bytes, WritableBytes
 
 
@@ -22,8 +22,13 @@ def any_bit(bits: Bytes, first: int, count: int) -> bool:
     if first >> 3 == last >> 3:
         return bool(load_byte(bits, first >> 3) & from_first & to_last != 0)
     met = load_byte(bits, first >> 3) & from_first | load_byte(bits, last >> 3) & to_last
-    for i in range((first >> 3) + 1, last >> 3):
+    i = (first >> 3) + 1
+    while (last >> 3) - i >= 8:
+        met |= load_little_int64(bits, i)
+        i += 8
+    while i < last >> 3:
         met |= load_byte(bits, i)
+        i += 1
     return bool(met != 0)
 
 
