@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from seglog_cli.options import flag, parsed, require_policy, size_option
+from seglog_cli.options import flag, option, parsed, require_policy, size_option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
 _READ_BESIDE_BYTES = 1 << 20
 
 Policy = Annotated[
-    str | None,
-    typer.Option("--policy", metavar="compact|compact,delete", help="The cleanup.policy of the named partitions."),
+    str | None, option("--policy", "compact|compact,delete", "The cleanup.policy of the named partitions.")
 ]
 DedupeBufferSize = Annotated[
     int | None,
@@ -35,15 +32,9 @@ DedupeBufferSize = Annotated[
         "--dedupe-buffer-size", "Memory for the offset map, of all threads together (log.cleaner.dedupe.buffer.size)."
     ),
 ]
-LoadFactor = Annotated[
-    str | None,
-    typer.Option("--load-factor", metavar="SHARE", help="How full the offset map may get (default: 0.9)."),
-]
+LoadFactor = Annotated[str | None, option("--load-factor", "SHARE", "How full the offset map may get (default: 0.9).")]
 StrategyName = Annotated[
-    str,
-    typer.Option(
-        "--strategy", metavar="offset|timestamp|header:NAME", help="Which record of each key stays (KIP-280)."
-    ),
+    str, option("--strategy", "offset|timestamp|header:NAME", "Which record of each key stays (KIP-280).")
 ]
 Roll = Annotated[bool, flag("--roll", "Roll the active segment first, so that it is cleaned, too.")]
 Expire = Annotated[

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Generic, Self, TypeVar
 
-import typer
-
 from seglog_cli.failures import UsageError
-from seglog_cli.options import OptionGroup, flag, one_of
+from seglog_cli.options import OptionGroup, flag, one_of, option
 
 if TYPE_CHECKING:
     from seglog_cli.session import Session
@@ -36,15 +34,11 @@ class FindingsShown(OptionGroup):
 
     every: Every = False
     severity: Annotated[
-        str | None,
-        typer.Option("--severity", metavar="error|warning|info", help="Show only what is at least this grave."),
+        str | None, option("--severity", "error|warning|info", "Show only what is at least this grave.")
     ] = None
-    codes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--code", metavar="CODE", help="Show only findings with this code; repeatable.", show_default=False
-        ),
-    ] = None
+    codes: Annotated[list[str] | None, option("--code", "CODE", "Show only findings with this code; repeatable.")] = (
+        None
+    )
 
 
 @dataclass(frozen=True)
@@ -53,8 +47,7 @@ class DiagnosesShown(OptionGroup):
 
     every: Every = False
     severity: Annotated[
-        str | None,
-        typer.Option("--severity", metavar="blocker|danger|note", help="Show only what is at least this grave."),
+        str | None, option("--severity", "blocker|danger|note", "Show only what is at least this grave.")
     ] = None
 
 

@@ -156,5 +156,5 @@ def show_text(text: str) -> None:
 
 HelpOption = Annotated[
     bool,
-    typer.Option("--help", "-h", help="Show this help and exit.", callback=_show, is_eager=True, show_default=False),
+    typer.Option("--help", "-h", help="Show this help and exit.", callback=_show, is_eager=True),
 ]

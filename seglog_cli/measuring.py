@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from seglog_cli.failures import UsageError
-from seglog_cli.options import flag, size_option
+from seglog_cli.options import flag, option, size_option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -21,15 +19,12 @@ if TYPE_CHECKING:
 
 WithSizing = Annotated[bool, flag("--sizing", "Show what the cleaner needs for this log, and whether it keeps up.")]
 Plot = Annotated[bool, flag("--plot", "Draw the distributions.")]
-MostRounds = Annotated[
-    int, typer.Option("--rounds", metavar="N", min=0, help="Show this many of the last cleaning rounds.")
-]
+MostRounds = Annotated[int, option("--rounds", "N", "Show this many of the last cleaning rounds.", least=0)]
 WriteRate = Annotated[
     int | None, size_option("--write-rate", "For --sizing, take this many bytes a second, not the measured rate.")
 ]
 Prometheus = Annotated[
-    Path | None,
-    typer.Option("--prometheus", metavar="FILE", help="Write the cleaner's gauges for Prometheus to this file."),
+    Path | None, option("--prometheus", "FILE", "Write the cleaner's gauges for Prometheus to this file.")
 ]
 
 

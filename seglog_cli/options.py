@@ -40,64 +40,6 @@ class _Labelled(Protocol):
 Value = TypeVar("Value")
 Member = TypeVar("Member", bound=_Labelled)
 
-Paths = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="PATH",
-        help="Segments and other log files, partition directories or log directories; where only read, URLs, too.",
-        show_default=False,
-    ),
-]
-Directories = Annotated[
-    list[Path],
-    typer.Argument(metavar="PATH", help="Partition directories or log directories.", show_default=False),
-]
-OnePath = Annotated[
-    Path,
-    typer.Argument(metavar="PATH", help="A partition directory or a log directory.", show_default=False),
-]
-Partition = Annotated[
-    Path,
-    typer.Argument(
-        metavar="PARTITION",
-        help="A partition directory: TOPIC-NUMBER in a log directory.",
-        show_default=False,
-    ),
-]
-LogDirectoryPath = Annotated[
-    Path,
-    typer.Argument(metavar="LOGDIR", help="A log directory: one of a broker's log.dirs.", show_default=False),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", "-n", help="Show what would be done, and change nothing.", show_default=False)
-]
-NoKeep = Annotated[
-    bool,
-    typer.Option(
-        "--no-keep", help="Do not keep what is cut. `seglog undo` cannot give it back then.", show_default=False
-    ),
-]
-Check = Annotated[
-    bool,
-    typer.Option("--check", help="As --dry-run, and exit with 1 when the plan is not empty.", show_default=False),
-]
-OverridePolicy = Annotated[
-    bool,
-    typer.Option(
-        "--override-policy",
-        help="Follow a rule that deletes or compacts what the cluster's own configuration keeps.",
-        show_default=False,
-    ),
-]
-MetadataDirectory = Annotated[
-    Path | None,
-    typer.Option(
-        "--metadata-dir",
-        metavar="LOGDIR",
-        help="The log directory with the cluster's metadata, if it is another one (metadata.log.dir).",
-    ),
-]
-
 
 def _time(text: str | int | RelativeTime) -> int | RelativeTime:
     if isinstance(text, RelativeTime):
@@ -132,19 +74,24 @@ def _read(parse: Callable[[str], int], text: str | int) -> int:
     return value
 
 
+def option(name: str, metavar: str, help_text: str, *, least: int | None = None) -> Any:
+    """An option that takes a value; `name` may hold a short form after a blank. A number is `least` or more."""
+    return typer.Option(*name.split(), metavar=metavar, min=least, help=help_text)
+
+
 def time_option(name: str, help_text: str, *, hidden: bool = False) -> Any:
     """An option that takes a time, as epoch milliseconds."""
-    return typer.Option(name, metavar="TIME", parser=_time, help=help_text, show_default=False, hidden=hidden)
+    return typer.Option(name, metavar="TIME", parser=_time, help=help_text, hidden=hidden)
 
 
 def size_option(name: str, help_text: str, least: int | None = None) -> Any:
     """An option that takes a size, as bytes, from `least` on."""
-    return typer.Option(name, metavar="SIZE", parser=_from(least, _size), help=help_text, show_default=False)
+    return typer.Option(name, metavar="SIZE", parser=_from(least, _size), help=help_text)
 
 
 def duration_option(name: str, help_text: str, least: int | None = None) -> Any:
     """An option that takes a duration, as milliseconds, from `least` on."""
-    return typer.Option(name, metavar="DURATION", parser=_from(least, _duration), help=help_text, show_default=False)
+    return typer.Option(name, metavar="DURATION", parser=_from(least, _duration), help=help_text)
 
 
 def _from(least: int | None, read: Callable[[str | int], int]) -> Callable[[str | int], int]:
@@ -159,12 +106,52 @@ def _from(least: int | None, read: Callable[[str | int], int]) -> Callable[[str 
 
 def offset_option(name: str, help_text: str) -> Any:
     """An option that takes an offset."""
-    return typer.Option(name, metavar="N", min=0, help=help_text, show_default=False)
+    return typer.Option(name, metavar="N", min=0, help=help_text)
 
 
 def flag(name: str, help_text: str) -> Any:
     """An option without a value; `name` may hold a short form after a blank."""
-    return typer.Option(*name.split(), help=help_text, show_default=False)
+    return typer.Option(*name.split(), help=help_text)
+
+
+def argument(metavar: str, help_text: str) -> Any:
+    """An argument, or several."""
+    return typer.Argument(metavar=metavar, help=help_text)
+
+
+Paths = Annotated[
+    list[Path],
+    argument(
+        "PATH", "Segments and other log files, partition directories or log directories; where only read, URLs, too."
+    ),
+]
+Directories = Annotated[list[Path], argument("PATH", "Partition directories or log directories.")]
+OnePath = Annotated[Path, argument("PATH", "A partition directory or a log directory.")]
+Partition = Annotated[Path, argument("PARTITION", "A partition directory: TOPIC-NUMBER in a log directory.")]
+LogDirectoryPath = Annotated[Path, argument("LOGDIR", "A log directory: one of a broker's log.dirs.")]
+DryRun = Annotated[bool, flag("--dry-run -n", "Show what would be done, and change nothing.")]
+NoKeep = Annotated[bool, flag("--no-keep", "Do not keep what is cut. `seglog undo` cannot give it back then.")]
+Check = Annotated[bool, flag("--check", "As --dry-run, and exit with 1 when the plan is not empty.")]
+Quarantine = Annotated[
+    Path | None,
+    option(
+        "--quarantine",
+        "DIR",
+        "The directory that keeps what is removed (default: .seglog-quarantine beside the log directory).",
+    ),
+]
+OverridePolicy = Annotated[
+    bool,
+    flag("--override-policy", "Follow a rule that deletes or compacts what the cluster's own configuration keeps."),
+]
+MetadataDirectory = Annotated[
+    Path | None,
+    option(
+        "--metadata-dir",
+        "LOGDIR",
+        "The log directory with the cluster's metadata, if it is another one (metadata.log.dir).",
+    ),
+]
 
 
 def parsed(option: str, parse: Callable[[str], Value], text: str) -> Value:
@@ -204,55 +191,30 @@ def require_policy(policy: str, policies: Sequence[str], targets: Sequence[Targe
 
 
 def _common(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write JSON lines to standard output.", show_default=False)
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Write only data and errors, no messages.", show_default=False)
-    ] = False,
+    as_json: Annotated[bool, flag("--json", "Write JSON lines to standard output.")] = False,
+    quiet: Annotated[bool, flag("--quiet -q", "Write only data and errors, no messages.")] = False,
     verbose: Annotated[
-        int,
-        typer.Option(
-            "--verbose", "-v", count=True, help="Write details, too, such as where the time went.", show_default=False
-        ),
+        int, typer.Option("--verbose", "-v", count=True, help="Write details, too, such as where the time went.")
     ] = 0,
     color: Annotated[
-        ColorChoice,
-        typer.Option("--color", metavar="auto|always|never", help="When to use colour. With auto, NO_COLOR counts."),
+        ColorChoice, option("--color", "auto|always|never", "When to use colour. With auto, NO_COLOR counts.")
     ] = "auto",
     progress: Annotated[
-        ProgressChoice,
-        typer.Option("--progress", metavar="auto|plain|none", help="How to show progress on standard error."),
+        ProgressChoice, option("--progress", "auto|plain|none", "How to show progress on standard error.")
     ] = "auto",
     jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", min=1, metavar="N", help="Use this many threads (default: one for each core)."),
+        int | None, option("--jobs -j", "N", "Use this many threads (default: one for each core).", least=1)
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="The configuration file, in YAML (default: SEGLOG_CONFIG, ./seglog.yaml, …).",
-        ),
+        option("--config", "FILE", "The configuration file, in YAML (default: SEGLOG_CONFIG, ./seglog.yaml, …)."),
     ] = None,
     overrides: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Set a configuration value, by Kafka's key; repeatable.",
-            show_default=False,
-        ),
+        list[str] | None, option("--set", "KEY=VALUE", "Set a configuration value, by Kafka's key; repeatable.")
     ] = None,
     now: Annotated[
         int | None,
-        typer.Option(
-            "--now",
-            metavar="TIME",
-            parser=_time,
-            help="Take this as the current time: RFC 3339, epoch milliseconds, or a span such as -1h.",
-        ),
+        time_option("--now", "Take this as the current time: RFC 3339, epoch milliseconds, or a span such as -1h."),
     ] = None,
     show_help: HelpOption = False,
 ) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
-
-import typer
+from typing import TYPE_CHECKING, Protocol
 
 from seglog_cli.console import Console
 
@@ -22,17 +20,6 @@ class Told(Protocol):
     def fs(self) -> FileSystem: ...
     @property
     def console(self) -> Console: ...
-
-
-QuarantineOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--quarantine",
-        metavar="DIR",
-        help="The directory that keeps what is removed (default: .seglog-quarantine beside the log directory).",
-        show_default=False,
-    ),
-]
 
 
 def named_run(session: Told, name: str, quarantine: Path | None) -> RunRecord:

@@ -6,10 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from seglog_cli.failures import UsageError
-from seglog_cli.options import OptionGroup, flag, labelled, offset_option, one_of, time_option
+from seglog_cli.options import OptionGroup, flag, labelled, offset_option, one_of, option, time_option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -19,21 +17,16 @@ if TYPE_CHECKING:
 
 Isolation = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--isolation",
-        metavar="read_committed|read_uncommitted",
-        help="Whether to leave out records of aborted and open transactions (read_committed), or not.",
+        "read_committed|read_uncommitted",
+        "Whether to leave out records of aborted and open transactions (read_committed), or not.",
     ),
 ]
 RecordLimit = Annotated[int | None, offset_option("--limit", "Stop after N records.")]
 DifferenceLimit = Annotated[int | None, offset_option("--limit", "Show at most N differences of each partition.")]
 BytesAs = Annotated[
-    str,
-    typer.Option(
-        "--bytes",
-        metavar="auto|base64",
-        help="How to write keys, values and headers; auto: as text where they are UTF-8.",
-    ),
+    str, option("--bytes", "auto|base64", "How to write keys, values and headers; auto: as text where they are UTF-8.")
 ]
 Decode = Annotated[bool, flag("--decode", "Decode keys and values of Kafka's internal topics.")]
 
@@ -46,7 +39,7 @@ class Chosen(OptionGroup):
     to_offset: Annotated[int | None, offset_option("--to-offset", "End before this offset.")] = None
     since: Annotated[int | None, time_option("--since", "Leave out records from before this time.")] = None
     until: Annotated[int | None, time_option("--until", "Leave out records of this time or later.")] = None
-    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Take only records with this key.")] = None
+    key: Annotated[str | None, option("--key", "KEY", "Take only records with this key.")] = None
     isolation: Isolation = None
 
     def selection(self, isolation: str = "read_uncommitted") -> Selection:
@@ -82,9 +75,7 @@ class Chosen(OptionGroup):
 class Wanted(Chosen):
     """The same, and what the batches around the records say."""
 
-    producer_id: Annotated[
-        int | None, typer.Option("--producer-id", metavar="ID", help="Take only batches of this producer.")
-    ] = None
+    producer_id: Annotated[int | None, option("--producer-id", "ID", "Take only batches of this producer.")] = None
 
 
 def wants_base64(bytes_as: str) -> bool:

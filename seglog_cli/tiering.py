@@ -7,11 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import OptionGroup
+from seglog_cli.options import OptionGroup, option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -29,28 +27,22 @@ class Tiers(OptionGroup):
 
     local: Annotated[
         Path | None,
-        typer.Option(
-            "--local",
-            metavar="LOGDIR",
-            help="The log directory with the local part of a PATH that lies in tiered storage.",
-        ),
+        option("--local", "LOGDIR", "The log directory with the local part of a PATH that lies in tiered storage."),
     ] = None
     tier_key: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--tier-key",
-            metavar="[ID=]FILE",
-            help="The private key (PEM) for what a tier has encrypted with key pair ID; repeatable.",
-            show_default=False,
+            "[ID=]FILE",
+            "The private key (PEM) for what a tier has encrypted with key pair ID; repeatable.",
         ),
     ] = None
     remote_metadata: Annotated[
         list[Path] | None,
-        typer.Option(
+        option(
             "--remote-metadata",
-            metavar="DIR",
-            help="A log directory with __remote_log_metadata, or one of its partitions; repeatable.",
-            show_default=False,
+            "DIR",
+            "A log directory with __remote_log_metadata, or one of its partitions; repeatable.",
         ),
     ] = None
     grave: list[Remark] = field(default_factory=list, init=False)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from seglog_cli.options import Partition, command, duration_option, flag, labelled, one_of
+from seglog_cli.options import Partition, argument, command, duration_option, flag, labelled, one_of, option
 from seglog_cli.session import Session
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
@@ -16,44 +14,39 @@ TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 def run(
     session: Session,
     partition: Partition,
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE", help="The file with the input (default: -, standard input).", show_default=False
-        ),
-    ] = "-",
+    file: Annotated[str, argument("FILE", "The file with the input (default: -, standard input).")] = "-",
     input_format: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--input-format",
-            metavar="lines|jsonl",
-            help="The form of the input (default: jsonl if FILE ends with .jsonl, else lines).",
+            "lines|jsonl",
+            "The form of the input (default: jsonl if FILE ends with .jsonl, else lines).",
         ),
     ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", metavar="TEXT", help="The text between key and value in each line.")
+        str | None, option("--key-separator", "TEXT", "The text between key and value in each line.")
     ] = None,
     codec: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--codec",
-            metavar="none|gzip|snappy|lz4|zstd",
-            help="Compress batches with this codec, where compression.type is producer.",
+            "none|gzip|snappy|lz4|zstd",
+            "Compress batches with this codec, where compression.type is producer.",
         ),
     ] = None,
     batch_records: Annotated[
-        int | None, typer.Option("--batch-records", min=1, metavar="N", help="Put at most N records into a batch.")
+        int | None, option("--batch-records", "N", "Put at most N records into a batch.", least=1)
     ] = None,
     timestamp_type: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--timestamp-type",
-            metavar="CreateTime|LogAppendTime",
-            help="Keep the records' own timestamps, or set those of the append (default: message.timestamp.type).",
+            "CreateTime|LogAppendTime",
+            "Keep the records' own timestamps, or set those of the append (default: message.timestamp.type).",
         ),
     ] = None,
     flush_messages: Annotated[
-        int | None, typer.Option("--flush-messages", min=1, metavar="N", help="Flush after every N records.")
+        int | None, option("--flush-messages", "N", "Flush after every N records.", least=1)
     ] = None,
     flush_ms: Annotated[
         int | None, duration_option("--flush-ms", "Flush when this much time has passed since the last flush.", least=0)

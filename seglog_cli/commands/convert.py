@@ -10,7 +10,7 @@ import typer
 
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Partition, command, labelled, takes_urls
+from seglog_cli.options import Partition, command, labelled, option, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -20,22 +20,17 @@ from seglog_cli.tiering import Tiers
 def run(
     session: Session,
     partition: Partition,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="The new partition directory, or a directory to make it in."
-        ),
-    ],
+    output: Annotated[Path, option("--output -o", "DIR", "The new partition directory, or a directory to make it in.")],
     tiers: Tiers,
     magic: Annotated[
         int, typer.Option("--magic", metavar="2|1|0", min=0, max=2, help="The format of the new records.")
     ] = 2,
     codec: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--codec",
-            metavar="none|gzip|snappy|lz4|zstd",
-            help="Compress batches with this codec (default: each batch keeps its own).",
+            "none|gzip|snappy|lz4|zstd",
+            "Compress batches with this codec (default: each batch keeps its own).",
         ),
     ] = None,
 ) -> int:

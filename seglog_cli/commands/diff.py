@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import command, one_of, size_option, takes_urls
+from seglog_cli.options import argument, command, one_of, option, size_option, takes_urls
 from seglog_cli.selecting import DifferenceLimit, Wanted
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -20,13 +18,8 @@ if TYPE_CHECKING:
 MOST_ROWS = 10_000
 MEMORY_BYTES = 256 << 20
 
-Copies = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="COPY", help="Copies of a partition, or log directories that hold them.", show_default=False
-    ),
-]
-ComparedLevel = Annotated[str, typer.Option("--level", metavar="bytes|batches|view", help="What to compare.")]
+Copies = Annotated[list[Path], argument("COPY", "Copies of a partition, or log directories that hold them.")]
+ComparedLevel = Annotated[str, option("--level", "bytes|batches|view", "What to compare.")]
 
 
 @command

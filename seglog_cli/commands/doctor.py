@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.grouping import DiagnosesShown, Grouped
-from seglog_cli.options import command, flag, takes_urls
+from seglog_cli.options import argument, command, flag, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -20,12 +18,7 @@ _STEPS_SHOWN = 8
 @takes_urls("log_directories")
 def run(
     session: Session,
-    log_directories: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="LOGDIR", help="Log directories: all that one broker has in log.dirs.", show_default=False
-        ),
-    ],
+    log_directories: Annotated[list[Path], argument("LOGDIR", "Log directories: all that one broker has in log.dirs.")],
     shown: DiagnosesShown,
     tiers: Tiers,
     quick: Annotated[

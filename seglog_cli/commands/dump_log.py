@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import command, flag, size_option
+from seglog_cli.options import command, flag, option, size_option
 from seglog_cli.session import Session
 
 DecoderClass = Annotated[
-    str | None,
-    typer.Option(metavar="CLASS", help="StringDecoder, DefaultDecoder, IntegerDecoder or LongDecoder."),
+    str | None, option("", "CLASS", "StringDecoder, DefaultDecoder, IntegerDecoder or LongDecoder.")
 ]
 
 
 @command
 def run(
     session: Session,
-    files: Annotated[
-        str,
-        typer.Option("--files", metavar="FILE,…", help="The files to show, separated by commas.", show_default=False),
-    ],
+    files: Annotated[str, option("--files", "FILE,…", "The files to show, separated by commas.")],
     print_data_log: Annotated[bool, flag("--print-data-log", "Show records with their keys and payloads.")] = False,
     deep_iteration: Annotated[bool, flag("--deep-iteration", "Show records without their keys and payloads.")] = False,
     key_decoder_class: DecoderClass = None,

@@ -7,11 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import command, flag, one_of, takes_urls
+from seglog_cli.options import argument, command, flag, one_of, option, takes_urls
 from seglog_cli.selecting import BytesAs, Decode, RecordLimit, Wanted, require_decoders, wants_base64
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -31,20 +29,12 @@ EXTENSIONS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "
 @takes_urls("path")
 def run(
     session: Session,
-    path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PATH", help="A partition directory, LOGDIR/TOPIC, or one .log file.", show_default=False
-        ),
-    ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write; - is standard output.")
-    ],
+    path: Annotated[Path, argument("PATH", "A partition directory, LOGDIR/TOPIC, or one .log file.")],
+    output: Annotated[Path, option("--output -o", "FILE", "The file to write; - is standard output.")],
     wanted: Wanted,
     tiers: Tiers,
     format_name: Annotated[
-        str | None,
-        typer.Option("--format", metavar="jsonl|csv|parquet", help="The form of FILE (default: by its extension)."),
+        str | None, option("--format", "jsonl|csv|parquet", "The form of FILE (default: by its extension).")
     ] = None,
     bytes_as: BytesAs = "auto",
     decode: Decode = False,

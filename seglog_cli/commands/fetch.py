@@ -6,11 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import command, flag, takes_urls
+from seglog_cli.options import argument, command, flag, option, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -24,15 +22,11 @@ def run(
     session: Session,
     sources: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="SOURCE",
-            help="Partitions or topics in tiered storage, a whole tier, partition directories, or log directories.",
-            show_default=False,
+        argument(
+            "SOURCE", "Partitions or topics in tiered storage, a whole tier, partition directories, or log directories."
         ),
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="LOGDIR/TOPIC-NUMBER, or a log directory for several.")
-    ],
+    output: Annotated[Path, option("--output -o", "DIR", "LOGDIR/TOPIC-NUMBER, or a log directory for several.")],
     tiers: Tiers,
     allow_gaps: Annotated[
         bool, flag("--allow-gaps", "Fetch partitions that lack offsets or segments, too; damaged batches are an error.")

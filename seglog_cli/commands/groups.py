@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Paths, command, flag, one_of, takes_urls, time_option
+from seglog_cli.options import Paths, command, flag, one_of, option, takes_urls, time_option
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -25,16 +23,11 @@ def run(
     tiers: Tiers,
     group: Annotated[
         list[str] | None,
-        typer.Option(
-            "--group",
-            metavar="NAME",
-            help="Show only this group, or those that match a pattern with * and ?; repeatable.",
-        ),
+        option("--group", "NAME", "Show only this group, or those that match a pattern with * and ?; repeatable."),
     ] = None,
     at: Annotated[int | None, time_option("--at", "Show what was committed at that time.")] = None,
     output_format: Annotated[
-        str | None,
-        typer.Option("--format", metavar="table|json|reset-csv", help="The form of the output (default: table)."),
+        str | None, option("--format", "table|json|reset-csv", "The form of the output (default: table).")
     ] = None,
     as_csv: Annotated[bool, flag("--csv", "The same as --format reset-csv.")] = False,
 ) -> int:

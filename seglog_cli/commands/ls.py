@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from seglog_cli.options import Paths, command, flag, one_of, takes_urls
+from seglog_cli.options import Paths, command, flag, one_of, option, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -27,10 +25,10 @@ def run(
     ] = False,
     sort: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--sort",
-            metavar="name|size|segments|start|end|newest",
-            help="Sort names from a to z, or numbers and times from the largest down.",
+            "name|size|segments|start|end|newest",
+            "Sort names from a to z, or numbers and times from the largest down.",
         ),
     ] = None,
 ) -> int:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import command, offset_option, takes_urls
+from seglog_cli.options import argument, command, offset_option, option, takes_urls
 from seglog_cli.session import Session
 
 
@@ -16,20 +14,11 @@ from seglog_cli.session import Session
 @takes_urls("path", "diff")
 def run(
     session: Session,
-    path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PATH",
-            help="A controller's log directory, its __cluster_metadata-0, or a snapshot.",
-            show_default=False,
-        ),
-    ],
+    path: Annotated[Path, argument("PATH", "A controller's log directory, its __cluster_metadata-0, or a snapshot.")],
     at: Annotated[
         int | None, offset_option("--at", "Show the cluster as it was after the record of this offset.")
     ] = None,
-    diff: Annotated[
-        Path | None, typer.Option("--diff", metavar="OTHER", help="Compare with the metadata log of another voter.")
-    ] = None,
+    diff: Annotated[Path | None, option("--diff", "OTHER", "Compare with the metadata log of another voter.")] = None,
 ) -> int:
     """Shows the cluster that a KRaft controller's metadata log describes, without a broker.
 

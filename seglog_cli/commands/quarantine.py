@@ -10,16 +10,16 @@ import typer
 
 from seglog_cli.failures import UsageError
 from seglog_cli.help import HelpOption
-from seglog_cli.options import CONTEXT, command, flag
+from seglog_cli.options import CONTEXT, Quarantine, argument, command, flag, option
 from seglog_cli.parameters import PlainCommand
-from seglog_cli.quarantines import QuarantineOption, named_run
+from seglog_cli.quarantines import named_run
 from seglog_cli.session import Session
 
 SUMMARY = "Shows, restores or deletes what repairs removed from logs."
 
 app = typer.Typer(help=SUMMARY, rich_markup_mode=None, context_settings=CONTEXT)
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The name of a run, or its folder.", show_default=False)]
+Run = Annotated[str, argument("RUN", "The name of a run, or its folder.")]
 
 
 @app.callback()
@@ -31,11 +31,8 @@ def group(show_help: HelpOption = False) -> None:
 @command
 def ls(
     session: Session,
-    path: Annotated[
-        Path | None,
-        typer.Argument(metavar="PATH", help="A log directory, a partition, or a quarantine.", show_default=False),
-    ] = None,
-    quarantine: QuarantineOption = None,
+    path: Annotated[Path | None, argument("PATH", "A log directory, a partition, or a quarantine.")] = None,
+    quarantine: Quarantine = None,
 ) -> None:
     """Lists the runs in a quarantine: state, files, size.
 
@@ -72,7 +69,7 @@ def ls(
 
 @app.command("show", cls=PlainCommand, context_settings=CONTEXT)
 @command
-def show(session: Session, name: Run, quarantine: QuarantineOption = None) -> None:
+def show(session: Session, name: Run, quarantine: Quarantine = None) -> None:
     """Shows a run's changes, file by file.
 
     Examples:
@@ -90,13 +87,8 @@ def show(session: Session, name: Run, quarantine: QuarantineOption = None) -> No
 def restore(
     session: Session,
     name: Run,
-    target: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="The directory to put the old files into.", show_default=False
-        ),
-    ],
-    quarantine: QuarantineOption = None,
+    target: Annotated[Path, option("--output -o", "DIR", "The directory to put the old files into.")],
+    quarantine: Quarantine = None,
 ) -> None:
     """Copies the old files of a run to another place; the log stays as it is (`seglog undo` takes a run back).
 
@@ -122,7 +114,7 @@ def purge(
     session: Session,
     name: Run,
     yes: Annotated[bool, flag("--yes", "Remove without asking.")] = False,
-    quarantine: QuarantineOption = None,
+    quarantine: Quarantine = None,
 ) -> None:
     """Removes a run for good: it cannot be undone any more, and what it took out is gone.
 

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import DryRun, command, flag
+from seglog_cli.options import DryRun, argument, command, flag, option
 from seglog_cli.session import Session
 
 
@@ -19,38 +17,27 @@ def run(
     session: Session,
     directories: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="LOGDIR",
-            help="All log directories of all brokers of the cluster, and of its controllers; only read.",
-            show_default=False,
-        ),
+        argument("LOGDIR", "All log directories of all brokers of the cluster, and of its controllers; only read."),
     ],
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", metavar="DIR", help="A new directory for what is made.", show_default=False),
-    ],
+    output: Annotated[Path, option("--output -o", "DIR", "A new directory for what is made.")],
     metadata: Annotated[
         list[Path] | None,
-        typer.Option(
+        option(
             "--metadata",
-            metavar="PATH",
-            help="A copy of __cluster_metadata-0, or one of its snapshots, to read as well; repeatable.",
+            "PATH",
+            "A copy of __cluster_metadata-0, or one of its snapshots, to read as well; repeatable.",
         ),
     ] = None,
     node: Annotated[
         list[str] | None,
-        typer.Option(
-            "--node", metavar="LOGDIR=ID", help="The node id of a directory whose meta.properties is lost; repeatable."
-        ),
+        option("--node", "LOGDIR=ID", "The node id of a directory whose meta.properties is lost; repeatable."),
     ] = None,
     cluster_id: Annotated[
-        str | None, typer.Option("--cluster-id", metavar="ID", help="The cluster's id, if no directory says it.")
+        str | None, option("--cluster-id", "ID", "The cluster's id, if no directory says it.")
     ] = None,
     feature: Annotated[
         list[str] | None,
-        typer.Option(
-            "--feature", metavar="NAME=LEVEL", help="A feature's level, as kafka-storage format takes it; repeatable."
-        ),
+        option("--feature", "NAME=LEVEL", "A feature's level, as kafka-storage format takes it; repeatable."),
     ] = None,
     allow_missing: Annotated[
         bool, flag("--allow-missing", "Let partitions that no directory has begin empty.")

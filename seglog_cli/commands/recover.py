@@ -6,8 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Check, DryRun, NoKeep, OnePath, check_keeping, command, offset_option, takes_urls
-from seglog_cli.quarantines import QuarantineOption
+from seglog_cli.options import (
+    Check,
+    DryRun,
+    NoKeep,
+    OnePath,
+    Quarantine,
+    check_keeping,
+    command,
+    offset_option,
+    takes_urls,
+)
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -26,7 +35,7 @@ def run(
         offset_option("--recovery-point", "Recover from this offset on, not from the checkpoint's (0: the whole log)."),
     ] = None,
     no_keep: NoKeep = False,
-    quarantine: QuarantineOption = None,
+    quarantine: Quarantine = None,
 ) -> int:
     """Recovers a log as a broker does when it starts after a crash.
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Directories, DryRun, command, flag, size_option, takes_urls
+from seglog_cli.options import Directories, DryRun, command, flag, option, size_option, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -26,35 +24,24 @@ def run(
     session: Session,
     paths: Directories,
     tiers: Tiers,
-    to: Annotated[
-        str,
-        typer.Option("--to", metavar="HOST:PORT", help="The bootstrap servers of the cluster that gets the records."),
-    ],
-    state: Annotated[
-        Path,
-        typer.Option("--state", metavar="FILE", help="The file that keeps the progress. Name it again to continue."),
-    ],
+    to: Annotated[str, option("--to", "HOST:PORT", "The bootstrap servers of the cluster that gets the records.")],
+    state: Annotated[Path, option("--state", "FILE", "The file that keeps the progress. Name it again to continue.")],
     map_file: Annotated[
-        Path | None,
-        typer.Option("--map", metavar="FILE", help="Write to this file which offset each record has now (CSV)."),
+        Path | None, option("--map", "FILE", "Write to this file which offset each record has now (CSV).")
     ] = None,
     groups: Annotated[
         bool, flag("--groups", "At the end, translate the groups' committed offsets and set them. Needs --map.")
     ] = False,
     topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="OLD=NEW", help="Send OLD's records to the topic NEW; repeatable."),
+        list[str] | None, option("--topic", "OLD=NEW", "Send OLD's records to the topic NEW; repeatable.")
     ] = None,
     rate: Annotated[int | None, size_option("--rate", "Send at most this many bytes a second.", least=1)] = None,
     client_property: Annotated[
-        list[str] | None,
-        typer.Option("--property", metavar="KEY=VALUE", help="A setting of the Kafka client (librdkafka); repeatable."),
+        list[str] | None, option("--property", "KEY=VALUE", "A setting of the Kafka client (librdkafka); repeatable.")
     ] = None,
     property_file: Annotated[
         Path | None,
-        typer.Option(
-            "--property-file", metavar="FILE", help="A file with settings of the Kafka client, KEY=VALUE in each line."
-        ),
+        option("--property-file", "FILE", "A file with settings of the Kafka client, KEY=VALUE in each line."),
     ] = None,
     dry_run: DryRun = False,
 ) -> int:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import DryRun, command
+from seglog_cli.options import DryRun, argument, command, option
 from seglog_cli.session import Session
 
 
@@ -17,21 +15,13 @@ def run(
     session: Session,
     sources: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="SOURCE",
-            help="Directories such as orders-0.UUID-delete, folders of repairs' runs, or log directories; only read.",
-            show_default=False,
+        argument(
+            "SOURCE",
+            "Directories such as orders-0.UUID-delete, folders of repairs' runs, or log directories; only read.",
         ),
     ],
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="The directory in which the partitions are made, as DIR/TOPIC-N.",
-            show_default=False,
-        ),
+        Path, option("--output -o", "DIR", "The directory in which the partitions are made, as DIR/TOPIC-N.")
     ],
     dry_run: DryRun = False,
 ) -> int:

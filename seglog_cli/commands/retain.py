@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import (
@@ -16,6 +14,7 @@ from seglog_cli.options import (
     OverridePolicy,
     command,
     duration_option,
+    option,
     parsed,
     require_policy,
     size_option,
@@ -43,16 +42,14 @@ def run(
     ] = None,
     free: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--free",
-            metavar="[+]SIZE",
-            help="Delete the oldest closed segments until SIZE is free on the disk (+SIZE: that much more).",
-            show_default=False,
+            "[+]SIZE",
+            "Delete the oldest closed segments until SIZE is free on the disk (+SIZE: that much more).",
         ),
     ] = None,
     policy: Annotated[
-        str | None,
-        typer.Option("--policy", metavar="delete|compact,delete", help="The cleanup.policy of the named partitions."),
+        str | None, option("--policy", "delete|compact,delete", "The cleanup.policy of the named partitions.")
     ] = None,
     delay: Annotated[
         int | None,

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import Paths, command, flag, size_option, takes_urls
+from seglog_cli.options import Paths, command, flag, option, size_option, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -20,12 +18,8 @@ def run(
     paths: Paths,
     output: Annotated[
         Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="The new partition directory, or with --carve the directory of all that are found.",
-            show_default=False,
+        option(
+            "--output -o", "DIR", "The new partition directory, or with --carve the directory of all that are found."
         ),
     ],
     tiers: Tiers,

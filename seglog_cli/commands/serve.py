@@ -6,11 +6,9 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Directories, command, one_of, parsed, takes_urls
+from seglog_cli.options import Directories, command, one_of, option, parsed, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -29,49 +27,29 @@ def run(
     paths: Directories,
     tiers: Tiers,
     listen: Annotated[
-        str,
-        typer.Option(
-            "--listen", metavar="HOST:PORT", help="The address to listen at. For port 0 the system chooses one."
-        ),
+        str, option("--listen", "HOST:PORT", "The address to listen at. For port 0 the system chooses one.")
     ] = "127.0.0.1:9092",
     advertise: Annotated[
-        str | None,
-        typer.Option(
-            "--advertise", metavar="HOST:PORT", help="The address that clients are told (default: that of --listen)."
-        ),
+        str | None, option("--advertise", "HOST:PORT", "The address that clients are told (default: that of --listen).")
     ] = None,
     on_corrupt: Annotated[
-        str,
-        typer.Option(
-            "--on-corrupt", metavar="fail|skip", help="At damage, refuse the read (fail) or go on after it (skip)."
-        ),
+        str, option("--on-corrupt", "fail|skip", "At damage, refuse the read (fail) or go on after it (skip).")
     ] = "fail",
     offsets: Annotated[
-        Path | None,
-        typer.Option(
-            "--offsets", metavar="FILE", help="Keep in this file what groups commit, and begin with what it holds."
-        ),
+        Path | None, option("--offsets", "FILE", "Keep in this file what groups commit, and begin with what it holds.")
     ] = None,
     tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Speak TLS with this certificate chain (PEM).")
+        Path | None, option("--tls-cert", "FILE", "Speak TLS with this certificate chain (PEM).")
     ] = None,
     tls_key: Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-key", metavar="FILE", help="The certificate's private key (default: in the certificate's file)."
-        ),
+        Path | None, option("--tls-key", "FILE", "The certificate's private key (default: in the certificate's file).")
     ] = None,
     tls_client_ca: Annotated[
         Path | None,
-        typer.Option(
-            "--tls-client-ca", metavar="FILE", help="Let in only clients with a certificate of these authorities (PEM)."
-        ),
+        option("--tls-client-ca", "FILE", "Let in only clients with a certificate of these authorities (PEM)."),
     ] = None,
     metrics: Annotated[
-        str | None,
-        typer.Option(
-            "--metrics", metavar="HOST:PORT", help="Serve counters for Prometheus at this address, under /metrics."
-        ),
+        str | None, option("--metrics", "HOST:PORT", "Serve counters for Prometheus at this address, under /metrics.")
     ] = None,
 ) -> int:
     """Serves the partitions in directories to Kafka clients, for reading only.

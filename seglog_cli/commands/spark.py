@@ -44,6 +44,7 @@ from seglog_cli.options import (
     command,
     labelled,
     one_of,
+    option,
     takes_urls,
 )
 from seglog_cli.parameters import PlainCommand
@@ -65,16 +66,9 @@ _KEYS_SHOWN = 20
 
 Master = Annotated[
     str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Spark's master, such as local[4] or yarn (default: all cores, or spark-submit's).",
-    ),
+    option("--master", "URL", "Spark's master, such as local[4] or yarn (default: all cores, or spark-submit's)."),
 ]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; repeatable.", show_default=False),
-]
+Settings = Annotated[list[str] | None, option("--conf", "KEY=VALUE", "A Spark setting; repeatable.")]
 
 
 @app.callback()
@@ -184,10 +178,7 @@ def clean(
     session: Session,
     paths: Directories,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="URL", help="Clean into new objects below this prefix, and change no log."
-        ),
+        Path | None, option("--output -o", "URL", "Clean into new objects below this prefix, and change no log.")
     ] = None,
     policy: Policy = None,
     dedupe_buffer_size: DedupeBufferSize = None,
@@ -199,20 +190,14 @@ def clean(
     metadata_dir: MetadataDirectory = None,
     plan: Annotated[
         str,
-        typer.Option(
+        option(
             "--plan",
-            metavar="auto|directory|shuffle",
-            help="One task for each partition (directory), all tasks for each (shuffle), or by its size (auto).",
+            "auto|directory|shuffle",
+            "One task for each partition (directory), all tasks for each (shuffle), or by its size (auto).",
         ),
     ] = "auto",
     reducers: Annotated[
-        int,
-        typer.Option(
-            "--reducers",
-            min=0,
-            metavar="N",
-            help="Share the keys among this many tasks (0: as many as the size needs).",
-        ),
+        int, option("--reducers", "N", "Share the keys among this many tasks (0: as many as the size needs).", least=0)
     ] = 0,
     master: Master = None,
     conf: Settings = None,
@@ -278,12 +263,10 @@ def clean(
 def export(
     session: Session,
     paths: Paths,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to write; it must be empty or missing.")
-    ],
+    output: Annotated[Path, option("--output -o", "FOLDER", "The folder to write; it must be empty or missing.")],
     chosen: Chosen,
     compression: Annotated[
-        str, typer.Option("--compression", metavar="zstd|snappy|gzip|none", help="The codec of the Parquet files.")
+        str, option("--compression", "zstd|snappy|gzip|none", "The codec of the Parquet files.")
     ] = "zstd",
     master: Master = None,
     conf: Settings = None,
@@ -324,15 +307,10 @@ def latest(
     session: Session,
     paths: Paths,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FOLDER", help="Write Parquet files into this folder, and show nothing."
-        ),
+        Path | None, option("--output -o", "FOLDER", "Write Parquet files into this folder, and show nothing.")
     ] = None,
     isolation: Isolation = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="Show at most N keys (default: 20).")
-    ] = None,
+    limit: Annotated[int | None, option("--limit", "N", "Show at most N keys (default: 20).", least=1)] = None,
     master: Master = None,
     conf: Settings = None,
 ) -> None:
@@ -421,7 +399,7 @@ def diff(
 @command
 def conf(
     session: Session,
-    cores: Annotated[int, typer.Option("--cores", metavar="N", min=1, help="The cores of each executor.")] = 4,
+    cores: Annotated[int, option("--cores", "N", "The cores of each executor.", least=1)] = 4,
 ) -> None:
     """Prints the settings that a cluster should have for seglog's jobs, as lines of spark-defaults.conf.
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
-from seglog_cli.options import command, flag, takes_urls
+from seglog_cli.options import argument, command, flag, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -19,10 +17,8 @@ def run(
     session: Session,
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="PATH",
-            help="A partition or a topic in tiered storage, a whole tier, or an object of a segment; URLs, too.",
-            show_default=False,
+        argument(
+            "PATH", "A partition or a topic in tiered storage, a whole tier, or an object of a segment; URLs, too."
         ),
     ],
     tiers: Tiers,

@@ -6,12 +6,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError, exit_code_of
-from seglog_cli.options import DryRun, command, flag
-from seglog_cli.quarantines import QuarantineOption, remember_run
+from seglog_cli.options import DryRun, Quarantine, argument, command, flag, option
+from seglog_cli.quarantines import remember_run
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -28,40 +26,26 @@ def run(
     session: Session,
     sources: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="SOURCE",
-            help="Partition directories of the dead cluster, or whole log directories; only read.",
-            show_default=False,
-        ),
+        argument("SOURCE", "Partition directories of the dead cluster, or whole log directories; only read."),
     ],
-    into: Annotated[
-        Path,
-        typer.Option(
-            "--into",
-            metavar="LOGDIR",
-            help="The log directory of a stopped broker of another cluster.",
-            show_default=False,
-        ),
-    ],
+    into: Annotated[Path, option("--into", "LOGDIR", "The log directory of a stopped broker of another cluster.")],
     topic: Annotated[
         list[str] | None,
-        typer.Option(
-            "--topic", metavar="OLD[=NEW]", help="Take only this topic, under a new name if one is given; repeatable."
-        ),
+        option("--topic", "OLD[=NEW]", "Take only this topic, under a new name if one is given; repeatable."),
     ] = None,
     transactions_of: Annotated[
         list[Path] | None,
-        typer.Option(
+        option(
             "--transactions-of",
-            metavar="LOGDIR",
-            help="Another log directory whose __transaction_state says how open transactions ended; repeatable.",
+            "LOGDIR",
+            "Another log directory whose __transaction_state says how open transactions ended; repeatable.",
         ),
     ] = None,
     every_replica: Annotated[
         bool, flag("--every-replica", "Confirm that every replica gets the same data before any broker starts.")
     ] = False,
     dry_run: DryRun = False,
-    quarantine: QuarantineOption = None,
+    quarantine: Quarantine = None,
 ) -> int:
     """Puts partitions of a dead cluster into a stopped broker of another one; offsets stay as they are.
 

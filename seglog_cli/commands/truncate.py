@@ -5,8 +5,18 @@ from __future__ import annotations
 from typing import Annotated
 
 from seglog_cli.failures import UsageError
-from seglog_cli.options import DryRun, NoKeep, Partition, check_keeping, command, flag, offset_option, time_option
-from seglog_cli.quarantines import QuarantineOption, remember_run
+from seglog_cli.options import (
+    DryRun,
+    NoKeep,
+    Partition,
+    Quarantine,
+    check_keeping,
+    command,
+    flag,
+    offset_option,
+    time_option,
+)
+from seglog_cli.quarantines import remember_run
 from seglog_cli.session import Session
 
 
@@ -21,7 +31,7 @@ def run(
     at_damage: Annotated[bool, flag("--at-damage", "Drop the first damaged batch and everything after it.")] = False,
     dry_run: DryRun = False,
     no_keep: NoKeep = False,
-    quarantine: QuarantineOption = None,
+    quarantine: Quarantine = None,
 ) -> None:
     """Cuts off the end of a log as a broker truncates a follower: whole batches, indexes and checkpoints.
 

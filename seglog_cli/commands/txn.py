@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
-from seglog_cli.options import Partition, command, duration_option, one_of, takes_urls
+from seglog_cli.options import Partition, argument, command, duration_option, one_of, option, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -28,20 +26,17 @@ def run(
     session: Session,
     partition: Partition,
     tiers: Tiers,
-    action: Annotated[
-        str,
-        typer.Argument(metavar="list|open|stat|abort-cmd", help="What to show (default: list).", show_default=False),
-    ] = "list",
+    action: Annotated[str, argument("list|open|stat|abort-cmd", "What to show (default: list).")] = "list",
     max_timeout: Annotated[
         int | None,
         duration_option("--max-timeout", "The brokers' transaction.max.timeout.ms (default: 15m).", least=0),
     ] = None,
     bootstrap_server: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--bootstrap-server",
-            metavar="HOST:PORT",
-            help="The address in the commands that abort-cmd prints (default: localhost:9092).",
+            "HOST:PORT",
+            "The address in the commands that abort-cmd prints (default: localhost:9092).",
         ),
     ] = None,
 ) -> int:

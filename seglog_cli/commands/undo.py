@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from seglog_cli.options import command
-from seglog_cli.quarantines import QuarantineOption, named_run
+from seglog_cli.options import Quarantine, argument, command
+from seglog_cli.quarantines import named_run
 from seglog_cli.session import Session
 
 
 @command
 def run(
     session: Session,
-    name: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="The name of a run, or its folder.", show_default=False),
-    ],
-    quarantine: QuarantineOption = None,
+    name: Annotated[str, argument("RUN", "The name of a run, or its folder.")],
+    quarantine: Quarantine = None,
 ) -> None:
     """Takes a repair back: restores every file bit for bit, with its times, mode and owner.
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.grouping import FindingsShown, Grouped
-from seglog_cli.options import DryRun, Paths, command, duration_option, flag, one_of, parsed, takes_urls
-from seglog_cli.quarantines import QuarantineOption
+from seglog_cli.options import (
+    DryRun,
+    Paths,
+    Quarantine,
+    command,
+    duration_option,
+    flag,
+    one_of,
+    option,
+    parsed,
+    takes_urls,
+)
 from seglog_cli.repairing import repair_options, repair_paths
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -23,9 +31,7 @@ if TYPE_CHECKING:
     from seglog.scan.listing import Target
     from seglog.verification.verify import Level, VerifySummary
 
-LevelName = Annotated[
-    str, typer.Option("--level", metavar="header|crc|record|index|semantic", help="How deep to look.")
-]
+LevelName = Annotated[str, option("--level", "header|crc|record|index|semantic", "How deep to look.")]
 Live = Annotated[bool, flag("--live", "Expect a broker that writes here, though its lock is not seen.")]
 
 _LEVELS = ("header", "crc", "record", "index", "semantic")
@@ -41,23 +47,19 @@ def run(
     level: LevelName = "semantic",
     live: Live = False,
     sample: Annotated[
-        str | None, typer.Option("--sample", metavar="SHARE", help="Verify only this share of the data, such as 5%.")
+        str | None, option("--sample", "SHARE", "Verify only this share of the data, such as 5%.")
     ] = None,
     max_duration: Annotated[int | None, duration_option("--max-duration", "Stop after this time.", least=0)] = None,
     repair: Annotated[bool, flag("--repair", "Repair what is wrong. `seglog undo` takes the repair back.")] = False,
     policy: Annotated[
-        str, typer.Option("--policy", metavar="smallest-loss|truncate|excise", help="How to repair damage in logs.")
+        str, option("--policy", "smallest-loss|truncate|excise", "How to repair damage in logs.")
     ] = "smallest-loss",
     only: Annotated[
         str | None,
-        typer.Option(
-            "--only",
-            metavar="PARTS",
-            help="Repair only these, separated by commas: log, index, snapshot, epochs, checkpoint.",
-        ),
+        option("--only", "PARTS", "Repair only these, separated by commas: log, index, snapshot, epochs, checkpoint."),
     ] = None,
     dry_run: DryRun = False,
-    quarantine: QuarantineOption = None,
+    quarantine: Quarantine = None,
 ) -> int:
     """Verifies logs and goes on past damage; changes, locks and creates nothing without --repair.
 
