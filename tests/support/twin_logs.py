@@ -71,6 +71,7 @@ REFUSED_HERE: tuple[tuple[type[errors.SeglogError], str], ...] = (
     (errors.InvalidRecordError, "not a transaction marker"),
     (errors.InvalidTimestampError, "is negative"),
     (errors.InvalidRecordError, "the append holds no records"),
+    (errors.InvalidRecordError, "a control batch cannot be rebuilt"),
     (errors.UnexpectedAppendOffsetError, "below the log end offset"),
 )
 

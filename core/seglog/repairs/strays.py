@@ -55,8 +55,9 @@ def names_within_batches(
     """The base offsets of files that are no segments: a good batch has the offset of the name and the one before it.
 
     A file of `strayed` (base offsets) that holds nothing of its own needs no more. Another one does where that batch
-    is sound (it touches one beside it in its file, or both files have it) and the file contradicts none of those in the
-    batch's.
+    is sound and the file contradicts none of those in the batch's. Sound is a batch that touches one beside it in its
+    file, that begins where its file is named to, that both files have, or that is exactly what is missing between two
+    segments. Where it lies in that very file, the segment before must not contradict any of the file's, either.
     """
     empty = {s.base_offset for s in segments if s.base_offset in strayed and not survey_of(s).kept}
     bases = np.array([segment.base_offset for segment in segments], dtype=np.int64)
@@ -71,10 +72,15 @@ def names_within_batches(
         touching[1:] |= touching[:-1].copy()
         low, high = (np.searchsorted(bases, batches[end], side="right") for end in ("first", "last"))
         for i in np.flatnonzero(high > low).tolist():
+            batch, home = batches[i : i + 1], int(low[i]) - 1
             for other in range(int(low[i]), int(high[i])):
-                is_sound = touching[i] or gathering.has(other, batches[i : i + 1])
-                is_sound = is_sound and gathering.goes_with(other, batches)
-                if bases[other] in empty or (other != number and is_sound):
+                if other == number:
+                    is_sound = bool(touching[i]) and home >= 0 and gathering.goes_with(home, batches)
+                else:
+                    is_sound = bool(touching[i]) or int(batch["first"][0]) == segment.base_offset
+                    is_sound = is_sound or gathering.has(other, batch) or gathering.fills(home, other, batch)
+                    is_sound = is_sound and gathering.goes_with(other, batches)
+                if bases[other] in empty or is_sound:
                     found.add(int(bases[other]))
     return found
 
@@ -149,6 +155,13 @@ class _Gathering:
         """Whether a copy of a batch is in a file."""
         found = self.batches_in(number, PlausibleOffsets(self._bases[0]))
         return bool(np.isin(batch[_FACTS], found[_FACTS]).all())
+
+    def fills(self, before: int, after: int, batch: np.ndarray) -> bool:
+        """Whether a batch is exactly what is missing between the batches of two segments."""
+        if before < 0:
+            return False
+        ends, begins = self._of(before)["last"], self._of(after)["first"]
+        return bool((ends == batch["first"] - 1).any() and (begins == batch["last"] + 1).any())
 
     def goes_with(self, number: int, others: np.ndarray) -> bool:
         """Whether a file's own batches could stand beside `others`: copies aside, no offset is in both."""

@@ -243,6 +243,13 @@ def test_a_rebuilt_batch_keeps_its_producer_and_whether_it_is_transactional(attr
     assert header.is_transactional == bool(attributes)
 
 
+def test_a_control_batch_is_not_rebuilt_as_one_of_records() -> None:
+    batch = with_header(client_batch(Compression.GZIP), attributes=Compression.GZIP | 0x20)
+    assert len(as_leader(batch, origin=AppendOrigin.COORDINATOR)) == 1
+    with pytest.raises(InvalidRecordError, match="a control batch cannot be rebuilt"):
+        as_leader(batch, AppendRules(10_000, compression=Compression.NONE), AppendOrigin.COORDINATOR)
+
+
 @pytest.mark.parametrize(("epoch", "sequence"), [(-1, 0), (0, -1)])
 def test_a_producer_without_epoch_or_sequence_is_not_rebuilt(epoch: int, sequence: int) -> None:
     batch = with_header(GOOD, producer_id=0, producer_epoch=epoch, base_sequence=sequence)

@@ -112,6 +112,44 @@ def test_a_name_within_a_batch_is_no_segment(directory: Path) -> None:
     assert held(directory) == whole
 
 
+def test_a_name_within_a_batch_of_its_own_file_is_no_segment(directory: Path) -> None:
+    """The right name was another file's, whose own name was wrong, too."""
+    whole = held(directory)
+    exchange(directory, FIRST, SECOND)
+    (directory / FIRST).rename(directory / f"{13:020d}.log")
+    repaired(directory)
+    assert held(directory) == {FIRST: whole[FIRST] + whole[SECOND], THIRD: whole[THIRD]}
+
+
+def test_a_name_within_a_batch_of_its_own_file_stays_where_the_segment_before_contradicts(directory: Path) -> None:
+    whole = held(directory)
+    put(directory, SECOND, batch(9, 2), batch(11, 2))
+    put(directory, f"{13:020d}.log", batch(12, 3), batch(15, 3))
+    repaired(directory)
+    assert held(directory) == {**whole, SECOND: [batch(9, 2), batch(11, 2)], f"{13:020d}.log": [batch(15, 3)]}
+
+
+def test_a_name_within_the_batch_that_is_missing_before_it_is_no_segment(directory: Path) -> None:
+    whole = held(directory)
+    put(directory, FIRST, whole[THIRD][0], *whole[FIRST])
+    put(directory, f"{19:020d}.log", *whole[THIRD][1:])
+    (directory / THIRD).unlink()
+    repaired(directory)
+    assert held(directory) == {FIRST: whole[FIRST], SECOND: whole[SECOND] + whole[THIRD]}
+
+
+def test_a_name_within_the_batch_that_another_file_is_named_by_is_no_segment(directory: Path) -> None:
+    """No batch touches another one."""
+    batches = [batch(first, 3) for first in (10, 20, 30, 40)]
+    for path in directory.iterdir():
+        path.unlink()
+    write_segment(directory, 0, batch(0, 3))
+    put(directory, f"{12:020d}.log", *batches[2:])
+    put(directory, f"{30:020d}.log", *batches[:2])
+    repaired(directory)
+    assert held(directory) == {FIRST: [batch(0, 3)], f"{10:020d}.log": batches}
+
+
 def test_a_sound_batch_of_another_log_makes_no_name_wrong(directory: Path) -> None:
     whole = held(directory)
     put(directory, FIRST, *whole[FIRST][:2], batch(6, 4), batch(10, 3))
