@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from seglog.errors import UnsupportedError
+from seglog.errors import NotALogError, UnsupportedError
 from seglog.inspect.diff import Difference, diff_batches, diff_bytes
 from seglog.inspect.diff_view import ViewOptions, diff_view
 from seglog.log.read_loader import viewed_copies
@@ -41,7 +41,7 @@ def differences(
 ) -> Iterator[Difference]:
     """How copies of a partition differ, by `bytes` of the files, `batches` at each offset, or the `view` of a reader
     of committed records; at most `limit` differences. Of the options, batches take the selection alone.
-    UnsupportedError for logs of Kafka 0.7."""
+    UnsupportedError for logs of Kafka 0.7, NotALogError where no copy is there any more."""
     found = _all_differences(fs, directories, level, options)
     return found if limit is None else islice(found, limit)
 
@@ -53,6 +53,8 @@ def _all_differences(
         has = tuple(seen.status(listing.directory) is not None for listing in listings)
         if any(listing.format == "0.7" for listing in listings):
             raise UnsupportedError("logs of Kafka 0.7 cannot be compared: their messages have no offsets of their own")
+        if not any(has):
+            raise NotALogError(listings[0].directory, "no such directory any more")
         if not all(has):
             yield Difference(level, "missing", has, "not every copy has the partition")
         elif level == "bytes":

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from seglog.clock import Clock, SystemClock
-from seglog.errors import RefusedError
+from seglog.errors import NotALogError, RefusedError
 from seglog.format.filenames import SEGLOG_RUN_FILE, FileKind, FileState, parse_file_name, parse_partition_directory
 from seglog.remote_path import WEB_SERVERS, RemotePath
 from seglog.scan.listing import PartitionListing, SegmentFiles, list_partition, require_readable_names
@@ -86,7 +86,10 @@ class PartitionView:
         for pause in _PAUSES_S:
             if pause:
                 self._clock.sleep(pause)
-            self.settled = self._frozen.take(_order)
+            try:
+                self.settled = self._frozen.take(_order)
+            except FileNotFoundError as error:  # files may go; this one is the directory
+                raise NotALogError(self.directory, "no such directory any more") from error
             self.listing: PartitionListing = list_partition(self._frozen, self.directory)
             if self.settled and not (self.live and _is_swapping(self.listing)):
                 return

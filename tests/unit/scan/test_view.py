@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import ManualClock
+from seglog.errors import NotALogError
 from seglog.scan.listing import list_partition
 from seglog.scan.log_walk import WalkedEntries, walk_view
 from seglog.scan.view import PartitionView, SingleFile, is_held
@@ -107,6 +108,25 @@ def test_a_directory_that_never_holds_still_is_looked_at_as_it_is(partition: Pat
 
     view = PartitionView(Restless(), partition, live=True, clock=ManualClock())
     assert not view.settled and offsets(view) == EVERY
+
+
+def test_a_directory_that_goes_between_two_looks_at_it_is_none(partition: Path) -> None:
+    class Deleted(LocalFileSystem):
+        def __init__(self, looks: int) -> None:
+            self.looks = looks
+
+        def entries(self, directory: Path) -> Sequence[tuple[str, FileStatus]]:
+            if self.looks == 0:
+                shutil.rmtree(partition)
+            self.looks -= 1
+            return super().entries(directory)
+
+    backup = shutil.copytree(partition, partition.with_name("backup"))
+    for looks in range(3):
+        with pytest.raises(NotALogError, match="t-0: no such directory any more"):
+            PartitionView(Deleted(looks), partition, clock=ManualClock())
+        shutil.copytree(backup, partition)
+    assert offsets(PartitionView(Deleted(3), partition, clock=ManualClock())) == EVERY, "there are no more looks"
 
 
 def test_a_log_that_goes_faster_than_it_can_be_read_is_given_up(partition: Path) -> None:
