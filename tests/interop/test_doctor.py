@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import struct
 import uuid
@@ -15,6 +16,7 @@ import pytest
 from seglog import layout
 from seglog.format.checkpoint import PartitionMetadata, format_partition_metadata
 from seglog.model import Record
+from seglog_cli.exit_codes import ExitCode
 from tests.support.command_line import json_lines, run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.kafka import Broker, KafkaHarness
@@ -237,6 +239,34 @@ def test_doctor_foresees_whether_a_broker_starts_and_what_it_cuts(
         assert sum(row["length"] for row in rows if row["code"] in LOSSES) == answer["truncatedBytes"]
     wanted = MATRIX[name].clean if clean else MATRIX[name].unclean
     assert {row["code"] for row in rows} == wanted
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
+@pytest.mark.parametrize("name", MATRIX)
+def test_what_doctor_advises_is_done_and_a_broker_starts_without_losing_more(
+    kafka: KafkaHarness, generated: Path, tmp_path: Path, name: str, clean: bool
+) -> None:
+    root = tmp_path / "logs"
+    shutil.copytree(generated, root)
+    if not clean:
+        (root / ".kafka_cleanshutdown").unlink()
+    MATRIX[name].damage(root / "t-0")
+    for advice in dict.fromkeys(row["command"] or "" for row in doctored(root)):
+        program, *words = shlex.split(advice) or [""]
+        if program == "seglog":
+            done = run(*words, *SETTINGS)
+            lost = "LOG_END_MISSING" in done.stdout  # a repair that cannot bring back what is gone says so
+            assert done.exit_code in (
+                ExitCode.DONE,
+                ExitCode.REPAIRED,
+                *([ExitCode.REPAIRED_IN_PART] if lost else []),
+            ), done
+        elif program == "mv":
+            Path(words[0]).rename(tmp_path / "aside")
+    rows = doctored(root)
+    assert {row["code"] for row in rows if row["severity"] != "note"} <= {SHORT}, rows
+    answer = kafka.load(root / "t-0", **KAFKA_SETTINGS)
+    assert answer["truncatedBytes"] == 0, answer
 
 
 def one(rows: list[dict[str, Any]], code: str) -> dict[str, Any]:

@@ -40,7 +40,8 @@ class LeaderEpochCache:
                 self._assign(entry)
         except CorruptCheckpointError as error:
             if not tolerant:
-                raise
+                advice = "`seglog verify --repair` makes it anew from the records"
+                raise CorruptCheckpointError(self.path, f"{error.reason}; {advice}") from error
             self.damage = error
 
     @property

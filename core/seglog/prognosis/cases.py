@@ -195,7 +195,7 @@ _CASES = (
         _REPAIR,
     ),
     Case("ORPHAN_INDEX", _N, "Deletes an index whose segment is gone."),
-    Case("LEADER_EPOCHS_UNREADABLE", _B, "Takes the log directory offline.", _REINDEX, offline=True),
+    Case("LEADER_EPOCHS_UNREADABLE", _B, "Takes the log directory offline.", _REPAIR, offline=True),
     Case(
         "PARTITION_METADATA_UNREADABLE",
         _B,
