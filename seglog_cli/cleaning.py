@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from seglog_cli.options import flag, option, parsed, require_policy, size_option
+from seglog_cli.options import OptionGroup, flag, option, parsed, require_policy, size_option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -23,22 +23,14 @@ if TYPE_CHECKING:
 # Headers and indexes that are looked at besides.
 _READ_BESIDE_BYTES = 1 << 20
 
-Policy = Annotated[
-    str | None, option("--policy", "compact|compact,delete", "The cleanup.policy of the named partitions.")
-]
 DedupeBufferSize = Annotated[
     int | None,
     size_option(
         "--dedupe-buffer-size", "Memory for the offset map, of all threads together (log.cleaner.dedupe.buffer.size)."
     ),
 ]
-LoadFactor = Annotated[str | None, option("--load-factor", "SHARE", "How full the offset map may get (default: 0.9).")]
 StrategyName = Annotated[
     str, option("--strategy", "offset|timestamp|header:NAME", "Which record of each key stays (KIP-280).")
-]
-Roll = Annotated[bool, flag("--roll", "Roll the active segment first, so that it is cleaned, too.")]
-Expire = Annotated[
-    bool, flag("--expire", "Remove at once the tombstones and markers that are older than delete.retention.ms.")
 ]
 
 
@@ -51,39 +43,50 @@ class CleaningRequest:
     options: CleanerOptions
 
 
-def cleaning_request(
-    session: Session,
-    paths: list[Path],
-    *,
-    policy: str | None,
-    dedupe_buffer_size: int | None,
-    load_factor: str | None,
-    strategy: str,
-    roll: bool,
-    expire: bool,
-    override_policy: bool,
-    metadata_dir: Path | None,
-) -> CleaningRequest:
-    """The request that a command's options make; UsageError where they do not go together."""
-    from seglog.cleaner.options import Strategy
-    from seglog.operations.clean import POLICIES, cleaner_options
-    from seglog.operations.workspace import Sources
-    from seglog.scan.listing import log_directory_of, resolve_paths
+@dataclass(frozen=True)
+class Rounds(OptionGroup):
+    """How logs are cleaned."""
 
-    targets = resolve_paths(session.fs, paths)
-    if policy is not None:
-        require_policy(policy, POLICIES, targets)
-    chosen = {
-        "cleanup.policy": policy,
-        "log.cleaner.dedupe.buffer.size": dedupe_buffer_size,
-        "log.cleaner.io.buffer.load.factor": load_factor,
-    }
-    sources = Sources(chosen, override_policy, metadata_dir)
-    settings = {path: session.config_of(path, sources) for path in dict.fromkeys(map(log_directory_of, targets))}
-    config = next(iter(settings.values())).resolve(None).cleaner
-    wanted = parsed("--strategy", Strategy.parse, strategy)
-    options = cleaner_options(config, strategy=wanted, roll=roll, expire=expire, threads=session.threads)
-    return CleaningRequest(targets, settings, options)
+    policy: Annotated[
+        str | None, option("--policy", "compact|compact,delete", "The cleanup.policy of the named partitions.")
+    ] = None
+    dedupe_buffer_size: DedupeBufferSize = None
+    load_factor: Annotated[
+        str | None, option("--load-factor", "SHARE", "How full the offset map may get (default: 0.9).")
+    ] = None
+    strategy: StrategyName = "offset"
+    roll: Annotated[bool, flag("--roll", "Roll the active segment first, so that it is cleaned, too.")] = False
+    expire: Annotated[
+        bool, flag("--expire", "Remove at once the tombstones and markers that are older than delete.retention.ms.")
+    ] = False
+
+    def request(
+        self, session: Session, paths: list[Path], override_policy: bool, metadata_dir: Path | None
+    ) -> CleaningRequest:
+        """The cleaning that is asked for; UsageError where options do not go together."""
+        from seglog.cleaner.options import Strategy
+        from seglog.operations.clean import POLICIES, cleaner_options
+        from seglog.operations.workspace import Sources
+        from seglog.scan.listing import log_directory_of, resolve_paths
+
+        targets = resolve_paths(session.fs, paths)
+        if self.policy is not None:
+            require_policy(self.policy, POLICIES, targets)
+        chosen = {
+            "cleanup.policy": self.policy,
+            "log.cleaner.dedupe.buffer.size": self.dedupe_buffer_size,
+            "log.cleaner.io.buffer.load.factor": self.load_factor,
+        }
+        sources = Sources(chosen, override_policy, metadata_dir)
+        settings = {path: session.config_of(path, sources) for path in dict.fromkeys(map(log_directory_of, targets))}
+        options = cleaner_options(
+            next(iter(settings.values())).resolve(None).cleaner,
+            strategy=parsed("--strategy", Strategy.parse, self.strategy),
+            roll=self.roll,
+            expire=self.expire,
+            threads=session.begin_threads(),
+        )
+        return CleaningRequest(targets, settings, options)
 
 
 class RoundProgress:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from seglog_cli.failures import UsageError
-from seglog_cli.options import flag, option, size_option
+from seglog_cli.options import OptionGroup, flag, option, size_option
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
@@ -17,23 +18,40 @@ if TYPE_CHECKING:
     from seglog.scan.listing import Target
     from seglog_cli.unreadable import Unreadable
 
-WithSizing = Annotated[bool, flag("--sizing", "Show what the cleaner needs for this log, and whether it keeps up.")]
-Plot = Annotated[bool, flag("--plot", "Draw the distributions.")]
-MostRounds = Annotated[int, option("--rounds", "N", "Show this many of the last cleaning rounds.", least=0)]
-WriteRate = Annotated[
-    int | None, size_option("--write-rate", "For --sizing, take this many bytes a second, not the measured rate.")
-]
 Prometheus = Annotated[
-    Path | None, option("--prometheus", "FILE", "Write the cleaner's gauges for Prometheus to this file.")
+    Path | None,
+    option("--prometheus", "FILE", "Write the cleaner's gauges for Prometheus to this file."),
 ]
 
 
-def check_measuring(session: Session, sizing: bool, plot: bool, write_rate: int | None) -> None:
-    """Wrong usage for options that would change nothing."""
-    if write_rate is not None and not sizing:
-        raise UsageError("--write-rate is for --sizing")
-    if plot and session.as_json:
-        raise UsageError("--plot draws text; JSON lines hold the distributions anyway")
+@dataclass(frozen=True)
+class Measures(OptionGroup):
+    """What is shown of a partition."""
+
+    sizing: Annotated[bool, flag("--sizing", "Show what the cleaner needs for this log, and whether it keeps up.")] = (
+        False
+    )
+    plot: Annotated[bool, flag("--plot", "Draw the distributions.")] = False
+    rounds: Annotated[int, option("--rounds", "N", "Show this many of the last cleaning rounds.", least=0)] = 5
+    write_rate: Annotated[
+        int | None, size_option("--write-rate", "For --sizing, take this many bytes a second, not the measured rate.")
+    ] = None
+
+    def check(self, session: Session) -> None:
+        """Wrong usage for options that would change nothing."""
+        if self.write_rate is not None and not self.sizing:
+            raise UsageError("--write-rate is for --sizing")
+        if self.plot and session.as_json:
+            raise UsageError("--plot draws text; JSON lines hold the distributions anyway")
+
+    def show(self, session: Session, measured: PartitionStatistics) -> None:
+        """A partition's distributions, its last rounds, and its sizing when there is one."""
+        from seglog_cli.views.statistics import show_rounds, show_sizing, show_statistics
+
+        show_statistics(session.console, measured.statistics, self.plot)
+        show_rounds(session.console, measured.rounds[len(measured.rounds) - min(self.rounds, len(measured.rounds)) :])
+        if measured.sizing is not None:
+            show_sizing(session.console, measured.sizing)
 
 
 def measured_partitions(
@@ -61,13 +79,3 @@ def measured_partitions(
                 session.console.warning(f"{listing.directory}: a log of Kafka 0.7 has no statistics")
                 continue
             yield MeasuredPartition.of(listing, shown[log_directory], kept)
-
-
-def show_measured(session: Session, measured: PartitionStatistics, *, plot: bool, rounds: int) -> None:
-    """A partition's distributions, its last rounds, and its sizing when there is one."""
-    from seglog_cli.views.statistics import show_rounds, show_sizing, show_statistics
-
-    show_statistics(session.console, measured.statistics, plot)
-    show_rounds(session.console, measured.rounds[len(measured.rounds) - min(rounds, len(measured.rounds)) :])
-    if measured.sizing is not None:
-        show_sizing(session.console, measured.sizing)

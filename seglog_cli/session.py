@@ -52,9 +52,8 @@ class Session:
         """Whether data goes out as JSON lines."""
         return self.console.as_json
 
-    @property
-    def threads(self) -> int:
-        """`--jobs`, or as many threads as there are cores. To be asked before they begin."""
+    def begin_threads(self) -> int:
+        """`--jobs`, or as many threads as there are cores; they may begin, and share from now on what they free."""
         from seglog.ordered_pool import available_threads
         from seglog_cli.memory import share_freed_memory
 
@@ -63,15 +62,13 @@ class Session:
         return self.jobs or available_threads()
 
     def workspace(self, *used: str) -> Workspace:
-        """What the engine's operations need of these options; those of them that count are `used`."""
-        from seglog.clock import FixedClock, SystemClock
+        """What the engine's operations need of these options; those that count are `used`. Threads may begin."""
         from seglog.operations.workspace import Workspace
         from seglog_cli.memory import share_freed_memory
 
         self.used.update(used)
         share_freed_memory()
-        clock = SystemClock() if self.now is None else FixedClock(self.now)
-        return Workspace(self.fs, clock, self.overrides, self.config, self.jobs)
+        return Workspace(self.fs, self._clock, self.overrides, self.config, self.jobs)
 
     def settled(self, run: RunRecord) -> None:
         """Says that a run that was cut short was settled, and remembers where it is."""
@@ -88,12 +85,16 @@ class Session:
 
         return machine_files()
 
-    @functools.cached_property
+    @property
     def clock(self) -> Clock:
         """The machine's clock, or one that stands at `--now`."""
+        self.used.add("--now")
+        return self._clock
+
+    @functools.cached_property
+    def _clock(self) -> Clock:
         from seglog.clock import FixedClock, SystemClock
 
-        self.used.add("--now")
         return SystemClock() if self.now is None else FixedClock(self.now)
 
     def resolved(self, path: Path) -> Path:

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from seglog_cli.cleaning import (
-    DedupeBufferSize,
-    Expire,
-    LoadFactor,
-    Policy,
-    Roll,
-    RoundProgress,
-    StrategyName,
-    cleaning_request,
-    show_outcomes,
-)
+from seglog_cli.cleaning import RoundProgress, Rounds, show_outcomes
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.options import Check, Directories, DryRun, MetadataDirectory, OverridePolicy, command, takes_urls
 from seglog_cli.session import Session
@@ -25,12 +15,8 @@ def run(
     paths: Directories,
     dry_run: DryRun = False,
     check: Check = False,
-    policy: Policy = None,
-    dedupe_buffer_size: DedupeBufferSize = None,
-    load_factor: LoadFactor = None,
-    strategy: StrategyName = "offset",
-    roll: Roll = False,
-    expire: Expire = False,
+    *,
+    rounds: Rounds,
     override_policy: OverridePolicy = False,
     metadata_dir: MetadataDirectory = None,
 ) -> int:
@@ -58,30 +44,19 @@ def run(
     from seglog.operations.clean import clean
     from seglog.storage.metered_files import GatedFileSystem, ReadMeter
 
-    request = cleaning_request(
-        session,
-        paths,
-        policy=policy,
-        dedupe_buffer_size=dedupe_buffer_size,
-        load_factor=load_factor,
-        strategy=strategy,
-        roll=roll,
-        expire=expire,
-        override_policy=override_policy,
-        metadata_dir=metadata_dir,
-    )
+    request = rounds.request(session, paths, override_policy, metadata_dir)
     with session.progress("clean") as progress:
-        rounds = RoundProgress(progress)
+        shown = RoundProgress(progress)
         outcomes = clean(
-            GatedFileSystem(session.fs, ReadMeter(rounds.advance, progress.wait)),
+            GatedFileSystem(session.fs, ReadMeter(shown.advance, progress.wait)),
             request.targets,
             request.settings.__getitem__,
             session.clock,
             request.options,
             dry_run=dry_run or check,
-            begin=rounds.begin,
+            begin=shown.begin,
         )
-        done = show_outcomes(session, request, rounds.cleared(outcomes))
+        done = show_outcomes(session, request, shown.cleared(outcomes))
     if not done:
         session.console.message("nothing is due for cleaning (-v says why, and so does seglog explain PARTITION)")
     if (dry_run or check) and any(cleaned.changes for cleaned in done):

@@ -69,17 +69,16 @@ def run(
     from seglog.operations.cleaner import CleanerService
     from seglog.operations.workspace import Sources
     from seglog.scan.listing import list_log_directory, refuse_partition
-    from seglog_cli.memory import share_freed_memory
     from seglog_cli.views.service import Reporter
 
-    share_freed_memory()
     refuse_partition(session.fs, log_directory)
     list_log_directory(session.fs, log_directory)
     chosen = {"log.cleaner.dedupe.buffer.size": dedupe_buffer_size, "log.cleaner.io.max.bytes.per.second": throttle}
     sources = Sources(chosen, override_policy, metadata_dir)
     config = session.config_of(session.resolved(log_directory), sources).resolve(None).cleaner
+    threads = session.begin_threads()
     if session.jobs is not None:
-        config = replace(config, threads=session.threads)
+        config = replace(config, threads=threads)
     reporter = Reporter(session, session.resolved(log_directory), prometheus)
     service = CleanerService(
         session.fs,

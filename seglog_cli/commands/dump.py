@@ -70,7 +70,7 @@ def run(
         every_file=every_file,
         selection=wanted.selection(),
         limit=limit,
-        jobs=session.threads,
+        jobs=session.begin_threads(),
     )
     damaged = unreadable = False
     for item in dump(session.fs, targets, options):

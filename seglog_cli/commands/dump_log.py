@@ -91,7 +91,7 @@ def run(
         max_bytes=max_bytes,
         decoder=choose_decoder([n for n, on in asked.items() if on], key_decoder_class, value_decoder_class),
         untrusted=untrusted,
-        jobs=session.threads,
+        jobs=session.begin_threads(),
     )
     wrong = False
     for item in dump_log(session.fs, [parse_location(name) for name in names], options):

@@ -104,7 +104,7 @@ def run(
             run_endpoint(
                 endpoint,
                 place,
-                threads=session.threads,
+                threads=session.begin_threads(),
                 tls=tls,
                 offsets=commits,
                 offsets_file=kept,

@@ -5,40 +5,25 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seglog_cli.cleaning import (
-    DedupeBufferSize,
-    Expire,
-    LoadFactor,
-    Policy,
-    Roll,
-    StrategyName,
-    cleaning_request,
-    show_outcomes,
-)
+from seglog_cli.cleaning import Rounds, show_outcomes
 from seglog_cli.commands.diff import ComparedLevel, Copies, check_level
 from seglog_cli.commands.verify import LevelName, Live, level_named, verdict
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.grouping import FindingsShown, Grouped
 from seglog_cli.help import HelpOption
-from seglog_cli.measuring import (
-    MostRounds,
-    Plot,
-    WithSizing,
-    WriteRate,
-    check_measuring,
-    measured_partitions,
-    show_measured,
-)
+from seglog_cli.measuring import Measures, measured_partitions
 from seglog_cli.options import (
     CONTEXT,
     Directories,
     MetadataDirectory,
+    OptionGroup,
     OverridePolicy,
     Paths,
     command,
@@ -64,11 +49,35 @@ app = typer.Typer(help=SUMMARY, rich_markup_mode=None, context_settings=CONTEXT)
 
 _KEYS_SHOWN = 20
 
-Master = Annotated[
-    str | None,
-    option("--master", "URL", "Spark's master, such as local[4] or yarn (default: all cores, or spark-submit's)."),
-]
-Settings = Annotated[list[str] | None, option("--conf", "KEY=VALUE", "A Spark setting; repeatable.")]
+
+@dataclass(frozen=True)
+class Cluster(OptionGroup):
+    """Where Spark runs."""
+
+    master: Annotated[
+        str | None,
+        option("--master", "URL", "Spark's master, such as local[4] or yarn (default: all cores, or spark-submit's)."),
+    ] = None
+    conf: Annotated[list[str] | None, option("--conf", "KEY=VALUE", "A Spark setting; repeatable.")] = None
+
+    @contextlib.contextmanager
+    def started(self, session: Session, title: str) -> Iterator[tuple[SparkSession, Callable[[int, int], None]]]:
+        """A Spark session for the time of a command, and a listener that shows its tasks."""
+        chosen = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+        for text in self.conf or ():
+            key, mark, value = text.partition("=")
+            if not mark or not key:
+                raise UsageError(f"--conf: {text!r} is not KEY=VALUE")
+            chosen[key] = value
+        loaded = sys.modules.get("pyspark.sql")
+        was_running = loaded is not None and loaded.SparkSession.getActiveSession() is not None
+        spark = _started(session, f"seglog {title}", self.master, chosen)
+        try:
+            with session.progress(title, None, "tasks") as progress:
+                yield spark, lambda done, total: progress.update(done, total)
+        finally:
+            if not was_running:
+                spark.stop()
 
 
 @app.callback()
@@ -91,8 +100,8 @@ def verify(
     tiers: Tiers,
     level: LevelName = "semantic",
     live: Live = False,
-    master: Master = None,
-    conf: Settings = None,
+    *,
+    cluster: Cluster,
 ) -> int:
     """Verifies logs as `seglog verify` does, many partitions at a time.
 
@@ -109,7 +118,7 @@ def verify(
     chosen = VerifyOptions(level=level_named(level), live=live, jobs=1)
     session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
-    with _spark(session, "verify", master, conf) as (spark, watch):
+    with cluster.started(session, "verify") as (spark, watch):
         from seglog.spark import jobs
 
         report = jobs.verify(spark, targets, chosen, watch, seen=session.fs)
@@ -130,12 +139,8 @@ def stats(
     session: Session,
     paths: Paths,
     tiers: Tiers,
-    sizing: WithSizing = False,
-    plot: Plot = False,
-    rounds: MostRounds = 5,
-    write_rate: WriteRate = None,
-    master: Master = None,
-    conf: Settings = None,
+    measures: Measures,
+    cluster: Cluster,
 ) -> int:
     """Shows what logs hold, as `seglog stats` does, many partitions at a time.
 
@@ -149,7 +154,7 @@ def stats(
     from seglog.scan.listing import resolve_paths
     from seglog_cli.unreadable import Unreadable
 
-    check_measuring(session, sizing, plot, write_rate)
+    measures.check(session)
     session, paths = tiers.seen(session, paths)
     targets = resolve_paths(session.fs, paths)
     unreadable = Unreadable.among(session, targets)
@@ -158,15 +163,17 @@ def stats(
     now_ms = session.clock.now_ms()
 
     def sizing_of(listing: PartitionListing) -> SizingRequest:
-        return requests[listing.directory].sizing_request(now_ms, write_rate)
+        return requests[listing.directory].sizing_request(now_ms, measures.write_rate)
 
-    with _spark(session, "stats", master, conf) as (spark, watch):
+    with cluster.started(session, "stats") as (spark, watch):
         from seglog.spark import jobs
 
         listings = [one.listing for one in partitions]
-        found = jobs.statistics(spark, listings, sizing_of=sizing_of if sizing else None, watch=watch, seen=session.fs)
+        found = jobs.statistics(
+            spark, listings, sizing_of=sizing_of if measures.sizing else None, watch=watch, seen=session.fs
+        )
     for partition, one in zip(partitions, found, strict=True):
-        show_measured(session, PartitionStatistics(one.log, one.sizing, partition.rounds), plot=plot, rounds=rounds)
+        measures.show(session, PartitionStatistics(one.log, one.sizing, partition.rounds))
         tiers.hear(session, one.remarks)
     return tiers.code(unreadable.exit_code)
 
@@ -180,12 +187,8 @@ def clean(
     output: Annotated[
         Path | None, option("--output -o", "URL", "Clean into new objects below this prefix, and change no log.")
     ] = None,
-    policy: Policy = None,
-    dedupe_buffer_size: DedupeBufferSize = None,
-    load_factor: LoadFactor = None,
-    strategy: StrategyName = "offset",
-    roll: Roll = False,
-    expire: Expire = False,
+    *,
+    rounds: Rounds,
     override_policy: OverridePolicy = False,
     metadata_dir: MetadataDirectory = None,
     plan: Annotated[
@@ -199,8 +202,7 @@ def clean(
     reducers: Annotated[
         int, option("--reducers", "N", "Share the keys among this many tasks (0: as many as the size needs).", least=0)
     ] = 0,
-    master: Master = None,
-    conf: Settings = None,
+    cluster: Cluster,
 ) -> int:
     """Compacts logs as `seglog clean` does, byte for byte, over many tasks.
 
@@ -223,19 +225,8 @@ def clean(
     if reducers and plan == "directory":
         raise UsageError("--reducers is for --plan shuffle or auto: --plan directory has none")
     seen, shown = Tiers().seen(session, paths) if output is not None else (session, paths)
-    request = cleaning_request(
-        seen,
-        shown,
-        policy=policy,
-        dedupe_buffer_size=dedupe_buffer_size,
-        load_factor=load_factor,
-        strategy=strategy,
-        roll=roll,
-        expire=expire,
-        override_policy=override_policy,
-        metadata_dir=metadata_dir,
-    )
-    with _spark(session, "clean", master, conf) as (spark, watch):
+    request = rounds.request(seen, shown, override_policy, metadata_dir)
+    with cluster.started(session, "clean") as (spark, watch):
         from seglog.spark import cleaning
 
         placement = cleaning.Placement(plan, reducers=reducers)  # type: ignore[arg-type]
@@ -268,8 +259,8 @@ def export(
     compression: Annotated[
         str, option("--compression", "zstd|snappy|gzip|none", "The codec of the Parquet files.")
     ] = "zstd",
-    master: Master = None,
-    conf: Settings = None,
+    *,
+    cluster: Cluster,
     committed: Annotated[bool, typer.Option("--committed", hidden=True)] = False,
 ) -> None:
     """Writes records as Parquet, in folders topic=…/date=… that Spark, DuckDB and others read as columns.
@@ -286,7 +277,7 @@ def export(
         )
     selection = chosen.selection("read_committed" if committed else "read_uncommitted")
     one_of("--compression", compression, ("zstd", "snappy", "gzip", "none"))
-    with _spark(session, "export", master, conf) as (spark, watch):
+    with cluster.started(session, "export") as (spark, watch):
         from seglog.spark import jobs
 
         done = jobs.export(spark, paths, output, compression=compression, selection=selection, watch=watch)
@@ -311,8 +302,8 @@ def latest(
     ] = None,
     isolation: Isolation = None,
     limit: Annotated[int | None, option("--limit", "N", "Show at most N keys (default: 20).", least=1)] = None,
-    master: Master = None,
-    conf: Settings = None,
+    *,
+    cluster: Cluster,
 ) -> None:
     """Shows or writes the live value of each key: what a compacted log would hold, of committed records.
 
@@ -330,7 +321,7 @@ def latest(
         from seglog.spark.jobs import require_empty
 
         require_empty(session.fs, output)
-    with _spark(session, "latest", master, conf) as (spark, watch):
+    with cluster.started(session, "latest") as (spark, watch):
         from seglog.spark import jobs
         from seglog.spark.tasks import remote_errors, watched
 
@@ -359,8 +350,8 @@ def diff(
     tiers: Tiers,
     level: ComparedLevel = "batches",
     limit: DifferenceLimit = None,
-    master: Master = None,
-    conf: Settings = None,
+    *,
+    cluster: Cluster,
 ) -> int:
     """Compares replicas as `seglog diff` does, many partitions at a time.
 
@@ -373,7 +364,7 @@ def diff(
         raise UsageError("diff needs at least two copies")
     selection = check_level(level, wanted)
     session, copies = tiers.seen(session, copies)
-    with _spark(session, "diff", master, conf) as (spark, watch):
+    with cluster.started(session, "diff") as (spark, watch):
         from seglog.spark import jobs
 
         found = jobs.diff(
@@ -415,28 +406,6 @@ def conf(
         else:
             session.console.line(f"# {setting.reason}")
             session.console.line(f"{setting.key} {setting.value}")
-
-
-@contextlib.contextmanager
-def _spark(
-    session: Session, title: str, master: str | None, settings: list[str] | None
-) -> Iterator[tuple[SparkSession, Callable[[int, int], None]]]:
-    """A Spark session for the time of a command, and a listener that shows its tasks."""
-    chosen = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-    for text in settings or ():
-        key, mark, value = text.partition("=")
-        if not mark or not key:
-            raise UsageError(f"--conf: {text!r} is not KEY=VALUE")
-        chosen[key] = value
-    loaded = sys.modules.get("pyspark.sql")
-    was_running = loaded is not None and loaded.SparkSession.getActiveSession() is not None
-    spark = _started(session, f"seglog {title}", master, chosen)
-    try:
-        with session.progress(title, None, "tasks") as progress:
-            yield spark, lambda done, total: progress.update(done, total)
-    finally:
-        if not was_running:
-            spark.stop()
 
 
 def _started(session: Session, name: str, master: str | None, settings: dict[str, str]) -> SparkSession:

@@ -7,16 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seglog_cli.failures import UsageError
-from seglog_cli.measuring import (
-    MostRounds,
-    Plot,
-    Prometheus,
-    WithSizing,
-    WriteRate,
-    check_measuring,
-    measured_partitions,
-    show_measured,
-)
+from seglog_cli.measuring import Measures, Prometheus, measured_partitions
 from seglog_cli.options import Paths, command, takes_urls
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
@@ -31,10 +22,7 @@ def run(
     session: Session,
     paths: Paths,
     tiers: Tiers,
-    sizing: WithSizing = False,
-    plot: Plot = False,
-    rounds: MostRounds = 5,
-    write_rate: WriteRate = None,
+    measures: Measures,
     prometheus: Prometheus = None,
 ) -> int:
     """Shows distributions and the last cleaning rounds; with --sizing, the dedupe buffer and disk needed.
@@ -54,7 +42,7 @@ def run(
     from seglog.scan.listing import resolve_paths
     from seglog_cli.unreadable import Unreadable
 
-    check_measuring(session, sizing, plot, write_rate)
+    measures.check(session)
     shown: dict[Path, DirectorySettings] = {}
     if prometheus is not None:
         _require_place(session, prometheus)  # before all is read
@@ -63,8 +51,10 @@ def run(
     unreadable = Unreadable.among(session, targets)
     for partition in measured_partitions(session, targets, shown, unreadable):
         with unreadable.passing_over(partition.listing.directory):
-            found = partition.measured(session.fs, session.clock.now_ms(), sizing=sizing, write_rate=write_rate)
-            show_measured(session, found, plot=plot, rounds=rounds)
+            found = partition.measured(
+                session.fs, session.clock.now_ms(), sizing=measures.sizing, write_rate=measures.write_rate
+            )
+            measures.show(session, found)
     if prometheus is not None:
         _write_gauges(session, prometheus, shown)
     return tiers.code(unreadable.exit_code)

@@ -107,7 +107,7 @@ def run(
     options = VerifyOptions(
         level=level_named(level),
         live=live,
-        jobs=session.threads,
+        jobs=session.begin_threads(),
         sample=None if sample is None else parsed("--sample", parse_part, sample),
         max_duration_s=None if max_duration is None else max_duration / 1000,
     )

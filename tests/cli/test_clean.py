@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from seglog.cleaner.stats import CleanerStats
-from seglog.clock import ManualClock
 from seglog.model import TopicPartition
 from seglog.storage.filesystem import LocalFileSystem
 from seglog_cli.views.cleaning import _REASONS
@@ -19,6 +18,7 @@ from tests.support.command_line import clean_logs, json_lines, process, run
 from tests.support.compacted_directories import broker_directory, fill, keys_of, opened
 from tests.support.fixtures import fixture_copy
 from tests.support.log_files import files_of, write_segment
+from tests.support.manual_clock import ManualClock
 from tests.support.naive import NaiveRecord, batch_v2, message
 from tests.support.open_logs import START_MS
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Isolation, Record
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
+from tests.support.manual_clock import ManualClock
 
 DIRECTORY = Path("/disk/t-0")
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=50)

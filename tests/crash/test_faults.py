@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from seglog.cleaner.options import CleanerOptions
-from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import SeglogError
 from seglog.log.directory import open_partition
@@ -24,6 +23,7 @@ from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from tests.support.compacted_directories import Topics, broker_directory, opened
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import files_of
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
 FS = LocalFileSystem()

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import IncompleteError, RefusedError, SeglogError
 from seglog.format.producer_snapshot import decode_snapshot
@@ -27,6 +26,7 @@ from seglog.storage.filesystem import File, FileSystem, LocalFileSystem, OpenMod
 from tests.support.compacted_directories import Topics
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import files_of
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.small_disk import SmallDisk
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.errors import RefusedError
 from seglog.model import TopicPartition
 from seglog.operations.groups import Group, GroupPartition
@@ -17,6 +16,7 @@ from seglog.replay.replay import Replay
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from tests.support.faulty_filesystem import FAULTS, Faults, FaultyFileSystem, Killed, calls_of, moments
 from tests.support.log_files import batch, write_segment
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.serving import open_catalog
 

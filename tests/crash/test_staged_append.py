@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError, SeglogError
 from seglog.log.append_journal import StreamBatch
@@ -24,6 +23,7 @@ from seglog.log.unfinished_append import discard_staged
 from seglog.model import Record, TopicPartition
 from seglog.storage.filesystem import FileSystem
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
+from tests.support.manual_clock import ManualClock
 from tests.support.staged_rows import stage
 
 LOGS = Path("/disk/logs")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.evidence.findings import Severity
 from seglog.scan.listing import resolve_paths
 from seglog.storage.filesystem import LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import expected, expected_partitions, fixture_copy, manifest
+from tests.support.manual_clock import ManualClock
 
 FS = LocalFileSystem()
 # Remarks that say what a killed broker leaves, and what a log is allowed to be.

@@ -10,12 +10,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.model import Compression, Record
 from seglog.storage.filesystem import LocalFileSystem
+from tests.support.manual_clock import ManualClock
 from tests.support.reference_log import Entry, ReferenceLog
 
 START_MS = 1_700_000_000_000

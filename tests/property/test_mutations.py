@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.dump.dump import DumpOptions, dump
 from seglog.evidence.findings import CODES, Finding
 from seglog.inspect.overview import overview
@@ -30,6 +29,7 @@ from seglog.scan.listing import Target, TargetKind, list_partition
 from seglog.storage.filesystem import LocalFileSystem
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support import logs_on_disk as logs
+from tests.support.manual_clock import ManualClock
 
 FS = LocalFileSystem()
 MOST_MEMORY = 96 << 20

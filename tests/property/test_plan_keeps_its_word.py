@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seglog.cleaner.options import CleanerOptions, Strategy
-from seglog.clock import ManualClock
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record
@@ -19,6 +18,7 @@ from seglog.operations.clean import Cleaned, Outcome, clean
 from seglog.scan.listing import resolve_paths
 from tests.support.compacted_directories import FS, Topics, opened
 from tests.support.log_files import write_segment
+from tests.support.manual_clock import ManualClock
 from tests.support.naive import message
 from tests.support.open_logs import START_MS
 

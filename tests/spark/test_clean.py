@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from seglog.cleaner.options import CleanerOptions
-from seglog.clock import ManualClock
 from seglog.errors import CorruptRecordError, UnsupportedError
 from seglog.operations import clean as requested
 from seglog.scan.listing import resolve_paths
@@ -19,6 +18,7 @@ from seglog.spark.cleaning_spec import RoundSpec
 from seglog.spark.cleaning_swap import finish_round
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.compacted_directories import Topics, broker_directory
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.unit.spark.test_cleaning_stages import files, filled, spec_of, transactional
 

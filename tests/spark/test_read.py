@@ -10,12 +10,12 @@ from pyspark.errors import AnalysisException, PythonException
 
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.options import CleanerOptions
-from seglog.clock import ManualClock
 from seglog.errors import SeglogError
 from seglog.model import TopicPartition
 from seglog.spark.schema import VIEWS, arrow_schema, default_projection, projection_of
 from tests.support import fixtures
 from tests.support.compacted_directories import broker_directory, opened
+from tests.support.manual_clock import ManualClock
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.open_logs import START_MS
 from tests.support.rows import expected_rows

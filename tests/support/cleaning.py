@@ -14,10 +14,10 @@ from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.stats import CleaningResult
-from seglog.clock import ManualClock
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS, opened_log
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from seglog.clock import Clock, ManualClock
+from seglog.clock import Clock
 from seglog.configuration.keys import LogConfig
 from seglog.configuration.precedence import ResolvedConfig
 from seglog.configuration.settings import load_settings
@@ -13,6 +13,7 @@ from seglog.log.directory import LogDirectory
 from seglog.model import Record, TopicPartition
 from seglog.scan.listing import list_log_directory
 from seglog.storage.filesystem import LocalFileSystem
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
 FS = LocalFileSystem()

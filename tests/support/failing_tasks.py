@@ -21,7 +21,6 @@ from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from seglog.cleaner.options import CleanerOptions
-from seglog.clock import ManualClock
 from seglog.format.tier_names import COMMITTED
 from seglog.scan.listing import resolve_paths
 from seglog.spark import cleaning, jobs
@@ -30,6 +29,7 @@ from seglog.spark.source import SeglogDataSource, SeglogReader
 from seglog.spark.stream_sink import SeglogWriter
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.compacted_directories import Topics
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
 if TYPE_CHECKING:

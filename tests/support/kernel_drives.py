@@ -25,7 +25,6 @@ from seglog.cleaner import chunks, offset_map, record_filter
 from seglog.cleaner.cleaner import foresee_round
 from seglog.cleaner.options import OFFSET, CleanerOptions, Strategy, StrategyKind
 from seglog.cleaner.round import plan_round
-from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.dump import render_records, rendering
 from seglog.dump.dump import DumpOptions, dump
@@ -49,6 +48,7 @@ from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.guarded_kernels import Guard, guard_kernels
 from tests.support.guarded_memory import Journal, Side
 from tests.support.hostile_logs import hostile_log
+from tests.support.manual_clock import ManualClock
 
 _NOW_MS = 1_800_000_000_000
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
 from seglog.log.read_loader import Place
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from tests.support.manual_clock import ManualClock
 
 START_MS = 1_700_000_000_000
 

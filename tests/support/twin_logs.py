@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from seglog import errors, layout
-from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.format.columns import STATUS_REASONS
 from seglog.format.producer_snapshot import decode_snapshot
@@ -30,6 +29,7 @@ from seglog.log.log import Log
 from seglog.log.validator import AppendOrigin
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.kafka import KafkaFailure, KafkaHarness
+from tests.support.manual_clock import ManualClock
 
 START_MS = 1_700_000_000_000
 

@@ -35,6 +35,7 @@ from seglog.cleaner.stats import CleaningHistory, CleaningResult, state_director
 from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT, CleanerConfig
 from seglog.configuration.precedence import POLICY, ResolvedConfig
+from seglog.configuration.settings import DirectorySettings
 from seglog.errors import IncompleteError, NotALogError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import CLUSTER_METADATA_TOPIC, parse_partition_directory
 from seglog.log.checkpoints import check_checkpoints
@@ -43,7 +44,6 @@ from seglog.log.log import Log
 from seglog.log.opening import open_undamaged, refuse_losses, require_room
 from seglog.log.read_loader import ViewingFileSystem
 from seglog.model import TopicPartition
-from seglog.operations.retain import TopicConfigs
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
@@ -99,7 +99,7 @@ class Request:
     log_directory: Path
     named: tuple[Path, ...]
     whole: bool
-    topics: TopicConfigs
+    topics: DirectorySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ SpaceCheck = Callable[[Log, RoundPlan], ForeseenRound | None]
 def clean(
     fs: FileSystem,
     targets: Sequence[Target],
-    topics_of: Callable[[Path], TopicConfigs],
+    topics_of: Callable[[Path], DirectorySettings],
     clock: Clock,
     options: CleanerOptions,
     *,
@@ -142,7 +142,9 @@ def clean(
                 yield from run.clean_eligible()
 
 
-def requests(fs: FileSystem, targets: Sequence[Target], topics_of: Callable[[Path], TopicConfigs]) -> list[Request]:
+def requests(
+    fs: FileSystem, targets: Sequence[Target], topics_of: Callable[[Path], DirectorySettings]
+) -> list[Request]:
     """What `targets` name, by log directory. Nothing is opened yet.
 
     Raises RefusedError for a named partition that is not known to be compacted, CorruptCheckpointError, NotALogError.
@@ -186,7 +188,7 @@ def keep_history(fs: FileSystem, environment: Mapping[str, str], clock: Clock, d
 
 
 def open_for_cleaning(
-    fs: FileSystem, path: Path, topics: TopicConfigs, clock: Clock, *, take_lock: bool = True
+    fs: FileSystem, path: Path, topics: DirectorySettings, clock: Clock, *, take_lock: bool = True
 ) -> LogDirectory:
     """The log directory with each topic's configuration, locked."""
     return LogDirectory.open(
@@ -199,7 +201,7 @@ def open_for_cleaning(
     )
 
 
-def _overlaid(fs: FileSystem, path: Path, topics: TopicConfigs, clock: Clock) -> LogDirectory:
+def _overlaid(fs: FileSystem, path: Path, topics: DirectorySettings, clock: Clock) -> LogDirectory:
     """The directory as `open_for_cleaning`, every change of which stays in memory; nobody's lock is asked for, and what
     a broker does meanwhile is not seen."""
     return open_for_cleaning(OverlayFileSystem(ViewingFileSystem(fs, path)), path, topics, clock, take_lock=False)
@@ -221,7 +223,7 @@ def _by_directory(targets: Sequence[Target]) -> list[tuple[Path, list[Path], boo
     return [(log_directory, named, bool(whole)) for log_directory, (named, whole) in found.items()]
 
 
-def require_cleanable(fs: FileSystem, path: Path, topics: TopicConfigs) -> None:
+def require_cleanable(fs: FileSystem, path: Path, topics: DirectorySettings) -> None:
     """RefusedError unless the partition is known to be compacted, UnsupportedError for one of Kafka 0.7."""
     name = parse_partition_directory(path.name)
     topic = path.name if name is None else name.topic_partition.topic
@@ -397,7 +399,7 @@ def left_alone(directory: LogDirectory, manager: CleanerManager) -> Iterator[Ski
     return (Skipped(directory.path / str(left.topic_partition), left.why) for left in manager.candidates())
 
 
-def states_of(fs: FileSystem, log_directory: Path, topics: TopicConfigs, clock: Clock) -> list[LogToClean]:
+def states_of(fs: FileSystem, log_directory: Path, topics: DirectorySettings, clock: Clock) -> list[LogToClean]:
     """How dirty each log of a directory is whose policy is known to be compact; nothing is changed or locked."""
     with LogDirectory.open(
         log_directory, fs=fs, clock=clock, config_of=lambda topic: topics.resolve(topic).log, writable=False

@@ -32,6 +32,7 @@ from seglog.cleaner.stats import CleaningResult
 from seglog.clock import Clock
 from seglog.configuration.keys import COMPACT, DELETE, CleanerConfig, LogConfig
 from seglog.configuration.precedence import ResolvedConfig
+from seglog.configuration.settings import DirectorySettings
 from seglog.errors import ConfigError, CorruptionError, LockedError, SeglogError
 from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory
@@ -39,7 +40,7 @@ from seglog.log.log import Log
 from seglog.log.opening import open_undamaged
 from seglog.log.retention import RetentionPlan, apply_retention, plan_retention, remove_deleted
 from seglog.model import TopicPartition
-from seglog.operations.retain import TopicConfigs, stated_retention
+from seglog.operations.retain import stated_retention
 from seglog.scan.listing import list_log_directory
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.metered_files import CleaningStoppedError, Gate, GatedFileSystem
@@ -88,7 +89,7 @@ class CleanerService:
         self,
         fs: FileSystem,
         log_directory: Path,
-        topics: Callable[[], TopicConfigs],
+        topics: Callable[[], DirectorySettings],
         config: CleanerConfig,
         clock: Clock,
         listener: Listener,
@@ -153,7 +154,7 @@ class CleanerService:
 
     # --- step 1
 
-    def _something_is_due(self, topics: TopicConfigs, outcome: PassOutcome) -> bool:
+    def _something_is_due(self, topics: DirectorySettings, outcome: PassOutcome) -> bool:
         """Opens the compacted logs for reading, which changes nothing."""
         directory = self._directory(topics, writable=False)
         try:
@@ -162,7 +163,7 @@ class CleanerService:
         finally:
             directory.close()
 
-    def _look(self, directory: LogDirectory, topics: TopicConfigs, outcome: PassOutcome) -> bool:
+    def _look(self, directory: LogDirectory, topics: DirectorySettings, outcome: PassOutcome) -> bool:
         logs = self._open(directory, topics)
         manager = self._manager(directory, logs)
         outcome.logs = manager.candidates()
@@ -172,7 +173,7 @@ class CleanerService:
 
     # --- steps 2 to 5
 
-    def _work(self, topics: TopicConfigs, outcome: PassOutcome) -> None:
+    def _work(self, topics: DirectorySettings, outcome: PassOutcome) -> None:
         directory = self._directory(topics, writable=True)
         clean = False
         try:
@@ -188,7 +189,7 @@ class CleanerService:
         if self._failed_threads:
             raise self._failed_threads[0]
 
-    def _directory(self, topics: TopicConfigs, *, writable: bool) -> LogDirectory:
+    def _directory(self, topics: DirectorySettings, *, writable: bool) -> LogDirectory:
         return LogDirectory.open(
             self.log_directory,
             fs=self._fs,
@@ -211,7 +212,7 @@ class CleanerService:
             self._noted.add((topic, refusal))
             self.listener.problem(f"{topic}: no {what}: {refusal}")
 
-    def _open(self, directory: LogDirectory, topics: TopicConfigs) -> list[Log]:
+    def _open(self, directory: LogDirectory, topics: DirectorySettings) -> list[Log]:
         """The logs whose policy is known to be compact. One that is damaged becomes uncleanable."""
         logs = []
         for found in list_log_directory(self._plain_fs, self.log_directory).live:

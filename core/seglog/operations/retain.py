@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from seglog.clock import Clock
 from seglog.configuration.keys import DELETE, LogConfig
 from seglog.configuration.precedence import DEFAULT, KAFKAS_OWN_TOPICS, Contradiction, ResolvedConfig
+from seglog.configuration.settings import DirectorySettings
 from seglog.errors import NotALogError, RefusedError, SeglogError, UnsupportedError
 from seglog.format.filenames import (
     CLUSTER_METADATA_TOPIC,
@@ -57,12 +57,6 @@ NOT_RECOVERED = "these segments went before the log was recovered, which then co
 KAFKAS_OWN = "one of Kafka's own topics: nothing is taken from it to free space"
 POLICIES = ("delete", "compact,delete", "delete,compact")
 _INTERNAL_PREFIX = "__"
-
-
-class TopicConfigs(Protocol):
-    """Configuration by topic (`seglog.configuration.settings.DirectorySettings`)."""
-
-    def resolve(self, topic: str | None) -> ResolvedConfig: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +148,7 @@ def retention_config(resolved: ResolvedConfig) -> LogConfig:
 def retain(
     fs: FileSystem,
     targets: Sequence[Target],
-    topics_of: Callable[[Path], TopicConfigs],
+    topics_of: Callable[[Path], DirectorySettings],
     clock: Clock,
     request: RetentionRequest,
 ) -> Iterator[Retained | RetentionFailure | Freed]:
@@ -175,7 +169,7 @@ def retain(
         yield from _Directory(fs, log_directory, named, topics[log_directory], clock, request, space).retain(paths)
 
 
-def _require_deletable(path: Path, topics: TopicConfigs) -> None:
+def _require_deletable(path: Path, topics: DirectorySettings) -> None:
     """RefusedError where what the user states goes against the cluster, and for the controller's own log."""
     topic = _topic_of(path)
     if topic == CLUSTER_METADATA_TOPIC:
@@ -256,7 +250,7 @@ class _Directory:
         fs: FileSystem,
         path: Path,
         named: set[Path],
-        topics: TopicConfigs,
+        topics: DirectorySettings,
         clock: Clock,
         request: RetentionRequest,
         space: _Space,

@@ -26,6 +26,7 @@ from seglog.cleaner.manager import CleanerManager, LogToClean
 from seglog.cleaner.options import CleanerOptions, StrategyKind
 from seglog.cleaner.round import RoundPlan, plan_round
 from seglog.clock import Clock
+from seglog.configuration.settings import DirectorySettings
 from seglog.errors import SeglogError, UnsupportedError
 from seglog.log.directory import LogDirectory
 from seglog.log.log import Log
@@ -43,7 +44,6 @@ from seglog.operations.clean import (
     requests,
     write_end,
 )
-from seglog.operations.retain import TopicConfigs
 from seglog.scan.listing import Target
 from seglog.spark.cleaning_blobs import object_blob, opened
 from seglog.spark.cleaning_delivery import SegmentCopy
@@ -143,7 +143,7 @@ class _Work:
 def clean(
     spark: SparkSession,
     targets: Sequence[Target],
-    topics_of: Callable[[Path], TopicConfigs],
+    topics_of: Callable[[Path], DirectorySettings],
     clock: Clock,
     options: CleanerOptions,
     *,

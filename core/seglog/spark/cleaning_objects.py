@@ -23,6 +23,7 @@ from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.round import RoundPlan, plan_round
 from seglog.cleaner.stats import CleanerStats, CleaningResult
 from seglog.clock import Clock
+from seglog.configuration.settings import DirectorySettings
 from seglog.errors import RefusedError
 from seglog.format.filenames import FileKind, parse_topic_partition, segment_file_name
 from seglog.format.log_manifest import ManifestPartition, ManifestSegment
@@ -40,7 +41,6 @@ from seglog.operations.clean import (
     policy_problem,
     requests,
 )
-from seglog.operations.retain import TopicConfigs
 from seglog.remote.settings import StoreSettings
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
 from seglog.spark.cleaning_delivery import Delivery, SegmentCopy, copied
@@ -113,7 +113,7 @@ class _Work:
 def clean_into(
     tasks: Tasks,
     to: Destination,
-    topics_of: Callable[[Path], TopicConfigs],
+    topics_of: Callable[[Path], DirectorySettings],
     clock: Clock,
     options: CleanerOptions,
     seen: tuple[FileSystem, Sequence[Path]] | None = None,
@@ -159,7 +159,7 @@ def _opened(
     delivery: Delivery,
     fs: FileSystem,
     shown: Path,
-    topics_of: Callable[[Path], TopicConfigs],
+    topics_of: Callable[[Path], DirectorySettings],
     clock: Clock,
     options: CleanerOptions,
 ) -> Iterator[_Work | Skipped]:

@@ -10,9 +10,9 @@ import pytest
 
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.round import CleanableOffsets, cleanable_offsets, plan_round, round_down
-from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.log.segments import LogSegments
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS, opened_log
 
 

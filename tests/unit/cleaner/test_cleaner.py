@@ -15,7 +15,6 @@ from seglog.cleaner.cleaner import ForeseenRound, apply_plan, clean_log, foresee
 from seglog.cleaner.options import CleanerOptions, Strategy
 from seglog.cleaner.round import plan_round
 from seglog.cleaner.stats import CleaningResult
-from seglog.clock import ManualClock
 from seglog.errors import ConfigError, CorruptRecordError, InvalidRecordError, RefusedError
 from seglog.log.log import Log
 from seglog.model import Compression, Header, Record
@@ -24,6 +23,7 @@ from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
 from tests.support.cleaning import append, clean, compacted_log, contents, digest, keyed, many, transaction
 from tests.support.crash_filesystem import CrashFileSystem
 from tests.support.log_files import batch, files_of
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.reference_cleaner import survivors
 

@@ -12,7 +12,6 @@ from seglog.cleaner.cleaner import apply_plan, foresee_round
 from seglog.cleaner.indexing import DeadStretch, IndexedChunks
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.round import plan_round
-from seglog.clock import ManualClock
 from seglog.kernels import filter_slots
 from seglog.layout import BATCH
 from seglog.log.log import Log
@@ -22,6 +21,7 @@ from seglog.scan.segment_scan import Chunk
 from seglog.storage.filesystem import LocalFile
 from tests.support.cleaning import append, clean, compacted_log, keyed, many, transaction
 from tests.support.log_files import files_of
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
 

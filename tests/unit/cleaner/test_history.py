@@ -8,9 +8,9 @@ from pathlib import Path
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.stats import MOST_ROUNDS, CleaningHistory, CleaningResult, state_directory
-from seglog.clock import ManualClock
 from seglog.model import TopicPartition
 from tests.support.compacted_directories import FS, broker_directory, opened
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
 

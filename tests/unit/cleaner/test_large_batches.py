@@ -14,7 +14,6 @@ from seglog.cleaner import chunks
 from seglog.cleaner.cleaner import foresee_round
 from seglog.cleaner.options import CleanerOptions, Strategy
 from seglog.cleaner.round import plan_round
-from seglog.clock import ManualClock
 from seglog.errors import CorruptRecordError, InvalidRecordError, UnsupportedError
 from seglog.format.compression import compress
 from seglog.kernels import filtering
@@ -22,6 +21,7 @@ from seglog.log.log import Log
 from seglog.model import Compression, Header, Record
 from tests.support.cleaning import append, clean, compacted_log, digest, hold_no_batch, many, transaction
 from tests.support.log_files import files_of, write_segment
+from tests.support.manual_clock import ManualClock
 from tests.support.naive import NaiveRecord, batch_v2, message
 from tests.support.open_logs import START_MS
 

@@ -9,7 +9,6 @@ import pytest
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.manager import CleanerManager, Uncleanable, log_to_clean
 from seglog.cleaner.options import CleanerOptions
-from seglog.clock import ManualClock
 from seglog.errors import CorruptCheckpointError, CorruptRecordError, RefusedError
 from seglog.log.checkpoints import check_checkpoints
 from seglog.log.directory import LogDirectory
@@ -17,6 +16,7 @@ from seglog.log.log import Log
 from seglog.model import Record, TopicPartition
 from seglog.scan.listing import list_log_directory
 from tests.support.compacted_directories import FS, broker_directory, fill, opened
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)

@@ -16,13 +16,13 @@ from seglog.cleaner.opened_payloads import OpenedPayloads, Stretch
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.record_filter import FilteredPiece, RecordFilter, _ChosenPiece
 from seglog.cleaner.round import plan_round
-from seglog.clock import ManualClock
 from seglog.kernels import filtering
 from seglog.model import Compression, Record
 from seglog.scan.segment_scan import Chunk
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.cleaning import append, clean, compacted_log, many, transaction
 from tests.support.log_files import files_of
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
 PATH = Path("00000000000000000000.log")

@@ -12,13 +12,13 @@ from seglog.cleaner.cleaner import apply_plan, foresee_round
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.output import GroupOutput, NullOutput, SegmentBounds
 from seglog.cleaner.round import plan_round
-from seglog.clock import ManualClock
 from seglog.log.indexes import AbortedTransaction
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Isolation, Record
 from tests.support.cleaning import append, clean, compacted_log, contents, keyed
 from tests.support.log_files import FS, batch, files_of, write_segment
+from tests.support.manual_clock import ManualClock
 from tests.support.naive import message
 from tests.support.open_logs import START_MS
 

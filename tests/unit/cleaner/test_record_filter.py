@@ -17,7 +17,6 @@ from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.record_filter import ChunkTask, FilteredChunk, RecordFilter
 from seglog.cleaner.round import CleaningRound, plan_round
 from seglog.cleaner.stats import CleanerStats
-from seglog.clock import ManualClock
 from seglog.errors import CorruptRecordError, InvalidRecordError
 from seglog.format.decoder import decode_records
 from seglog.kernels import filter_slots
@@ -27,6 +26,7 @@ from seglog.log.producers import ProducerIdentity
 from seglog.memory_budget import unlimited
 from seglog.model import Compression
 from tests.support.cleaning import append, compacted_log, keyed, transaction
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
 DAY_MS = 86_400_000

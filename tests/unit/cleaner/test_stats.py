@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from seglog.cleaner.stats import PHASES, CleanerStats, CleaningResult
-from seglog.clock import ManualClock
 from seglog.kernels import filter_slots
 from seglog.model import Compression, TopicPartition
 from tests.support.cleaning import append, clean, compacted_log, many
+from tests.support.manual_clock import ManualClock
 
 
 def result_of(stats: CleanerStats, topic: str, begin: int, end: int) -> CleaningResult:

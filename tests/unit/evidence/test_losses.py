@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.clock import FixedClock, ManualClock
+from seglog.clock import FixedClock
 from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.evidence.findings import Finding, Severity
 from seglog.evidence.surroundings import read_surroundings
@@ -25,6 +25,7 @@ from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import FS, batch, write_segment
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import opened_log
 
 LOSSES = {"LOG_MISSING", "SEGMENT_MISSING", "LOG_END_MISSING", "PARTITION_MISSING"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seglog.clock import ManualClock
 from seglog.evidence.second_look import Settled, look_until_settled
+from tests.support.manual_clock import ManualClock
 
 
 def looked(*looks: list[str]) -> tuple[Settled[str], int]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.errors import (
     AppendError,
     InvalidRecordError,
@@ -31,6 +30,7 @@ from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Isolation, Record, TimestampType
 from tests.support.log_files import marker, transactional
+from tests.support.manual_clock import ManualClock
 from tests.support.message_sets import encode_message_set
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.open_logs import START_MS, opened_log

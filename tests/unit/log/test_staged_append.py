@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import RefusedError
 from seglog.log import staged_append
@@ -20,6 +19,7 @@ from seglog.log.staged_append import StagedAppend
 from seglog.log.unfinished_append import discard_staged
 from seglog.model import Record, TopicPartition
 from seglog.storage.filesystem import LocalFileSystem
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.staged_rows import stage
 

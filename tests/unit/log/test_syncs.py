@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.log.loader import LoadOptions
 from seglog.log.log import Log
@@ -13,6 +12,7 @@ from seglog.model import Record
 from seglog.storage.bases import PassingFile, PassingFileSystem
 from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
 from tests.support.log_files import batch, write_segment
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import InputError
 from seglog.format.builder import columns_of
 from seglog.format.columns import Records
 from seglog.model import Compression, Record, TopicPartition
 from seglog.operations.append import Appended, Ingest
+from tests.support.manual_clock import ManualClock
 
 
 @dataclass

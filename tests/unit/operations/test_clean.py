@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seglog.cleaner.options import CleanerOptions
-from seglog.clock import Clock, ManualClock
+from seglog.clock import Clock
 from seglog.configuration.settings import ResolvedConfig, load_settings
 from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
 from seglog.locations import parse_location
@@ -19,6 +19,7 @@ from seglog.scan.listing import resolve_paths
 from seglog.storage.filesystem import FileSystem, LocalFile, LocalFileSystem, OpenMode
 from tests.support.compacted_directories import broker_directory, keys_of
 from tests.support.log_files import files_of
+from tests.support.manual_clock import ManualClock
 from tests.support.object_server import object_server
 from tests.support.open_logs import START_MS
 

@@ -10,7 +10,6 @@ import pytest
 
 from seglog.cleaner.manager import Uncleanable
 from seglog.cleaner.stats import CleaningResult
-from seglog.clock import ManualClock
 from seglog.configuration.keys import CleanerConfig
 from seglog.errors import ConfigError
 from seglog.log.retention import RetentionPlan
@@ -21,6 +20,7 @@ from seglog.storage.lock import DirectoryLock
 from seglog.storage.metered_files import CleaningStoppedError, Gate, GatedFileSystem, Watch
 from seglog.storage.throttle import Throttle
 from tests.support.compacted_directories import FS, Topics, broker_directory, fill, keys_of, opened
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
 DAY_MS = 86_400_000

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.configuration.cluster_metadata import find_metadata
 from seglog.errors import ConfigError, RefusedError
 from seglog.locations import parse_location
@@ -17,6 +16,7 @@ from seglog.remote.blocks import Blocks, Source
 from seglog.remote.filesystem import RemoteFileSystem
 from seglog.remote.limits import Limits
 from seglog.storage.filesystem import FileSystem
+from tests.support.manual_clock import ManualClock
 from tests.support.object_server import SECRETS, Fault, ObjectServer, object_server
 
 LIMITS = Limits(cache_bytes=4096, block_bytes=64, request_bytes=256, requests_at_once=4, retries=2, timeout_s=5.0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seglog.clock import ManualClock
 from seglog.model import Record, TopicPartition
 from seglog.operations.groups import Group, GroupPartition
 from seglog.replay.replay import Replay, Translated
 from seglog.storage.filesystem import LocalFileSystem
+from tests.support.manual_clock import ManualClock
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.open_logs import opened_log
 from tests.support.serving import open_catalog

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.errors import RefusedError
 from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
 from seglog.runs.apply import (
@@ -29,6 +28,7 @@ from seglog.runs.quarantine import crc_of, facts_of, mark_pending, pending_run
 from seglog.storage.bases import PassingFileSystem
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
 from tests.support.log_files import FS, files_of
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
 CUT, REPLACED, REMOVED, NEW, SWAP, MOVED = (

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.errors import NotALogError
 from seglog.scan.listing import list_partition
 from seglog.scan.log_walk import WalkedEntries, walk_view
@@ -20,6 +19,7 @@ from seglog.storage.filesystem import FileStatus, LocalFile, LocalFileSystem, Op
 from seglog.storage.frozen import DescriptorBudget, VanishedError
 from seglog.storage.lock import DirectoryLock
 from tests.support.log_files import FS, batch, write_segment
+from tests.support.manual_clock import ManualClock
 
 
 @pytest.fixture

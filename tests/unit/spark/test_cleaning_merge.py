@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.log.log import Log
 from seglog.spark.cleaning import Placement
 from seglog.spark.cleaning_blobs import CLEAN, ENTRIES, Blob, Keys, by_reducer, opened
@@ -20,6 +19,7 @@ from seglog.spark.cleaning_spec import RoundSpec
 from seglog.spark.cleaning_swap import finish_round
 from seglog.storage.filesystem import File, FileSystem, LocalFile, LocalFileSystem, OpenMode
 from tests.support.cleaning import clean
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.unit.spark.test_cleaning_stages import by_stages, copy_of, files, filled, spec_of, transactional
 

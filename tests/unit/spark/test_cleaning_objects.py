@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from seglog.cleaner.options import CleanerOptions
-from seglog.clock import ManualClock
 from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
 from seglog.format.filenames import FileKind, parse_file_name
 from seglog.locations import parse_location
@@ -34,6 +33,7 @@ from seglog.tiers.view import see_tiers
 from tests.support.compacted_directories import Topics, broker_directory
 from tests.support.fixtures import CLEAN
 from tests.support.log_files import FS
+from tests.support.manual_clock import ManualClock
 from tests.support.object_server import object_server
 from tests.support.open_logs import START_MS
 from tests.support.tiers import tier_segments, write_local_tiered

@@ -12,7 +12,6 @@ import pytest
 
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.round import plan_round
-from seglog.clock import ManualClock
 from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
 from seglog.log.log import Log
 from seglog.log.producers import ProducerIdentity
@@ -24,6 +23,7 @@ from seglog.spark.cleaning_stages import index_group, merge_keys, rewrite_group,
 from seglog.spark.cleaning_swap import finish_round, make_staging, remove_staging
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.cleaning import append, clean, compacted_log, hold_no_batch
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
 FS = LocalFileSystem()

@@ -12,7 +12,6 @@ import pytest
 
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.options import CleanerOptions
-from seglog.clock import ManualClock
 from seglog.errors import CorruptRecordError, IncompleteError
 from seglog.kernels.hashing import SEED_WORDS
 from seglog.model import Record, TopicPartition
@@ -25,6 +24,7 @@ from seglog.spark.splits import plan_splits
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support import fixtures, log_files
 from tests.support.compacted_directories import broker_directory, opened
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
 FS = LocalFileSystem()

@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.errors import (
     AppendError,
     CorruptRecordError,
@@ -38,6 +37,7 @@ from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.compacted_directories import opened
 from tests.support.fixtures import CLEAN
 from tests.support.log_files import FS
+from tests.support.manual_clock import ManualClock
 from tests.support.object_server import Fault, ObjectServer, object_server
 from tests.support.open_logs import START_MS
 from tests.support.published import published

@@ -10,7 +10,6 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from seglog.clock import ManualClock
 from seglog.errors import ConfigError, IncompleteError, NotALogError
 from seglog.remote import filesystem
 from seglog.remote.settings import StoreSettings
@@ -21,6 +20,7 @@ from seglog.spark.schema import default_projection
 from seglog.spark.splits import Split, plan_splits
 from seglog.spark.stream import FollowedLog
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
+from tests.support.manual_clock import ManualClock
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.object_server import ObjectServer, object_server
 

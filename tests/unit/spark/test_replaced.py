@@ -15,7 +15,6 @@ import pytest
 
 from seglog.cleaner.cleaner import clean_log
 from seglog.cleaner.options import CleanerOptions
-from seglog.clock import ManualClock
 from seglog.configuration.keys import LogConfig
 from seglog.errors import CorruptRecordError, IncompleteError, RefusedError
 from seglog.log.directory import LogDirectory
@@ -30,6 +29,7 @@ from seglog.spark.schema import default_projection
 from seglog.spark.splits import SegmentPiece, plan_splits
 from seglog.spark.views import split_batches
 from seglog.storage.filesystem import LocalFileSystem
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 from tests.support.watched_files import ChangingFileSystem
 

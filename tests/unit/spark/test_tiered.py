@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from seglog.clock import FixedClock, ManualClock
+from seglog.clock import FixedClock
 from seglog.format.remote_metadata import RemotePartitionState
 from seglog.format.tier_keys import PrivateKey
 from seglog.inspect.statistics import view_statistics
@@ -32,6 +32,7 @@ from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import clean_partition
 from tests.support.log_files import FS
+from tests.support.manual_clock import ManualClock
 from tests.support.object_server import ObjectServer, object_server
 from tests.support.published import published
 from tests.support.tiers import SEALED, private_pem, tier_segments, write_aiven, write_pinterest

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.scan.listing import resolve_paths
 from seglog.spark import jobs, tasks, verifying
 from seglog.storage.filesystem import FileSystem
@@ -18,6 +17,7 @@ from seglog.tiers.view import see_tiers
 from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
 from tests.support.fixtures import KAFKA
 from tests.support.log_files import FS
+from tests.support.manual_clock import ManualClock
 from tests.support.tiers import tier_segments, write_aiven
 
 SPARK: Any = None

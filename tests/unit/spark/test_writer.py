@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.errors import (
     AppendError,
     ConfigError,
@@ -26,6 +25,7 @@ from seglog.spark.writer import StagedFile, check_place, checkpoint_entry, commi
 from seglog.storage.filesystem import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.compacted_directories import opened
+from tests.support.manual_clock import ManualClock
 from tests.support.open_logs import START_MS
 
 FS = LocalFileSystem()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.storage.throttle import Throttle
+from tests.support.manual_clock import ManualClock
 
 
 def test_a_slow_caller_is_never_delayed() -> None:

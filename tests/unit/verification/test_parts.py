@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from seglog import layout
-from seglog.clock import ManualClock
 from seglog.errors import NotALogError
 from seglog.evidence.findings import Finding
 from seglog.scan.listing import list_log_directory, list_partition, resolve_paths
@@ -21,6 +20,7 @@ from seglog.verification.batches import Level
 from seglog.verification.parts import KnownPart, by_log, parts_of, verify_part
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
 from tests.support import logs_on_disk as logs
+from tests.support.manual_clock import ManualClock
 from tests.support.mutated_directories import mutate
 from tests.support.naive import batch_v2
 from tests.support.varied_directory import base_directory, copy_tree

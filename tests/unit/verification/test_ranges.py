@@ -15,7 +15,6 @@ import pytest
 
 import seglog
 from seglog import layout
-from seglog.clock import ManualClock
 from seglog.evidence.findings import Finding
 from seglog.format.decoder import scan_batches
 from seglog.memory_budget import unlimited
@@ -30,6 +29,7 @@ from seglog.verification.batches import Level, RangeResult, _clean_entries, _cle
 from seglog.verification.verify import Verification, VerifyOptions, VerifySummary
 from tests.support import logs_on_disk as logs
 from tests.support.hostile_logs import hostile_log
+from tests.support.manual_clock import ManualClock
 from tests.support.mutated_directories import mutate
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.object_server import Fault, object_server

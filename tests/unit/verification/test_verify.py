@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from seglog.clock import ManualClock
 from seglog.evidence.findings import Finding, Notice, Severity
 from seglog.model import Record
 from seglog.scan.listing import Target, TargetKind, resolve_paths
 from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
 from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
 from tests.support import logs_on_disk as logs
+from tests.support.manual_clock import ManualClock
 from tests.support.message_sets import encode_message_set
 from tests.support.naive import NaiveRecord, batch_v2
 from tests.support.watched_files import CountingFileSystem
