@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
 
+from seglog.errors import CorruptRecordError
 from seglog.log.lookup import EARLIEST, LATEST, MAX_TIMESTAMP, TimestampOffset
 from seglog.model import Compression, Record
+from tests.support.log_files import batch, rewrite, write_segment
 from tests.support.open_logs import START_MS, opened_log
 
 
@@ -43,3 +46,47 @@ def test_an_empty_log_has_start_and_end_only(tmp_path: Path) -> None:
         assert log.offset_for_timestamp(LATEST) == TimestampOffset(-1, 0)
         with pytest.raises(ValueError, match="-7"):
             log.offset_for_timestamp(-7)
+
+
+def test_of_several_records_with_the_largest_timestamp_the_first_is_found(tmp_path: Path) -> None:
+    for base in (0, 20, 40):
+        write_segment(tmp_path / "t-0", base, batch(base, 5), batch(base + 5, 5), index_interval_bytes=0)
+    with opened_log(tmp_path / "t-0", writable=False) as log:
+        assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampOffset(1004, 4, 0)
+
+
+def test_the_largest_timestamp_is_found_below_the_log_start(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0") as log:
+        log.append([Record(b"v", timestamp=START_MS - i) for i in range(10)], batch_records=5)
+        log.increment_log_start_offset(3)
+        assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampOffset(START_MS, 0, 0), "as a broker does"
+
+
+def test_the_largest_timestamp_is_the_one_that_the_index_knows(tmp_path: Path) -> None:
+    write_segment(tmp_path / "t-0", 0, batch(0, 5, timestamp=2000), batch(5, 5, timestamp=1000))
+    (tmp_path / "t-0" / f"{0:020d}.timeindex").write_bytes(struct.pack(">qi", 1004, 9))
+    write_segment(tmp_path / "t-0", 10, batch(10, timestamp=500))
+    with opened_log(tmp_path / "t-0", writable=False) as log:
+        assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampOffset(1004, 9, 0)
+
+
+def test_a_record_has_the_epoch_of_its_own_batch(tmp_path: Path) -> None:
+    write_segment(tmp_path / "t-0", 0, batch(0, 5, epoch=3), batch(5, 5, epoch=4))
+    with opened_log(tmp_path / "t-0") as log:
+        log.increment_log_start_offset(5)
+        assert log.offset_for_timestamp(1000) == TimestampOffset(1000, 5, 4)
+
+
+def test_damage_that_may_hold_the_record_is_named_by_the_offsets_that_it_may_have_held(tmp_path: Path) -> None:
+    segment = write_segment(tmp_path / "t-0", 0, batch(0, 5), batch(5, 5), batch(10, 5, timestamp=3000))
+    write_segment(tmp_path / "t-0", 20, batch(20))
+    data = bytearray(segment.path.read_bytes())
+    position = len(data) // 3 * 2
+    data[position + 8] = 0x7F  # its size
+    rewrite(segment.path, bytes(data))
+    with opened_log(tmp_path / "t-0", writable=False) as log:
+        assert log.offset_for_timestamp(1003) == TimestampOffset(1003, 3, 0), "before the damage"
+        with pytest.raises(CorruptRecordError, match="nothing good follows") as caught:
+            log.offset_for_timestamp(3000)
+    assert (caught.value.path, caught.value.position) == (segment.path, position)
+    assert (caught.value.first_offset, caught.value.last_offset) == (10, None)
