@@ -26,7 +26,8 @@ def show_explanation(console: Console, found: Explanation, advise: bool) -> None
     rows = [_row(segment) for segment in found.segments]
     console.table(_HEADING, rows, Layout(right=(1,), indent=2))
     if advise:
-        console.indented([f"{'advice:' if i == 0 else '':<10}{text}" for i, text in enumerate(found.advice)], hang=10)
+        advice = found.advice or ("no command of seglog would clean or delete anything here now",)
+        console.indented([f"{'advice:' if i == 0 else '':<10}{text}" for i, text in enumerate(advice)], hang=10)
 
 
 def _row(segment: SegmentExplanation) -> tuple[str, ...]:

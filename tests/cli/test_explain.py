@@ -181,10 +181,22 @@ CAUSES: dict[str, tuple[Callable[[Path], Path], tuple[str, ...], bool, str, list
     "dirty ratio": (below_ratio, COMPACT, False, "not more than min.cleanable.dirty.ratio", ["clean"]),
     "max lag": (below_ratio, (*COMPACT, *MAX_LAG), True, "over max.compaction.lag.ms", ["clean"]),
     "min lag": (closed, (*COMPACT, *LAG), False, "nothing is cleanable: younger than min.compaction.lag.ms", ["clean"]),
-    "min lag, active": (with_active, (*COMPACT, *LAG), False, "younger than min.compaction.lag.ms", ["clean"]),
-    "open transaction": (open_transaction, COMPACT, True, "a transaction is open", ["clean", "txn"]),
-    "damage": (damaged, COMPACT, False, "fails, and then leaves it alone", ["verify"]),
-    "no records": (unreadable_records, COMPACT, False, "fails, and then leaves it alone", ["verify"]),
+    "min lag, active": (
+        with_active,
+        (*COMPACT, *LAG),
+        False,
+        "younger than min.compaction.lag.ms",
+        ["clean", "clean --roll"],
+    ),
+    "open transaction": (open_transaction, COMPACT, True, "a transaction is open", ["clean", "txn open"]),
+    "damage": (damaged, COMPACT, False, "fails, and then leaves it alone", ["verify --repair --dry-run"]),
+    "no records": (
+        unreadable_records,
+        COMPACT,
+        False,
+        "fails, and then leaves it alone",
+        ["verify --repair --dry-run"],
+    ),
     "policy unknown": (closed, (), False, "policy of t is not known", ["config show"]),
     "not compact": (closed, ("--set", "cleanup.policy=delete"), False, "t is not compacted", []),
     "cleaner off": (closed, (*COMPACT, "--set", "log.cleaner.enable=false"), False, "log.cleaner.enable is", ["clean"]),
@@ -201,17 +213,50 @@ def test_what_is_said_of_a_cause_is_so_and_what_is_advised_does_something(tmp_pa
     assert found["eligible"] is eligible
     assert not (found["eligible"] and "it is not cleaned" in said)
     commands = [shlex.split(sentence.rpartition(": seglog ")[2]) for sentence in found["advice"]]
-    assert [" ".join(without_settings(command)[:-1]) for command in commands] == verbs
+    said_verbs = [" ".join(word for word in without_settings(command) if word != str(path)) for command in commands]
+    assert said_verbs == verbs
     before = files_of(path)
     for command in commands:
         shutil.copytree(path.parent, path.parent.with_name("tried"), dirs_exist_ok=True)
-        result = run(*command[:-1], "--now", NOW, command[-1])
-        assert result.exit_code == (1 if command[0] == "verify" else 0), result.stderr
+        result = run(*command, "--now", NOW)
+        assert result.exit_code == (1 if command[0] in ("verify", "txn") else 0), result.stderr
         if command[0] == "clean":
             assert logs_in(files_of(path)) != logs_in(before) or "cleaner-offset" in str(list(path.parent.iterdir()))
             assert "nothing to clean" not in result.stdout
             shutil.rmtree(path.parent)
             path.parent.with_name("tried").rename(path.parent)
+
+
+def test_the_metadata_that_was_named_goes_into_the_commands_that_take_it(tmp_path: Path) -> None:
+    logs, elsewhere = clean_logs(tmp_path), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    open_transaction(elsewhere)
+    (elsewhere / "t-0").rename(elsewhere / "payments-compact-0")
+    (elsewhere / "meta.properties").unlink()  # which says that another cluster's metadata is not meant
+    found = explained("--metadata-dir", logs, elsewhere / "payments-compact-0")
+    commands = [shlex.split(sentence.rpartition(": seglog ")[2]) for sentence in found["advice"]]
+    assert [command[0] for command in commands] == ["clean", "txn"]
+    for command in commands:
+        done = run(*command, "--now", NOW)
+        assert done.exit_code == (1 if command[0] == "txn" else 0), done.stderr
+        assert ("--metadata-dir" in command) is (command[0] == "clean")
+        assert "no effect" not in done.stderr
+
+
+def test_what_is_too_young_in_the_active_segment_is_cleaned_by_the_command_that_is_advised(tmp_path: Path) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (1, 5)}) / "t-0"
+    found = explained(*COMPACT, "--set", "min.compaction.lag.ms=1d", path)
+    (command,) = [shlex.split(sentence.rpartition(": seglog ")[2]) for sentence in found["advice"]]
+    assert "younger than min.compaction.lag.ms" in found["advice"][0]
+    before = logs_in(files_of(path))
+    assert run(*command, "--now", NOW).exit_code == 0
+    assert sum(map(len, logs_in(files_of(path)).values())) < sum(map(len, before.values()))
+
+
+def test_where_nothing_helps_the_advice_says_so(tmp_path: Path) -> None:
+    path = closed(tmp_path / "logs") / "t-0"
+    said = run("explain", "--advise", "--now", NOW, "--set", "cleanup.policy=delete", path).stdout
+    assert said.splitlines()[-1] == "  advice:   no command of seglog would clean or delete anything here now"
 
 
 def without_settings(command: list[str]) -> list[str]:

@@ -236,14 +236,18 @@ def require_cleanable(fs: FileSystem, path: Path, topics: DirectorySettings) -> 
         raise UnsupportedError(f"{path}: a log of Kafka 0.7 has no keys to clean by")
 
 
+def unknown_policy(topic: str) -> str:
+    """Why a topic is not compacted whose policy is not known."""
+    return f"the cleanup policy of {topic} is not known, and compacting a topic that is not compacted loses records"
+
+
 def policy_problem(resolved: ResolvedConfig, topic: str) -> str:
     """Why a topic must not be compacted, or the empty string."""
     setting = resolved.settings[POLICY]
     if not resolved.policy_known:
         return (
-            f"the cleanup policy of {topic} is not known, and compacting a topic that is not compacted loses records:"
-            " state it with --policy compact or in a configuration file, or name the log directory that holds the"
-            " cluster's metadata with --metadata-dir"
+            f"{unknown_policy(topic)}: state it with --policy compact or in a configuration file, or name the log"
+            " directory that holds the cluster's metadata with --metadata-dir"
         )
     if COMPACT not in resolved.log.cleanup_policy:
         return f"{topic} is not compacted: its cleanup.policy is {setting.text or 'empty'} ({setting.origin})"

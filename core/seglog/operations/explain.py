@@ -24,7 +24,7 @@ from seglog.log.directory import LogDirectory, open_partition
 from seglog.log.log import Log
 from seglog.log.retention import RetentionPlan, SegmentVerdict, plan_freeing, plan_retention
 from seglog.log.segment import LogSegment
-from seglog.operations.clean import Cleaned, CleaningFailure, Outcome, clean, policy_problem
+from seglog.operations.clean import Cleaned, CleaningFailure, Outcome, clean, policy_problem, unknown_policy
 from seglog.operations.retain import UNKNOWN_POLICY, retention_config
 from seglog.operations.workspace import Sources, Workspace
 from seglog.scan.listing import Target, TargetKind
@@ -103,9 +103,14 @@ class Trial(Protocol):
     ) -> Outcome: ...
 
 
+_BY_METADATA = frozenset({"clean", "config show", "retain"})  # the commands that go by a topic's configuration
+_UNCONFIGURED = frozenset({"txn"})
+
+
 @dataclass(frozen=True, slots=True)
 class _Patient:
-    """What is known of the partition. `failure` is what ends a round; `options` are what the user's commands need."""
+    """What is known of the partition. `failure` is what ends a round; `options` and `metadata` are what the user gave:
+    the configuration, and the directory with the cluster's metadata."""
 
     directory: LogDirectory
     log: Log
@@ -118,14 +123,18 @@ class _Patient:
     failure: str
     transactions: tuple[OpenTransaction, ...]
     options: Sequence[str]
+    metadata: Path | None
 
     @property
     def eligible(self) -> bool:
         return self.state.eligible and self.resolved.cleaner.enable and not self.problem and not self.failure
 
-    def command(self, verb: str, *arguments: str) -> str:
-        """A command line that does it here."""
-        return shlex.join(["seglog", *verb.split(), *self.options, *arguments, str(self.log.directory)])
+    def command(self, verb: str, *arguments: str, after: Sequence[str] = ()) -> str:
+        """A command line that does it here, with what the user gave as far as the command takes it."""
+        options = [] if verb in _UNCONFIGURED else [*self.options]
+        if verb in _BY_METADATA and self.metadata is not None:
+            options += ["--metadata-dir", str(self.metadata)]
+        return shlex.join(["seglog", *verb.split(), *options, *arguments, str(self.log.directory), *after])
 
 
 def explain_partition(
@@ -145,7 +154,7 @@ def explain_partition(
     with owner:
         resolved = settings.resolve(log.topic_partition.topic)
         trial = None if quick else _CleanTrial(workspace, partition, sources)
-        return explain(owner, log, resolved, workspace.clock.now_ms(), trial, workspace.given_options(sources))
+        return explain(owner, log, resolved, workspace, sources, trial)
 
 
 @dataclass(frozen=True)
@@ -174,24 +183,35 @@ def explain(
     directory: LogDirectory,
     log: Log,
     resolved: ResolvedConfig,
-    now_ms: int,
+    workspace: Workspace,
+    sources: Sources,
     trial: Trial | None = None,
-    options: Sequence[str] = (),
 ) -> Explanation:
-    """Explains `log`, which may be open for reading only, at `now_ms` (epoch milliseconds).
+    """Explains `log`, which may be open for reading only, at the workspace's time.
 
     Its configuration is that of `operations.retain.retention_config`. Without a `trial` nothing but indexes and
-    headers is read, and cleaning is neither tried nor advised. `options` go into every command that is advised: the
-    configuration that the user gave.
+    headers is read, and cleaning is neither tried nor advised. Commands that are advised have the
+    configuration that the user gave in `workspace` and `sources`.
     """
-    key = log.topic_partition
+    key, now_ms = log.topic_partition, workspace.clock.now_ms()
     watermark = min(directory.high_watermarks.get(key, log.high_watermark), log.log_end_offset)
     state, problem = log_to_clean(log, directory.cleaner_offsets.get(key), now_ms), policy_problem(resolved, key.topic)
     transactions, plan = tuple(_open_transactions(log)), plan_retention(log, now_ms, watermark)
     tried = trial() if trial is not None and not problem else None
     failure = str(tried.error) if isinstance(tried, CleaningFailure) else ""
     patient = _Patient(
-        directory, log, resolved, now_ms, watermark, state, plan, problem, failure, transactions, options
+        directory,
+        log,
+        resolved,
+        now_ms,
+        watermark,
+        state,
+        plan,
+        problem,
+        failure,
+        transactions,
+        workspace.given_options(),
+        sources.metadata_directory,
     )
     return Explanation(
         partition=str(key),
@@ -223,7 +243,8 @@ def _open_transactions(log: Log) -> Iterator[OpenTransaction]:
 def _cleaning(patient: _Patient) -> Iterator[Reason]:
     log, state, now_ms = patient.log, patient.state, patient.now_ms
     if patient.problem:
-        yield Reason("NOT_COMPACTED", f"it is not cleaned: {patient.problem}")
+        why = patient.problem if patient.resolved.policy_known else unknown_policy(log.topic_partition.topic)
+        yield Reason("NOT_COMPACTED", f"it is not cleaned: {why}")
         return
     if not patient.resolved.cleaner.enable:
         origin = patient.resolved.settings["log.cleaner.enable"].origin
@@ -357,15 +378,16 @@ def _advice(patient: _Patient, trial: Trial | None, tried: Outcome | None) -> It
     log, resolved = patient.log, patient.resolved
     if not resolved.policy_known:
         yield (
-            "state the policy with --policy or in seglog.yaml, or name the log directory that holds the cluster's"
-            f" metadata with --metadata-dir; what is known: {patient.command('config show')}"
+            "state the policy with --set cleanup.policy=compact or in seglog.yaml, or name the log directory that holds"
+            f" the cluster's metadata with --metadata-dir; what is known: {patient.command('config show')}"
         )
     elif patient.failure:
-        yield f"see what is wrong, and what mends it: {patient.command('verify')}"
+        trial_run = patient.command("verify", "--repair", "--dry-run")
+        yield f"see what is wrong, and what a repair would do: {trial_run}"
     elif trial is not None and not patient.problem:
         yield from _cleaning_advice(patient, trial, tried)
     if patient.transactions:
-        yield f"look at the open transaction: {patient.command('txn')}"
+        yield f"look at the open transaction: {patient.command('txn', after=['open'])}"
     if patient.plan.removed and resolved.policy_known and not resolved.refusal(DELETE):
         yield f"delete what may go: {patient.command('retain')}"
     yield from _freeing_advice(patient)
@@ -384,16 +406,26 @@ def _cleaning_advice(patient: _Patient, trial: Trial, tried: Outcome | None) -> 
         done = _saved(trial(chosen={"min.compaction.lag.ms": 0}))
         if done is not None:
             yield f"clean what is younger than min.compaction.lag.ms too ({done}): {patient.command('clean', *wait)}"
-    if patient.log.segments.active.size:
-        done = _saved(trial(roll=True))
-        if done is not None and not patient.transactions:
-            yield f"clean the active segment too ({done}): {patient.command('clean', '--roll')}"
+    if patient.log.segments.active.size and not patient.transactions:
+        yield from _rolling_advice(patient, trial)
     expired = trial(expire=True)
     if not isinstance(expired, Cleaned) or not isinstance(tried, Cleaned):
         return
     if expired.result.bytes_written < tried.result.bytes_written:
         done = _saved(expired)
         yield f"remove what outlived delete.retention.ms too ({done}): {patient.command('clean', '--expire')}"
+
+
+def _rolling_advice(patient: _Patient, trial: Trial) -> Iterator[str]:
+    """How the active segment is cleaned, too; what is in it may be too young as well."""
+    done = _saved(trial(roll=True))
+    if done is not None:
+        yield f"clean the active segment too ({done}): {patient.command('clean', '--roll')}"
+    elif patient.log.config.min_compaction_lag_ms > 0:
+        done = _saved(trial(roll=True, chosen={"min.compaction.lag.ms": 0}))
+        both = patient.command("clean", "--roll", "--set", "min.compaction.lag.ms=0")
+        if done is not None:
+            yield f"clean the active segment too, although it is younger than min.compaction.lag.ms ({done}): {both}"
 
 
 def _saved(outcome: Outcome | None) -> str | None:

@@ -65,12 +65,10 @@ class Workspace:
         given = self.given_settings()
         return DirectorySettings(self.fs, log_directory, given, chosen, override_policy=said.override_policy)
 
-    def given_options(self, sources: Sources) -> list[str]:
+    def given_options(self) -> list[str]:
         """The options of the command line that say the same, for commands that are advised."""
         options = [part for override in self.overrides for part in ("--set", override)]
-        options += ["--config", str(self.config_file)] if self.config_file is not None else []
-        metadata = sources.metadata_directory
-        return [*options, *(["--metadata-dir", str(metadata)] if metadata is not None else [])]
+        return [*options, *(["--config", str(self.config_file)] if self.config_file is not None else [])]
 
 
 def policy_misuse(name: str, policy: str, policies: Sequence[str], targets: Sequence[Target]) -> str:
