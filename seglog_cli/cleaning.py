@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +11,9 @@ from seglog_cli.options import OptionGroup, flag, option, parsed, require_policy
 from seglog_cli.session import Session
 
 if TYPE_CHECKING:
-    from seglog.cleaner.options import CleanerOptions
     from seglog.configuration.precedence import Contradiction
-    from seglog.configuration.settings import DirectorySettings
     from seglog.model import TopicPartition
-    from seglog.operations.clean import Cleaned, Outcome
-    from seglog.scan.listing import Target
+    from seglog.operations.clean import Cleaned, CleaningOrder, Outcome
     from seglog_cli.progress import Progress
 
 # Headers and indexes that are looked at besides.
@@ -32,15 +28,6 @@ DedupeBufferSize = Annotated[
 StrategyName = Annotated[
     str, option("--strategy", "offset|timestamp|header:NAME", "Which record of each key stays (KIP-280).")
 ]
-
-
-@dataclass(frozen=True)
-class CleaningRequest:
-    """What to clean and how. `settings` are those of each log directory that the targets lie in."""
-
-    targets: list[Target]
-    settings: dict[Path, DirectorySettings]
-    options: CleanerOptions
 
 
 @dataclass(frozen=True)
@@ -60,33 +47,31 @@ class Rounds(OptionGroup):
         bool, flag("--expire", "Remove at once the tombstones and markers that are older than delete.retention.ms.")
     ] = False
 
-    def request(
+    def order(
         self, session: Session, paths: list[Path], override_policy: bool, metadata_dir: Path | None
-    ) -> CleaningRequest:
+    ) -> CleaningOrder:
         """The cleaning that is asked for; UsageError where options do not go together."""
         from seglog.cleaner.options import Strategy
-        from seglog.operations.clean import POLICIES, cleaner_options
+        from seglog.operations.clean import POLICIES, CleaningOrder
         from seglog.operations.workspace import Sources
-        from seglog.scan.listing import log_directory_of, resolve_paths
+        from seglog.scan.listing import resolve_paths
 
         targets = resolve_paths(session.fs, paths)
-        if self.policy is not None:
-            require_policy(self.policy, POLICIES, targets)
+        require_policy(self.policy, POLICIES, targets)
         chosen = {
             "cleanup.policy": self.policy,
             "log.cleaner.dedupe.buffer.size": self.dedupe_buffer_size,
             "log.cleaner.io.buffer.load.factor": self.load_factor,
         }
         sources = Sources(chosen, override_policy, metadata_dir)
-        settings = {path: session.config_of(path, sources) for path in dict.fromkeys(map(log_directory_of, targets))}
-        options = cleaner_options(
-            next(iter(settings.values())).resolve(None).cleaner,
+        return CleaningOrder.of(
+            targets,
+            lambda path: session.config_of(path, sources),
             strategy=parsed("--strategy", Strategy.parse, self.strategy),
             roll=self.roll,
             expire=self.expire,
             threads=session.begin_threads(),
         )
-        return CleaningRequest(targets, settings, options)
 
 
 class RoundProgress:
@@ -118,7 +103,7 @@ class RoundProgress:
 
 
 def show_outcomes(
-    session: Session, request: CleaningRequest, outcomes: Iterable[Outcome], *, keep: bool = True
+    session: Session, order: CleaningOrder, outcomes: Iterable[Outcome], *, keep: bool = True
 ) -> list[Cleaned]:
     """Shows outcomes as they come and, with `keep`, keeps the rounds' history: of logs that were changed. Returns the
     rounds. Raises the last failure's error.
@@ -136,7 +121,7 @@ def show_outcomes(
             contradictions: tuple[Contradiction, ...] = ()
             if isinstance(outcome, Cleaned):
                 topic = outcome.result.topic_partition.topic
-                contradictions = request.settings[outcome.log_directory].resolve(topic).against(COMPACT)
+                contradictions = order.settings[outcome.log_directory].resolve(topic).against(COMPACT)
                 obstacles.tell(outcome.log_directory, outcome.result.topic_partition)
             show_outcome(session.console, outcome, contradictions)
             if isinstance(outcome, CleaningFailure):
@@ -144,7 +129,7 @@ def show_outcomes(
             elif isinstance(outcome, Cleaned):
                 done.append(outcome)
     finally:
-        problem = keep_history(session.fs, os.environ, session.clock, done if keep else [])
+        problem = keep_history(session.workspace(), done if keep else [])
         if problem:
             session.console.warning(problem)
     if failures:

@@ -181,7 +181,7 @@ def check_keeping(no_keep: bool, quarantine: Path | None) -> None:
         raise UsageError("--quarantine and --no-keep contradict each other")
 
 
-def require_policy(policy: str, policies: Sequence[str], targets: Sequence[Target]) -> None:
+def require_policy(policy: str | None, policies: Sequence[str], targets: Sequence[Target]) -> None:
     """Wrong usage for a --policy that is not one of `policies`, or that is given for a whole log directory."""
     from seglog.operations.workspace import policy_misuse
 

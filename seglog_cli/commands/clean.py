@@ -44,19 +44,19 @@ def run(
     from seglog.operations.clean import clean
     from seglog.storage.metered_files import GatedFileSystem, ReadMeter
 
-    request = rounds.request(session, paths, override_policy, metadata_dir)
+    order = rounds.order(session, paths, override_policy, metadata_dir)
     with session.progress("clean") as progress:
         shown = RoundProgress(progress)
         outcomes = clean(
             GatedFileSystem(session.fs, ReadMeter(shown.advance, progress.wait)),
-            request.targets,
-            request.settings.__getitem__,
+            order.targets,
+            order.settings.__getitem__,
             session.clock,
-            request.options,
+            order.options,
             dry_run=dry_run or check,
             begin=shown.begin,
         )
-        done = show_outcomes(session, request, shown.cleared(outcomes))
+        done = show_outcomes(session, order, shown.cleared(outcomes))
     if not done:
         session.console.message("nothing is due for cleaning (-v says why, and so does seglog explain PARTITION)")
     if (dry_run or check) and any(cleaned.changes for cleaned in done):

@@ -106,8 +106,7 @@ def run(
         raise UsageError(
             "--free removes files at once: do not give --retention-ms, --retention-bytes or --delay with it"
         )
-    if policy is not None:
-        require_policy(policy, POLICIES, targets)
+    require_policy(policy, POLICIES, targets)
     chosen = {"retention.ms": retention_ms, "retention.bytes": retention_bytes, "cleanup.policy": policy}
     ruled = retention_ms is not None or retention_bytes is not None
     planned = dry_run or check

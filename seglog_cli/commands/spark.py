@@ -225,17 +225,17 @@ def clean(
     if reducers and plan == "directory":
         raise UsageError("--reducers is for --plan shuffle or auto: --plan directory has none")
     seen, shown = Tiers().seen(session, paths) if output is not None else (session, paths)
-    request = rounds.request(seen, shown, override_policy, metadata_dir)
+    order = rounds.order(seen, shown, override_policy, metadata_dir)
     with cluster.started(session, "clean") as (spark, watch):
         from seglog.spark import cleaning
 
         placement = cleaning.Placement(plan, reducers=reducers)  # type: ignore[arg-type]
-        topics_of, options = request.settings.__getitem__, request.options
+        topics_of, options = order.settings.__getitem__, order.options
         if output is None:
             outcomes = cleaning.clean(
-                spark, request.targets, topics_of, session.clock, options, placement=placement, watch=watch
+                spark, order.targets, topics_of, session.clock, options, placement=placement, watch=watch
             )
-            show_outcomes(session, request, outcomes)
+            show_outcomes(session, order, outcomes)
             return ExitCode.DONE
         from seglog.remote.settings import NO_SETTINGS
         from seglog.spark.cleaning_objects import Destination, clean_into
@@ -244,7 +244,7 @@ def clean(
         to = Destination(paths, output, sent_along(NO_SETTINGS, [*paths, output]))
         where = seen.fs, shown
         made = clean_into(cleaning.SparkTasks(spark, placement), to, topics_of, session.clock, options, where)
-        show_outcomes(seen, request, made, keep=False)
+        show_outcomes(seen, order, made, keep=False)
     return ExitCode.DONE
 
 

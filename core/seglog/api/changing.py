@@ -126,18 +126,19 @@ def _cleaned(
 ) -> list[CleanOutcome]:
     targets = targets_of(work, paths if dry_run else local_paths_of(paths))
     _check_policy(policy, cleaning.POLICIES, targets)
-    settings = _settings(work, targets, sources)
-    way = Strategy.parse(instance("strategy", strategy, str, "text"))
-    config = next(iter(settings.values())).resolve(None).cleaner
-    options = cleaning.cleaner_options(
-        config, strategy=way, roll=flag("roll", roll), expire=flag("expire", expire), threads=work.threads
+    order = cleaning.CleaningOrder.of(
+        targets,
+        lambda path: settings_of(work, path, sources),
+        strategy=Strategy.parse(instance("strategy", strategy, str, "text")),
+        roll=flag("roll", roll),
+        expire=flag("expire", expire),
+        threads=work.threads,
     )
     done: list[CleanOutcome] = []
     try:
-        done += cleaning.clean(work.fs, targets, settings.__getitem__, work.clock, options, dry_run=dry_run)
+        done += cleaning.clean(work.fs, targets, order.settings.__getitem__, work.clock, order.options, dry_run=dry_run)
     finally:
-        rounds = [one for one in done if isinstance(one, Cleaned)]
-        warn(cleaning.keep_history(work.fs, work.environment, work.clock, rounds))
+        warn(cleaning.keep_history(work, done))
     return done
 
 
@@ -468,6 +469,6 @@ def _settings(work: Workspace, targets: Sequence[Target], sources: Sources) -> d
 
 
 def _check_policy(policy: str | None, policies: Sequence[str], targets: Sequence[Target]) -> None:
-    problem = "" if policy is None else policy_misuse("policy", policy, policies, targets)
+    problem = policy_misuse("policy", policy, policies, targets)
     if problem:
         raise ValueError(problem)

@@ -29,11 +29,11 @@ from seglog.cleaner.cleaner import (
     untold,
 )
 from seglog.cleaner.manager import CleanerManager, LogToClean, log_to_clean
-from seglog.cleaner.options import OFFSET, CleanerOptions, Strategy
+from seglog.cleaner.options import CleanerOptions, Strategy
 from seglog.cleaner.round import RoundPlan, plan_round
 from seglog.cleaner.stats import CleaningHistory, CleaningResult, state_directory
 from seglog.clock import Clock
-from seglog.configuration.keys import COMPACT, CleanerConfig
+from seglog.configuration.keys import COMPACT
 from seglog.configuration.precedence import POLICY, ResolvedConfig
 from seglog.configuration.settings import DirectorySettings
 from seglog.errors import IncompleteError, NotALogError, RefusedError, SeglogError, UnsupportedError
@@ -44,6 +44,7 @@ from seglog.log.log import Log
 from seglog.log.opening import open_undamaged, refuse_losses, require_room
 from seglog.log.read_loader import ViewingFileSystem
 from seglog.model import TopicPartition
+from seglog.operations.workspace import Workspace
 from seglog.scan.listing import Target, TargetKind, list_log_directory, list_partition, log_directory_of
 from seglog.storage import links
 from seglog.storage.filesystem import FileSystem
@@ -90,6 +91,39 @@ class CleaningFailure:
 
 Outcome = Cleaned | Skipped | CleaningFailure
 POLICIES = ("compact", "compact,delete", "delete,compact")
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningOrder:
+    """What to clean and how. `settings` are those of each log directory that the targets lie in."""
+
+    targets: Sequence[Target]
+    settings: Mapping[Path, DirectorySettings]
+    options: CleanerOptions
+
+    @classmethod
+    def of(
+        cls,
+        targets: Sequence[Target],
+        settings_of: Callable[[Path], DirectorySettings],
+        *,
+        strategy: Strategy,
+        roll: bool,
+        expire: bool,
+        threads: int,
+    ) -> CleaningOrder:
+        """An order whose further options are those that the first log directory's configuration gives the cleaner."""
+        settings = {path: settings_of(path) for path in dict.fromkeys(map(log_directory_of, targets))}
+        config = next(iter(settings.values())).resolve(None).cleaner
+        options = CleanerOptions(
+            dedupe_buffer_bytes=config.dedupe_buffer_size,
+            load_factor=config.io_buffer_load_factor,
+            strategy=strategy,
+            roll=roll,
+            expire=expire,
+            jobs=threads,
+        )
+        return cls(targets, settings, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,31 +191,17 @@ def requests(
     return found
 
 
-def cleaner_options(
-    config: CleanerConfig, *, strategy: Strategy = OFFSET, roll: bool = False, expire: bool = False, threads: int = 1
-) -> CleanerOptions:
-    """A round's options where the configuration has this to say of the cleaner."""
-    return CleanerOptions(
-        dedupe_buffer_bytes=config.dedupe_buffer_size,
-        load_factor=config.io_buffer_load_factor,
-        strategy=strategy,
-        roll=roll,
-        expire=expire,
-        jobs=threads,
-    )
-
-
-def keep_history(fs: FileSystem, environment: Mapping[str, str], clock: Clock, done: Iterable[Cleaned]) -> str:
+def keep_history(work: Workspace, outcomes: Iterable[Outcome]) -> str:
     """Keeps the figures of rounds for `seglog stats`; why they could not be kept, or the empty string."""
     by_directory: dict[Path, list[CleaningResult]] = {}
-    for cleaned in done:
-        if not cleaned.result.dry_run and cleaned.result.segments_before:
-            by_directory.setdefault(cleaned.log_directory, []).append(cleaned.result)
+    for done in outcomes:
+        if isinstance(done, Cleaned) and not done.result.dry_run and done.result.segments_before:
+            by_directory.setdefault(done.log_directory, []).append(done.result)
     problem = ""
     for log_directory, results in by_directory.items():
-        history = CleaningHistory(fs, state_directory(environment), log_directory)
+        history = CleaningHistory(work.fs, state_directory(work.environment), log_directory)
         try:
-            history.add(results, clock.now_ms())
+            history.add(results, work.clock.now_ms())
         except OSError as error:
             problem = f"{history.path}: the statistics could not be kept: {error.strerror}"
     return problem

@@ -71,8 +71,10 @@ class Workspace:
         return [*options, *(["--config", str(self.config_file)] if self.config_file is not None else [])]
 
 
-def policy_misuse(name: str, policy: str, policies: Sequence[str], targets: Sequence[Target]) -> str:
+def policy_misuse(name: str, policy: str | None, policies: Sequence[str], targets: Sequence[Target]) -> str:
     """What is wrong with a policy that the user gives for `targets` by the option `name`; empty where nothing is."""
+    if policy is None:
+        return ""
     if policy not in policies:
         return f"{name}: {policy!r} is not one of {', '.join(policies)}"
     if any(target.kind is TargetKind.LOG_DIRECTORY for target in targets):

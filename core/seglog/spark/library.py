@@ -17,9 +17,7 @@ from seglog.operations.workspace import Sources, Workspace, policy_misuse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from seglog.cleaner.options import CleanerOptions
-    from seglog.configuration.settings import DirectorySettings
-    from seglog.operations.clean import Outcome
+    from seglog.operations.clean import CleaningOrder, Outcome
     from seglog.scan.listing import Target
     from seglog.spark.verifying import VerifyReport
 
@@ -48,7 +46,7 @@ def clean(
     `seglog fetch` makes partitions of. Then an error in one of them is raised, and nothing was committed. `store` are
     settings of an object store, as the options of a query.
     """
-    from seglog.operations import clean as cleaning
+    from seglog.operations.clean import keep_history
     from seglog.scan.listing import resolve_paths
     from seglog.spark.cleaning import clean as clean_on_spark
 
@@ -59,10 +57,9 @@ def clean(
         require_local(path)
     work = Workspace()
     targets = resolve_paths(work.fs, located)
-    settings, options = _cleaning(work, targets, policy, strategy, roll, expire)
-    outcomes = list(clean_on_spark(spark, targets, settings.__getitem__, work.clock, options))
-    rounds = [one for one in outcomes if isinstance(one, cleaning.Cleaned)]
-    problem = cleaning.keep_history(work.fs, work.environment, work.clock, rounds)
+    order = _ordered(work, targets, policy, strategy, roll, expire)
+    outcomes = list(clean_on_spark(spark, targets, order.settings.__getitem__, work.clock, order.options))
+    problem = keep_history(work, outcomes)
     if problem:
         _logger.warning("%s", problem)
     return outcomes
@@ -88,29 +85,31 @@ def _clean_into(
     sent = sent_along(StoreSettings.of(store), [*located, output])
     fs, seen = see_tiers(files_of(sent), located)
     work = Workspace(fs)
-    settings, options = _cleaning(work, resolve_paths(fs, seen), policy, strategy, roll, expire)
+    order = _ordered(work, resolve_paths(fs, seen), policy, strategy, roll, expire)
     to = Destination(located, output, sent)
-    return clean_into(SparkTasks(spark, Placement()), to, settings.__getitem__, work.clock, options, (fs, seen))
+    return clean_into(
+        SparkTasks(spark, Placement()), to, order.settings.__getitem__, work.clock, order.options, (fs, seen)
+    )
 
 
-def _cleaning(
+def _ordered(
     work: Workspace, targets: Sequence[Target], policy: str | None, strategy: str, roll: bool, expire: bool
-) -> tuple[dict[Path, DirectorySettings], CleanerOptions]:
-    """Each log directory's configuration, and a round's options."""
+) -> CleaningOrder:
     from seglog.cleaner.options import Strategy
-    from seglog.operations import clean as cleaning
-    from seglog.scan.listing import log_directory_of
+    from seglog.operations.clean import POLICIES, CleaningOrder
 
     sources = Sources({"cleanup.policy": policy})
-    misuse = "" if policy is None else policy_misuse("policy", policy, cleaning.POLICIES, targets)
+    misuse = policy_misuse("policy", policy, POLICIES, targets)
     if misuse:
         raise ConfigError(misuse)
-    settings = {path: work.settings(path, sources) for path in dict.fromkeys(map(log_directory_of, targets))}
-    config = next(iter(settings.values())).resolve(None).cleaner
-    options = cleaning.cleaner_options(
-        config, strategy=Strategy.parse(strategy), roll=roll, expire=expire, threads=work.threads
+    return CleaningOrder.of(
+        targets,
+        lambda path: work.settings(path, sources),
+        strategy=Strategy.parse(strategy),
+        roll=roll,
+        expire=expire,
+        threads=work.threads,
     )
-    return settings, options
 
 
 def verify(
