@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,53 @@ def test_every_test_that_a_page_names_is_there(page: str, least: int) -> None:
     named = re.findall(r"`(test_[a-z0-9_]+)`", (ROOT / "core" / page).read_text())
     assert len(named) > least
     assert [name for name in named if f"def {name}(" not in sources] == []
+
+
+def parameters_by_name() -> dict[str, list[list[str]]]:
+    """The parameters of every function, method (as `Class.method` too) and class of the engine, by its name."""
+    found: dict[str, list[list[str]]] = {}
+
+    def take(node: ast.Module | ast.ClassDef) -> None:
+        owner = node.name if isinstance(node, ast.ClassDef) else ""
+        fields = [
+            each.target.id for each in node.body if isinstance(each, ast.AnnAssign) and hasattr(each.target, "id")
+        ]
+        found.setdefault(owner, []).append(fields)
+        for each in node.body:
+            if isinstance(each, ast.ClassDef):
+                take(each)
+            elif isinstance(each, ast.FunctionDef):
+                names = [one.arg for one in (*each.args.args, *each.args.kwonlyargs) if one.arg not in ("self", "cls")]
+                for name in (owner,) if each.name == "__init__" else (each.name, f"{owner}.{each.name}"):
+                    found.setdefault(name, []).append(names)
+
+    for path in (ROOT / "core" / "seglog").rglob("*.py"):
+        take(ast.parse(path.read_text()))
+    return found
+
+
+def quoted_signatures(page: str) -> Iterator[tuple[str, list[str]]]:
+    """(name, parameters) of each `name(parameters) -> …` on a page; in a class's outline `Class.method`."""
+    owner = ""
+    signature = re.compile(r"(\w+)\(((?:[^()]|\([^()]*\))*)\) ->")
+    for line in re.sub(r",\n +", ", ", page).splitlines():
+        heading = re.match(r"class (\w+):", line)
+        owner = heading[1] if heading else owner if line.startswith("    ") else ""
+        for name, inside in signature.findall(line):
+            given = (
+                re.match(r"[\w]+", part.strip(" *"))
+                for part in re.sub(r"\[(?:[^\[\]]|\[[^\]]*\])*\]", "", inside).split(",")
+            )
+            names = [each[0] for each in given if each and each[0] not in ("self", "cls")]
+            yield f"{owner}.{name}" if owner else name, names
+
+
+def test_the_signatures_that_the_architecture_quotes_are_those_of_the_code() -> None:
+    """A page may leave parameters out, and calls none by another name or in another order."""
+    known, quoted = parameters_by_name(), list(quoted_signatures(ARCHITECTURE))
+    assert len(quoted) > 40
+
+    def stands(name: str, given: list[str]) -> bool:
+        return any([each for each in names if each in given] == given for names in known.get(name, ()))
+
+    assert [(name, given, known.get(name)) for name, given in quoted if not stands(name, given)] == []
