@@ -24,6 +24,7 @@ CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (errors.NotALogError, ExitCode.NOT_A_LOG),
     (errors.LockedError, ExitCode.LOCKED),
     (errors.RefusedError, ExitCode.REFUSED),
+    (errors.AppendCutShortError, ExitCode.IO_ERROR),
     (errors.AppendError, ExitCode.REFUSED),
     (errors.UnsupportedError, ExitCode.UNSUPPORTED),
     (errors.IncompleteError, ExitCode.INCOMPLETE),

@@ -225,6 +225,23 @@ class AppendError(SeglogError):
     """Records or batches the log does not take; nothing of them was written."""
 
 
+class AppendCutShortError(SeglogError):
+    """The system failed in the middle of an input. Offsets `first_offset` to `last_offset` are its records that the
+    log has taken; those before `flushed_end` are on stable storage. `path` is the file that failed, where it is known.
+    """
+
+    def __init__(self, error: OSError, directory: Path, begun_at: int, log_end_offset: int, flushed_end: int) -> None:
+        self.path = error.filename
+        self.first_offset, self.last_offset, self.flushed_end = begun_at, log_end_offset - 1, flushed_end
+        flushed = f"up to {flushed_end - 1}" if flushed_end > begun_at else "none of them"
+        place = "" if error.filename is None else f"{error.filename}: "
+        super().__init__(
+            f"{place}{error.strerror or error}; the first {log_end_offset - begun_at} records of the input are in the"
+            f" log, offsets {begun_at} to {self.last_offset} (flushed: {flushed}). When the cause is gone, run"
+            f" `seglog recover {directory}`, which shows where the log ends, and append the rest"
+        )
+
+
 class RecordTooLargeError(AppendError):
     """A batch larger than `max.message.bytes`."""
 

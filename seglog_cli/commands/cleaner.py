@@ -95,6 +95,8 @@ def run(
     if received:
         session.console.message("stopped; what is on disk is consistent")
         return _SIGNALS[received[0]]
+    if once and not reporter.has_told:
+        session.console.message("nothing is due for cleaning (seglog explain PARTITION says why)")
     if once and service.failure is not None:
         return exit_code_of(service.failure)  # the warning has said why
     return ExitCode.FOUND if service.uncleanable and once else ExitCode.DONE

@@ -28,12 +28,14 @@ class Reporter:
         self._session, self._console, self._prometheus = session, session.console, prometheus
         self._directory = log_directory
         self._history = CleaningHistory(session.fs, state_directory(os.environ), log_directory)
+        self.has_told = False
         self._lock = threading.Lock()
         self._last_problem = ""
         self._last_run_ms: int | None = None
 
     def cleaned(self, result: CleaningResult, thread: int) -> None:
         with self._lock:
+            self.has_told = True
             if self._console.as_json:
                 self._console.json(result.to_json())
             else:
@@ -46,6 +48,7 @@ class Reporter:
         from seglog.operations.retain import Retained
 
         with self._lock:
+            self.has_told = True
             if self._console.as_json:
                 self._console.json(retention_record(Retained(self._directory, plan), False))
             else:
@@ -55,10 +58,12 @@ class Reporter:
 
     def uncleanable(self, found: Uncleanable) -> None:
         with self._lock:
+            self.has_told = True
             self._console.warning(f"{found.topic_partition} is uncleanable until its files change: {found.reason}")
 
     def problem(self, sentence: str) -> None:
         with self._lock:
+            self.has_told = True
             if sentence != self._last_problem:  # a held lock is reported once, not every 15 seconds
                 self._console.warning(sentence)
             self._last_problem = sentence

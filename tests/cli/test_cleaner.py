@@ -56,6 +56,15 @@ def large_log(path: Path) -> Path:
     return path
 
 
+def test_one_pass_over_a_clean_directory_says_so(tmp_path: Path) -> None:
+    path = broker_directory(tmp_path / "logs", {"t-0": (3, 5)})
+    assert run("cleaner", *POLICY, "--once", path).stdout
+    again = run("cleaner", *POLICY, "--once", path)
+    assert (again.exit_code, again.stdout) == (0, "")
+    assert again.stderr == "nothing is due for cleaning (seglog explain PARTITION says why)\n"
+    assert run("cleaner", *POLICY, "--once", "-q", path).stderr == ""
+
+
 def test_one_pass_cleans_and_ends(tmp_path: Path) -> None:
     path = broker_directory(tmp_path / "logs", {"t-0": (3, 5), "u-0": (3, 7)})
     gauges = tmp_path / "seglog.prom"

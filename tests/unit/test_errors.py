@@ -20,6 +20,7 @@ PLACE = Path("/logs/t-0/00000000000000000000.log")
 OBJECT = RemotePath("s3://bucket/t-0/00000000000000000000.log")
 GIVEN = {"line": 3, "pid": 7, "errors": (errors.ConfigError("a"), errors.RefusedError("b")), "position": 61}
 GIVEN |= {"offset": 5, "log_start_offset": 0, "log_end_offset": 4, "base_offset": 0, "path": PLACE, "target": PLACE}
+GIVEN |= {"error": OSError(28, "No space left on device", str(PLACE)), "begun_at": 3, "flushed_end": 4}
 
 
 def kinds(base: type[errors.SeglogError]) -> Iterator[type[errors.SeglogError]]:

@@ -33,6 +33,7 @@ from seglog.storage.overlay import BLOCK_BYTES, blocks
 from seglog.storage.room import freeing
 
 _AMPLE_BYTES = 64 << 20
+_UNCLEAN = "it was not closed properly, recovering it"
 
 
 @contextmanager
@@ -117,10 +118,10 @@ def has_ample_room(directory: LogDirectory, partitions: Sequence[Path], recover_
     return directory.fs.free_bytes(directory.path) >= wanted
 
 
-def require_room(directory: LogDirectory, report: RecoveryReport, way_out: str = "") -> None:
+def require_room(directory: LogDirectory, report: RecoveryReport, way_out: str = "", work: str = _UNCLEAN) -> None:
     """RefusedError where the disk of a log directory has no room for what a planned recovery writes.
 
-    `way_out` is what an operator can do about it: `retain --free`, unless given.
+    `way_out` is what an operator can do about it: `retain --free`, unless given; `work` is what takes the room.
     """
     written = 0 if report.room is None else report.room.written
     if not written:
@@ -128,8 +129,8 @@ def require_room(directory: LogDirectory, report: RecoveryReport, way_out: str =
     needed, free = written + room_to_close(directory), directory.fs.free_bytes(directory.path)
     if free < needed:
         raise RefusedError(
-            f"{report.directory}: it was not closed properly, recovering it takes up to {needed} bytes of disk space,"
-            f" and {free} are free; nothing was changed. {way_out or freeing(directory.path, needed)}"
+            f"{report.directory}: {work} takes up to {needed} bytes of disk space, and {free} are free; nothing was"
+            f" changed. {way_out or freeing(directory.path, needed)}"
         )
 
 

@@ -206,7 +206,8 @@ class LogSegment:
         """Writes whole batches: `data` is their bytes, or gives them piece by piece; `batches` are their rows.
 
         Index entries are added by the rule of `kernels.indexing`. SegmentOffsetOverflowError, before anything
-        is written, when an offset does not fit; OffsetNotAscendingError when offsets go backwards.
+        is written, when an offset does not fit; OffsetNotAscendingError when offsets go backwards. After an OSError
+        the log ends where it ended: no batch stays that its writer was not told of.
         """
         if not len(batches):
             return
@@ -219,10 +220,14 @@ class LogSegment:
             file.truncate(self.size)
             self.trailing_bytes = 0
         end = self.size
-        for piece in data if isinstance(data, Iterator) else (byte_view(data),):
-            file.write_at(end, piece)
-            end += len(piece)
-        self._index(batches)
+        try:
+            for piece in data if isinstance(data, Iterator) else (byte_view(data),):
+                file.write_at(end, piece)
+                end += len(piece)
+            self._index(batches)
+        except OSError:
+            file.truncate(self.size)
+            raise
         self.size = end
 
     def _check_offsets(self, batches: np.ndarray) -> None:

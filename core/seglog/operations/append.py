@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seglog.errors import AppendError, InvalidRecordError
+from seglog.errors import AppendCutShortError, AppendError, InvalidRecordError
 from seglog.format.builder import columns
 from seglog.format.columns import Records
 from seglog.layout import INT32_MAX
@@ -42,7 +42,8 @@ class Appended:
 class Ingest:
     """Appends pieces to `log`; iterate to run it and to get what was acknowledged.
 
-    When the pieces end with an error, what was appended before is flushed and given out, then the error leaves.
+    When the pieces end with an error, or the log refuses one of them (AppendError), what was appended before is flushed
+    and given out, then the error leaves. AppendCutShortError when the system fails after the log has taken some.
     """
 
     def __init__(
@@ -56,10 +57,26 @@ class Ingest:
         self._log, self._pieces = log, pieces
         self._codec, self._batch_records = codec, batch_records
         self._held: list[Records] = []
+        self._begun_at = log.log_end_offset
         self._acknowledged = log.log_end_offset  # everything below is flushed
+        self._failure: Exception | None = None
 
     def __iter__(self) -> Iterator[Appended]:
-        failure: Exception | None = None
+        try:
+            try:
+                yield from self._append_all()
+            except AppendError as error:
+                self._failure = error
+            yield from self._flush()
+        except OSError as error:
+            end = self._log.log_end_offset
+            if end == self._begun_at:
+                raise
+            raise AppendCutShortError(error, self._log.directory, self._begun_at, end, self._acknowledged) from error
+        if self._failure is not None:
+            raise self._failure
+
+    def _append_all(self) -> Iterator[Appended]:
         pieces = iter(self._pieces)
         while True:
             try:
@@ -67,16 +84,13 @@ class Ingest:
             except StopIteration:
                 break
             except Exception as error:  # noqa: BLE001 (what came before is flushed first)
-                failure = error
+                self._failure = error
                 break
             if piece is not None:
                 self._held.append(piece)
             yield from self._append(everything=piece is None)
             yield from self._flush_when_due()
         yield from self._append(everything=True)
-        yield from self._flush()
-        if failure is not None:
-            raise failure
 
     def _append(self, everything: bool) -> Iterator[Appended]:
         held = sum(len(piece) for piece in self._held)

@@ -106,7 +106,7 @@ def _recover_one(
 ) -> RecoveryReport:
     partition = owner.path / str(topic_partition)
     obstacles = list(partition_obstacles(owner.fs, partition))
-    loses = not options.dry_run and _known_to_lose(owner, partition, start)
+    loses = not options.dry_run and _known_to_lose(owner, partition, start, options.lossless)
     if options.dry_run or options.lossless:
         plan = owner.plan_recovery(topic_partition, options.progress, recover_from=start)
         if options.lossless and plan.truncated_bytes:
@@ -122,14 +122,14 @@ def _recover_one(
     return report
 
 
-def _known_to_lose(owner: LogDirectory, partition: Path, start: int) -> bool:
+def _known_to_lose(owner: LogDirectory, partition: Path, start: int, lossless: bool) -> bool:
     """Whether recovery loses data, as far as was looked: where room is scarce. RefusedError where it loses none and
     there is no room for it; to keep what goes needs more, and `runs` looks for that."""
     if has_ample_room(owner, [partition], start):
         return False
     plan = owner.plan_recovery_in(partition, recover_from=start)
     if not plan.truncated_bytes:
-        require_room(owner, plan)
+        require_room(owner, plan, work="rebuilding its indexes" if lossless else "recovering it")
     return bool(plan.truncated_bytes)
 
 

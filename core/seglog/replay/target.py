@@ -6,6 +6,7 @@ order; delivery reports of a partition come in that order too.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
 ANSWER_SECONDS = 30.0
+_PATIENCE_SECONDS = 3.0  # before what every server says counts
 _POLL_SECONDS = 0.1
 _QUEUED_RECORDS = 100_000
 _QUEUED_KBYTES = 64 << 10
@@ -73,8 +75,26 @@ class TargetCluster:
 
     def topics(self) -> tuple[str, dict[str, int]]:
         """The cluster's id, and how many partitions each topic has."""
-        found = self._asked(lambda: self._admin().list_topics(timeout=ANSWER_SECONDS))
+        found = self._first_answer()
         return str(found.cluster_id), {name: len(topic.partitions) for name, topic in found.topics.items()}
+
+    def _first_answer(self) -> Any:
+        """The cluster's metadata. Where every server turns the client away, it is not asked for the whole time."""
+        problems: list[KafkaError] = []
+        admin, known = self._admin(error_cb=problems.append), self._client.KafkaError
+        begun = time.monotonic()
+        while True:
+            try:
+                return self._asked(lambda: admin.list_topics(timeout=_PATIENCE_SECONDS))
+            except IncompleteError as error:
+                admin.poll(0)
+                is_down = any(problem.code() == known._ALL_BROKERS_DOWN for problem in problems)
+                if not is_down and time.monotonic() - begun < ANSWER_SECONDS:
+                    continue
+                causes = [problem.str() for problem in problems if problem.code() != known._ALL_BROKERS_DOWN]
+                if not causes:
+                    raise
+                raise IncompleteError(f"{self.bootstrap}: nobody answers: {causes[0]}") from error
 
     def end_offset(self, partition: TopicPartition) -> int:
         """The offset that the next record of a partition gets."""
@@ -161,10 +181,10 @@ class TargetCluster:
         if self._failure is not None:
             raise IncompleteError(f"{self.bootstrap}: a record did not arrive: {self._failure.str()}")
 
-    def _admin(self) -> Any:
+    def _admin(self, **more: Any) -> Any:
         from confluent_kafka.admin import AdminClient
 
-        return AdminClient(self._common)
+        return AdminClient({**self._common, **more})
 
     def _consumer(self) -> Any:
         settings = {"group.id": "seglog-replay", "enable.auto.commit": False, "enable.partition.eof": True}

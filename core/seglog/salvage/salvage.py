@@ -171,7 +171,7 @@ def salvage(
     done = []
     with log_directory_lock(fs, target), new_directory(fs, target) as place:
         made = InheritingFileSystem(fs)
-        check_space(fs, place, sum(int(log.rows["size"].sum(dtype=np.int64)) for log in logs))
+        check_space(fs, target.parent, sum(int(log.rows["size"].sum(dtype=np.int64)) for log in logs))
         for number, log in enumerate(logs):
             name = "" if len(logs) == 1 else log.name or f"{CARVED}-{number}"
             made.make_directory(place / name, parents=True)
@@ -436,7 +436,7 @@ def _salvaged(log: _Chosen, directory: Path) -> SalvagedLog:
 def _salvaged_07(fs: FileSystem, sources: Sequence[_Source], target: Path) -> SalvageReport:
     rows, end = [], 0
     with log_directory_lock(fs, target), new_directory(fs, target) as place:
-        check_space(fs, place, sum(source.size for source in sources))
+        check_space(fs, target.parent, sum(source.size for source in sources))
         log_file = place / filenames.segment_file_name(0, FileKind.LOG_07)
         with InheritingFileSystem(fs).open(log_file, "create_new") as writer:
             for source in sources:

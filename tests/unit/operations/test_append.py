@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from seglog.configuration.keys import LogConfig
-from seglog.errors import InputError
+from seglog.errors import AppendCutShortError, InputError, RecordTooLargeError
 from seglog.format.builder import columns_of
 from seglog.format.columns import Records
 from seglog.model import Compression, Record, TopicPartition
 from seglog.operations.append import Appended, Ingest
+from tests.support.faulty_filesystem import Faults, FaultyFileSystem
 from tests.support.manual_clock import ManualClock
+from tests.support.open_logs import opened_log
 
 
 @dataclass
@@ -121,3 +124,49 @@ def test_what_came_before_a_bad_line_is_acknowledged_before_the_error() -> None:
     assert log.flushed_to == 101
     with pytest.raises(InputError):
         next(ingest)
+
+
+def test_what_came_before_a_record_that_the_log_refuses_is_acknowledged_before_the_error(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0", max_message_bytes=1000) as log:
+        ingest = iter(Ingest(log, [piece("a", "b"), piece("x" * 1000), piece("c")]))
+        assert offsets([next(ingest)]) == [(0, 1)]
+        assert log.recovery_point == 2
+        with pytest.raises(RecordTooLargeError):
+            next(ingest)
+    with opened_log(tmp_path / "t-0", writable=False) as log:
+        assert log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("kind", ["full", "error"])
+@pytest.mark.parametrize("flush_messages", [2, 1000])
+def test_after_an_error_of_the_disk_the_records_that_the_log_holds_are_named(
+    tmp_path: Path, kind: str, flush_messages: int
+) -> None:
+    """At each call that changes something: recovery finds the records that the error counted, and no torn batch."""
+    pieces = [piece(f"{n}a", f"{n}b") for n in range(5)]
+    at, named = 0, set[int]()
+    while True:
+        faults = Faults(None, kind)
+        directory = tmp_path / f"{kind}-{at}" / "t-0"
+        log = opened_log(directory, fs=FaultyFileSystem(faults), flush_messages=flush_messages)
+        faults.at = faults.calls + at
+        acknowledged: list[Appended] = []
+        try:
+            for one in Ingest(log, pieces):
+                acknowledged.append(one)
+        except AppendCutShortError as error:
+            first, end, flushed = error.first_offset, error.last_offset + 1, error.flushed_end
+            assert (first, flushed) == (0, acknowledged[-1].last_offset + 1 if acknowledged else 0)
+            assert f"the first {end} records of the input are in the log, offsets 0 to {end - 1}" in str(error)
+            named.add(end)
+        except OSError:
+            end = 0
+        else:
+            break
+        log_file = directory / "00000000000000000000.log"
+        before = log_file.stat().st_size
+        with opened_log(directory, clean=False) as recovered:
+            assert recovered.log_end_offset == end
+        assert log_file.stat().st_size == before
+        at += 1
+    assert named >= {2, 4, 6, 8}

@@ -26,6 +26,7 @@ from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import batch
 from tests.support.logs_on_disk import wrappers, write_log
 from tests.support.open_logs import START_MS, opened_log
+from tests.support.small_disk import SmallDisk
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -237,6 +238,13 @@ def test_nothing_good_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(NotALogError, match="no good batch"):
         salvage(FS, CLOCK, [tmp_path / "x.bin"], tmp_path / "out", SalvageOptions(carve=True))
     assert not (tmp_path / "out").exists()
+
+
+def test_without_room_the_directory_that_was_asked_for_is_named(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "mixed-0"
+    with pytest.raises(RefusedError, match=f"^{out.parent}: .* bytes of disk space are needed and 0 are free$"):
+        salvage(SmallDisk(tmp_path / "new", 0), CLOCK, [source], out, SalvageOptions())
+    assert not list(out.parent.iterdir())
 
 
 def test_the_target_may_not_be_the_source_or_hold_anything(source: Path, tmp_path: Path) -> None:
