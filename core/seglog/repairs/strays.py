@@ -75,7 +75,8 @@ def names_within_batches(
             batch, home = batches[i : i + 1], int(low[i]) - 1
             for other in range(int(low[i]), int(high[i])):
                 if other == number:
-                    is_sound = bool(touching[i]) and home >= 0 and gathering.goes_with(home, batches)
+                    is_sound = home >= 0 and (bool(touching[i]) or gathering.reaches(home, batch))
+                    is_sound = is_sound and gathering.goes_with(home, batches)
                 else:
                     is_sound = bool(touching[i]) or int(batch["first"][0]) == segment.base_offset
                     is_sound = is_sound or gathering.has(other, batch) or gathering.fills(home, other, batch)
@@ -158,10 +159,12 @@ class _Gathering:
 
     def fills(self, before: int, after: int, batch: np.ndarray) -> bool:
         """Whether a batch is exactly what is missing between the batches of two segments."""
-        if before < 0:
-            return False
-        ends, begins = self._of(before)["last"], self._of(after)["first"]
-        return bool((ends == batch["first"] - 1).any() and (begins == batch["last"] + 1).any())
+        begins = self._of(after)["first"]
+        return before >= 0 and self.reaches(before, batch) and bool((begins == batch["last"] + 1).any())
+
+    def reaches(self, number: int, batch: np.ndarray) -> bool:
+        """Whether a batch of a file ends where another one begins."""
+        return bool((self._of(number)["last"] == batch["first"] - 1).any())
 
     def goes_with(self, number: int, others: np.ndarray) -> bool:
         """Whether a file's own batches could stand beside `others`: copies aside, no offset is in both."""

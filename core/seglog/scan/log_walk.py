@@ -8,7 +8,8 @@ found by its checksum (`resync`). Steps, a chunk at a time:
    before it and a gap begins.
 3. An entry larger than `held_bytes` is checksummed in pieces and given without its bytes: its records are read from
    the file, when somebody asks for them.
-4. Where no entry begins, a gap reaches to the next good one or to the end of the file.
+4. Where no entry begins, a gap reaches to the next good one or to the end of the file. Which offsets it may have says
+   the file's name, and the last good entry before the damage: the name may be wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from seglog.format.decoder import BatchScan, checksums_valid, decode_large, deco
 from seglog.kernels.batches import WALK_BAD_HEADER, WALK_BAD_SIZE
 from seglog.memory_budget import Account
 from seglog.scan.listing import SegmentFiles
-from seglog.scan.resync import PlausibleOffsets, entry_end, next_entry
+from seglog.scan.resync import PlausibleOffsets, entry_end, first_of_run, next_entry
 from seglog.scan.segment_scan import (
     CHUNK_BYTES,
     HELD_BYTES,
@@ -110,7 +111,7 @@ class LogWalk:
         file: File | None = None,
     ) -> None:
         self._fs, self._path, self._start, self._end = fs, path, start, end
-        self._offsets = PlausibleOffsets() if offsets is None else offsets
+        self._offsets = self._likely = PlausibleOffsets() if offsets is None else offsets
         self._chunk_bytes, self._held_bytes = max(chunk_bytes, 64), held_bytes
         self._fresh, self._check, self._file = fresh, check, file
 
@@ -128,7 +129,7 @@ class LogWalk:
     def _walk(self, file: File, stop: int) -> Iterator[WalkedEntries | Gap]:
         rows = np.empty(max(_LEAST_ROWS, self._chunk_bytes // 64), dtype=layout.BATCH)
         chunks = Chunks(file, stop, self._chunk_bytes, fresh=self._fresh)
-        position, least = self._start, 0
+        position, least, self._likely = self._start, 0, self._offsets
         while position < stop:
             data = chunks.at(position, least)
             filled, stop = len(data), chunks.stop
@@ -160,9 +161,22 @@ class LogWalk:
             valid = np.ones(len(batches), dtype=bool)
         for i in np.flatnonzero(~valid).tolist():
             at, size = int(batches[i]["position"]), int(batches[i]["size"])
-            if entry_end(file, at, size, stop, self._offsets) != at + size:
+            self._pass(batches[:i], valid[:i])
+            if entry_end(file, at, size, stop, self._likely) != at + size:
                 return WalkedEntries(position, data[: at - position], batches[:i], valid[:i], self._source), at
+        self._pass(batches, valid)
         return WalkedEntries(position, data[: found.consumed], batches, valid, self._source), None
+
+    def _pass(self, batches: np.ndarray, valid: np.ndarray) -> None:
+        """Learns from the last good one of some entries which offsets may follow it."""
+        if not valid.any():
+            return
+        row, named = batches[-1 if valid[-1] else np.flatnonzero(valid)[-1]], self._offsets
+        here = PlausibleOffsets.of_segment(max(0, int(row["base_offset"])))
+        if named.least <= row["base_offset"] and row["last_offset"] <= named.most:
+            self._likely = named
+        else:
+            self._likely = PlausibleOffsets(min(named.least, here.least), max(named.most, here.most))
 
     def _source(self) -> AbstractContextManager[File]:
         return self._fs.open(self._path, "r") if self._file is None else nullcontext(self._file)
@@ -182,7 +196,7 @@ class LogWalk:
             right = checksum_valid(file, row[0])
             if right and size <= self._held_bytes:
                 return position, size
-            following = position + size if right else entry_end(file, position, size, stop, self._offsets)
+            following = position + size if right else entry_end(file, position, size, stop, self._likely)
             if following == position + size:
                 yield WalkedEntries(position, data[:0], row, np.array([right]), self._source, complete=False)
                 return following, 0
@@ -201,7 +215,9 @@ class LogWalk:
         following: int | None = None,
     ) -> tuple[int, Gap]:
         if following is None:
-            following = next_entry(file, position + 1, stop, self._offsets)
+            following = next_entry(file, position + 1, stop, self._likely)
+            if following < stop:
+                following = first_of_run(file, position + 1, following, self._likely)
         zeros = _all_zeros(file, position, following)
         return following, Gap(position, following - position, reason, size, zeros, at_end=following == stop)
 

@@ -5,7 +5,10 @@ inside are damaged, or the size is and what follows was swallowed. Steps:
 
 1. The size is believed when an entry that could be one begins right after it (or the file ends there), unless a
    chain of entries with right checksums lies inside and ends at that very place: then the size swallowed them.
-2. Otherwise every byte is tried as the beginning of an entry; the first one with a right checksum counts.
+2. Otherwise every byte is tried as the beginning of an entry; the first one with a right checksum counts whose offset
+   the segment can hold.
+3. Entries with any other offsets count where they go on from one another up to that very place: then they lie in the
+   wrong file. Those that a damaged record holds do not end there: something follows a record's value.
 
 Work is bounded: a hostile file of plausible headers costs a fixed number of checksummed bytes for each byte
 searched, and larger candidates are passed over once that is spent.
@@ -29,6 +32,7 @@ from seglog.storage.filesystem import File
 _FIRST_WINDOW_BYTES = 64 << 10
 _WINDOW_BYTES = 1 << 20
 _INTERIOR_BYTES = 4 << 20  # larger damaged batches are not searched for swallowed ones when the size fits
+_MOST_RUNS = 128
 _WORK_BYTES = 1 << 28
 _WORK_PER_BYTE = 16
 
@@ -69,9 +73,26 @@ def next_entry(file: File, position: int, stop: int, offsets: PlausibleOffsets) 
     return found
 
 
-def _search(file: File, position: int, stop: int, offsets: PlausibleOffsets) -> int:
+def first_of_run(file: File, position: int, found: int, offsets: PlausibleOffsets) -> int:
+    """Where at or after `position` a run of good entries begins that ends at the one at `found`; `found` if none does.
+
+    `found` is what `next_entry` has found for `offsets`: the entries of the run have others.
+    """
+    if offsets == PlausibleOffsets():
+        return found
+    at = position
+    for _ in range(_MOST_RUNS):
+        at = end = _search(file, at, found, PlausibleOffsets(), _WORK_BYTES // _MOST_RUNS)
+        while end < found and (row := entry_row(file, end, found)) is not None and checksum_valid(file, row[0]):
+            end += int(row["size"][0])
+        if end == found:
+            return at
+        at = end + 1
+    return found
+
+
+def _search(file: File, position: int, stop: int, offsets: PlausibleOffsets, work: int = _WORK_BYTES) -> int:
     window = np.empty(max(0, min(_FIRST_WINDOW_BYTES, stop - position)), dtype=np.uint8)
-    work = _WORK_BYTES
     while position < stop:
         filled = file.read_into(position, byte_view(window[: min(len(window), stop - position)]))
         beyond = stop - position - filled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seglog.evidence.segment_survey import ByteRange, SegmentSurveyor, Survey, survey_07
+from seglog.evidence.segment_survey import ByteRange, SegmentSurveyor, Survey, judged_batches, survey_07
 from seglog.format.message_07 import encode_message
 from seglog.scan.resync import PlausibleOffsets
 from tests.support.log_files import FS, batch, marker
@@ -52,6 +52,27 @@ def test_records_that_cannot_be_decoded_go_only_when_they_are_looked_at(tmp_path
     data = batch(0) + broken + batch(2)
     assert [each.code for each in surveyed(tmp_path, data).removed] == ["RECORDS_INVALID"]
     assert surveyed(tmp_path, data, deep=False).is_whole
+
+
+def anywhere(tmp_path: Path, data: bytes, most: int = 100) -> list[int]:
+    """The first offsets of the good batches, of whatever offsets, in a file that is named as one up to `most`."""
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(data)
+    parts = [first for _, first in judged_batches(FS, path, PlausibleOffsets(0, most), anywhere=True)]
+    return [offset for part in parts for offset in part.tolist()]
+
+
+def test_after_damage_go_on_batches_as_those_before_it_whatever_the_name_says(tmp_path: Path) -> None:
+    damaged = bytearray(batch(505, 5))
+    damaged[70] ^= 1
+    assert anywhere(tmp_path, batch(500, 5) + bytes(damaged) + batch(510, 5) + batch(0, 5)) == [500, 510, 0]
+
+
+def test_a_run_of_batches_from_elsewhere_that_ends_at_a_good_one_is_no_damage(tmp_path: Path) -> None:
+    run = batch(500, 5) + batch(505, 5)
+    assert anywhere(tmp_path, b"\xee" * 200 + run + batch(0, 5)) == [500, 505, 0]
+    assert anywhere(tmp_path, b"\xee" * 200 + run + b"\0" + batch(0, 5)) == [0], "a record may have held them"
+    assert anywhere(tmp_path, b"\xee" * 200 + run + b"\0" + run + batch(0, 5)) == [500, 505, 0]
 
 
 def test_batches_inside_a_damaged_one_are_found(tmp_path: Path) -> None:

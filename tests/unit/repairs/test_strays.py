@@ -121,6 +121,18 @@ def test_a_name_within_a_batch_of_its_own_file_is_no_segment(directory: Path) ->
     assert held(directory) == {FIRST: whole[FIRST] + whole[SECOND], THIRD: whole[THIRD]}
 
 
+def test_a_name_within_a_batch_of_its_own_file_that_goes_on_from_the_segment_before_is_no_segment(
+    directory: Path,
+) -> None:
+    """No batch touches another one in that file, and one of its batches lies in the file before."""
+    whole = held(directory)
+    put(directory, FIRST, *whole[FIRST], batch(15, 2))
+    put(directory, f"{10:020d}.log", batch(9, 3), batch(13, 1))
+    (directory / SECOND).unlink()
+    repaired(directory)
+    assert held(directory) == {FIRST: [*whole[FIRST], batch(9, 3), batch(13, 1), batch(15, 2)], THIRD: whole[THIRD]}
+
+
 def test_a_name_within_a_batch_of_its_own_file_stays_where_the_segment_before_contradicts(directory: Path) -> None:
     whole = held(directory)
     put(directory, SECOND, batch(9, 2), batch(11, 2))
