@@ -26,6 +26,7 @@ from seglog.kernels import validate
 from seglog.kernels.crc32c import HARDWARE
 from seglog.kernels.validate import judge_batches, walk_clean
 from seglog.memory_budget import Account, unlimited
+from seglog.model import NO_LEADER_EPOCH
 from seglog.scan.log_walk import Gap, LogWalk, WalkedEntries
 from seglog.scan.resync import PlausibleOffsets
 from seglog.scan.segment_scan import Chunks, declared_size
@@ -74,7 +75,7 @@ class Totals:
 class RangeResult:
     """A range up to `end` without any finding. Offsets are -1 where it has none; they must ascend across ranges.
 
-    Leader epochs are those of the first and the last batch of magic 2: None and -1 where there is none. `pieces` are
+    Leader epochs are the first and the largest that batches of magic 2 name: None and -1 where none does. `pieces` are
     its batches where they were to be kept: the bytes of control batches are with them, those of others are not.
     """
 
@@ -158,6 +159,7 @@ class _Range:
         self.end = end
         if self._first_epoch is None:
             epochs = batches["leader_epoch"][batches["magic"] == 2]
+            epochs = epochs[epochs != NO_LEADER_EPOCH]
             self._first_epoch = int(epochs[0]) if len(epochs) else None
         if not self._keep or not len(batches):
             return

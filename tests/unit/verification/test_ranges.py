@@ -171,6 +171,16 @@ def test_an_epoch_that_falls_from_one_range_to_the_next_is_found_at_every_level(
         assert [each.first_offset for each in verification if each.code == "LEADER_EPOCH_DECREASING"] == [6], level
 
 
+@pytest.mark.parametrize(("epochs", "named"), [((-1, 5), (5, 5)), ((-1, 3), (3, 3)), ((-1, -1), (None, -1))])
+def test_a_range_begins_with_the_first_epoch_that_is_named(
+    tmp_path: Path, epochs: tuple[int, int], named: tuple[int | None, int]
+) -> None:
+    segment = [batch_v2(3 * i, logs.records(3), leader_epoch=epoch) for i, epoch in enumerate(epochs)]
+    for found in both(logs.write_log(tmp_path, segment), Level.RECORD):
+        assert found is not None and (found.first_epoch, found.leader_epoch) == named
+        assert found.follows(-1, 4) is (named[0] != 3)
+
+
 def test_a_batch_outside_its_producers_transaction_is_found_however_close_it_is(tmp_path: Path) -> None:
     begun, outside = (
         batch_v2(2 * i, logs.records(2), attributes=0x10 * (1 - i), producer=(7, 0, 2 * i)) for i in (0, 1)
