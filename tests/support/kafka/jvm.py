@@ -1,7 +1,7 @@
 """Finds Java, fetches Kafka's jars through Maven and compiles the harness, once a machine.
 
-Everything made here lies under `$SEGLOG_TEST_CACHE`, or `seglog-tests` in the user's cache directory. A file
-lock lets several pytest workers ask at once.
+Everything made here lies under `$SEGLOG_TEST_CACHE`, or `seglog-tests` in the user's cache directory; in the clone
+where the user has no home to write to. A file lock lets several pytest workers ask at once.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ MAVEN_LIMIT_SECONDS = 600
 COMPILE_LIMIT_SECONDS = 120
 
 SOURCES = Path(__file__).parent / "java"
+CLONE = Path(__file__).resolve().parents[3]
 
 POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -47,8 +49,26 @@ def cache_directory() -> Path:
     named = os.environ.get("SEGLOG_TEST_CACHE")
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     base = Path(named) if named else user / "seglog-tests"
+    if not named and not _can_be_made(base):
+        base = CLONE / ".pytest_cache" / "seglog-tests"
     base.mkdir(parents=True, exist_ok=True)
     return base
+
+
+def _can_be_made(directory: Path) -> bool:
+    """Whether this user may write to a directory, or to the nearest one above it that is there."""
+    there = next(path for path in (directory, *directory.parents) if path.exists())
+    return os.access(there, os.W_OK | os.X_OK)
+
+
+def _local_repository() -> list[str]:
+    """Where Maven keeps what it fetched, if not in the home of /etc/passwd: Java does not ask HOME."""
+    try:
+        if _can_be_made(Path(pwd.getpwuid(os.getuid()).pw_dir) / ".m2" / "repository"):
+            return []
+    except KeyError:  # a user without an entry, as in some containers
+        pass
+    return [f"-Dmaven.repo.local={cache_directory() / 'repository'}"]
 
 
 @cache
@@ -94,7 +114,7 @@ def maven_jars(
         )
         (directory / "pom.xml").write_text(POM.format(dependencies=wanted))
         _run([maven, "-q", "-B", "-f", directory / "pom.xml", "dependency:copy-dependencies",
-              f"-DoutputDirectory={directory / 'jars'}"], MAVEN_LIMIT_SECONDS)  # fmt: skip
+              f"-DoutputDirectory={directory / 'jars'}", *_local_repository()], MAVEN_LIMIT_SECONDS)  # fmt: skip
         done.touch()
     return directory / "jars"
 
