@@ -24,17 +24,13 @@ def member(kind: type[E], value: E | str) -> E:
     """
     if isinstance(value, kind):
         return value
-    labels = {_label(each): each for each in kind}
+    labels = {str(getattr(each, "label", each.value)): each for each in kind}
     if not isinstance(value, str):
         raise TypeError(f"{described(value)} is no {kind.__name__}: {', '.join(labels)}")
     for label, each in labels.items():
         if label.lower() == value.lower():
             return each
     raise ValueError(f"{value!r} is not one of {', '.join(labels)}")
-
-
-def _label(each: Enum) -> str:
-    return str(getattr(each, "label", each.value))
 
 
 class Compression(IntEnum):

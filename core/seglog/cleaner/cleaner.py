@@ -12,7 +12,7 @@ is steps 1 to 3 with the output counted instead of written, and a run can go on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from pathlib import Path
 from seglog.cleaner.copying import RoundCopy
 from seglog.cleaner.indexing import OffsetIndexing, build_offset_map
 from seglog.cleaner.options import CleanerOptions
-from seglog.cleaner.output import CleanedOutput, GroupOutput, NullOutput, SegmentSummary
+from seglog.cleaner.output import CleanedOutput, NullOutput, SegmentSummary
 from seglog.cleaner.round import CleaningRound, RoundPlan, plan_round, rolled_segments
 from seglog.cleaner.stats import CleanerStats, CleaningResult
 from seglog.clock import Clock
@@ -173,8 +173,9 @@ def _run(
             for output in copy.outputs:
                 output.wait()
     except BaseException:
-        for part in _parts(copy.outputs):
-            part.discard()
+        for output in copy.outputs:
+            for part in output.parts:
+                part.discard()
         raise
     with stats.phase("swap"):
         groups = zip(copied, round_.groups, strict=True)
@@ -188,7 +189,3 @@ def _run(
 def cleaned_segments(round_: CleaningRound, directory: Path) -> Callable[[int], CleanedOutput]:
     """Begins a `.cleaned` segment in `directory` at a base offset."""
     return lambda base_offset: CleanedOutput(round_.fs, directory, base_offset, round_.plan.bounds.index_interval_bytes)
-
-
-def _parts(outputs: Iterable[GroupOutput[CleanedOutput]]) -> Iterator[CleanedOutput]:
-    return (part for output in outputs for part in output.parts)

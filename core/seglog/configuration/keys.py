@@ -26,8 +26,10 @@ from seglog.units import parse_duration, parse_integer, parse_share, parse_size
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
-_MINUTE_MS = 60_000
-_HOUR_MS = 3_600_000
+_IN_UNITS: dict[str, Callable[[str], Any]] = {
+    "minutes": lambda text: parse_duration(text, 60_000),
+    "hours": lambda text: parse_duration(text, 3_600_000),
+}
 
 COMPACT = "compact"
 DELETE = "delete"
@@ -323,14 +325,6 @@ def _gzip_level(text: str) -> int:
     return level
 
 
-def _minutes(text: str) -> int:
-    return parse_duration(text, _MINUTE_MS)
-
-
-def _hours(text: str) -> int:
-    return parse_duration(text, _HOUR_MS)
-
-
 def _topic(
     name: str,
     read: Callable[[str], Any],
@@ -339,12 +333,8 @@ def _topic(
     *synonyms: str,
     broker_minimum: float = -math.inf,
 ) -> Key:
-    readers = {synonym: _reader_of(synonym) for synonym in synonyms}
+    readers = {synonym: _IN_UNITS.get(synonym.rpartition(".")[2]) for synonym in synonyms}
     return Key(name, LogConfig, name.replace(".", "_"), read, minimum, maximum, broker_minimum, readers)
-
-
-def _reader_of(synonym: str) -> Callable[[str], Any] | None:
-    return _hours if synonym.endswith(".hours") else _minutes if synonym.endswith(".minutes") else None
 
 
 def _cleaner(

@@ -377,12 +377,9 @@ def _remove(found: Survey, removed: RemovedRange) -> None:
 
 def _finished(found: Survey) -> Survey:
     kept = sorted(found.kept, key=lambda each: each.position)
-    found.removed = [part for each in sorted(found.removed, key=_place) for part in without_parts(each, kept)]
+    removed = sorted(found.removed, key=lambda each: each.position)
+    found.removed = [part for each in removed for part in without_parts(each, kept)]
     return found
-
-
-def _place(each: RemovedRange) -> int:
-    return each.position
 
 
 def without_parts(removed: RemovedRange, kept: list[ByteRange]) -> Iterator[RemovedRange]:

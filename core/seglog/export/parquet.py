@@ -129,14 +129,10 @@ def _headers(records: Records) -> pa.Array:
     if not records.rows["header_count"].any():
         return pa.nulls(len(records), kind)
     lists = [
-        None if row["header_count"] == 0 else [_pair(header.key, header.value) for header in records.headers(i)]
-        for i, row in enumerate(records.rows)
+        [{"key": _text(header.key), "value": header.value} for header in records.headers(i)] if count else None
+        for i, count in enumerate(records.rows["header_count"])
     ]
     return pa.array(lists, kind)
-
-
-def _pair(key: str, value: bytes | None) -> dict[str, object]:
-    return {"key": _text(key), "value": value}
 
 
 def _text(text: str) -> str:

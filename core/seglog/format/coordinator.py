@@ -92,7 +92,8 @@ def coordinator_text(table: str, key: bytes | None, value: bytes | None, offset:
     key_text = json_text({"type": str(record.type), "data": record.key})
     if record.value is None:
         return key_text, TOMBSTONE_TEXT
-    data = _with_consumer_protocol(record.value) if _is_group_metadata(table, record) else record.value
+    is_group = table is OFFSETS and record.type == _GROUP_METADATA
+    data = _with_consumer_protocol(record.value) if is_group else record.value
     return key_text, json_text({"version": str(record.version), "data": data})
 
 
@@ -155,10 +156,6 @@ def _decoded(message: Message, data: bytes, version: int, said: int, what: str) 
     except WireError as error:
         reason = f"Could not read record with version {said} from {what}'s buffer due to: {error.kafka}."
         raise WireError(reason) from error
-
-
-def _is_group_metadata(table: str, record: CoordinatorRecord) -> bool:
-    return table is OFFSETS and record.type == _GROUP_METADATA
 
 
 def _with_consumer_protocol(group: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -62,7 +62,8 @@ class OffsetMap:
             file.sync()
         self._size = len(data)
         try:
-            for topic, number, first, last, new_topic, new_number, new_first in _rows(data):
+            rows = list(csv.reader(io.StringIO(data.decode())))[1:]
+            for topic, number, first, last, new_topic, new_number, new_first in rows:
                 source = TopicPartition(topic, int(number))
                 self._targets[source] = TopicPartition(new_topic, int(new_number))
                 self._runs[source].append(Run(int(first), int(last), int(new_first)))
@@ -106,7 +107,3 @@ class OffsetMap:
         if at >= 0 and offset <= runs[at].last:
             return runs[at].new_first + offset - runs[at].first
         return runs[at + 1].new_first if at + 1 < len(runs) else None
-
-
-def _rows(data: bytes) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(data.decode())))[1:]

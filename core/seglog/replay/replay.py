@@ -89,7 +89,9 @@ class Replay:
     ) -> None:
         self._cluster, self._fs, self._clock = cluster, fs, clock
         self._state_file, self._options = state_file, options or ReplayOptions()
-        self._sources = {key: one for one in catalog if (key := _key(one)).topic not in INTERNAL_TOPICS}
+        self._sources = {
+            key: one for one in catalog if (key := TopicPartition(one.topic, one.number)).topic not in INTERNAL_TOPICS
+        }
         if not self._sources:
             raise NotALogError(
                 state_file, "nothing to replay: there are no partitions, or only those of internal topics"
@@ -288,7 +290,3 @@ class _Pace:
         ahead = self._spent / self._rate - (self._clock.monotonic() - self._started)
         if ahead > 0:
             self._clock.sleep(ahead)
-
-
-def _key(one: ServedPartition) -> TopicPartition:
-    return TopicPartition(one.topic, one.number)

@@ -20,7 +20,7 @@ from seglog.format.filenames import FileKind, FileName, FileState, PartitionStat
 from seglog.model import TopicPartition
 from seglog.remote_path import why_absent
 from seglog.storage import links
-from seglog.storage.filesystem import FileStatus, FileSystem
+from seglog.storage.filesystem import FileSystem
 
 OFFSET_CHECKPOINTS = (
     filenames.RECOVERY_POINT_CHECKPOINT,
@@ -178,7 +178,9 @@ def list_partition(fs: FileSystem, directory: Path) -> PartitionListing:
         if status.is_directory:
             strangers.append(path)
         elif parsed is not None and parsed.state is FileState.LIVE:
-            found.setdefault(parsed.kind, {})[parsed.offset] = _named(path, parsed, status)
+            found.setdefault(parsed.kind, {})[parsed.offset] = NamedFile(
+                path, parsed.offset, parsed.kind, parsed.state, status.size, status.modified_ms
+            )
         elif name.endswith(_UNFINISHED):
             leftovers.append(path)
         elif name in _OTHER_FILES:
@@ -447,10 +449,6 @@ def _assembled(
         leader_epoch_checkpoint=directory / epochs if epochs in others else None,
         partition_metadata=directory / metadata if metadata in others else None,
     )
-
-
-def _named(path: Path, name: FileName, status: FileStatus) -> NamedFile:
-    return NamedFile(path, name.offset, name.kind, name.state, status.size, status.modified_ms)
 
 
 def _segment_files(log: NamedFile, found: dict[FileKind, dict[int, NamedFile]]) -> SegmentFiles:

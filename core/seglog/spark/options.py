@@ -176,7 +176,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool = False) -
     given = {key.lower(): value for key, value in options.items()}
     _check_names(given)
     assign, subscribe, pattern = _selection(given)
-    starting = _starting(given, "latest" if streaming else "earliest")
+    starting = _rule(given, "starting", "latest" if streaming else "earliest")
     if not streaming:
         _check_starting(starting)
     view = _value(given, "view", _view, RECORDS)
@@ -316,10 +316,6 @@ def _rule(given: Mapping[str, str], side: str, default: OptionKind) -> OffsetRul
     if text.lower() == "latest":
         return OffsetRule("latest")
     return OffsetRule("offsets", tuple(sorted(parse_offsets(text, offsets).items())))
-
-
-def _starting(given: Mapping[str, str], default: OptionKind) -> OffsetRule:
-    return _rule(given, "starting", default)
 
 
 def _check_starting(rule: OffsetRule) -> None:

@@ -250,7 +250,7 @@ def _walk_listed(fs: FileSystem, piece: SegmentPiece, reached: int, options: Rea
         if next_base <= reached or name.base_offset >= stop:
             continue
         segment = _looked_at(fs, name, reached)
-        if _was_removed(piece, segment):
+        if piece.before == (segment.files.base_offset, segment.identity):  # as it was: it took nothing in
             _lost(piece, reached, min(next_base, stop), f"{PurePosixPath(piece.path).name} was removed", options)
             reached = min(next_base, stop)
             continue
@@ -300,11 +300,6 @@ def _now(fs: FileSystem, piece: SegmentPiece, segment: Segment, reached: int, ne
         next_offset=next_base,
         version=segment.version,
     )
-
-
-def _was_removed(piece: SegmentPiece, segment: Segment) -> bool:
-    """Whether the planned file is gone and nothing took it in: the segment before it is still what it was."""
-    return piece.before == (segment.files.base_offset, segment.identity)
 
 
 def _was_cut(piece: SegmentPiece, segment: Segment) -> bool:

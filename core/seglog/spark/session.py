@@ -75,7 +75,7 @@ def session(
     builder = SparkSession.builder.appName(application)
     if master is not None:
         builder = builder.master(master)
-    elif not _submitted():
+    elif "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit, which chooses a master, has not started this
         builder = builder.master("local[*]")
     chosen = {setting.key: setting.value for setting in configuration()} | dict(settings or {})
     for key, value in chosen.items():
@@ -114,8 +114,3 @@ def java_version(text: str) -> int | None:
     if found is None:
         return None
     return int(found[2]) if found[1] == "1" and found[2] else int(found[1])
-
-
-def _submitted() -> bool:
-    """Whether spark-submit started this process: it chose the master."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ

@@ -88,7 +88,7 @@ def known_of_giants(
     if not work:
         return known
     body = partial(_part_verified, options.level, store, KNOWN_BYTES // len(work))
-    weights = [_bytes_of(part) for part, _ in work]
+    weights = [part.cuts[1] - part.cuts[0] for part, _ in work]
     found: list[KnownPart | None] = run_tasks(spark, work, body, watch, sizes=weights)
     for number in dict.fromkeys(owners):
         known[number] = by_log(part for part, owner in zip(found, owners, strict=True) if owner == number)
@@ -117,10 +117,6 @@ def _parts(fs: FileSystem, target: Target, most_bytes: int) -> list[Part]:
     except (OSError, NotALogError):
         return []
     return list(parts_of(listing, most_bytes, target.path.name if is_file else None)) if listing.format != "0.7" else []
-
-
-def _bytes_of(part: Part) -> int:
-    return part.cuts[1] - part.cuts[0]
 
 
 def _part_verified(

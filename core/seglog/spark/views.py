@@ -185,7 +185,7 @@ def _segment_columns(piece: SegmentPiece, summary: _Summary) -> Mapping[str, Any
 
 def _findings(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iterator[Rows]:
     for step in walk_piece(fs, piece, options):
-        found = [step] if isinstance(step, Damage) else _undecoded(step)
+        found = [part for part in ([step] if isinstance(step, Damage) else decoded(step)) if isinstance(part, Damage)]
         if found:
             yield (
                 found[0].path,
@@ -198,10 +198,6 @@ def _findings(fs: FileSystem, piece: SegmentPiece, options: ReadOptions) -> Iter
                     "reason": [damage.reason for damage in found],
                 },
             )
-
-
-def _undecoded(step: Batches) -> list[Damage]:
-    return [part for part in decoded(step) if isinstance(part, Damage)]
 
 
 _VIEWS: dict[str, Callable[[FileSystem, SegmentPiece, ReadOptions], Iterator[Rows]]] = {

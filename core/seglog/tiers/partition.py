@@ -130,14 +130,12 @@ def _files(fs: FileSystem, chosen: Sequence[Chosen]) -> dict[str, Stored]:
                     files[segment_file_name(one.end_offset + 1, kind)] = stored
             elif kind is FileKind.LOG and found.is_cut:
                 end = cut_position(fs, stored, one.path, found.end_offset + 1)
-                files[segment_file_name(one.start_offset)] = _front(stored, end)
+                files[segment_file_name(one.start_offset)] = PartOfObject(
+                    stored, 0, replace(stored.status, size=min(end, stored.status.size))
+                )
             elif not found.is_cut:
                 files[segment_file_name(one.start_offset, kind)] = stored
     last = chosen[-1].segment.checkpoint if chosen else None
     if last is not None:
         files[LEADER_EPOCH_CHECKPOINT] = last
     return files
-
-
-def _front(stored: Stored, size: int) -> Stored:
-    return PartOfObject(stored, 0, replace(stored.status, size=min(size, stored.status.size)))

@@ -186,8 +186,11 @@ class Inventory:
         self.place, self.remarks = place, list[Remark]()
         self.ids = set[str]()
         entries = [(name, status) for name, status in fs.entries(place.directory) if not status.is_directory]
-        read = {Layout.AIVEN: self._aiven, Layout.LOCAL: self._local, Layout.PINTEREST: self._pinterest}
-        found = read[place.layout](dict(entries))
+        if place.layout is Layout.PINTEREST:
+            found = self._pinterest(dict(entries))
+        else:
+            one_of = self._aiven_one if place.layout is Layout.AIVEN else self._local_one
+            found = self._read(one_of, sorted(self._by_segment(dict(entries)).items(), key=_by_key))
         self.segments = sorted(found, key=lambda one: (one.start_offset, one.end_offset))
 
     def _remark(self, problem: Problem, message: str, path: Path, first: int, last: int | None = None) -> Remark:
@@ -223,9 +226,6 @@ class Inventory:
         return found
 
     # --- Aiven --------------------------------------------------------------------------------------------
-
-    def _aiven(self, entries: Mapping[str, FileStatus]) -> list[TierSegment]:
-        return self._read(self._aiven_one, sorted(self._by_segment(entries).items(), key=_by_key))
 
     def _aiven_one(self, found: _Objects) -> TierSegment | Remark:
         (base, segment_id), objects = found
@@ -275,9 +275,6 @@ class Inventory:
         return TierSegment(base, end, segment_id, segment.epochs, files, checkpoint, described.path, stamp)
 
     # --- unchanged copies ---------------------------------------------------------------------------------
-
-    def _local(self, entries: Mapping[str, FileStatus]) -> list[TierSegment]:
-        return self._read(self._local_one, sorted(self._by_segment(entries).items(), key=_by_key))
 
     def _local_one(self, found: _Objects) -> TierSegment | Remark:
         (base, segment_id), objects = found

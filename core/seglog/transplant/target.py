@@ -46,7 +46,8 @@ class TargetPartition:
     @property
     def is_empty(self) -> bool:
         """Whether no data lies there, leftovers included."""
-        kept = [path.name for path in self.listing.leftovers if ".log." in path.name and not _is_deleted(path)]
+        deleted = filenames.FileState.DELETED.value
+        kept = any(".log." in path.name and not path.name.endswith(deleted) for path in self.listing.leftovers)
         return self.listing.size == 0 and not kept and self.listing.format == "kafka"
 
 
@@ -151,7 +152,3 @@ class TargetDirectory:
                 " empty and leads first cuts off what was transplanted. Reassign it to this broker alone, or transplant"
                 " the same source to every one of them before any starts, with --every-replica"
             )
-
-
-def _is_deleted(path: Path) -> bool:
-    return path.name.endswith(filenames.FileState.DELETED.value)
