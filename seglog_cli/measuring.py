@@ -34,7 +34,8 @@ class Measures(OptionGroup):
     plot: Annotated[bool, flag("--plot", "Draw the distributions.")] = False
     rounds: Annotated[int, option("--rounds", "N", "Show this many of the last cleaning rounds.", least=0)] = 5
     write_rate: Annotated[
-        int | None, size_option("--write-rate", "For --sizing, take this many bytes a second, not the measured rate.")
+        int | None,
+        size_option("--write-rate", "For --sizing, take this many bytes a second, not the measured rate.", least=1),
     ] = None
 
     def check(self, session: Session) -> None:

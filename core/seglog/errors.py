@@ -63,6 +63,14 @@ def _restored(kind: type[Exception], arguments: tuple[object, ...], state: Mappi
     return error
 
 
+def sentence_of(error: Exception) -> str:
+    """What an operator reads of any error: of the system's, the file and the reason."""
+    if isinstance(error, SeglogError) or not isinstance(error, OSError):
+        return str(error)
+    reason = error.strerror or str(error)
+    return reason if error.filename is None else f"{error.filename}: {reason}"
+
+
 class ConfigError(SeglogError):
     """A configuration key or value that cannot be.
 

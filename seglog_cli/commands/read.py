@@ -31,7 +31,7 @@ def run(
     wanted: Wanted,
     tiers: Tiers,
     max_bytes: Annotated[
-        int | None, size_option("--max-bytes", "Make one fetch of at most this size, as a consumer does.")
+        int | None, size_option("--max-bytes", "Make one fetch of at most this size, as a consumer does.", least=0)
     ] = None,
     limit: RecordLimit = None,
     bytes_as: BytesAs = "auto",

@@ -56,7 +56,7 @@ def show_metadata_differences(
     verdict = console.styled(
         count_text(len(found), "difference") if found else "no difference", "warning" if found else "good"
     )
-    console.line(f"{images[0].source} | {images[1].source}: {verdict} at offset {min(ends)}")
+    console.line(f"{images[0].source} | {images[1].source}: {verdict} up to offset {min(ends) - 1}")
 
 
 def _show_json(console: Console, image: MetadataImage) -> None:

@@ -122,6 +122,8 @@ WITHOUT_EFFECT = (
     (("read", "--since", "1795219410"), "write 1795219410000"),
     (("read", "--from-offset", "9", "--to-offset", "8"), "--from-offset and --to-offset: the second is before"),
     (("dump", "--since", "2026-11-21", "--until", "2026-11-20"), "--since and --until: the second is before"),
+    (("read", "--max-bytes", "-1"), "-1 is less than 0"),
+    (("stats", "--sizing", "--write-rate", "0"), "0 is less than 1"),
     (("dump-log", "--json", "--files"), "seglog dump --json"),
     (("dump", "--untrusted"), "--records"),
     (("stats", "--write-rate", "1M"), "--sizing"),

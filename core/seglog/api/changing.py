@@ -192,7 +192,7 @@ def retain(
     """
     work, rules = workspace_of(surroundings), _rules(retention_ms, retention_bytes, policy)
     sources = _sources(rules, override_policy, metadata_directory)
-    space, delay = _space(free), optional_integer("delay_ms", delay_ms)
+    space, delay = _space(free), optional_integer("delay_ms", delay_ms, 0)
     if space is not None and (retention_ms is not None or retention_bytes is not None or delay):
         raise ValueError("free removes files at once: do not give retention_ms, retention_bytes or delay_ms with it")
     request = RetentionRequest(False, _ruled(rules), space, delay if space is None else 0)
@@ -329,7 +329,7 @@ def plan_recover(
     """What `recover` would do now; see there."""
     work, target, settings = _one(surroundings, path)
     warn_of_runs(work, [target.path])
-    options = RecoveryOptions(optional_integer("recovery_point", recovery_point), dry_run=True)
+    options = RecoveryOptions(optional_integer("recovery_point", recovery_point, 0), dry_run=True)
     return list(recover_target(work.fs, work.clock, target, settings, options))
 
 
@@ -348,7 +348,7 @@ def recover(
     """
     work, target, settings = _one(surroundings, local_path(path))
     keeper = Keeper(work.fs, work.clock, settings, "recover", optional_path(quarantine))
-    point = optional_integer("recovery_point", recovery_point)
+    point = optional_integer("recovery_point", recovery_point, 0)
     options = RecoveryOptions(point, on_loss=keeper.on_loss if flag("keep", keep) else None)
     done = list(recover_target(work.fs, work.clock, target, settings, options))
     for report in done:
@@ -406,7 +406,7 @@ def _truncated(
     dry_run: bool,
     keep: bool,
 ) -> Truncated:
-    offset, moment = optional_integer("to_offset", to_offset), optional_integer("to_time_ms", to_time_ms)
+    offset, moment = optional_integer("to_offset", to_offset, 0), optional_integer("to_time_ms", to_time_ms)
     if (offset is None) == (moment is None):
         raise ValueError("give to_offset or to_time_ms: it says where to cut")
     work, path = workspace_of(surroundings), local_path(partition)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, Unpack
 
+from seglog import layout
 from seglog.api.surroundings import (
     Location,
     LookingSurroundings,
@@ -14,7 +15,7 @@ from seglog.api.surroundings import (
     settings_of,
     warn,
 )
-from seglog.arguments import flag, integer, number, one_of
+from seglog.arguments import flag, number, one_of, within
 from seglog.configuration.settings import DirectorySettings
 from seglog.dump.selection import Selection
 from seglog.inspect.diff import Difference
@@ -89,6 +90,8 @@ def verify(
     if share is not None and not 0 < share <= 1:
         raise ValueError(f"sample: {sample} is not above 0 and at most 1")
     seconds = None if max_duration_s is None else number("max_duration_s", max_duration_s)
+    if seconds is not None and not seconds >= 0:
+        raise ValueError(f"max_duration_s: {max_duration_s} is less than 0")
     work, shown = looked_at(surroundings, paths)
     options = VerifyOptions(wanted, flag("live", live), work.threads, share, max_duration_s=seconds)
     return Verification(work.fs, resolve_paths(work.fs, shown), options, work.clock)
@@ -110,7 +113,9 @@ def stats(
     ...     found
     <PartitionStatistics t-0: 100 records, about 10 keys, 1433 bytes>
     """
-    rate, sized = optional_integer("write_rate", write_rate), flag("sizing", sizing)
+    rate, sized = optional_integer("write_rate", write_rate, 1), flag("sizing", sizing)
+    if rate is not None and not sized:
+        raise ValueError("write_rate is for sizing: give sizing=True with it")
     work, shown = looked_at(surroundings, paths)
     for target in resolve_paths(work.fs, shown):
         log_directory = log_directory_of(target)
@@ -167,13 +172,17 @@ def diff(
     [('t-0', 'differs', 0)]
     """
     chosen = one_of("level", level, LEVELS)
-    most = optional_integer("limit", limit)
+    most = optional_integer("limit", limit, 0)
     isolation = Isolation.READ_COMMITTED if chosen == "view" else Isolation.READ_UNCOMMITTED
-    first, end = optional_integer("from_offset", from_offset), optional_integer("to_offset", to_offset)
+    first, end = optional_integer("from_offset", from_offset, 0), optional_integer("to_offset", to_offset, 0)
+    if first is not None and end is not None and first > end:
+        raise ValueError(f"to_offset: {end} is before from_offset, {first}, and no record lies between")
     if level == "bytes" and (first is not None or end is not None):
         raise ValueError("the level bytes compares whole files: do not give from_offset or to_offset with it")
     selection = Selection(first, end, isolation=isolation)
-    options = ViewOptions(integer("memory_bytes", memory_bytes), selection, 10_000 if most is None else most)
+    options = ViewOptions(
+        within("memory_bytes", memory_bytes, 1 << 20, layout.INT64_MAX), selection, 10_000 if most is None else most
+    )
     work, shown = looked_at(surroundings, copies)
     for name, directories in copies_by_partition(work.fs, shown):
         for found in differences(work.fs, directories, chosen, options, most):

@@ -117,9 +117,12 @@ def optional_path(location: Location | None) -> Path | None:
     return None if location is None else parse_location(location)
 
 
-def optional_integer(name: str, value: int | None) -> int | None:
-    """The integer, if one is given; TypeError that names the argument for anything else."""
-    return None if value is None else integer(name, value)
+def optional_integer(name: str, value: int | None, least: int | None = None) -> int | None:
+    """The integer, if one is given; TypeError that names the argument for anything else, ValueError below `least`."""
+    found = None if value is None else integer(name, value)
+    if found is not None and least is not None and found < least:
+        raise ValueError(f"{name}: {found} is less than {least}")
+    return found
 
 
 def text_list(name: str, given: str | Sequence[str] | None) -> list[str] | None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from seglog.cleaner.round import cleanable_offsets, rolled_segments, round_down
 from seglog.clock import Clock
 from seglog.configuration.keys import LONG_MAX
-from seglog.errors import RefusedError
+from seglog.errors import RefusedError, sentence_of
 from seglog.log.log import Log
 from seglog.log.segments import LogSegments
 from seglog.model import TopicPartition
@@ -226,7 +226,7 @@ class CleanerManager:
             again = isinstance(error, RefusedError)
             found = Uncleanable(
                 topic_partition,
-                str(error),
+                sentence_of(error),
                 None if again else fingerprint_of(log.fs, log.directory),
                 log.segments.size,
             )

@@ -45,7 +45,7 @@ _FIGURES = (
 Round = dict[str, Any]
 
 
-@dataclass
+@dataclass(eq=False)
 class RoundCounts:
     """What was counted of a round, or of a part of one: values that can be added and sent.
 
@@ -93,6 +93,14 @@ class CleanerStats(RoundCounts):
         super().__init__()
         self.clock = clock
         self.started = self.map_completed = self.ended = clock.monotonic()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, object]:
+        """Everything but the lock, so that plans and results travel between processes."""
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
         self._lock = threading.Lock()
 
     def counts(self) -> RoundCounts:

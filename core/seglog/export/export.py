@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -77,11 +77,9 @@ class Sink(Protocol):
 
 
 class RecordWriter(Protocol):
-    """Takes records until it is closed; a `with` that fails leaves the end unwritten."""
+    """Takes the records of one chunk after the other."""
 
     def take(self, key: TopicPartition, records: Records, decoder: Decoder | None) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class FileSink(AbstractContextManager["FileSink"]):
@@ -124,32 +122,36 @@ def export(
     `on_damage` gets what is passed over. Each offset is written once, in the order of the files. Raises OSError;
     UnsupportedError for text that is none; ModuleNotFoundError when Parquet is asked for and pyarrow is not installed.
     """
-    writer = _writer(sink, options)
     count = 0
-    for key, logs in partitions:
-        reader = _Reader(options.selection, on_damage)
-        decoder = DECODERS.get(key.topic) if options.decode else None
-        for records in (records for source in logs for records in reader.records(source)):
-            if options.limit is not None and count + len(records) > options.limit:
-                records = replace(records, rows=records.rows[: options.limit - count])
-            writer.take(key, records, decoder)
-            count += len(records)
-            if count == options.limit:
-                break
-        if count == options.limit:
-            break
-    writer.close()
+    with _writing(sink, options) as writer:
+        for key, logs in partitions:
+            reader = _Reader(options.selection, on_damage)
+            decoder = DECODERS.get(key.topic) if options.decode else None
+            for records in (records for source in logs for records in reader.records(source)):
+                if options.limit is not None and count + len(records) > options.limit:
+                    records = replace(records, rows=records.rows[: options.limit - count])
+                writer.take(key, records, decoder)
+                count += len(records)
+                if count == options.limit:
+                    return count
     return count
 
 
-def _writer(sink: Sink, options: ExportOptions) -> RecordWriter:
-    if options.format is ExportFormat.PARQUET:
-        from seglog.export.parquet import ParquetWriter
+@contextmanager
+def _writing(sink: Sink, options: ExportOptions) -> Iterator[RecordWriter]:
+    """The writer of a format; where the `with` fails, the end stays unwritten."""
+    if options.format is not ExportFormat.PARQUET:
+        yield _JsonLines(sink, options.base64) if options.format is ExportFormat.JSONL else _Csv(sink, options)
+        return
+    from seglog.export.parquet import ParquetWriter
 
-        return ParquetWriter(sink)
-    if options.format is ExportFormat.JSONL:
-        return _JsonLines(sink, options.base64)
-    return _Csv(sink, options)
+    writer = ParquetWriter(sink)
+    try:
+        yield writer
+        writer.close()
+    except BaseException:
+        writer.abandon()
+        raise
 
 
 class _Reader:
@@ -213,9 +215,6 @@ class _JsonLines:
         for block in render_records(records, str(key), as_json=True, base64=self._base64, decoder=decoder):
             self._sink.write(block)
 
-    def close(self) -> None:
-        """Nothing is left to write."""
-
 
 class _Csv:
     def __init__(self, sink: Sink, options: ExportOptions) -> None:
@@ -234,9 +233,6 @@ class _Csv:
             headers = self._headers(records, i) if row["header_count"] else ""
             lines.append(f"{head},{offset},{time},{fields},{headers}\r\n")
         self._sink.write("".join(lines).encode())
-
-    def close(self) -> None:
-        """Nothing is left to write."""
 
     def _headers(self, records: Records, i: int) -> str:
         # a header's key that is not UTF-8 has no other place to be in: it is written escaped

@@ -41,7 +41,8 @@ class ParquetWriter:
     """Writes one Parquet file to `sink`, which gets bytes in order and is not read."""
 
     def __init__(self, sink: Any) -> None:
-        self._out = pa.PythonFile(_Output(sink), mode="w")
+        self._output = _Output(sink)
+        self._out = pa.PythonFile(self._output, mode="w")
         self._writer = pq.ParquetWriter(self._out, SCHEMA, compression="zstd")
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -63,6 +64,10 @@ class ParquetWriter:
         self._writer.close()
         self._out.close()
 
+    def abandon(self) -> None:
+        """Leaves the end unwritten: Arrow would write it when it forgets its writer, into a file that is closed."""
+        self._output.give_up()
+
     def _flush(self) -> None:
         if self._waiting:
             table = pa.Table.from_batches(self._waiting, SCHEMA)
@@ -74,15 +79,20 @@ class _Output(io.RawIOBase):
     """What pyarrow wants of a file."""
 
     def __init__(self, sink: Any) -> None:
-        self._sink = sink
+        self._sink: Any = sink
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
         view = memoryview(data)
-        self._sink.write(view)
+        if self._sink is not None:
+            self._sink.write(view)
         return view.nbytes
+
+    def give_up(self) -> None:
+        """Nothing more goes to the sink."""
+        self._sink = None
 
 
 def _batch(key: TopicPartition, records: Records) -> pa.RecordBatch:

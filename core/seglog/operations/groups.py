@@ -189,8 +189,9 @@ class _Reading:
                 if path.resolve() not in [each.resolve() for each in paths]:
                     paths.append(path)
         if not found:
-            named = ", ".join(str(target.path) for target in self._targets)
-            raise NotALogError(self._targets[0].path, f"no partition of {OFFSETS_TOPIC} is there ({named})")
+            others = ", ".join(str(target.path) for target in self._targets[1:])
+            also = f", nor in {others}" if others else ""
+            raise NotALogError(self._targets[0].path, f"no partition of {OFFSETS_TOPIC} is there{also}")
         return found
 
     def _replay(self, key: tuple[str, int], paths: Sequence[Path]) -> None:

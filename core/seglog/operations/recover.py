@@ -95,9 +95,10 @@ def _require_access(
     except SeglogError:
         raise  # also a link that is not followed, which is a PermissionError too
     except PermissionError as error:
+        place = error.filename or owner.path / str(topic_partition)
+        unclean = "" if owner.clean_shutdown else f", and {owner.path} is not marked as closed in order"
         raise IncompleteError(
-            f"{error.filename or owner.path / str(topic_partition)}: {error.strerror or error}; a broker could not open"
-            f" the log either, and {owner.path} is not marked as closed in order"
+            f"{place}: {error.strerror or error}; a broker could not open the log either{unclean}"
         ) from error
 
 

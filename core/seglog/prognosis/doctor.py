@@ -80,7 +80,7 @@ class Doctor:
 
     def __repr__(self) -> str:
         found = f"{self.summary.blockers} blockers, {self.summary.dangers} dangers"
-        return f"<Doctor of {len(self._paths)} log directories, so far: {found}>"
+        return f"<Doctor of {', '.join(map(str, self._paths))}, so far: {found}>"
 
     def __iter__(self) -> Iterator[Diagnosis]:
         for row in self._rows():

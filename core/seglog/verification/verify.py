@@ -164,8 +164,8 @@ class Verification:
         self.extents: dict[Path, tuple[int, int]] = {}
 
     def __repr__(self) -> str:
-        found = f"{self.summary.errors} errors, {self.summary.warnings} warnings"
-        return f"<Verification of {len(self._targets)} targets, so far: {self.summary.batches} batches, {found}>"
+        found = f"{self.summary.batches} batches, {self.summary.errors} errors, {self.summary.warnings} warnings"
+        return f"<Verification of {', '.join(str(target.path) for target in self._targets)}, so far: {found}>"
 
     def __iter__(self) -> Iterator[Finding]:
         directories: dict[Path, _Directory] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +59,17 @@ def test_a_round_is_planned_and_done_as_by_the_command(pair: tuple[Path, Path]) 
     assert logs == {name: data for name, data in files_of(other).items() if name.endswith(".log")} != before
     (measured,) = seglog.stats(mine / "t-0")
     assert [round_["end_offset"] for round_ in measured.rounds] == [done.result.end_offset]
+
+
+def test_plans_and_results_travel_between_processes(pair: tuple[Path, Path]) -> None:
+    path = pair[0] / "t-0"
+    for (found,) in (seglog.plan_clean(path, policy="compact"), seglog.clean(path, policy="compact")):
+        again = pickle.loads(pickle.dumps(found))
+        assert isinstance(again, seglog.Cleaned) and isinstance(found, seglog.Cleaned)
+        assert (repr(again), again.result.to_json()) == (repr(found), found.result.to_json())
+        again.result.stats.add(found.result.stats)
+        with again.result.stats.phase("more"):
+            assert again.result.stats.records_read == 2 * found.result.stats.records_read
 
 
 def test_a_policy_that_nobody_knows_cleans_nothing(pair: tuple[Path, Path]) -> None:
@@ -197,6 +209,9 @@ WRONG: dict[str, Callable[[Path], object]] = {
     "give to_offset or to_time_ms": lambda p: seglog.truncate(p / "t-0"),
     "retention_ms is an integer, not '7d'": lambda p: seglog.retain(p / "t-0", retention_ms="7d"),  # type: ignore
     "free removes files at once": lambda p: seglog.retain(p, free=1, retention_ms=5),
+    "recovery_point: -1 is less than 0": lambda p: seglog.recover(p, recovery_point=-1),
+    "to_offset: -2 is less than 0": lambda p: seglog.truncate(p / "t-0", to_offset=-2),
+    "delay_ms: -3 is less than 0": lambda p: seglog.retain(p / "t-0", retention_ms=5, delay_ms=-3),
     "free takes a size above 0": lambda p: seglog.retain(p, free=0),
     "magic: 3 is not 0, 1 or 2": lambda p: seglog.convert(p / "t-0", p / "new-0", magic=3),  # type: ignore
     "output: new is not of the form topic-partition": lambda p: seglog.convert(p / "t-0", p / "new"),

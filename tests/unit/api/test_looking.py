@@ -108,6 +108,15 @@ WRONG: dict[str, tuple[type[Exception], Callable[[Path], object]]] = {
     "config is a mapping from Kafka's keys to values": (TypeError, lambda p: seglog.explain(p, config="x=y")),  # type: ignore
     "needs at least two copies": (ValueError, lambda p: list(seglog.diff(p))),
     "limit is an integer, not 1.5": (TypeError, lambda p: list(seglog.diff(p, p, limit=1.5))),  # type: ignore
+    "limit: -1 is less than 0": (ValueError, lambda p: list(seglog.diff(p, p, limit=-1))),
+    "from_offset: -1 is less than 0": (ValueError, lambda p: list(seglog.diff(p, p, from_offset=-1))),
+    "to_offset: 5 is before from_offset, 9": (
+        ValueError, lambda p: list(seglog.diff(p, p, from_offset=9, to_offset=5)),
+    ),
+    "memory_bytes: 10 is not from 1048576": (ValueError, lambda p: list(seglog.diff(p, p, memory_bytes=10))),
+    "max_duration_s: -1 is less than 0": (ValueError, lambda p: seglog.verify(p, max_duration_s=-1)),
+    "write_rate is for sizing": (ValueError, lambda p: list(seglog.stats(p, write_rate=5))),
+    "write_rate: 0 is less than 1": (ValueError, lambda p: list(seglog.stats(p, sizing=True, write_rate=0))),
     "there is no configuration key 'no.such'": (seglog.ConfigError, lambda p: seglog.explain(p, config={"no.such": 1})),
 }  # fmt: skip
 

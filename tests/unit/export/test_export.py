@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import errno
+import gc
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +137,18 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     assert path.read_bytes() == b"all of it"
     with pytest.raises(RefusedError, match="exists already"):
         FileSink(FS, path)
+
+
+def test_a_parquet_file_that_an_error_cut_short_gets_nothing_more(odd: Path) -> None:
+    """Arrow closes a writer when it is forgotten, and would write into a file that is closed."""
+    out = io.BytesIO()
+
+    def logs() -> Iterator[Source]:
+        yield from (one for one in sources(FS, Target(odd, TargetKind.PARTITION)) if isinstance(one, Source))
+        raise OSError(errno.EACCES, "Permission denied")
+
+    with pytest.raises(PermissionError):
+        export([(TopicPartition("t", 0), logs())], out, ExportOptions(ExportFormat.PARQUET), list[Finding]().append)
+    written = out.getvalue()
+    gc.collect()
+    assert out.getvalue() == written == b"PAR1"
