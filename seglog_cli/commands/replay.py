@@ -14,8 +14,8 @@ from seglog_cli.tiering import Tiers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from seglog.operations.groups import GroupsReport
     from seglog.replay.replay import Replay
-    from seglog.scan.listing import Target
 
 
 @command
@@ -55,13 +55,14 @@ def run(
     Each record arrives once, however often the replay ends or is killed: run the same command with the same --state
     again. Until then nobody may compact, trim or delete what was replayed.
 
-    --groups reads __consumer_offsets in the log directories, translates each committed offset by the map, and sets it
-    in the cluster. The groups must have no members there.
+    --groups reads __consumer_offsets in the log directories that are named, or that the named partitions lie in. It
+    translates each offset that was committed for what is replayed by the map, and sets it in the cluster. The groups
+    must have no members there.
 
     This needs the extra kafka (pip install 'seglog[kafka]').
 
     Examples:
-      seglog replay --to kafka:9092 --state orders.state --map orders.csv /mnt/dead/data/orders-0
+      seglog replay --to kafka:9092 --state orders.state --map orders.csv --groups /mnt/dead/data/orders-0
       seglog replay --to kafka:9092 --state all.state --map all.csv --groups /mnt/dead1/data /mnt/dead2/data
       seglog replay --to kafka:9092 --state o.state --topic orders=orders-restored --rate 20MB /mnt/dead/data/orders-0
     """
@@ -73,7 +74,7 @@ def run(
     if groups and map_file is None:
         raise UsageError("--groups needs --map: committed offsets are translated by it")
     looking, paths = tiers.seen(session, paths, warn_of_runs=False)
-    log_directories = _log_directories(looking, paths) if groups else []
+    committed = _read_groups(looking, paths) if groups else None
     names = _pairs("--topic", topic or ())
     properties = {**_read_properties(session, property_file), **_pairs("--property", client_property or ())}
     with (
@@ -100,8 +101,8 @@ def run(
         with session.progress("replay", sum(one.end_offset - one.next_offset for one in planned), "offsets") as bar:
             replay.run(planned, lambda _size: bar.advance(1))
         show_replayed(session.console, replay.state)
-        if groups:
-            _set_offsets(looking, replay, log_directories)
+        if committed is not None:
+            _set_offsets(looking, replay, committed)
     return tiers.code(code)
 
 
@@ -122,22 +123,28 @@ def _read_properties(session: Session, path: Path | None) -> dict[str, str]:
     return _pairs("--property-file", [line for line in lines if line.strip() and not line.lstrip().startswith("#")])
 
 
-def _log_directories(session: Session, paths: Sequence[Path]) -> list[Target]:
-    """Those of the paths in which groups are looked for; wrong usage for none."""
-    from seglog.scan.listing import TargetKind, resolve_paths
-
-    found = [one for one in resolve_paths(session.fs, paths) if one.kind is TargetKind.LOG_DIRECTORY]
-    if not found:
-        raise UsageError("--groups needs a log directory: __consumer_offsets lies in it")
-    return found
-
-
-def _set_offsets(session: Session, replay: Replay, log_directories: Sequence[Target]) -> None:
-    """Translates the offsets that groups committed, shows them, and sets them in the cluster."""
+def _read_groups(session: Session, paths: Sequence[Path]) -> GroupsReport:
+    """The groups of the log directories that are named, or that named partitions lie in; wrong usage for none."""
+    from seglog.errors import NotALogError
     from seglog.operations.groups import read_groups
+    from seglog.scan.listing import Target, TargetKind, resolve_paths
+
+    whole = TargetKind.LOG_DIRECTORY
+    found = [one.path if one.kind is whole else one.directory.parent for one in resolve_paths(session.fs, paths)]
+    directories = list(dict.fromkeys(found))
+    try:
+        return read_groups(session.fs, [Target(path, whole) for path in directories])
+    except NotALogError as error:
+        places = ", ".join(map(str, directories))
+        raise UsageError(
+            f"--groups needs __consumer_offsets, and there is none in {places}; name its log directory"
+        ) from error
+
+
+def _set_offsets(session: Session, replay: Replay, report: GroupsReport) -> None:
+    """Translates the offsets that groups committed, shows them, and sets them in the cluster."""
     from seglog_cli.views.replay import show_translated
 
-    report = read_groups(session.fs, log_directories)
     for sentence in (*report.problems, *report.notes):
         session.console.warning(sentence)
     translated = list(replay.translate(report.groups))

@@ -52,14 +52,24 @@ def test_what_groups_committed_is_shown_and_set_a_group_at_a_time(cluster: Memor
     }
 
 
-def test_groups_without_a_log_directory_are_wrong_usage_before_anything_is_sent(
+def test_groups_of_named_partitions_are_those_of_their_log_directory(cluster: MemoryCluster, tmp_path: Path) -> None:
+    partition = clean_logs(tmp_path) / "payments-0"
+    arguments = ["--to", cluster.bootstrap, "--state", tmp_path / "state", "--map", tmp_path / "map.csv", "--groups"]
+    result = run("replay", *arguments, partition)
+    assert result.exit_code == 0, result.output
+    expected = [(TopicPartition("payments", 0), 231)]  # of what is replayed: of orders-lz4 they have committed, too
+    assert cluster.commits == {f"group-{number}": expected for number in range(3)}
+
+
+def test_groups_where_none_have_committed_are_wrong_usage_before_anything_is_sent(
     cluster: MemoryCluster, tmp_path: Path
 ) -> None:
-    partition = clean_logs(tmp_path) / "payments-0"
+    partition = tmp_path / "alone" / "payments-0"
+    shutil.copytree(clean_logs(tmp_path) / "payments-0", partition)
     arguments = ["--to", cluster.bootstrap, "--state", tmp_path / "state", "--groups", partition]
     for more, said in (
         ((), "--groups needs --map"),
-        (("--map", tmp_path / "map.csv"), "--groups needs a log directory"),
+        (("--map", tmp_path / "map.csv"), f"there is none in {partition.parent}; name its log directory"),
     ):
         result = run("replay", *arguments, *more)
         assert (result.exit_code, said in result.stderr) == (2, True)
