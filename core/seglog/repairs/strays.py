@@ -10,6 +10,7 @@ The checksum of a batch does not cover its base offset, so where a batch belongs
 3. One batch alone may have a broken base offset: it stays there, too, if turning over one bit makes it fit exactly
    where it lies, unless its time, which the checksum covers, says that it was moved. Where it goes
    on from the batch before it, it has to fill what is missing where it lies.
+4. Nor does a file's only own batch count, among strays, that one bit turned over makes go on from one beside it.
 
 Memory is bounded by the batches of the files with strays and of their segments, 48 bytes each.
 """
@@ -22,7 +23,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seglog.evidence.batch_order import ascending_chain
-from seglog.evidence.segment_survey import OUT_OF_SEGMENT, ByteRange, Survey, judged_batches, without_parts
+from seglog.evidence.segment_survey import (
+    OUT_OF_SEGMENT,
+    ByteRange,
+    RemovedRange,
+    Survey,
+    judged_batches,
+    without_parts,
+)
 from seglog.layout import INT32_MAX, INT64_MAX
 from seglog.scan.listing import SegmentFiles
 from seglog.scan.resync import PlausibleOffsets
@@ -115,6 +123,7 @@ class _Gathering:
         self._fs, self._files, self._survey_of = fs, [*segments, *others], survey_of
         self._bases = [segment.base_offset for segment in segments]
         self._held: dict[int, np.ndarray] = {}
+        self._aside: dict[int, np.ndarray] = {}
         self._came: dict[int, int] = {}
         self._given: dict[int, list[ByteRange]] = {}
 
@@ -241,6 +250,8 @@ class _Gathering:
             least, most = self._bounds(number)
             batches = self.batches_in(number, PlausibleOffsets(least, most))
             batches = batches[(batches["first"] >= least) & (batches["last"] <= most)]
+            aside = self._accidental(number, batches)
+            self._aside[number], batches = batches[aside], batches[~aside]
             found = self._survey_of(self._files[number]).kept if number < len(self._bases) else ()
             kept = sorted(found, key=lambda each: each.position)
             starts = np.array([part.position for part in kept], dtype=np.int64)
@@ -249,6 +260,17 @@ class _Gathering:
             batches = batches[(at >= 0) & (batches["position"] < ends[at])]
             self._held[number] = batches[np.argsort(batches["first"], kind="stable")]
         return self._held[number]
+
+    def _accidental(self, number: int, own: np.ndarray) -> np.ndarray:
+        """Which of a file's own batches its offset alone makes one (rule 4)."""
+        every = self.batches_in(number, PlausibleOffsets(self._bases[0]))
+        at = int(np.searchsorted(every["position"], int(own["position"][0]))) if len(own) == 1 else 0
+        if not 0 < at < len(every) - 1:
+            return np.zeros(len(own), dtype=bool)
+        low, high = int(every["last"][at - 1]) + 1, int(every["first"][at + 1]) - 1
+        first, span = int(own["first"][0]), int(own["last"][0] - own["first"][0])
+        wrong = {first ^ low, first ^ (high - span)}
+        return np.array([low + span <= high and any(each.bit_count() == 1 for each in wrong)])
 
     def _may_have_a_broken_offset(self, number: int, home: int, batch: np.void) -> bool:
         """Whether it lies where it belongs, but for one bit."""
@@ -285,6 +307,9 @@ class _Gathering:
                 held = self._held[number]
                 last = int(held["last"].max())
                 survey = replace(survey, kept=self._ranges(held, number), batches=len(held), last_offset=last)
+                facts = (self._aside[number][name].tolist() for name in ("position", "size", "first", "last"))
+                aside = [RemovedRange(at, size, OUT_OF_SEGMENT, *ends) for at, size, *ends in zip(*facts, strict=True)]
+                survey = replace(survey, removed=[*survey.removed, *aside])
             changed[base] = survey
         return changed
 

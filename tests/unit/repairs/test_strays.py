@@ -235,3 +235,16 @@ def test_of_exchanged_contents_a_broken_offset_brings_down_its_own_batch_alone(d
     repaired(directory)
     kept = [each for batches in held(directory).values() for each in batches]
     assert [each for batches in whole.values() for each in batches if each not in kept] == [whole[THIRD][1]]
+
+
+@pytest.mark.parametrize("bit", [5, 22])
+def test_a_broken_offset_among_exchanged_batches_does_not_keep_a_whole_segment_out(directory: Path, bit: int) -> None:
+    """It would be the only batch of its file, and later epochs could not go before it."""
+    segments = [batch(0, 3), batch(3, 3), batch(6, 3)], [batch(9, 3, epoch=1), batch(12, 6, epoch=2)]
+    for path in directory.iterdir():
+        path.unlink()
+    put(directory, FIRST, *segments[1])
+    put(directory, SECOND, segments[0][0], batch(3 ^ (1 << bit), 3), segments[0][2])
+    (directory / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 9\n2 12\n")
+    repaired(directory)
+    assert held(directory) == {FIRST: [segments[0][0], segments[0][2]], SECOND: segments[1]}
