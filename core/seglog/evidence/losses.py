@@ -290,17 +290,17 @@ class _Losses:
 
     def _hole(self, first: int, stop: int, witnesses: list[_Witness]) -> Loss:
         """A hole in a log that was never compacted: known, where a repair has left a note of it."""
-        if witnesses:
-            return self._missing(first, stop, witnesses, Severity.ERROR)
         gaps, unreadable = self._noted_gaps
         reached = first
         for gap in gaps:
             if gap[0] <= reached:
                 reached = max(reached, gap[1] + 1)
-        noted = reached >= stop
-        loss = self._missing(first, stop, witnesses, Severity.INFO if noted else Severity.WARNING)
-        if noted:
+        if reached >= stop:
+            loss = self._missing(first, stop, witnesses, Severity.INFO)
             return replace(loss, message=f"{loss.message}; they went with damage that a repair took out")
+        if witnesses:
+            return self._missing(first, stop, witnesses, Severity.ERROR)
+        loss = self._missing(first, stop, witnesses, Severity.WARNING)
         either = "files of a segment are gone, or this is a copy of a log that did not have them, either"
         return replace(loss, message="; ".join((loss.message, either, *unreadable)))
 

@@ -188,11 +188,12 @@ def _right_name(before: _Held | None, held: _Held, after: _Held | None, orphans:
 
 
 def _is_witnessed(own: np.ndarray, base: int) -> bool:
-    """Whether a batch contradicts the name and no single broken offset can be why: another one goes on from it, or all
-    contradict it."""
+    """Whether a batch contradicts the name and no single broken offset can be why: another one goes on from it, all
+    contradict it, or the only one is more than one bit off."""
     below = int(np.count_nonzero(own["first"] < base))
     touching = own["first"][1:] == own["last"][:-1] + 1
-    return bool(touching[:below].any()) or below == len(own) > 1
+    far = len(own) == 1 and (int(own["first"][0]) ^ base).bit_count() > 1
+    return bool(touching[:below].any()) or (below == len(own) and (below > 1 or far))
 
 
 def _removed(fs: OverlayFileSystem, paths: tuple[Path, ...], reason: str) -> list[FileRepair]:

@@ -352,6 +352,16 @@ def test_what_a_repair_took_is_no_lost_segment_wherever_it_is_kept(logs: Path, t
     assert graves(tmp_path / "copy") == [("SEGMENT_MISSING", Severity.INFO)]
 
 
+def test_a_whole_segment_that_a_repair_took_is_none_either_though_its_snapshot_speaks_of_it(logs: Path) -> None:
+    path = logs / "t-0" / f"{20:020d}.log"
+    path.write_bytes(bytes(path.stat().st_size))
+    repaired(logs)
+    assert graves(logs) == [("SEGMENT_MISSING", Severity.INFO)]
+    (found,) = losses(logs)
+    assert (found.first_offset, found.last_offset) == (20, 29)
+    assert "20.snapshot is there; they went with damage that a repair took out" in found.message
+
+
 def test_undo_takes_the_note_of_its_own_repair_and_no_other(logs: Path, tmp_path: Path) -> None:
     before = rotten_end(logs, 10).read_bytes()
     first = repaired(logs, tmp_path / "elsewhere")

@@ -167,6 +167,17 @@ def test_names_that_are_wrong_beside_each_other_are_set_right(cleaned: Path) -> 
     assert list(held(cleaned).values()) == list(whole.values())
 
 
+@pytest.mark.parametrize(("to", "is_told"), [(1000, True), (1024, False)])
+def test_the_only_batch_tells_the_name_where_no_bit_turned_over_explains_its_offset(
+    tmp_path: Path, to: int, *, is_told: bool
+) -> None:
+    directory = tmp_path / "logs" / "t-0"
+    write_segment(directory, to)
+    (directory / segment(to)).write_bytes(batch(0, 3))
+    repaired(directory)
+    assert held(directory) == ({segment(0): [batch(0, 3)]} if is_told else {segment(to): []})
+
+
 def test_a_name_too_low_does_not_keep_the_first_segment_from_its_own(directory: Path) -> None:
     whole = held(directory)
     rename(directory, 9, 8, indexes=True)
