@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from seglog.storage.bases import PassingFileSystem, VirtualFile
 from seglog.storage.filesystem import READ_BYTES_LIMIT, File, FileStatus, FileSystem, OpenMode, read_whole
+from seglog.storage.frozen import VanishedError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -23,6 +25,58 @@ if TYPE_CHECKING:
     from seglog.storage.ownership import Access
 
 BLOCK_BYTES = 4096
+FILES_HELD = 16
+
+
+class _FilesBelow:
+    """The files below that changed ones still need. So many are open at a time; the others are opened again when they
+    are read, as a log may have more segments than a process descriptors.
+    """
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs, self._lock = fs, threading.RLock()
+        self._open: dict[_FileBelow, File] = {}  # the one that was read last comes last
+
+    def add(self, path: Path) -> _FileBelow:
+        """Opens a file. Raises OSError."""
+        with self._lock:
+            opened = self._fs.open(path, "r")
+            found = _FileBelow(path, _identity(opened.status()), self)
+            self._hold(found, opened)
+        return found
+
+    def read_into(self, wanted: _FileBelow, position: int, buffer: memoryview) -> int:
+        """VanishedError where another file has the name by now."""
+        with self._lock:
+            opened = self._open.pop(wanted, None)
+            if opened is None:
+                opened = self._fs.open(wanted.path, "r")
+                if _identity(opened.status()) != wanted.identity:
+                    opened.close()
+                    raise VanishedError(wanted.path)
+            self._hold(wanted, opened)
+            return opened.read_into(position, buffer)
+
+    def _hold(self, wanted: _FileBelow, opened: File) -> None:
+        self._open[wanted] = opened
+        if len(self._open) > FILES_HELD:
+            self._open.pop(next(iter(self._open))).close()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _FileBelow:
+    """A file below that is read where it was not changed."""
+
+    path: Path
+    identity: tuple[object, ...]
+    files: _FilesBelow
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        return self.files.read_into(self, position, buffer)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        buffer = bytearray(size)
+        return bytes(buffer[: self.read_into(position, memoryview(buffer))])
 
 
 @dataclass(slots=True)
@@ -30,7 +84,7 @@ class Contents:
     """A changed file: `below[0:kept]`, then `tail`. `given_back` are bytes on the disk that emptying it gave."""
 
     status: FileStatus
-    below: File | None = None
+    below: _FileBelow | None = None
     kept: int = 0
     tail: bytearray = field(default_factory=bytearray)
     given_back: int = 0
@@ -129,6 +183,7 @@ class OverlayFileSystem:
 
     def __init__(self, below: FileSystem) -> None:
         self._below = below
+        self._files_below = _FilesBelow(below)
         self._changed: dict[Path, Contents] = {}
         self._directories: dict[Path, FileStatus] = {}
         self._gone: set[Path] = set()
@@ -267,7 +322,7 @@ class OverlayFileSystem:
         self._require(source, given)
         assert given is not None
         size = given.size
-        self._changed[path] = Contents(replace(status or given, size=size), self._below.open(source, "r"), size)
+        self._changed[path] = Contents(replace(status or given, size=size), self._files_below.add(source), size)
 
     def _adopt(self, path: Path) -> Contents:
         """The file's contents as changed ones, taken from below where they were not yet."""
@@ -275,12 +330,16 @@ class OverlayFileSystem:
             status = self.status(path)
             self._require(path, status)
             assert status is not None
-            self._changed[path] = Contents(status, self._below.open(path, "r"), status.size)
+            self._changed[path] = Contents(status, self._files_below.add(path), status.size)
         return self._changed[path]
 
     def _require(self, path: Path, status: FileStatus | None) -> None:
         if status is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+
+def _identity(status: FileStatus) -> tuple[object, ...]:
+    return status.device, status.inode
 
 
 def blocks(size: int) -> int:

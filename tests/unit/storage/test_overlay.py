@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.storage.filesystem import FileSystem, LocalFileSystem
-from seglog.storage.overlay import OverlayFileSystem
+from seglog.storage.frozen import VanishedError
+from seglog.storage.overlay import FILES_HELD, OverlayFileSystem
 
 BELOW = LocalFileSystem()
 NAMES = ("a", "b", "c")
@@ -101,3 +103,26 @@ def test_directories_are_made_in_memory(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(OSError, match="not empty"):
         overlay.remove_directory(tmp_path / "x" / "y")
+
+
+def descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_more_files_may_change_than_are_held_open(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.log" for number in range(FILES_HELD + 10)]
+    for path in paths:
+        path.write_bytes(path.name.encode())
+    overlay = OverlayFileSystem(BELOW)
+    before = descriptors()
+    for path in paths:
+        overlay.rename(path, path.with_suffix(".deleted"))
+    assert descriptors() == before + FILES_HELD
+    for path in paths:
+        assert overlay.read_bytes(path.with_suffix(".deleted")) == path.name.encode()
+    assert descriptors() == before + FILES_HELD
+    paths[0].rename(tmp_path / "away")
+    paths[0].write_bytes(b"other")
+    with pytest.raises(VanishedError, match=re.escape(str(paths[0]))):
+        overlay.read_bytes(paths[0].with_suffix(".deleted"))
+    assert overlay.read_bytes(paths[-1].with_suffix(".deleted")) == paths[-1].name.encode()
