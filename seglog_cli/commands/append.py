@@ -56,9 +56,9 @@ def run(
     """Appends records, and says what is safe on disk.
 
     Each input line is one record's value, or with --key-separator its key and value. Or the input is JSON lines, as
-    `dump --records --json` and `read --json` write them. After each flush a line names the offsets that now survive
-    a crash; the last flush comes at the end. A log that was not closed properly is recovered first. The command
-    holds the log directory's lock, so that no broker starts meanwhile.
+    `dump --records --json` and `read --json` write them. After each flush a line names the offsets that now survive a
+    crash; the last flush comes at the end. A log that was not closed properly is recovered first. The command holds the
+    log directory's lock, so that no broker starts meanwhile.
 
     Examples:
       seglog append --create /tmp/logs/orders-0 records.jsonl

@@ -23,18 +23,16 @@ def run(
     """Compacts logs as Kafka's log cleaner does: the last record of each key stays.
 
     A named partition is cleaned whatever its dirty ratio. In a log directory, those partitions are cleaned that a
-    broker would clean now, the dirtiest first. The active segment is left alone unless --roll rolls it.
-    A partition is cleaned only if its cleanup.policy is known to include compact: from --policy, the
-    configuration, or the cluster's metadata (__cluster_metadata-0 in the log directory, in another of the
-    same broker's log directories beside it, or in --metadata-dir). A policy that contradicts the
-    metadata is an error. --override-policy cleans nevertheless, and the plan shows the contradiction. A damaged
-    batch is never rewritten: the round stops with an error that names it.
+    broker would clean now, the dirtiest first. The active segment is left alone unless --roll rolls it. A partition is
+    cleaned only if its cleanup.policy is known to include compact: from --policy, the configuration, or the cluster's
+    metadata (__cluster_metadata-0 in the log directory, in another of the same broker's log directories beside it, or
+    in --metadata-dir). A policy that contradicts the metadata is an error. --override-policy cleans nevertheless, and
+    the plan shows the contradiction. A damaged batch is never rewritten: the round stops with an error that names it.
 
-    However many keys there are, one round cleans everything: a small --dedupe-buffer-size costs passes over
-    the log, not results. --dry-run changes and locks nothing and shows what would be written, to the byte;
-    --check does the same and exits with 1 when there is something to clean. --expire also removes what a
-    broker would have removed by now, had it cleaned in time. -v shows where the time went. `seglog stats`
-    shows past rounds.
+    However many keys there are, one round cleans everything: a small --dedupe-buffer-size costs passes over the log,
+    not results. --dry-run changes and locks nothing and shows what would be written, to the byte; --check does the same
+    and exits with 1 when there is something to clean. --expire also removes what a broker would have removed by now,
+    had it cleaned in time. -v shows where the time went. `seglog stats` shows past rounds.
 
     Examples:
       seglog clean --dry-run customers-0

@@ -47,13 +47,12 @@ def run(
 ) -> int:
     """Keeps the compacted logs of a log directory clean, as a broker's cleaner threads do.
 
-    Runs until a signal ends it, or for one pass with --once. A pass cleans the dirtiest log until none is
-    eligible (min.cleanable.dirty.ratio, max.compaction.lag.ms), then deletes what the retention of
-    compact,delete topics allows, and writes the gauges that --prometheus asks for. Then it rests for
-    log.cleaner.backoff.ms. --jobs threads, or log.cleaner.threads, share the dedupe buffer and the throttle. Only
-    topics whose cleanup.policy is known to include compact are touched, and none whose configuration here contradicts
-    the cluster's metadata. A partition that cannot be cleaned is reported with the reason, and left alone until its
-    files change.
+    Runs until a signal ends it, or for one pass with --once. A pass cleans the dirtiest log until none is eligible
+    (min.cleanable.dirty.ratio, max.compaction.lag.ms), then deletes what the retention of compact,delete topics allows,
+    and writes the gauges that --prometheus asks for. Then it rests for log.cleaner.backoff.ms. --jobs threads, or
+    log.cleaner.threads, share the dedupe buffer and the throttle. Only topics whose cleanup.policy is known to include
+    compact are touched, and none whose configuration here contradicts the cluster's metadata. A partition that cannot
+    be cleaned is reported with the reason, and left alone until its files change.
 
     The directory is locked only during a pass that has work to do. Between passes seglog can append or repair, and a
     broker can start; the service then waits. SIGTERM and SIGINT end it within a second. An unfinished round leaves no

@@ -38,8 +38,8 @@ def show(
     --set, from the environment, from the configuration file's entry for the topic, or from the topic's own
     configuration in the cluster's metadata (__cluster_metadata-0). A default comes from what the metadata says of this
     broker, then of all brokers; then from the brokers' names (log.retention.hours) in --set and the environment; then
-    from the top level of the file; at last from Kafka. A value of the topic that lets more records go than the
-    metadata says is marked. Defaults are shown with --all.
+    from the top level of the file; at last from Kafka. A value of the topic that lets more records go than the metadata
+    says is marked. Defaults are shown with --all.
 
     Examples:
       seglog config show customers-0

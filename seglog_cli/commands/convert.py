@@ -36,10 +36,10 @@ def run(
 ) -> int:
     """Rewrites a partition with another record format or codec; the source is only read.
 
-    Offsets and timestamps stay. Between batches of magic 2, producers, transactions and leader epochs stay too.
-    Magic 0 and 1 have no headers, transactions or zstd: a log that has them is an error. Magic 0 has no
-    timestamps. Damage is an error too: first copy what is good with `salvage`. Segment sizes and index intervals come
-    from the configuration (`--set segment.bytes=…`).
+    Offsets and timestamps stay. Between batches of magic 2, producers, transactions and leader epochs stay too. Magic 0
+    and 1 have no headers, transactions or zstd: a log that has them is an error. Magic 0 has no timestamps. Damage is
+    an error too: first copy what is good with `salvage`. Segment sizes and index intervals come from the configuration
+    (`--set segment.bytes=…`).
 
     Examples:
       seglog convert orders-none-0 -o converted --codec zstd

@@ -32,11 +32,11 @@ def run(
 
     A file's name says what it holds: a segment, an index, a snapshot, a checkpoint, a metadata snapshot, or a file of
     Kafka 0.7. LOGDIR/TOPIC stands for the partitions of a topic. The dump reports damage where it lies and goes on
-    after it; the exit code is then 1. Records of a batch whose checksum is wrong appear only with --untrusted, and
-    are marked. --limit counts records, or batches where no records are shown. With --isolation read_committed,
-    batches of aborted and open transactions and all that follows the first open one are left out, as for a consumer.
-    With --decode, records of __consumer_offsets and the other internal topics show what kafka-dump-log's decoders
-    make of them; in JSON, keys and values are then objects.
+    after it; the exit code is then 1. Records of a batch whose checksum is wrong appear only with --untrusted, and are
+    marked. --limit counts records, or batches where no records are shown. With --isolation read_committed, batches of
+    aborted and open transactions and all that follows the first open one are left out, as for a consumer. With
+    --decode, records of __consumer_offsets and the other internal topics show what kafka-dump-log's decoders make of
+    them; in JSON, keys and values are then objects.
 
     Examples:
       seglog dump orders-lz4-0 --limit 2

@@ -53,9 +53,9 @@ def run(
 ) -> int:
     """Takes the options of kafka-dump-log and prints its text.
 
-    Where Kafka's tool works, standard output is the same. Where it does not, this goes on: damage is
-    reported, what follows it is shown, and the exit code is 1; records of a batch whose checksum is wrong
-    are not shown as if they were genuine; nothing is ever created.
+    Where Kafka's tool works, standard output is the same. Where it does not, this goes on: damage is reported, what
+    follows it is shown, and the exit code is 1; records of a batch whose checksum is wrong are not shown as if they
+    were genuine; nothing is ever created.
 
     Examples:
       seglog dump-log --files orders-lz4-0/00000000000000000000.log --deep-iteration

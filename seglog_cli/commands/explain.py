@@ -23,13 +23,13 @@ def run(
 ) -> None:
     """Explains why a partition is not cleaned, not deleted, or not readable past an offset.
 
-    Each segment gets a verdict: clean, dirty, or what keeps it from being cleaned (the active segment, an
-    open transaction, min.compaction.lag.ms), and what keeps it from being deleted. The rules are those that
-    `clean` and `retain` apply, and a dry run of the round shows whether damage would end it; --quick leaves
-    that out and reads only indexes and headers. Readers are held back by the high watermark, an open transaction, or an
-    end that cannot be read; `seglog verify` finds damage before the end. With --advise, each command that cleans or
-    deletes is tried in memory first, and shown only if it would do something. Nothing is changed. In JSON each reason
-    has a code, such as OPEN_TRANSACTION, that stays when the sentence is written better.
+    Each segment gets a verdict: clean, dirty, or what keeps it from being cleaned (the active segment, an open
+    transaction, min.compaction.lag.ms), and what keeps it from being deleted. The rules are those that `clean` and
+    `retain` apply, and a dry run of the round shows whether damage would end it; --quick leaves that out and reads only
+    indexes and headers. Readers are held back by the high watermark, an open transaction, or an end that cannot be
+    read; `seglog verify` finds damage before the end. With --advise, each command that cleans or deletes is tried in
+    memory first, and shown only if it would do something. Nothing is changed. In JSON each reason has a code, such as
+    OPEN_TRANSACTION, that stays when the sentence is written better.
 
     Examples:
       seglog explain customers-0

@@ -50,16 +50,16 @@ def run(
 
     JSON lines are those of `dump --records`, and `append` reads them. CSV has a header line; null is an empty field,
     the empty string a quoted one; keys and values are written as they are. A spreadsheet runs a cell that begins with
-    =, +, -, @, a tab or a line end as a formula: --csv-safe puts an apostrophe in front of it, which a reader of
-    the file has to remove. Parquet (needs the extra arrow) has typed columns and binary keys and values.
+    =, +, -, @, a tab or a line end as a formula: --csv-safe puts an apostrophe in front of it, which a reader of the
+    file has to remove. Parquet (needs the extra arrow) has typed columns and binary keys and values.
 
-    Records of aborted transactions are written too, unless --isolation is read_committed; transaction markers are
-    not. With --decode, records of __consumer_offsets and the other internal topics are written as what
-    kafka-dump-log's decoders make of them; in JSON lines, keys and values are then objects. Damage is reported on
-    standard error and skipped; the exit code is then 1.
+    Records of aborted transactions are written too, unless --isolation is read_committed; transaction markers are not.
+    With --decode, records of __consumer_offsets and the other internal topics are written as what kafka-dump-log's
+    decoders make of them; in JSON lines, keys and values are then objects. Damage is reported on standard error and
+    skipped; the exit code is then 1.
 
-    The file appears under its name when it is complete. If FILE is a link of yours (or of root), its target is
-    written or replaced. Links of others, directories, devices and pipes are errors.
+    The file appears under its name when it is complete. If FILE is a link of yours (or of root), its target is written
+    or replaced. Links of others, directories, devices and pipes are errors.
 
     Examples:
       seglog export orders-lz4-0 -o orders.jsonl

@@ -42,15 +42,15 @@ def run(
     """Reads records from an offset or a time on.
 
     Without --from-offset and --since it begins at the log start; without --max-bytes it reads to the end. With
-    --max-bytes it makes one fetch as a consumer does: at least one batch, whatever its size. A --from-offset
-    outside the log is an error that names the valid range. With --isolation read_committed, records of aborted
-    transactions and all that follows the first open one are left out. Where offsets do not ascend (a block written
-    twice, moved, or from elsewhere) each offset is shown once, in the order of the files, and a warning says where.
-    Where bytes are not a batch, or a checksum is wrong, it ends with an error that names file, position and offsets,
-    exit code 1; so it does after the last record of a log that ends within a batch.
+    --max-bytes it makes one fetch as a consumer does: at least one batch, whatever its size. A --from-offset outside
+    the log is an error that names the valid range. With --isolation read_committed, records of aborted transactions and
+    all that follows the first open one are left out. Where offsets do not ascend (a block written twice, moved, or from
+    elsewhere) each offset is shown once, in the order of the files, and a warning says where. Where bytes are not a
+    batch, or a checksum is wrong, it ends with an error that names file, position and offsets, exit code 1; so it does
+    after the last record of a log that ends within a batch.
 
-    With --decode, records of __consumer_offsets and the other internal topics show what kafka-dump-log's decoders
-    make of them; in JSON, keys and values are then objects.
+    With --decode, records of __consumer_offsets and the other internal topics show what kafka-dump-log's decoders make
+    of them; in JSON, keys and values are then objects.
 
     In a log of Kafka 0.7 offsets are byte positions: --from-offset begins at the first message there or after it.
 

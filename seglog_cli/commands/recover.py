@@ -39,20 +39,19 @@ def run(
 ) -> int:
     """Recovers a log as a broker does when it starts after a crash.
 
-    Settles what an interrupted cleaning left, reads every segment from the recovery point on, cuts the log
-    after its last good batch, and rebuilds indexes, producer snapshots and leader epochs. The recovery point
-    is the one in the log directory's checkpoint, as a broker takes it: what lies below was flushed and is not
-    read. --recovery-point 0 reads all of it. Logs of Kafka 0.7 are passed over.
+    Settles what an interrupted cleaning left, reads every segment from the recovery point on, cuts the log after its
+    last good batch, and rebuilds indexes, producer snapshots and leader epochs. The recovery point is the one in the
+    log directory's checkpoint, as a broker takes it: what lies below was flushed and is not read. --recovery-point 0
+    reads all of it. Logs of Kafka 0.7 are passed over.
 
-    What is cut off goes to the quarantine first, and `seglog undo` gives it back; so do logs that an
-    interrupted cleaning would replace by less than they hold. With --no-keep it is gone, as with a broker:
-    for disks without room.
+    What is cut off goes to the quarantine first, and `seglog undo` gives it back; so do logs that an interrupted
+    cleaning would replace by less than they hold. With --no-keep it is gone, as with a broker: for disks without room.
 
-    Small files that recovery does not need but a broker does (partition.metadata, meta.properties) are
-    reported, with exit code 1, when they cannot be read.
+    Small files that recovery does not need but a broker does (partition.metadata, meta.properties) are reported, with
+    exit code 1, when they cannot be read.
 
-    Everything after damage is cut off, as a broker does it: `seglog verify` shows what that is, and `seglog
-    verify --repair` loses less.
+    Everything after damage is cut off, as a broker does it: `seglog verify` shows what that is, and `seglog verify
+    --repair` loses less.
 
     Examples:
       seglog recover --dry-run orders-none-0

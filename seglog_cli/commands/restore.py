@@ -34,8 +34,8 @@ def run(
 
     Parts of one partition are joined by their offsets. Where two parts hold the same offsets, one copy is taken if
     their bytes are equal. If they contradict each other, the command refuses and names files and offsets. Only good
-    batches are taken. Indexes, snapshots and leader epochs are made anew. The sources stay as they are. If
-    a restore is killed, run it again: partitions that it has made stay as they are.
+    batches are taken. Indexes, snapshots and leader epochs are made anew. The sources stay as they are. If a restore is
+    killed, run it again: partitions that it has made stay as they are.
 
     `seglog transplant DIR/TOPIC-N --into LOGDIR` brings the partition into a cluster.
 

@@ -64,28 +64,28 @@ def run(
 ) -> int:
     """Deletes old segments as a broker does: below the log start, by retention.bytes and by retention.ms.
 
-    Each segment is shown with the reason why it is deleted or stays. A record with a timestamp in the future holds
-    back everything after it; its offset is shown, with the time until which it does so. A rule counts only if it
-    is given here or in the configuration. The cleanup policy of a topic is the one in the cluster's metadata; a
-    topic listed there without one has the broker's default. A partition whose topic and policy are not known loses
-    nothing by size or time unless it is named together with a rule. Nor does a tiered topic: a broker would delete in
-    the tier what goes here. Where nothing says remote.storage.enable, a log start before the first segment, as a broker
-    that stopped in order leaves it, shows such a topic.
+    Each segment is shown with the reason why it is deleted or stays. A record with a timestamp in the future holds back
+    everything after it; its offset is shown, with the time until which it does so. A rule counts only if it is given
+    here or in the configuration. The cleanup policy of a topic is the one in the cluster's metadata; a topic listed
+    there without one has the broker's default. A partition whose topic and policy are not known loses nothing by size
+    or time unless it is named together with a rule. Nor does a tiered topic: a broker would delete in the tier what
+    goes here. Where nothing says remote.storage.enable, a log start before the first segment, as a broker that stopped
+    in order leaves it, shows such a topic.
 
-    A rule that would delete what the cluster's own configuration keeps (--policy delete on a compacted
-    topic, a --retention-ms below the topic's retention.ms) is refused; with --override-policy it is
-    followed, and shown beside the plan. The metadata is __cluster_metadata-0 in the log directory, in
-    another of the same broker's log directories beside it, or in --metadata-dir.
+    A rule that would delete what the cluster's own configuration keeps (--policy delete on a compacted topic, a
+    --retention-ms below the topic's retention.ms) is refused; with --override-policy it is followed, and shown beside
+    the plan. The metadata is __cluster_metadata-0 in the log directory, in another of the same broker's log directories
+    beside it, or in --metadata-dir.
 
-    --free is for a disk that is full: it takes whole closed segments, oldest records first, out of all
-    partitions whose policy has delete, until that much is free on the log directory's file system, and
-    removes their files at once. It takes nothing from Kafka's own topics and from tiered ones, and exits with 1
-    when it cannot free enough. Otherwise files are renamed to .deleted first, as a broker does, and removed when
-    the log is next opened for writing, by a broker or by seglog; with --delay 0 at the end of the command.
+    --free is for a disk that is full: it takes whole closed segments, oldest records first, out of all partitions whose
+    policy has delete, until that much is free on the log directory's file system, and removes their files at once. It
+    takes nothing from Kafka's own topics and from tiered ones, and exits with 1 when it cannot free enough. Otherwise
+    files are renamed to .deleted first, as a broker does, and removed when the log is next opened for writing, by a
+    broker or by seglog; with --delay 0 at the end of the command.
 
-    A log that was not closed properly is recovered first, which takes some room. Where the disk has none, the
-    closed segments that go anyway go before that, at once: those that the rules, or --free, would take from the
-    recovered log, which is worked out in memory. A log with damage is left as it is.
+    A log that was not closed properly is recovered first, which takes some room. Where the disk has none, the closed
+    segments that go anyway go before that, at once: those that the rules, or --free, would take from the recovered log,
+    which is worked out in memory. A log with damage is left as it is.
 
     Examples:
       seglog retain --dry-run --retention-ms 7d orders-none-0

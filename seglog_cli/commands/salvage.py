@@ -32,18 +32,17 @@ def run(
     """Copies every good batch that it finds into a new, valid log; never writes to its sources.
 
     It looks for batches in segments, before and after damage, and in .swap, .deleted and .cleaned files; with --carve
-    in any file, at any place. It sorts them by offset and takes one of several copies, from a live segment rather
-    than a leftover. It rebuilds indexes, snapshots and leader epochs. The output shows what each file held and which
-    offsets are missing; compaction leaves such gaps, too. If a file cannot be read, or not to its end, it copies what
-    it could read of all files, names that file, and exits with 3.
+    in any file, at any place. It sorts them by offset and takes one of several copies, from a live segment rather than
+    a leftover. It rebuilds indexes, snapshots and leader epochs. The output shows what each file held and which offsets
+    are missing; compaction leaves such gaps, too. If a file cannot be read, or not to its end, it copies what it could
+    read of all files, names that file, and exits with 3.
 
-    An image holds many logs, and no batch names its topic. They are distinguished by offsets that go on,
-    leader epochs, producers and their sequences, codec, time, and how keys and values look; a batch that the
-    file system has cut in two is put together. Several logs go to DIR/carved-0, DIR/carved-1 …, or under the
-    name of the partition whose files are given too. A part that might belong to either of two logs
-    stays apart, is marked, and makes the exit code 1: look at the records, and join what belongs together
-    with --into-one, which makes one log of everything. Where offsets contradict each other, one batch is
-    taken, and the others are counted.
+    An image holds many logs, and no batch names its topic. They are distinguished by offsets that go on, leader epochs,
+    producers and their sequences, codec, time, and how keys and values look; a batch that the file system has cut in
+    two is put together. Several logs go to DIR/carved-0, DIR/carved-1 …, or under the name of the partition whose files
+    are given too. A part that might belong to either of two logs stays apart, is marked, and makes the exit code 1:
+    look at the records, and join what belongs together with --into-one, which makes one log of everything. Where
+    offsets contradict each other, one batch is taken, and the others are counted.
 
     In a Kafka 0.7 log offsets are positions, so messages after damage get new ones.
 

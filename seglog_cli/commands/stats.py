@@ -27,12 +27,11 @@ def run(
 ) -> int:
     """Shows distributions and the last cleaning rounds; with --sizing, the dedupe buffer and disk needed.
 
-    Every partition is read once: records, keys and their number (an estimate, 0.8 % standard error), sizes,
-    codecs, tombstones, frequent keys. The last rounds are those that `clean` and `cleaner` kept under
-    $XDG_STATE_HOME/seglog. --sizing works out, from the log's own figures: how many keys the buffer takes,
-    the buffer for all keys, the rounds a broker would need, the disk when the cleaner stops for a day, and
-    up to which write rate it keeps up. A segment stands for the partition that it lies in.
-    Nothing is changed or locked.
+    Every partition is read once: records, keys and their number (an estimate, 0.8 % standard error), sizes, codecs,
+    tombstones, frequent keys. The last rounds are those that `clean` and `cleaner` kept under $XDG_STATE_HOME/seglog.
+    --sizing works out, from the log's own figures: how many keys the buffer takes, the buffer for all keys, the rounds
+    a broker would need, the disk when the cleaner stops for a day, and up to which write rate it keeps up. A segment
+    stands for the partition that it lies in. Nothing is changed or locked.
 
     Examples:
       seglog stats customers-0

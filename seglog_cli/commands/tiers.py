@@ -29,8 +29,8 @@ def run(
     PATH is a directory of a tier: one partition, a topic, or the whole tier. seglog knows the layouts of Aiven's
     plugin, of Kafka's own LocalTieredStorage, of Pinterest's uploader, and of the logs that seglog's Spark jobs commit
     to a bucket. LAST is the last offset, BYTES are the bytes of log that a restore brings. MISSING counts the offsets
-    between segments that are nowhere. With --local, the partitions of that log directory count from their first
-    segment on.
+    between segments that are nowhere. With --local, the partitions of that log directory count from their first segment
+    on.
 
     A segment that lacks its manifest, or some of its files, was not uploaded completely and does not count. With
     --remote-metadata, the records of __remote_log_metadata decide: an object without a record is an orphan, and a

@@ -47,8 +47,8 @@ def run(
     where the producer was told that it had been committed and only the marker is missing. A transaction hangs when the
     __transaction_state partitions beside the log say that nobody works on it. Where they say nothing, it hangs when it
     is older than --max-timeout. While it is open, readers of committed data and the cleaner wait for it. One that only
-    a producer snapshot knows, and of which the log has no record, hangs as well: deleting that snapshot
-    ends it. For open and abort-cmd the exit code is 1 when a transaction hangs.
+    a producer snapshot knows, and of which the log has no record, hangs as well: deleting that snapshot ends it. For
+    open and abort-cmd the exit code is 1 when a transaction hangs.
 
     Examples:
       seglog txn payments-0

@@ -63,29 +63,28 @@ def run(
 ) -> int:
     """Verifies logs and goes on past damage; changes, locks and creates nothing without --repair.
 
-    Each level includes those before it: header (framing, offsets), crc (checksums), record (every record's
-    structure), index (offset and time indexes), semantic (transactions, producers, epochs, checkpoints).
-    Gaps that compaction leaves are not errors. A missing segment, log end or partition is an error when checkpoints,
-    snapshots, indexes, epochs, the groups' offsets or the cluster's metadata mention it. Each finding names the
-    place, the offsets, what a broker would do, and the repair; seglog-findings(7) lists the codes. The findings are
-    grouped by code and counted, the gravest first. Of each code the first three are shown; --all shows every one as it
-    is found. With -q only the exit code tells. The exit code is 1 when there is an error or a warning, 3 when some
-    input could not be read or time ran out.
+    Each level includes those before it: header (framing, offsets), crc (checksums), record (every record's structure),
+    index (offset and time indexes), semantic (transactions, producers, epochs, checkpoints). Gaps that compaction
+    leaves are not errors. A missing segment, log end or partition is an error when checkpoints, snapshots, indexes,
+    epochs, the groups' offsets or the cluster's metadata mention it. Each finding names the place, the offsets, what a
+    broker would do, and the repair; seglog-findings(7) lists the codes. The findings are grouped by code and counted,
+    the gravest first. Of each code the first three are shown; --all shows every one as it is found. With -q only the
+    exit code tells. The exit code is 1 when there is an error or a warning, 3 when some input could not be read or time
+    ran out.
 
     Beside a broker (a process that holds the lock, or --live where the lock is not seen, as from another container)
     each partition is verified as it was when its turn came. A batch that is being written is not damage. A grave
     finding counts if it is still there after two seconds; otherwise it is the remark CHANGED_WHILE_READ.
 
-    --repair verifies at the deepest level and repairs what it found, under the broker's lock. smallest-loss
-    cuts a torn tail, removes damaged ranges inside the log, puts moved batches back in their place, also out of
-    other segments' files, and renames segments whose names contradict their batches: every good batch stays. excise
-    does the same, but removes batches that are out of order. truncate does what a
-    broker's recovery does: it cuts at the first damage and drops all that follows. No checksum covers the leader
-    epoch in a batch's header; a broken one is corrected when its neighbours show what it was. Wrong indexes,
-    snapshots, leader epochs and checkpoints are rebuilt from the data. The quarantine keeps what is removed. If a
-    run is cut short, the next one finishes it. The exit code is then 4 when
-    everything is repaired and 5 when something remains. A log of Kafka 0.7 can only be cut at the damage, and
-    only in its last file, as its offsets are positions.
+    --repair verifies at the deepest level and repairs what it found, under the broker's lock. smallest-loss cuts a torn
+    tail, removes damaged ranges inside the log, puts moved batches back in their place, also out of other segments'
+    files, and renames segments whose names contradict their batches: every good batch stays. excise does the same, but
+    removes batches that are out of order. truncate does what a broker's recovery does: it cuts at the first damage and
+    drops all that follows. No checksum covers the leader epoch in a batch's header; a broken one is corrected when its
+    neighbours show what it was. Wrong indexes, snapshots, leader epochs and checkpoints are rebuilt from the data. The
+    quarantine keeps what is removed. If a run is cut short, the next one finishes it. The exit code is then 4 when
+    everything is repaired and 5 when something remains. A log of Kafka 0.7 can only be cut at the damage, and only in
+    its last file, as its offsets are positions.
 
     Examples:
       seglog verify orders-none-0
