@@ -14,7 +14,7 @@ from seglog.storage.filesystem import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.command_line import clean_logs, ended, json_lines, keep_partitions, process, run
 from tests.support.fixtures import fixture_copy
-from tests.support.log_files import batch, write_segment
+from tests.support.log_files import batch, contents_below, write_segment
 
 LOG = "00000000000000000000.log"
 
@@ -35,11 +35,6 @@ def break_batch(log: Path) -> None:
     (log / LOG).write_bytes(data)
 
 
-def contents(directory: Path) -> dict[str, bytes]:
-    files = [path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"]
-    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
-
-
 def test_exchanged_contents_are_gathered(tmp_path: Path) -> None:
     one, other = (write_segment(tmp_path / "t-0", base, batch(base, 3), batch(base + 3, 3)).path for base in (0, 6))
     whole = one.read_bytes()
@@ -53,7 +48,7 @@ def test_exchanged_contents_are_gathered(tmp_path: Path) -> None:
 
 def test_repair_and_undo_by_name(logs: Path) -> None:
     break_batch(logs / "orders-lz4-0")
-    before = contents(logs)
+    before = contents_below(logs)
     done = run("verify", "--json", "--repair", logs)
     summary = json_lines(done)[-1]
     assert (done.exit_code, summary["type"], summary["exit_code"], summary["remaining"]) == (4, "summary", 4, 0)
@@ -61,26 +56,26 @@ def test_repair_and_undo_by_name(logs: Path) -> None:
     assert run("verify", logs).exit_code == 0
     undone = run("undo", summary["run"])
     assert undone.exit_code == 0
-    assert contents(logs) == before
+    assert contents_below(logs) == before
     assert run("verify", logs).exit_code == 1
     assert run("undo", "--json", summary["run"]).exit_code == 0
 
 
 def test_nothing_wrong_is_exit_code_0_and_makes_no_quarantine(logs: Path) -> None:
-    before = contents(logs)
+    before = contents_below(logs)
     done = run("verify", "--repair", logs / "orders-gzip-0")
     assert (done.exit_code, done.stdout) == (0, "nothing wrong\n")
-    assert contents(logs) == before
+    assert contents_below(logs) == before
     assert not (logs.parent / ".seglog-quarantine").exists()
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(logs: Path) -> None:
     break_batch(logs / "orders-lz4-0")
-    before = contents(logs)
+    before = contents_below(logs)
     done = run("verify", "--repair", "--dry-run", logs / "orders-lz4-0")
     assert done.exit_code == 1
     assert f"excise orders-lz4-0/{LOG}: CRC_MISMATCH, position 3420" in done.stdout
-    assert contents(logs) == before
+    assert contents_below(logs) == before
     assert not (logs / ".lock").exists()
 
 
@@ -98,7 +93,7 @@ def test_what_cannot_be_repaired_is_exit_code_5(tmp_path: Path) -> None:
 
 def test_a_lock_is_exit_code_11_and_a_bad_place_12(logs: Path) -> None:
     break_batch(logs / "orders-lz4-0")
-    before = contents(logs)
+    before = contents_below(logs)
     with DirectoryLock(logs):
         assert process("verify", "--repair", logs).returncode == 11
         for command in (["salvage"], ["convert"], ["fetch"]):
@@ -106,7 +101,7 @@ def test_a_lock_is_exit_code_11_and_a_bad_place_12(logs: Path) -> None:
             assert (made.returncode, b"is locked by" in made.stderr) == (11, True), command
     refused = process("verify", "--repair", logs, "--quarantine", logs / "inside")
     assert (refused.returncode, b"inside the log directory" in refused.stderr) == (12, True)
-    assert contents(logs) == before
+    assert contents_below(logs) == before
 
 
 @pytest.mark.parametrize(
@@ -181,13 +176,13 @@ def test_segments_at_relative_links_are_links_again_after_undo(logs: Path, tmp_p
     for name in names:
         (log / name).rename(other_disk / name)
         (log / name).symlink_to(f"../../other-disk/{name}")
-    before, old = contents(logs), contents(other_disk)
+    before, old = contents_below(logs), contents_below(other_disk)
     summary = json_lines(run("verify", "--json", "--repair", "--policy", policy, log))[-1]
     assert (summary["exit_code"], run("verify", log).exit_code) == (4, 0)
     run("quarantine", "restore", summary["run"], "-o", tmp_path / "old")
     assert (tmp_path / "old" / "orders-lz4-0" / LOG).read_bytes() == old[LOG]
     assert run("undo", summary["run"]).exit_code == 0
-    assert (contents(logs), contents(other_disk)) == (before, old)
+    assert (contents_below(logs), contents_below(other_disk)) == (before, old)
     assert all((log / name).is_symlink() for name in names)
 
 
@@ -225,13 +220,13 @@ def test_a_repair_that_was_cut_short_is_finished_by_the_next_command_that_writes
 
 def test_salvage_says_what_was_found_and_what_is_missing(logs: Path, tmp_path: Path) -> None:
     break_batch(logs / "orders-lz4-0")
-    before = contents(logs)
+    before = contents_below(logs)
     done = run("salvage", "--json", logs / "orders-lz4-0", "-o", tmp_path / "rescued" / "orders-lz4-0")
     source, missing, summary = json_lines(done)
     assert (source["type"], source["used"], missing["first_offset"]) == ("source", source["found"], 100)
     assert summary["missing_offsets"] == missing["last_offset"] - missing["first_offset"] + 1
     assert run("verify", tmp_path / "rescued" / "orders-lz4-0").exit_code == 0
-    assert contents(logs) == before
+    assert contents_below(logs) == before
 
 
 def test_salvage_copies_what_it_can_read_and_names_what_it_cannot(logs: Path, tmp_path: Path) -> None:
@@ -293,14 +288,14 @@ def test_a_home_that_cannot_be_read_keeps_nobody_from_undoing_what_lies_in_reach
     closed.symlink_to(closed)
     monkeypatch.setenv("XDG_STATE_HOME", str(closed))
     break_batch(logs / "orders-lz4-0")
-    before = contents(logs)
+    before = contents_below(logs)
     name = json_lines(run("verify", "--json", "--repair", logs))[-1]["run"]
     monkeypatch.chdir(tmp_path)
     nowhere = process("undo", name, variables={"XDG_STATE_HOME": str(closed)})
     assert (nowhere.returncode, str(closed) in nowhere.stderr.decode()) == (74, True)
     monkeypatch.chdir(logs)
     undone = run("undo", name)
-    assert (undone.exit_code, contents(logs)) == (0, before), undone.stderr
+    assert (undone.exit_code, contents_below(logs)) == (0, before), undone.stderr
     measured = run("stats", logs / "orders-lz4-0")
     assert measured.exit_code == 0 and "past cleaning rounds cannot be read" in measured.stderr
 
@@ -310,7 +305,7 @@ def test_a_repair_that_the_disk_ends_is_taken_back_and_no_repair_in_part(
     logs: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     break_batch(logs / "orders-lz4-0")
-    before, rename, failed = contents(logs), LocalFileSystem.rename, []
+    before, rename, failed = contents_below(logs), LocalFileSystem.rename, []
 
     def once(fs: LocalFileSystem, source: Path, target: Path) -> None:
         if target == logs / "orders-lz4-0" / LOG and not failed:
@@ -327,5 +322,5 @@ def test_a_repair_that_the_disk_ends_is_taken_back_and_no_repair_in_part(
     assert ("make room" in told) == (number == errno.ENOSPC)
     summary = json.loads(done.stdout.splitlines()[-1])
     assert (summary["exit_code"], summary["run"]) == (74, None)
-    assert contents(logs) == before
+    assert contents_below(logs) == before
     assert run("verify", "--repair", logs).exit_code == 4

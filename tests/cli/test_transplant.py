@@ -15,6 +15,7 @@ from seglog.storage.filesystem import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.command_line import ended, json_lines, run
 from tests.support.fixtures import fixture_copy, fixture_now_ms
+from tests.support.log_files import contents_below
 from tests.support.target_directories import TOPIC_ID, everything, partitions_in, target_directory
 
 FS = LocalFileSystem()
@@ -156,16 +157,10 @@ def test_a_disk_without_room_is_refused(dead: Path, target: Path, monkeypatch: p
     assert {name for name in everything(target) if name not in before} <= {".lock"}
 
 
-def held(directory: Path) -> dict[str, bytes]:
-    """The bytes of all files but the lock."""
-    files = [path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"]
-    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
-
-
 def test_a_transplant_that_the_disk_ends_is_taken_back_and_says_so(
     dead: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, rename, failed = held(target), LocalFileSystem.rename, []
+    before, rename, failed = contents_below(target), LocalFileSystem.rename, []
 
     def once(fs: LocalFileSystem, source: Path, to: Path) -> None:
         if to.parent.parent == target and not failed:
@@ -178,4 +173,4 @@ def test_a_transplant_that_the_disk_ends_is_taken_back_and_says_so(
     assert failed
     assert done.code == 74
     assert f"the transplant failed and was taken back: {failed[0]}: {os.strerror(errno.EIO)}" in done.stderr.decode()
-    assert held(target) == before
+    assert contents_below(target) == before

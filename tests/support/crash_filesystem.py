@@ -155,10 +155,6 @@ class CrashFileSystem:
         """Lets writes that need more than `size` further bytes fail with ENOSPC, half written."""
         self._space = size
 
-    def empty_disk(self) -> None:
-        """Gives room again."""
-        self._space = None
-
     def survivor(self, seed: int) -> CrashFileSystem:
         """The file system as a boot after a power cut finds it; the seed chooses what was lucky."""
         chance = random.Random(seed)

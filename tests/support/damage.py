@@ -22,6 +22,11 @@ def batches_of(data: bytes) -> list[bytes]:
     return [data[int(row["position"]) : int(row["position"] + row["size"])] for row in rows]
 
 
+def held(directory: Path) -> dict[str, list[bytes]]:
+    """The batches that each log of a partition holds."""
+    return {path.name: batches_of(path.read_bytes()) for path in sorted(directory.glob("*.log"))}
+
+
 def flip_bits(data: bytearray, chance: random.Random) -> None:
     """Bit rot: one to four bits."""
     for _ in range(chance.randint(1, 4)):

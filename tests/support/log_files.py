@@ -98,3 +98,17 @@ def replayed(directory: Path, *batches: bytes) -> ProducerStateManager:
 def files_of(directory: Path) -> dict[str, bytes]:
     """Name → contents of every file."""
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.is_file()}
+
+
+def contents_below(directory: Path) -> dict[str, bytes]:
+    """The bytes of all files below a directory but the locks."""
+    return {name: contents for name, (contents, *_) in facts(directory).items()}
+
+
+def facts(directory: Path) -> dict[str, tuple[bytes, int, int]]:
+    """Contents, modification time and mode of all files below a directory but the locks."""
+    found = [path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {
+        str(path.relative_to(directory)): (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode)
+        for path in found
+    }

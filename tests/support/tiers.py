@@ -13,7 +13,7 @@ import json
 import os
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha3_512
 from pathlib import Path
@@ -249,11 +249,6 @@ def _mask(seed: bytes, size: int) -> bytes:
 
 def _xor(a: bytes, b: bytes) -> bytes:
     return bytes(x ^ y for x, y in zip(a, b, strict=True))
-
-
-def renumbered(one: TierSegmentFiles, number: int, **changes: Any) -> TierSegmentFiles:
-    """The same segment as another upload."""
-    return replace(one, segment_id=segment_id(number), **changes)
 
 
 def remote_record(

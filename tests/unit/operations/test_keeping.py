@@ -25,7 +25,7 @@ from seglog.scan.segment_scan import HELD_BYTES
 from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
 from seglog.verification.verify import Level, Verification, VerifyOptions
 from tests.support.fixtures import fixture_copy, fixture_now_ms
-from tests.support.log_files import FS, batch, files_of
+from tests.support.log_files import FS, batch, facts, files_of
 from tests.support.open_logs import START_MS
 
 CLOCK = FixedClock(START_MS)
@@ -51,15 +51,6 @@ def logs(tmp_path: Path) -> Path:
         log.append(records[30:], batch_records=3, leader_epoch=4)
         assert len(log.segments) > 4
     return directory
-
-
-def facts(directory: Path) -> dict[str, tuple[bytes, int, int]]:
-    """Everything but the lock: contents, modification time, mode."""
-    found = [path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"]
-    return {
-        str(path.relative_to(directory)): (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode)
-        for path in found
-    }
 
 
 def contents_of(logs: Path) -> dict[str, bytes]:

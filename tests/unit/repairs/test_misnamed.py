@@ -13,7 +13,7 @@ from seglog.repairs.plan import RepairOptions
 from seglog.repairs.repair import RepairOutcome, repair
 from seglog.runs.apply import undo_run
 from seglog.storage.filesystem import LocalFileSystem
-from tests.support.damage import batches_of
+from tests.support.damage import held
 from tests.support.log_files import batch, files_of, write_segment
 
 FS, CLOCK = LocalFileSystem(), FixedClock(1_700_000_000_000)
@@ -36,10 +36,6 @@ def directory(tmp_path: Path) -> Path:
 def repaired(directory: Path, *, looked: bool = True) -> RepairOutcome:
     findings = examination(FS, CLOCK, directory.parent, [directory]).findings if looked else None
     return repair(FS, CLOCK, directory.parent, [directory], findings, RepairOptions())
-
-
-def held(directory: Path) -> dict[str, list[bytes]]:
-    return {path.name: batches_of(path.read_bytes()) for path in sorted(directory.glob("*.log"))}
 
 
 def rename(directory: Path, base: int, to: int, *, indexes: bool) -> None:

@@ -25,7 +25,7 @@ from seglog.storage.filesystem import LocalFileSystem
 from seglog.storage.lock import DirectoryLock
 from tests.support.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
-from tests.support.log_files import batch, marker, replayed, transactional, write_segment
+from tests.support.log_files import batch, facts, marker, replayed, transactional, write_segment
 
 FS = LocalFileSystem()
 NAME = "4.3.0/clean"
@@ -46,14 +46,6 @@ def damaged(path: Path, position: int, replacement: bytes) -> None:
     contents[position : position + len(replacement)] = replacement
     path.write_bytes(contents)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def facts(directory: Path) -> dict[str, tuple[bytes, int, int]]:
-    found = [path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"]
-    return {
-        str(path.relative_to(directory)): (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode)
-        for path in found
-    }
 
 
 def mended(data: Path, *partitions: str, options: RepairOptions | None = None) -> RepairOutcome:

@@ -11,7 +11,7 @@ from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.plan import Policy, RepairOptions
 from seglog.repairs.repair import RepairOutcome, repair
 from seglog.runs.apply import undo_run
-from tests.support.damage import batches_of
+from tests.support.damage import held
 from tests.support.log_files import FS, batch, files_of, write_segment
 
 CLOCK = FixedClock(1_700_000_000_000)
@@ -34,10 +34,6 @@ def repaired(directory: Path, policy: Policy = Policy.SMALLEST_LOSS) -> RepairOu
     summary = examination(FS, CLOCK, directory.parent, [directory]).summary
     assert (summary.errors, summary.warnings) == (0, 0)
     return outcome
-
-
-def held(directory: Path) -> dict[str, list[bytes]]:
-    return {path.name: batches_of(path.read_bytes()) for path in sorted(directory.glob("*.log"))}
 
 
 def put(directory: Path, name: str, *batches: bytes) -> None:
@@ -130,7 +126,10 @@ def test_a_name_within_a_batch_of_its_own_file_that_goes_on_from_the_segment_bef
     put(directory, f"{10:020d}.log", batch(9, 3), batch(13, 1))
     (directory / SECOND).unlink()
     repaired(directory)
-    assert held(directory) == {FIRST: [*whole[FIRST], batch(9, 3), batch(13, 1), batch(15, 2)], THIRD: whole[THIRD]}
+    assert held(directory) == {
+        FIRST: [*whole[FIRST], batch(9, 3), batch(13, 1), batch(15, 2)],
+        THIRD: whole[THIRD],
+    }
 
 
 def test_a_name_within_a_batch_of_its_own_file_stays_where_the_segment_before_contradicts(directory: Path) -> None:
