@@ -65,8 +65,8 @@ def verify(
     max_duration_s: float | None = None,
     **surroundings: Unpack[LookingSurroundings],
 ) -> Verification:
-    """What is wrong with the segments, partitions or log directories at `paths`: iterate over the findings; `summary`
-    is whole afterwards.
+    """What is wrong with the segments, partitions or log directories at `paths`: iterate over the findings. `summary`
+    is whole afterwards, or looks by itself where nobody iterated.
 
     `level` is header, crc, record, index or semantic; each includes the ones before it. Looking goes on past
     damage. `live`, `sample` (0 to 1) and `max_duration_s` are those of `seglog verify`. Raises NotALogError when there
@@ -130,7 +130,7 @@ def stats(
 
 def doctor(*log_directories: Location, quick: bool = False, **surroundings: Unpack[LookingSurroundings]) -> Doctor:
     """Would a Kafka broker start on these log directories, and what would it do to the data? Iterate over the
-    diagnoses; `summary` is whole afterwards, and its `loads` is the answer.
+    diagnoses. `summary` is whole afterwards, or looks by itself where nobody iterated; its `loads` is the answer.
 
     Give all of a broker's log directories at once. `quick` does not read all data. Raises NotALogError for a path that
     is no directory.

@@ -57,7 +57,8 @@ class DoctorSummary:
 
 
 class Doctor:
-    """Iterates over the diagnoses of `log_directories` (one broker's); `summary` is whole at the end.
+    """Iterates over the diagnoses of `log_directories` (one broker's), anew each time; `summary` is that of the last
+    iteration, whole at its end. Where there was none yet, asking for it makes one.
 
     `deep` reads all data; without it names, indexes, ends and what an unclean start would recover are looked at.
     `settings_of` gives a log directory's configuration. `progress` is called with (partitions done, in all). A
@@ -76,16 +77,26 @@ class Doctor:
     ) -> None:
         self._fs, self._paths, self._clock, self._settings_of = fs, log_directories, clock, settings_of
         self._deep, self._progress = deep, progress
-        self.summary = DoctorSummary()
+        self._summary = DoctorSummary()
+        self._begun = False
+
+    @property
+    def summary(self) -> DoctorSummary:
+        """Rows by gravity, and whether a broker would start."""
+        if not self._begun:
+            for _ in self:
+                pass
+        return self._summary
 
     def __repr__(self) -> str:
-        found = f"{self.summary.blockers} blockers, {self.summary.dangers} dangers"
+        found = f"{self._summary.blockers} blockers, {self._summary.dangers} dangers"
         return f"<Doctor of {', '.join(map(str, self._paths))}, so far: {found}>"
 
     def __iter__(self) -> Iterator[Diagnosis]:
+        self._begun, self._summary = True, DoctorSummary()
         for row in self._rows():
             name = {Gravity.BLOCKER: "blockers", Gravity.DANGER: "dangers", Gravity.NOTE: "notes"}[row.gravity]
-            self.summary = replace(self.summary, **{name: getattr(self.summary, name) + 1})
+            self._summary = replace(self._summary, **{name: getattr(self._summary, name) + 1})
             yield row
 
     def _rows(self) -> Iterator[Diagnosis]:
@@ -117,7 +128,7 @@ class Doctor:
         for number, partition in enumerate(loaded):
             yield from self._partition(visit, partition)
             counted = partition.state.is_served
-            self.summary = replace(self.summary, partitions=self.summary.partitions + counted)
+            self._summary = replace(self._summary, partitions=self._summary.partitions + counted)
             if self._progress is not None:
                 self._progress(number + 1, len(loaded))
         if ward.failed or any(row.offline for row in visit.rows):

@@ -135,10 +135,11 @@ class _Directory:
 
 
 class Verification:
-    """Iterates over the findings on `targets`, in order; `summary` is whole when the iteration has ended.
+    """Iterates over the findings on `targets`, in order, and anew each time; `summary` is that of the last iteration,
+    whole when it has ended. Where there was none yet, asking for it makes one.
 
-    Then `extents` says, by directory, from which offset to which each partition's log reaches that was looked at whole.
-    `progress` is called with (bytes done, bytes in all). `known` are parts that were verified elsewhere, at the same
+    After an iteration `extents` says, by directory, from which offset to which each partition's log reaches that was
+    looked at whole. `progress` is called with (bytes done, bytes in all). `known` are parts that were verified elsewhere, at the same
     level (`verification.parts`). An OSError on a file becomes a finding.
     """
 
@@ -154,20 +155,35 @@ class Verification:
         self._fs, self._targets, self._options, self._clock = fs, targets, options, clock
         self._known = known or {}
         self._progress = progress
+        sampled = options.sample is not None and options.sample < 1
+        self._sample = options.sample if sampled else None
+        self._begun = False
+        self._begin()
+
+    def _begin(self) -> None:
+        limit = self._options.max_duration_s
+        self._ends_at = None if limit is None else self._clock.monotonic() + limit
         self._beside: dict[Path, Surroundings | None] = {}
         self._totals = Totals()
         self._done = self._total = 0
-        self._ends_at = None if options.max_duration_s is None else clock.monotonic() + options.max_duration_s
-        sampled = options.sample is not None and options.sample < 1
-        self._sample = options.sample if sampled else None
-        self.summary = VerifySummary(complete=not sampled)
+        self._summary = VerifySummary(complete=self._sample is None)
         self.extents: dict[Path, tuple[int, int]] = {}
 
+    @property
+    def summary(self) -> VerifySummary:
+        """What was looked at and found."""
+        if not self._begun:
+            for _ in self:
+                pass
+        return self._summary
+
     def __repr__(self) -> str:
-        found = f"{self.summary.batches} batches, {self.summary.errors} errors, {self.summary.warnings} warnings"
+        found = f"{self._summary.batches} batches, {self._summary.errors} errors, {self._summary.warnings} warnings"
         return f"<Verification of {', '.join(str(target.path) for target in self._targets)}, so far: {found}>"
 
     def __iter__(self) -> Iterator[Finding]:
+        self._begun = True
+        self._begin()
         directories: dict[Path, _Directory] = {}
         jobs: list[_Job] = []
         for target in self._targets:
@@ -232,11 +248,11 @@ class Verification:
                 message = "the partition was deleted or moved away before it was looked at"
                 yield finding("CHANGED_WHILE_READ", job.path.name, "", message)
                 return
-            self.summary = replace(self.summary, complete=False)
+            self._summary = replace(self._summary, complete=False)
             yield unreadable(job.path if job.target.kind is not TargetKind.FILE else job.path.parent, error)
         finally:
             self._totals.add(looks.totals)
-            self.summary = replace(self.summary, live=self.summary.live or looks.live)
+            self._summary = replace(self._summary, live=self._summary.live or looks.live)
         if looks.extent is not None:
             self.extents[job.path] = looks.extent[1]
             if directory is not None:
@@ -267,13 +283,13 @@ class Verification:
         """Whether time is up; from then on the summary is incomplete."""
         if self._ends_at is None or self._clock.monotonic() < self._ends_at:
             return False
-        self.summary = replace(self.summary, complete=False)
+        self._summary = replace(self._summary, complete=False)
         return True
 
     def advance(self, size: int, files: int) -> None:
         """Bytes and files done."""
         self._done = min(self._total, self._done + size)
-        self.summary = replace(self.summary, files=self.summary.files + files)
+        self._summary = replace(self._summary, files=self._summary.files + files)
         if self._progress is not None:
             self._progress(self._done, self._total)
 
@@ -290,13 +306,13 @@ class Verification:
 
     def _count(self, found: Finding) -> None:
         name = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO: "infos"}[found.severity]
-        unreadable = self.summary.unreadable + (found.code == "UNREADABLE_FILE")
-        self.summary = replace(self.summary, **{name: getattr(self.summary, name) + 1}, unreadable=unreadable)
+        unreadable = self._summary.unreadable + (found.code == "UNREADABLE_FILE")
+        self._summary = replace(self._summary, **{name: getattr(self._summary, name) + 1}, unreadable=unreadable)
 
     def _summarise(self) -> None:
         totals = self._totals
-        self.summary = replace(
-            self.summary,
+        self._summary = replace(
+            self._summary,
             bytes=totals.bytes,
             batches=totals.batches,
             records=totals.records,

@@ -62,6 +62,22 @@ def test_doctor_says_what_the_command_says(logs: Path) -> None:
     assert dataclasses.asdict(found.summary).items() <= summary.items()
 
 
+@pytest.mark.parametrize("look", [seglog.verify, seglog.doctor])
+def test_a_summary_that_is_asked_for_alone_is_of_the_whole_and_so_is_that_of_a_second_look(
+    logs: Path, look: Callable[[Path], Any]
+) -> None:
+    found = look(logs)
+    rows = list(found)
+    assert rows and "0 errors" not in repr(found)
+    alone = look(logs)
+    assert alone.summary == found.summary
+    assert list(alone) == rows
+    assert alone.summary == found.summary
+    if look is seglog.doctor:
+        (logs / "u-0" / "x.log").touch()  # a broker does not start with it
+        assert not look(logs).summary.loads
+
+
 def test_stats_are_those_of_the_command(logs: Path) -> None:
     rows = [row for row in shown("stats", "--sizing", logs) if row["type"] in ("statistics", "sizing")]
     found = list(seglog.stats(logs, sizing=True))
