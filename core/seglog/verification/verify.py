@@ -139,8 +139,8 @@ class Verification:
     whole when it has ended. Where there was none yet, asking for it makes one.
 
     After an iteration `extents` says, by directory, from which offset to which each partition's log reaches that was
-    looked at whole. `progress` is called with (bytes done, bytes in all). `known` are parts that were verified elsewhere, at the same
-    level (`verification.parts`). An OSError on a file becomes a finding.
+    looked at whole. `progress` is called with (bytes done, bytes in all). `known` are parts that were verified
+    elsewhere, at the same level (`verification.parts`). An OSError on a file becomes a finding.
     """
 
     def __init__(
