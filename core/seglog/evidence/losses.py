@@ -241,6 +241,7 @@ class _Losses:
                 continue  # what damage at a segment's end costs is reported with the damage
             if self._start is not None and stop <= self._start:
                 continue
+            first = max(first, self._start or 0)
             names = [each for each in self._orphans() if each.base is not None and first <= each.base < stop]
             dense = self._dense_from
             if dense is not None and dense < stop:

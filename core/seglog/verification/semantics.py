@@ -273,18 +273,26 @@ class SemanticObserver:
     def _compare_snapshot(self, path: Path, entries: tuple[ProducerEntry, ...]) -> Iterator[Finding]:
         for entry in entries:
             producer = self._producers.producers.get(entry.producer_id)
-            problem = "" if producer is None else self._producer_problem(producer, entry)
+            if producer is None or self._may_be_forgotten(producer):
+                continue
+            problem = self._producer_problem(producer, entry)
             if problem:
                 message = f"producer {entry.producer_id}: {problem}"
                 yield finding("SNAPSHOT_DIFFERS", self._partition, path.name, message)
         listed = {entry.producer_id for entry in entries}
         for producer in self._producers.producers.values():
-            if producer.in_transaction and producer.producer_id not in listed:
+            missing = producer.in_transaction and producer.producer_id not in listed
+            if missing and not self._may_be_forgotten(producer):
                 message = (
                     f"producer {producer.producer_id} with a transaction open since offset"
                     f" {producer.transaction_first_offset} is missing"
                 )
                 yield finding("SNAPSHOT_DIFFERS", self._partition, path.name, message)
+
+    def _may_be_forgotten(self, producer: ProducerState) -> bool:
+        """A broker that starts replays from the log start on: of what began before it, it knows no more."""
+        since = producer.transaction_first_offset if producer.in_transaction else producer.last_data_offset
+        return self._log_start is not None and 0 <= since < self._log_start
 
     def _producer_problem(self, producer: ProducerState, entry: ProducerEntry) -> str:
         if entry.producer_epoch < producer.epoch:

@@ -117,6 +117,15 @@ def test_a_replica_that_copied_its_leaders_hole_has_not_certainly_lost_a_segment
     assert "or this is a copy of a log that did not have them, either" in found.message
 
 
+def test_a_log_start_within_a_hole_is_no_witness_of_what_was_there(logs: Path) -> None:
+    """Deleting records moves the first leader epoch to the log start."""
+    lose(logs, "*20.*")
+    (logs / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 24\n")
+    checkpoint(logs, "log-start-offset-checkpoint", 24)
+    (found,) = losses(logs)
+    assert (found.severity, found.first_offset, found.last_offset) == (Severity.WARNING, 24, 29)
+
+
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_producer_who_wrote_in_a_hole_proves_the_loss(logs: Path, inside: bool) -> None:
     lose(logs, "*20.*")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import seglog
+from seglog.format.producer_snapshot import encode_snapshot
 from tests.support.log_files import batch, marker, transactional, write_segment
 
 
@@ -37,3 +38,13 @@ def test_a_recovered_log_lists_no_transactions_that_were_over_before_and_none_is
 def test_an_abort_that_a_reader_needs_is_missed_as_ever(recovered: Path) -> None:
     (recovered / "t-0" / f"{7:020d}.txnindex").unlink()
     assert ("TRANSACTION_INDEX_DIFFERS", 6, 7) in found(recovered)
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_snapshot_need_not_know_a_transaction_that_began_below_the_log_start(tmp_path: Path, start: int) -> None:
+    """A broker that starts after all records were deleted replays none, and closes with an empty snapshot."""
+    write_segment(tmp_path / "t-0", 0, transactional(0, 6, 0))
+    (tmp_path / "t-0" / f"{1:020d}.snapshot").write_bytes(encode_snapshot([]))
+    (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {start}\n")
+    codes = {code for code, _, _ in found(tmp_path / "t-0")}
+    assert ("SNAPSHOT_DIFFERS" in codes) is (start == 0)
