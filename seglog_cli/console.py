@@ -79,10 +79,10 @@ class Console:
         else:
             self.screen.table(heading, rows, layout)
 
-    def indented(self, texts: Sequence[str], indent: int = 2, hang: int = 2) -> None:
+    def indented(self, texts: Sequence[str], hang: int = 2) -> None:
         """Lines of data that stand further in."""
         for text in texts:
-            self.line(" " * indent + text, hang)
+            self.line(f"  {text}", hang)
 
     def next_steps(self, steps: Sequence[tuple[str, str]]) -> None:
         """What to do next, for whoever sits at the terminal: (command, what for). Nothing in a file or pipe."""

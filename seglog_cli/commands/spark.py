@@ -243,7 +243,7 @@ def clean(
 
         to = Destination(paths, output, sent_along(NO_SETTINGS, [*paths, output]))
         where = seen.fs, shown
-        made = clean_into(cleaning.SparkTasks(spark, placement), to, topics_of, session.clock, options, where)
+        made = clean_into(cleaning.SparkTasks(spark, placement, watch), to, topics_of, session.clock, options, where)
         show_outcomes(seen, order, made, keep=False)
     return ExitCode.DONE
 

@@ -17,7 +17,6 @@ A broker fails to start when a rebuilt index outgrows `segment.index.bytes`; her
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -189,15 +188,12 @@ class LogSegment:
                 found = int(modern["leader_epoch"][-1])
         return found
 
-    def indexed_position(self, offset: int, file: File | None = None) -> int:
-        """Where the index says that a search for `offset` may begin; 0 where it leads astray (`believed_batch`).
-
-        `file` is the log, where the caller has it open.
-        """
+    def indexed_position(self, offset: int) -> int:
+        """Where the index says that a search for `offset` may begin; 0 where it leads astray (`believed_batch`)."""
         entry = self.offset_index.lookup(offset)
         if not 0 < entry[1] < self.size:
             return 0
-        with self.fs.open(self.path, "r") if file is None else nullcontext(file) as log:
+        with self.fs.open(self.path, "r") as log:
             return 0 if believed_batch(log, self.size, self.base_offset, entry) is None else entry[1]
 
     # --- appending --------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from seglog.log.indexes import AbortedTransaction
 from seglog.log.producer_state import ProducerStateManager
 from seglog.log.segment import LogSegment
 from seglog.model import NO_LEADER_EPOCH, Isolation
-from seglog.storage.filesystem import File
 
 
 class LogSegments:
@@ -171,10 +170,9 @@ class LogView:
         """Bytes of the segment that belong to this view."""
         return self.active_size if index == len(self.segments) - 1 else self.segments[index].size
 
-    def search_start(self, index: int, offset: int, file: File | None = None) -> int:
-        """Byte position in segment `index` from which on to look for `offset`, by the segment's index. `file` is its
-        log, where the caller has it open."""
-        start = self.segments[index].indexed_position(offset, file)
+    def search_start(self, index: int, offset: int) -> int:
+        """Byte position in segment `index` from which on to look for `offset`, by the segment's index."""
+        start = self.segments[index].indexed_position(offset)
         return start if start <= self.size_of(index) else 0
 
     def limit(self, isolation: Isolation | None) -> int:

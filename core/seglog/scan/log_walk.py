@@ -227,12 +227,12 @@ def is_whole(fs: FileSystem, path: Path) -> bool:
     return all(isinstance(step, WalkedEntries) and bool(step.valid.all()) for step in LogWalk(fs, path))
 
 
-def walk_view(view: PartitionView, *, check: bool = True) -> Iterator[tuple[SegmentFiles, WalkedEntries | Gap]]:
+def walk_view(view: PartitionView) -> Iterator[tuple[SegmentFiles, WalkedEntries | Gap]]:
     """The pieces and gaps of a partition's logs in order, each offset once: what replaced a segment that vanished
     before its turn is given from the offset on that was reached. Raises OSError.
     """
     for span in view.segments():
-        for step in LogWalk(view.fs, span.segment.log, check=check):
+        for step in LogWalk(view.fs, span.segment.log):
             if isinstance(step, Gap) or not len(step.batches):
                 yield span.segment, step
                 continue

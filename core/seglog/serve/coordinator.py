@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from seglog.serve.endpoint import Endpoint
 from seglog.serve.groups import Group, Joined, JoinRequest, Outcome, Reply, Synced
@@ -19,9 +19,8 @@ _MOST_MEMBERS = 10_000  # of all groups
 class Coordinator:
     """Groups by name. `close` answers everybody who waits."""
 
-    def __init__(self, endpoint: Endpoint, new_id: Callable[[str], str] | None = None) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._new_id = new_id or (lambda client: f"{client}-{uuid.uuid4()}")
         self.groups: dict[str, Group] = {}
         self._members = 0
         self._sizes: dict[str, int] = {}  # of groups, in bytes
@@ -41,7 +40,9 @@ class Coordinator:
         if self._closed:
             return Joined(Outcome.NOT_COORDINATOR, request.member_id)
         if group is None:
-            group = self.groups[group_id] = Group(group_id, self._endpoint.limits, self._new_id)
+            group = self.groups[group_id] = Group(
+                group_id, self._endpoint.limits, lambda client: f"{client}-{uuid.uuid4()}"
+            )
         waiting: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
         self._settle(group, group.join(request, waiting, self._now()))
         if self._ticker is None and self.groups:

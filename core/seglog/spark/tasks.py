@@ -35,6 +35,7 @@ Watch = Callable[[int, int], None]  # tasks done, tasks in all
 
 _POLL_SECONDS = 0.2
 _TASKS_A_CORE = 8  # so that cores that are done early find work
+_MESSAGES_BYTES = 16 << 20  # of messages that make an Arrow batch
 _OPENING_BYTES = 1 << 20  # what opening a partition costs, as bytes read meanwhile
 _LEAST_TASK_BYTES, _MOST_TASK_BYTES = 32 << 20, 1 << 30
 _QUERY_ID = "sql.streaming.queryId"  # Spark: StreamExecution.QUERY_ID_KEY
@@ -156,14 +157,14 @@ def blobs_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, memoryvie
             yield target, memoryview(blob.as_buffer())
 
 
-def in_batches(messages: Iterator[tuple[int, bytes]], most_bytes: int = 16 << 20) -> Iterator[pa.RecordBatch]:
-    """Messages as Arrow batches of about so many bytes."""
+def in_batches(messages: Iterator[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
+    """Messages as Arrow batches of about `_MESSAGES_BYTES`."""
     waiting: list[tuple[int, bytes]] = []
     held = 0
     for message in messages:
         waiting.append(message)
         held += len(message[1])
-        if held >= most_bytes:
+        if held >= _MESSAGES_BYTES:
             yield rows(waiting)
             waiting, held = [], 0
     if waiting:
