@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from seglog.operations.clean import Cleaned, CleaningOrder, Outcome
     from seglog_cli.progress import Progress
 
-# Headers and indexes that are looked at besides.
-_READ_BESIDE_BYTES = 1 << 20
 
 DedupeBufferSize = Annotated[
     int | None,
@@ -75,25 +73,21 @@ class Rounds(OptionGroup):
 
 
 class RoundProgress:
-    """Shows a round's steps by the bytes that are read. A step that reads more than it was said to goes over the log
-    again: the index does when there are more keys than the buffer holds."""
+    """Shows a round's steps by the bytes that are read. A step reads a little more than it was said to: the beginnings
+    of batches that a chunk ends in, headers and indexes."""
 
     def __init__(self, progress: Progress) -> None:
-        self._progress, self._step, self._total, self._pass = progress, "", 0, 1
+        self._progress, self._begun = progress, False
 
     def begin(self, topic_partition: TopicPartition, step: str, size: int) -> None:
         """A step begins."""
-        self._step, self._total, self._pass = f"{topic_partition}: {step}", size, 1
-        self._progress.begin(self._step, size)
+        self._begun = True
+        self._progress.begin(f"{topic_partition}: {step}", size)
 
     def advance(self, size: int) -> None:
-        """`size` more bytes were read."""
-        if not self._step:
-            return  # logs are being opened
-        if self._progress.done + size > self._total + _READ_BESIDE_BYTES:
-            self._pass += 1
-            self._progress.begin(f"{self._step}, pass {self._pass}", self._total)
-        self._progress.advance(size)
+        """`size` more bytes were read; before the first step, when logs are opened, they do not count."""
+        if self._begun:
+            self._progress.advance(size)
 
     def cleared(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
         """The outcomes, with the display out of the way."""

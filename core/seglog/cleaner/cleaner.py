@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from seglog.cleaner.copying import RoundCopy
-from seglog.cleaner.indexing import OffsetIndexing, build_offset_map
+from seglog.cleaner.indexing import OffsetIndexing, Step, build_offset_map
 from seglog.cleaner.options import CleanerOptions
 from seglog.cleaner.output import CleanedOutput, NullOutput, SegmentSummary
 from seglog.cleaner.round import CleaningRound, RoundPlan, plan_round, rolled_segments
@@ -35,7 +35,7 @@ from seglog.storage.room import freeing
 
 _SPACE_SLACK_BYTES = 16 << 20
 
-INDEXING, COUNTING, COPYING = "indexing", "counting the output", "copying"
+COUNTING, COPYING = "counting the output", "copying"
 # Told when a step of a round begins: the partition, what is done, the bytes that it will read at least.
 Begin = Callable[[TopicPartition, str, int], None]
 
@@ -60,8 +60,7 @@ def foresee_round(log: Log, plan: RoundPlan, clock: Clock, begin: Begin = untold
     round_ = CleaningRound(plan, log.fs, segments.snapshot(), clock)
     stats = CleanerStats(clock)
     with _threads(plan.options) as pool:
-        begin(plan.topic_partition, INDEXING, round_.dirty_bytes)
-        indexing = index_round(round_, stats, pool)
+        indexing = index_round(round_, stats, pool, partial(begin, plan.topic_partition))
         indexed = stats.resumed()
         begin(plan.topic_partition, COUNTING, plan.source_bytes)
         summaries = _counted(round_, indexing, stats, pool)
@@ -84,8 +83,7 @@ def apply_plan(
     with _threads(plan.options) as pool:
         if foreseen is None:
             stats = CleanerStats(clock)
-            begin(plan.topic_partition, INDEXING, round_.dirty_bytes)
-            indexing = index_round(round_, stats, pool)
+            indexing = index_round(round_, stats, pool, partial(begin, plan.topic_partition))
             if not has_ample_room(log.fs, plan):
                 # little room: only the exact size of the output tells whether it is enough
                 begin(plan.topic_partition, COUNTING, plan.source_bytes)
@@ -142,9 +140,11 @@ def check_room(fs: FileSystem, plan: RoundPlan, needed: int) -> None:
         )
 
 
-def index_round(round_: CleaningRound, stats: CleanerStats, pool: Executor | None) -> OffsetIndexing:
-    """Step 2."""
-    indexing = build_offset_map(round_, stats, pool)
+def index_round(
+    round_: CleaningRound, stats: CleanerStats, pool: Executor | None, step: Step | None = None
+) -> OffsetIndexing:
+    """Step 2. `step` is told of each pass over the log."""
+    indexing = build_offset_map(round_, stats, pool, step or (lambda _, __: None))
     stats.index_passes, stats.map_entries = indexing.passes, indexing.entries
     stats.most_map_entries = indexing.most_entries
     stats.index_done()

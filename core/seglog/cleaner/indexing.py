@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import chain
@@ -129,12 +129,16 @@ def _held_by(item: tuple[int, Chunk, np.ndarray]) -> int:
     return held_by(item[1])
 
 
-def build_offset_map(round_: CleaningRound, stats: CleanerStats, pool: Executor | None) -> OffsetIndexing:
+INDEXING, LOOKING_UP = "indexing", "looking keys up in the clean section"
+Step = Callable[[str, int], None]  # is told a step, and the bytes that it will read at least
+
+
+def build_offset_map(round_: CleaningRound, stats: CleanerStats, pool: Executor | None, step: Step) -> OffsetIndexing:
     """Indexes [`first_mapped_offset`, `first_uncleanable_offset`). Corruption errors leave everything as it was."""
     indexing = OffsetIndexing(
         OffsetMap(round_.options, round_.plan.first_uncleanable_offset - round_.plan.first_mapped_offset)
     )
-    passes = _Passes(round_, indexing, stats, pool)
+    passes = _Passes(round_, indexing, stats, pool, step)
     start: tuple[int, int, int] | None = (0, 0, 0)
     while start is not None:
         start = passes.run(*start)
@@ -145,9 +149,14 @@ def build_offset_map(round_: CleaningRound, stats: CleanerStats, pool: Executor 
 
 class _Passes:
     def __init__(
-        self, round_: CleaningRound, indexing: OffsetIndexing, stats: CleanerStats, pool: Executor | None
+        self,
+        round_: CleaningRound,
+        indexing: OffsetIndexing,
+        stats: CleanerStats,
+        pool: Executor | None,
+        step: Step,
     ) -> None:
-        self._round, self._indexing, self._stats, self._pool = round_, indexing, stats, pool
+        self._round, self._indexing, self._stats, self._pool, self._step = round_, indexing, stats, pool, step
         self._map = indexing.offset_map
         self._chunks = indexing.chunks = IndexedChunks(round_.plan)
         self._keys = KeyReader(
@@ -164,6 +173,8 @@ class _Passes:
             self._indexing.passes += 1
             self._map.begin_pass(ordinal)
         self._unsettled = None
+        size = sum(segment.size for segment in self._segments[number:]) - position
+        self._step(INDEXING if self._first_pass else f"{INDEXING}, pass {self._indexing.passes}", size)
         chunks = self._first_chunks() if self._first_pass else self._later_chunks(number, position)
         options = self._round.options
         in_order(self._pool, options.jobs, self._open, chunks, options.chunks_ahead, self._take, held=_held_by)
@@ -171,6 +182,9 @@ class _Passes:
         self._indexing.entries += self._map.entries
         self._indexing.most_entries = max(self._indexing.most_entries, self._map.entries)
         if unsettled is not None or not self._first_pass:
+            clean = sum(segment.size for segment in self._round.segments_before_dirty)
+            if clean:
+                self._step(LOOKING_UP, clean)
             _mark_clean_section(self._round, self._indexing)
         if self._first_pass:
             if self._indexing.opened is not None:

@@ -167,11 +167,6 @@ class CleaningRound:
         """The segments that may hold records in front of the first mapped offset."""
         return tuple(segment for segment in self.sources if segment.base_offset < self.plan.first_mapped_offset)
 
-    @property
-    def dirty_bytes(self) -> int:
-        """Bytes of the segments to index."""
-        return sum(segment.size for segment in self.dirty_segments)
-
 
 def plan_round(log: Log, options: CleanerOptions, clock: Clock, checkpoint: int | None = None) -> RoundPlan:
     """The round that is due for `log` now; reads indexes and headers only.
