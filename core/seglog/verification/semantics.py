@@ -227,7 +227,8 @@ class SemanticObserver:
 
     def _entry_problem(self, derived: AbortedTransaction, entry: AbortedTransaction | None) -> str:
         if entry is None:
-            return "is not listed"
+            below = self._log_start is not None and derived.last_offset < self._log_start
+            return "" if below else "is not listed"  # a cleaner leaves out what no reader meets
         if entry.first_offset > derived.first_offset or (self._dense and entry.first_offset < derived.first_offset):
             return f"is listed from offset {entry.first_offset}"
         if self._dense and not self._is_stable_offset(entry, derived):

@@ -48,3 +48,12 @@ def test_a_snapshot_need_not_know_a_transaction_that_began_below_the_log_start(t
     (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {start}\n")
     codes = {code for code, _, _ in found(tmp_path / "t-0")}
     assert ("SNAPSHOT_DIFFERS" in codes) is (start == 0)
+
+
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_an_abort_below_the_log_start_need_not_be_listed(tmp_path: Path, start: int) -> None:
+    """Kafka's cleaner leaves it out where records were deleted up to the middle of a segment."""
+    write_segment(tmp_path / "t-0", 0, transactional(0, 6, 0), marker(1, 6, commit=False), batch(2))
+    (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {start}\n")
+    missed = [] if start == 2 else [("TRANSACTION_INDEX_DIFFERS", 0, 1)]
+    assert [each for each in found(tmp_path / "t-0") if each[0] != "INDEX_MISSING"] == missed
