@@ -105,7 +105,7 @@ class Console:
             return None
         from seglog_cli.terminal import Screen, width_of
 
-        return Screen(self._to_stderr, width_of(2), self.color_err)
+        return Screen(self._to_stderr, width_of(2), self.color_err, lambda: width_of(2))
 
     def block(self, text: str) -> None:
         """Text that is laid out with line feeds and tabs, to stdout; names within it are escaped already."""

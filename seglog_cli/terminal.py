@@ -69,10 +69,12 @@ class _Out(io.TextIOBase):
 
 
 class Screen:
-    """A terminal to draw on."""
+    """A terminal to draw on. `measured` says how wide it is by now; without it it stays as wide as it was."""
 
-    def __init__(self, write: Callable[[bytes], object], width: int, color: bool) -> None:
-        self.width = width
+    def __init__(
+        self, write: Callable[[bytes], object], width: int, color: bool, measured: Callable[[], int] | None = None
+    ) -> None:
+        self.width, self._measured = width, measured
         self.rich = Console(
             file=cast("IO[str]", _Out(write)),
             force_terminal=True,
@@ -84,6 +86,11 @@ class Screen:
             emoji=False,
             legacy_windows=False,
         )
+
+    def measure(self) -> None:
+        """What is drawn from here on fits the terminal as it is now, which may have another size than at first."""
+        if self._measured is not None:
+            self.width = self.rich.width = self._measured()
 
     def table(self, heading: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout) -> None:
         """A table that fits: below 100 columns short forms and fewer columns, from 120 on all there is."""
@@ -144,6 +151,7 @@ class Moving:
 
     def draw(self, steps: Sequence[tuple[str, float | None, str]]) -> None:
         """`steps` are (title, share that is done or None, what else there is to say), the last one at work."""
+        self._screen.measure()
         drawn = self._rows(steps)
         if self._live is None:
             self._live = Live(

@@ -102,6 +102,21 @@ def test_without_colour_the_words_are_the_same(logs: Path) -> None:
     assert plain.lines == coloured.lines
 
 
+def test_the_steps_of_a_work_fit_a_terminal_that_was_resized(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LiveProgress, "interval", 0.0)
+    written: list[bytes] = []
+    width = 80
+    progress = LiveProgress(Screen(written.append, width, color=False, measured=lambda: width), "clean", None, "")
+    progress.begin("customers-uncleaned-with-a-long-name-0: indexing", 10_000_000)
+    for width in (80, 40, 120):
+        written.clear()
+        progress.advance(1_000_000)
+        (line,) = Shown(0, b"".join(written).decode()).lines
+        assert len(line) <= width
+        assert (len(line) > 40, "indexing" in line) == (width > 40, width == 120)
+    progress.close()
+
+
 def test_the_steps_of_a_work_are_drawn_in_place_and_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LiveProgress, "interval", 0.0)
     written: list[bytes] = []
