@@ -167,6 +167,10 @@ class RunRecord:
     start: Mapping[str, Any]
     changes: tuple[Change, ...] = ()
 
+    def __repr__(self) -> str:
+        files = f"{len(self.changes)} {'file' if len(self.changes) == 1 else 'files'}"
+        return f"<RunRecord {self.name}: {self.start['command']}, {self.state.value}, {files}>"
+
     @property
     def name(self) -> str:
         """What `undo` takes."""

@@ -7,6 +7,7 @@ Kafka: the directory walks of LogLoader and LogManager, LogFileUtils, UnifiedLog
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -250,7 +251,13 @@ def topic_partitions(fs: FileSystem, path: Path) -> list[Target]:
     parent = fs.status(path.parent) if fs.status(path) is None else None
     if parent is None or not parent.is_directory:
         return []
-    named = ((filenames.parse_topic_partition(name), name) for name in listed(fs.list, path.parent))
+    try:
+        names = listed(fs.list, path.parent)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+        return []  # a web server without listings
+    named = ((filenames.parse_topic_partition(name), name) for name in names)
     found = sorted((key.partition, name) for key, name in named if key is not None and key.topic == path.name)
     return [Target(path.parent / name, TargetKind.PARTITION) for _, name in found]
 

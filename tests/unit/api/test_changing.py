@@ -119,7 +119,9 @@ def test_a_repair_is_planned_done_and_taken_back(pair: tuple[Path, Path]) -> Non
     assert done.outcome.run is not None
     shown("verify", "--repair", other)
     assert files_of(mine) == files_of(other)
-    assert seglog.undo(done.outcome.run.name).state.value == "undone"  # by name, from anywhere
+    undone = seglog.undo(done.outcome.run.name)  # by name, from anywhere
+    assert undone.state.value == "undone"
+    assert repr(undone) == f"<RunRecord {undone.name}: repair, undone, {len(undone.changes)} files>"
     assert files_of(mine) == before
     assert (mine.parent / QUARANTINE).is_dir()
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from seglog.configuration.cluster_metadata import find_metadata
-from seglog.errors import ConfigError, RefusedError
+from seglog.errors import ConfigError, NotALogError, RefusedError
 from seglog.locations import parse_location
 from seglog.remote.blocks import Blocks, Source
 from seglog.remote.filesystem import RemoteFileSystem
 from seglog.remote.limits import Limits
+from seglog.scan.listing import resolve_paths
 from seglog.storage.filesystem import FileSystem
 from tests.support.manual_clock import ManualClock
 from tests.support.object_server import SECRETS, Fault, ObjectServer, object_server
@@ -282,11 +283,16 @@ def test_a_web_server_gives_files_and_says_that_it_lists_nothing(server: ObjectS
     path = parse_location(f"http://127.0.0.1:{server.port}/bkt/kafka/t-0/00.log")
     with pytest.raises(OSError, match="this web server gives no listings"):
         fs.list(path.parent)
-    server.objects["bkt/kafka/t-0"] = b"<html>what many servers show of a directory"
+    for page_bytes in (None, b"<html>what many servers show of a directory"):
+        if page_bytes is not None:
+            server.objects["bkt/kafka/t-0"] = page_bytes
+        with pytest.raises(NotALogError, match="none: nothing is seen there; a web server without listings"):
+            resolve_paths(files(server), [path.with_name("none")])
     page = fs.status(path.parent)
     assert page is not None and page.is_directory
     assert fs.read_bytes(path) == DATA
-    assert fs.status(path.with_name("none")) is None
+    missing = path.with_name("none")
+    assert fs.status(missing) is None
     assert fs.list(path.parent) == ["00.log"]  # what was asked for by its name
 
 
