@@ -41,6 +41,20 @@ def read(partition: Path, *more: str) -> list[dict[str, Any]]:
     return [{name: value for name, value in one.items() if name not in (*renamed, *commits)} for one in rows]
 
 
+def test_topics_that_the_new_cluster_lacks_are_named_in_one_sentence(dead: Path, tmp_path: Path) -> None:
+    there = [name for name in partitions_in(dead) if not name.startswith(("orders-", "customers-", "__consumer"))]
+    target = target_directory(FS, tmp_path / "new" / "logs", [*there, "__consumer_offsets-0"])
+    before = everything(target)
+    refused = run("transplant", "--dry-run", dead, "--into", target, "--now", NOW)
+    assert refused.exit_code == 12
+    offsets, topics, *_ = refused.stderr.split("; ")  # after them, what stands against those that are there
+    assert "no __consumer_offsets-1, so that a broker would set it aside as a stray" in offsets
+    assert "kafka-topics --create, with as many partitions as it had" in offsets
+    assert "no customers-0, customers-1, customers-uncleaned-0, orders-gzip-0, orders-lz4-0, orders-none-0" in topics
+    assert "set them aside as strays: start the broker, make the topics with the same numbers of partitions" in topics
+    assert everything(target) == before
+
+
 def test_a_killed_brokers_directory_goes_over_whole_and_comes_back_by_undo(dead: Path, target: Path) -> None:
     source, empty = everything(dead), everything(target)
     planned = json_lines(run("transplant", dead, "--into", target, "--dry-run", "--json", "--now", NOW))

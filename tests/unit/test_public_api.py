@@ -37,6 +37,18 @@ def test_the_examples_run(module: object) -> None:
     assert result.failed == 0
 
 
+def test_help_shows_an_example_of_each_function_that_the_page_lists() -> None:
+    page = (CORE.parent / "README.md").read_text()
+    rows = re.findall(
+        r"^\| ((?:`\w[^`]*`(?:, )?)+) \|", page.partition("| function |")[2].partition("\n\n")[0], re.MULTILINE
+    )
+    names = [name for row in rows for name in re.findall(r"`(\w+)", row) if name != "LogDirectory"]
+    assert len(names) > 20
+    without = {name for name in names if ">>>" not in (getattr(seglog, name).__doc__ or "")}
+    plans = {name for name in names if name.startswith("plan_")}  # shown with what does the work, but for one
+    assert without == plans - {"plan_rebuild"} | {"rebuild", "undo"}
+
+
 def test_importing_seglog_loads_no_numpy_and_no_numba() -> None:
     code = "import seglog, sys; print([m for m in ('numpy', 'numba', 'seglog.log') if m in sys.modules])"
     done = subprocess.run(

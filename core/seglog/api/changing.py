@@ -301,7 +301,8 @@ def undo(
 ) -> RunRecord:
     """Takes a repair, recovery or truncation back: every file as it was. `run` is its record, its folder or its name.
 
-    RefusedError when a file that it changed has changed again since. NotALogError for a name that is nowhere.
+    RefusedError when a file that it changed has changed again since. NotALogError for a name that is nowhere. The
+    examples of `repair` and `recover` show it.
     """
     work = workspace_of(surroundings)
     if not isinstance(run, RunRecord):
@@ -345,6 +346,23 @@ def recover(
 
     Reading begins at the checkpoint's recovery point, or at `recovery_point`. Everything after damage is cut off (see
     `repair`, which loses less); with `keep` it goes to the quarantine first, and `undo` gives it back.
+
+    >>> import tempfile, seglog
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     import os; os.mkdir(place + "/logs")
+    ...     path = place + "/logs/t-0"
+    ...     with seglog.open_log(path, create=True) as log:
+    ...         for value in (b"first", b"second", b"third"):
+    ...             info = log.append([seglog.Record(value, timestamp=1000)])
+    ...     with open(path + "/00000000000000000000.log", "r+b") as file:
+    ...         position = file.seek(100)
+    ...         written = file.write(b"XXX")
+    ...     (plan,) = seglog.plan_recover(path, recovery_point=0)
+    ...     (done,) = seglog.recover(path, recovery_point=0)
+    ...     plan.log_end_offset, done.log_end_offset, done.truncated_bytes
+    ...     seglog.undo(done.run).state.value
+    (1, 1, 147)
+    'undone'
     """
     work, target, settings = _one(surroundings, local_path(path))
     keeper = Keeper(work.fs, work.clock, settings, "recover", optional_path(quarantine))

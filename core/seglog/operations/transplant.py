@@ -68,7 +68,10 @@ def plan_transplant(
         raise NotALogError(request.sources[0].path, f"no partition to transplant is there{reason}")
     coordinators = _coordinators(fs, [*around, *request.transactions_of])
     common = Circumstances(target, coordinators, clock.now_ms(), request.every_replica)
-    plans, errors = _planned(Planner(fs, common, progress), wanted, config_of)
+    absences = target.absences(one.target for one in wanted)
+    placed = [one for one in wanted if target.has_place(one.target)]
+    plans, errors = _planned(Planner(fs, common, progress), placed, config_of)
+    errors[:0] = absences
     if errors:
         raise errors[0] if len(errors) == 1 else Obstacles(errors)
     notes = (*target.notes(), *(note for plan in plans for note in plan.notes))

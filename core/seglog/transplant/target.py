@@ -7,7 +7,7 @@ stray, or where another replica could cut it off.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -89,14 +89,18 @@ class TargetDirectory:
         """Whether any partition of the topic lies here."""
         return any(one.topic_partition.topic == topic for one in self.listing.live)
 
+    def has_place(self, key: TopicPartition) -> bool:
+        """Whether the broker serves the partition from here."""
+        return self.path / str(key) in self._served
+
     def partition(self, key: TopicPartition, *, every_replica: bool = False) -> TargetPartition:
         """The partition's place. RefusedError where the broker would not serve what is put there.
 
         With `every_replica` the user has said that all replicas get the same data before any of them starts.
         """
         directory = self.path / str(key)
-        if directory not in self._served:
-            raise RefusedError(self._missing(key))
+        if not self.has_place(key):
+            raise RefusedError(self._missing([key]))
         topic_id = self._topic_id(directory)
         count = self._require_assigned(directory, key, topic_id, every_replica)
         return TargetPartition(directory, key, topic_id, count, list_partition(self.fs, directory))
@@ -108,12 +112,21 @@ class TargetDirectory:
         else:
             yield from self.metadata.problems
 
-    def _missing(self, key: TopicPartition) -> str:
-        if key.topic == OFFSETS_TOPIC:
+    def absences(self, keys: Iterable[TopicPartition]) -> list[RefusedError]:
+        """What to say of those of the partitions that have no place here: one error for all topics of clients."""
+        missing = [key for key in keys if not self.has_place(key)]
+        alike = ([key for key in missing if (key.topic == OFFSETS_TOPIC) is internal] for internal in (True, False))
+        return [RefusedError(self._missing(group)) for group in alike if group]
+
+    def _missing(self, keys: Sequence[TopicPartition]) -> str:
+        if keys[0].topic == OFFSETS_TOPIC:
             how = "start the broker, make it (kafka-topics --create, with as many partitions as it had), and stop it"
-        else:
+        elif len({key.topic for key in keys}) == 1:
             how = "start the broker, make the topic with the same number of partitions and one replica, and stop it"
-        return f"{self.path} has no {key}, so that a broker would set it aside as a stray: {how}"
+        else:
+            how = "start the broker, make the topics with the same numbers of partitions and one replica, and stop it"
+        aside = "set it aside as a stray" if len(keys) == 1 else "set them aside as strays"
+        return f"{self.path} has no {', '.join(map(str, keys))}, so that a broker would {aside}: {how}"
 
     def _topic_id(self, directory: Path) -> str:
         path = directory / filenames.PARTITION_METADATA

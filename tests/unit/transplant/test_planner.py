@@ -186,12 +186,13 @@ def test_a_source_whose_broker_runs_is_refused(tmp_path: Path) -> None:
 
 def test_all_that_stands_against_it_is_said_at_once_and_nothing_done(tmp_path: Path) -> None:
     source_with_open_transaction(tmp_path)
-    for name in ("u-0", "v-0"):
+    for name in ("u-0", "v-0", "w-0"):
         with opened_log(tmp_path / "old" / name) as log:
             log.append([Record(b"x")])
-    target = target_directory(FS, tmp_path / "new", ["t-0"])
+    target = target_directory(FS, tmp_path / "new", ["t-0", "w-0"])
+    (target / "w-0" / "partition.metadata").unlink()
     before = everything(target)
-    with pytest.raises(Obstacles, match=r"has no u-0.*has no v-0"):
+    with pytest.raises(Obstacles, match=r"has no u-0, v-0, so that .*w-0/partition.metadata is missing"):
         planned(FS, START_MS, request(FS, target, tmp_path / "old"))
     assert everything(target) == before
 
