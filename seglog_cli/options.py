@@ -84,9 +84,9 @@ def time_option(name: str, help_text: str, *, hidden: bool = False) -> Any:
     return typer.Option(name, metavar="TIME", parser=_time, help=help_text, hidden=hidden)
 
 
-def size_option(name: str, help_text: str, least: int | None = None) -> Any:
+def size_option(name: str, help_text: str, least: int | None = None, *, hidden: bool = False) -> Any:
     """An option that takes a size, as bytes, from `least` on."""
-    return typer.Option(name, metavar="SIZE", parser=_from(least, _size), help=help_text)
+    return typer.Option(name, metavar="SIZE", parser=_from(least, _size), help=help_text, hidden=hidden)
 
 
 def duration_option(name: str, help_text: str, least: int | None = None) -> Any:

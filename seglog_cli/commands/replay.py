@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from seglog_cli.exit_codes import ExitCode
 from seglog_cli.failures import UsageError
 from seglog_cli.options import Directories, DryRun, command, flag, option, size_option, takes_urls
+from seglog_cli.selecting import renamed
 from seglog_cli.session import Session
 from seglog_cli.tiering import Tiers
 
@@ -35,7 +36,9 @@ def run(
     topic: Annotated[
         list[str] | None, option("--topic", "OLD=NEW", "Send OLD's records to the topic NEW; repeatable.")
     ] = None,
-    rate: Annotated[int | None, size_option("--rate", "Send at most this many bytes a second.", least=1)] = None,
+    throttle: Annotated[
+        int | None, size_option("--throttle", "Send at most this many bytes a second.", least=1)
+    ] = None,
     client_property: Annotated[
         list[str] | None, option("--property", "KEY=VALUE", "A setting of the Kafka client (librdkafka); repeatable.")
     ] = None,
@@ -44,6 +47,7 @@ def run(
         option("--property-file", "FILE", "A file with settings of the Kafka client, KEY=VALUE in each line."),
     ] = None,
     dry_run: DryRun = False,
+    rate: Annotated[int | None, size_option("--rate", "", least=1, hidden=True)] = None,
 ) -> int:
     """Produces the records of partitions again, to another cluster that runs.
 
@@ -64,13 +68,14 @@ def run(
     Examples:
       seglog replay --to kafka:9092 --state orders.state --map orders.csv --groups /mnt/dead/data/orders-0
       seglog replay --to kafka:9092 --state all.state --map all.csv --groups /mnt/dead1/data /mnt/dead2/data
-      seglog replay --to kafka:9092 --state o.state --topic orders=orders-restored --rate 20MB /mnt/dead/data/orders-0
+      seglog replay --to kafka:9092 --state o.state --topic orders=orders-new --throttle 20MB /mnt/dead/data/orders-0
     """
     from seglog.replay.replay import Replay, ReplayOptions
     from seglog.replay.target import TargetCluster
     from seglog.serve.catalog import Catalog
     from seglog_cli.views.replay import show_plan, show_replayed
 
+    throttle = renamed(session, throttle, "--rate", "--throttle", rate)
     if groups and map_file is None:
         raise UsageError("--groups needs --map: committed offsets are translated by it")
     looking, paths = tiers.seen(session, paths, warn_of_runs=False)
@@ -88,7 +93,7 @@ def run(
             session.clock,
             session.resolved(state),
             map_file=None if map_file is None else session.resolved(map_file),
-            options=ReplayOptions(names, rate),
+            options=ReplayOptions(names, throttle),
         )
         planned = replay.plan()
         show_plan(session.console, planned)

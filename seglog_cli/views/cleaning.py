@@ -69,7 +69,7 @@ def _show_cleaned(console: Console, cleaned: Cleaned, contradictions: Sequence[C
         active = (
             f"; {bytes_text(cleaned.active_bytes)} lie in the active segment (--roll)" if cleaned.active_bytes else ""
         )
-        why = f": {result.limit_reason}" if result.limit_reason and cleaned.active_bytes else ""
+        why = f": {result.limit_reason}" if result.limit_reason else ""
         console.line(f"{result.topic_partition}: nothing to clean{why}{active}")
         return
     console.lines(summary_lines(console, result))

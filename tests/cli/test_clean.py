@@ -212,6 +212,9 @@ def test_an_active_segment_only_is_nothing_to_clean_and_an_empty_log_too(
     assert "nothing to clean: the active segment begins at offset 0 and is not cleaned" in result.stdout
     assert "(--roll)" in result.stdout
     assert snapshot(path) == before
+    young = ("--set", "min.compaction.lag.ms=1d")
+    result = run("clean", "--policy", "compact", "--roll", *young, "--dry-run", path / "t-0")
+    assert result.stdout == "t-0: nothing to clean: younger than min.compaction.lag.ms\n"
     (only,) = cleaned("--policy", "compact", "--roll", path / "t-0")
     assert (only["records_read"], only["records_written"]) == (2, 1)
 

@@ -61,7 +61,7 @@ def test_a_replay_that_is_killed_five_times_brings_each_record_once(tmp_path: Pa
     partition = source(tmp_path, RECORDS)
     state, found = tmp_path / "state", tmp_path / "map.csv"
     arguments = ["--to", broker.bootstrap, "--state", state, "--map", found, "--topic", "orders=killed", partition]
-    command = [sys.executable, "-m", "seglog_cli", "replay", "--rate", "300kB", *map(str, arguments)]
+    command = [sys.executable, "-m", "seglog_cli", "replay", "--throttle", "300kB", *map(str, arguments)]
     chance = random.Random(7)
     for _ in range(KILLS):
         child = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

@@ -250,7 +250,7 @@ class CleanableOffsets:
     """The range [`first_dirty_offset`, `first_uncleanable_offset`) of a round.
 
     `checkpoint_reset` says that the checkpoint was outside the log and is to be rewritten; `reason` why the range
-    ends where it does.
+    ends where it does, "" where the log does.
     """
 
     first_dirty_offset: int
@@ -266,7 +266,8 @@ def cleanable_offsets(log: Log, segments: LogSegments, checkpoint: int | None, n
     if reset:
         first = log.log_start_offset
     active = segments.active.base_offset
-    limits = [(active, f"the active segment begins at offset {active} and is not cleaned")]
+    is_last = active >= log.log_end_offset  # it is empty: nothing is left to be cleaned
+    limits = [(active, "" if is_last else f"the active segment begins at offset {active} and is not cleaned")]
     if log.last_stable_offset < active:
         limits.append((log.last_stable_offset, "a transaction is open (last stable offset)"))
     young = _first_young(segments, first, log.config.min_compaction_lag_ms, now_ms)

@@ -35,12 +35,13 @@ def offsets(
     *,
     checkpoint: int | None = None,
     log_start_offset: int = 0,
+    log_end_offset: int = 300,
     last_stable_offset: int = 300,
     min_compaction_lag_ms: int = 0,
 ) -> CleanableOffsets:
     log: Any = SimpleNamespace(
         log_start_offset=log_start_offset,
-        log_end_offset=300,
+        log_end_offset=log_end_offset,
         last_stable_offset=last_stable_offset,
         config=LogConfig(min_compaction_lag_ms=min_compaction_lag_ms),
     )
@@ -62,9 +63,14 @@ def test_an_open_transaction_ends_the_range() -> None:
     found = offsets(last_stable_offset=150)
     assert found.first_uncleanable_offset == 150
     assert "transaction" in found.reason
-    found = offsets(last_stable_offset=300)
+    found = offsets(last_stable_offset=300, log_end_offset=310)
     assert found.first_uncleanable_offset == 300
     assert "active segment" in found.reason
+
+
+def test_a_range_that_ends_where_the_log_does_needs_no_reason() -> None:
+    found = offsets()
+    assert (found.first_uncleanable_offset, found.reason) == (300, "")
 
 
 def test_young_segments_are_not_cleaned() -> None:
