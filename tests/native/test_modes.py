@@ -84,7 +84,7 @@ def test_without_a_library_numba_compiles_and_without_numba_kernels_are_interpre
     compiled = run(root)
     assert compiled.stdout == "jit 2\n"
     assert "compiled at their first use" in compiled.stderr
-    assert "there is no library of compiled kernels for this platform" in compiled.stderr
+    assert "no library of compiled kernels was installed" in compiled.stderr
     (root / "numba.py").write_text(NO_NUMBA)
     interpreted = run(root)
     assert interpreted.stdout == "interpreted 2\n"
@@ -109,7 +109,7 @@ def test_a_zip_has_no_library_and_runs_interpreted(tmp_path: Path) -> None:
             zipped.write(path, path.relative_to(root))
     done = run(archive)
     assert done.stdout == "interpreted 2\n", done.stderr
-    assert "there is no library" in done.stderr
+    assert "no library of compiled kernels was installed" in done.stderr
 
 
 @needs_library

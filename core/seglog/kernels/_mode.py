@@ -61,7 +61,7 @@ def _library() -> tuple[Any, str]:
     try:
         library = importlib.import_module("seglog.kernels._native")
     except ModuleNotFoundError:
-        return None, "there is no library of compiled kernels for this platform"
+        return None, "no library of compiled kernels was installed"
     except ImportError as error:
         return None, f"the library of compiled kernels cannot be loaded: {error}"
     if sources_digest() != library.SOURCES:

@@ -404,7 +404,7 @@ class Log:
 
         Bounded by the high watermark, the last stable offset for READ_COMMITTED ("read_committed"), the log end for
         None. Raises OffsetOutOfRangeError, CorruptRecordError where damage may hold `offset`, ValueError for another
-        isolation.
+        isolation and for less than 0 bytes.
         """
         return self._reader.read(offset, max_bytes, isolation, min_one_message)
 
@@ -429,7 +429,7 @@ class Log:
 
         Each offset comes once, in the order of the files; `disorders` says where offsets do not ascend. Raises
         CorruptRecordError and InvalidRecordError when damage is reached, also at the log's end (but not for a batch cut
-        short there, or zeros: `unreadable_end`), ValueError for another isolation at once.
+        short there, or zeros: `unreadable_end`), at once ValueError for another isolation and for less than 0 bytes.
         """
         return self._reader.columns(offset, isolation, max_bytes)
 

@@ -32,7 +32,7 @@ from typing import Protocol
 import numpy as np
 
 from seglog import layout
-from seglog.arguments import integer
+from seglog.arguments import integer, within
 from seglog.errors import CorruptRecordError, InvalidRecordError
 from seglog.format.columns import STATUS_REASONS, Records
 from seglog.format.control import ControlRecordError, parse_control_type
@@ -406,6 +406,10 @@ def _result(
     )
 
 
+def _size(max_bytes: int) -> int:
+    return within("max_bytes", max_bytes, 0, layout.INT64_MAX)
+
+
 class Viewed(Protocol):
     """What of a log is needed here: its state, which a writer may replace at any time."""
 
@@ -424,7 +428,7 @@ class LogReader:
         self, offset: int, max_bytes: int, isolation: Isolation | str | None, min_one_message: bool = True
     ) -> FetchResult:
         """One fetch; OffsetOutOfRangeError with the valid range, CorruptRecordError where damage may hold `offset`."""
-        offset, max_bytes = integer("offset", offset), integer("max_bytes", max_bytes)
+        offset, max_bytes = integer("offset", offset), _size(max_bytes)
         level = None if isolation is None else member(Isolation, isolation)
         while True:
             view = self._log.view
@@ -450,7 +454,7 @@ class LogReader:
         """Everything from `offset` (default: log start) on that is readable now, a span of `max_bytes` at a time."""
         level = None if isolation is None else member(Isolation, isolation)
         start = self._log.view.log_start_offset if offset is None else integer("offset", offset)
-        return self._columns(start, level, integer("max_bytes", max_bytes))
+        return self._columns(start, level, _size(max_bytes))
 
     def _columns(self, offset: int, isolation: Isolation | None, max_bytes: int) -> Iterator[Records]:
         view = self._log.view

@@ -53,6 +53,17 @@ def test_out_of_range_names_the_valid_range(tmp_path: Path) -> None:
         assert next(log.records()).offset == 10
 
 
+def test_a_reader_asks_for_no_less_than_nothing(tmp_path: Path) -> None:
+    with opened_log(tmp_path / "t-0") as log:
+        log.append([Record(b"v", timestamp=START_MS + i) for i in range(3)], batch_records=1)
+        assert log.read(0, 0).size > 0, "the first batch whole"
+        assert log.read(0, 0, min_one_message=False).size == 0
+        assert [record.offset for record in log.records(max_bytes=0)] == [0, 1, 2]
+        for read in (log.read, log.records, log.columns):
+            with pytest.raises(ValueError, match="max_bytes: -1 is not from 0"):
+                read(0, max_bytes=-1)  # type: ignore[operator]
+
+
 def test_a_closed_log_reads_nothing_and_opens_no_file_again(tmp_path: Path) -> None:
     with opened_log(tmp_path / "t-0") as log:
         log.append([Record(b"v", timestamp=START_MS + i) for i in range(3)], batch_records=1)
