@@ -132,13 +132,11 @@ def _read_groups(session: Session, paths: Sequence[Path]) -> GroupsReport:
     """The groups of the log directories that are named, or that named partitions lie in; wrong usage for none."""
     from seglog.errors import NotALogError
     from seglog.operations.groups import read_groups
-    from seglog.scan.listing import Target, TargetKind, resolve_paths
+    from seglog.scan.listing import Target, TargetKind, log_directory_of, resolve_paths
 
-    whole = TargetKind.LOG_DIRECTORY
-    found = [one.path if one.kind is whole else one.directory.parent for one in resolve_paths(session.fs, paths)]
-    directories = list(dict.fromkeys(found))
+    directories = list(dict.fromkeys(log_directory_of(target) for target in resolve_paths(session.fs, paths)))
     try:
-        return read_groups(session.fs, [Target(path, whole) for path in directories])
+        return read_groups(session.fs, [Target(path, TargetKind.LOG_DIRECTORY) for path in directories])
     except NotALogError as error:
         places = ", ".join(map(str, directories))
         raise UsageError(

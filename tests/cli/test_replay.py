@@ -52,8 +52,12 @@ def test_what_groups_committed_is_shown_and_set_a_group_at_a_time(cluster: Memor
     }
 
 
-def test_groups_of_named_partitions_are_those_of_their_log_directory(cluster: MemoryCluster, tmp_path: Path) -> None:
-    partition = clean_logs(tmp_path) / "payments-0"
+@pytest.mark.parametrize("name", ["payments-0", "../payments-0", "."])
+def test_groups_of_named_partitions_are_those_of_their_log_directory(
+    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    logs, partition = clean_logs(tmp_path), Path(name)
+    monkeypatch.chdir(logs if name == "payments-0" else logs / "payments-0")
     arguments = ["--to", cluster.bootstrap, "--state", tmp_path / "state", "--map", tmp_path / "map.csv", "--groups"]
     result = run("replay", *arguments, partition)
     assert result.exit_code == 0, result.output
