@@ -196,8 +196,8 @@ class ViewingFileSystem(ViewFileSystem):
             raise
 
     def _door(self, directory: Path) -> FileSystem:
-        if directory.parent != self._log_directory:
-            return self._below
+        if directory.parent != self._log_directory or directory == self._log_directory:
+            return self._below  # the parent of `.` is `.`
         with self._guard:
             if directory not in self._views:
                 try:

@@ -201,7 +201,7 @@ class FrozenFileSystem(ViewFileSystem):
     # --- reading ------------------------------------------------------------------------------------------
 
     def open(self, path: Path, mode: OpenMode) -> File:
-        if path.parent != self._directory or mode != "r":
+        if not self._is_inside(path) or mode != "r":
             return super().open(path, mode)
         entry = self._entries.get(path.name)
         if entry is None:
@@ -211,6 +211,9 @@ class FrozenFileSystem(ViewFileSystem):
         if entry.file is not None:
             return _FrozenFile(entry.file, entry.status.size, path, owned=False)
         return _FrozenFile(self._reopened(path, entry), entry.status.size, path, owned=True)
+
+    def _is_inside(self, path: Path) -> bool:
+        return path.parent == self._directory != path  # the parent of `.` is `.`
 
     def _reopened(self, path: Path, entry: _Entry) -> File:
         for candidate in (path, path.with_name(path.name + _DELETED)):
@@ -225,7 +228,7 @@ class FrozenFileSystem(ViewFileSystem):
         raise VanishedError(path)
 
     def status(self, path: Path, follow: bool = True) -> FileStatus | None:
-        if path.parent != self._directory:
+        if not self._is_inside(path):
             return self._below.status(path, follow)
         entry = self._entries.get(path.name)
         return None if entry is None else entry.status

@@ -196,3 +196,13 @@ def test_a_single_file_knows_its_neighbours(partition: Path) -> None:
     shutil.copy(partition / f"{10:020d}.log", lone)
     (segment,) = SingleFile(FS, lone).listing.segments
     assert (segment.base_offset, segment.log) == (10, lone)
+
+
+def test_a_view_of_the_working_directory_knows_that_it_is_there(
+    partition: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(partition)
+    with PartitionView(FS, Path()) as view:
+        status = view.fs.status(Path())
+        assert status is not None and status.is_directory
+        assert offsets(view) == EVERY
