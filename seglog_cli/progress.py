@@ -64,7 +64,7 @@ class Progress:
 
     interval = float("inf")
 
-    def __init__(self, title: str, total: int | None, unit: str = "") -> None:
+    def __init__(self, title: str, total: int | None, unit: str) -> None:
         self.title, self.total, self.done, self.unit = title, total, 0, unit
         self.note = ""
         self.started = self._drawn = time.monotonic()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from seglog.runs.journal import RunRecord
 
 
-def show_cut(console: Console, cut: Cut, dry_run: bool, run: RunRecord | None = None) -> None:
+def show_cut(console: Console, cut: Cut, dry_run: bool, run: RunRecord | None) -> None:
     """One line of data; `run` keeps what was cut."""
     if console.as_json:
         console.json(

@@ -76,7 +76,7 @@ class RoundPlan:
     bounds: SegmentBounds
     last_records: LastRecords
     options: CleanerOptions
-    limit_reason: str = ""
+    limit_reason: str
 
     @property
     def end_offset(self) -> int:
@@ -255,8 +255,8 @@ class CleanableOffsets:
 
     first_dirty_offset: int
     first_uncleanable_offset: int
-    checkpoint_reset: bool = False
-    reason: str = ""
+    checkpoint_reset: bool
+    reason: str
 
 
 def cleanable_offsets(log: Log, segments: LogSegments, checkpoint: int | None, now_ms: int) -> CleanableOffsets:

@@ -191,7 +191,7 @@ class MetadataReplay:
         self.problems.append(f"{path}: position {position}: {reason}; what follows was not read")
 
 
-def newest_snapshot(fs: FileSystem, directory: Path, end: int | None = None) -> tuple[Path, int] | None:
+def newest_snapshot(fs: FileSystem, directory: Path, end: int | None) -> tuple[Path, int] | None:
     """The newest finished snapshot and the offset it stands for, at most `end`; `.part` files are unfinished."""
     found = [(match[1], match[2], name) for name in fs.list(directory) if (match := _SNAPSHOT.fullmatch(name))]
     fitting = [one for one in found if end is None or int(one[0]) <= end]

@@ -23,7 +23,7 @@ due, whoever deletes or cleans refuses it unless the user insists (`--override-p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from seglog.configuration.keys import (
@@ -88,10 +88,10 @@ class Layers:
 
     given: Sequence[Layer]
     given_defaults: Sequence[Layer]
-    topic: Layer = field(default_factory=dict)
-    node: Layer = field(default_factory=dict)
-    cluster: Layer = field(default_factory=dict)
-    listed: str = ""
+    topic: Layer
+    node: Layer
+    cluster: Layer
+    listed: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +128,8 @@ class ResolvedConfig:
     broker: BrokerConfig
     settings: Mapping[str, Setting]
     warnings: tuple[str, ...]
-    contradictions: tuple[Contradiction, ...] = ()
-    override_policy: bool = False
+    contradictions: tuple[Contradiction, ...]
+    override_policy: bool
 
     @property
     def policy_known(self) -> bool:
@@ -157,7 +157,7 @@ class ResolvedConfig:
 
 
 def resolve_layers(
-    topic: str | None, layers: Layers, warnings: Sequence[str] = (), *, override_policy: bool = False
+    topic: str | None, layers: Layers, warnings: Sequence[str], *, override_policy: bool
 ) -> ResolvedConfig:
     """The configuration of `topic` (None: of no topic in particular) out of everything that was said."""
     stated = (layers.topic, _kafkas_own(topic), layers.node, layers.cluster)

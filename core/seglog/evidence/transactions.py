@@ -201,8 +201,8 @@ def view_transactions(
     view: PartitionView,
     now_ms: int,
     *,
-    max_timeout_ms: int = DEFAULT_MAX_TIMEOUT_MS,
-    coordinators: Callable[[], Mapping[int, Coordinated] | None] = lambda: None,
+    max_timeout_ms: int,
+    coordinators: Callable[[], Mapping[int, Coordinated] | None],
 ) -> Iterator[Transaction]:
     """The same of a partition beside which a broker may be at work.
 

@@ -15,7 +15,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -105,7 +105,7 @@ class LogManifest:
     commit: str
     written_ms: int
     partitions: tuple[ManifestPartition, ...]
-    streams: Mapping[str, StreamEntry] = field(default_factory=dict)
+    streams: Mapping[str, StreamEntry]
 
     def partition(self, wanted: TopicPartition) -> ManifestPartition | None:
         """The partition of that name; None where there is none."""

@@ -54,9 +54,9 @@ def encode_messages(
     records: Sequence[Record],
     offsets: Sequence[int],
     magic: int,
-    codec: Compression = Compression.NONE,
+    codec: Compression,
     *,
-    append_time_ms: int | None = None,
+    append_time_ms: int | None,
 ) -> bytes:
     """`records` as log entries back to back, or with a codec as one wrapper that holds them.
 

@@ -20,7 +20,7 @@ def parse_properties(data: bytes) -> dict[str, str]:
     return dict(_key_and_value(line) for line in _logical_lines(data.decode("latin-1")))
 
 
-def format_properties(properties: Mapping[str, str], comments: tuple[str, ...] = ()) -> bytes:
+def format_properties(properties: Mapping[str, str], comments: tuple[str, ...]) -> bytes:
     """One line a comment (without its `#`), then one a key, in the mapping's order."""
     lines = [f"#{comment}" for comment in comments]
     for key, value in properties.items():

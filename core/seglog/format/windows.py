@@ -97,7 +97,7 @@ class LargeBatch:
         lying: tuple[np.ndarray, int, int] | None = None,
         number: int = 0,
         limit: int = EXPANDED_LIMIT,
-        account: Account | None = None,
+        account: Account | None,
     ) -> None:
         self._row, self._open, self._lying, self._number, self._limit = row, payload, lying, number, limit
         self._account = account or unlimited()

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from seglog import layout
-from seglog.dump.selection import EVERYTHING, Selection
+from seglog.dump.selection import Selection
 from seglog.evidence.damage import with_damage
 from seglog.evidence.findings import Finding
 from seglog.format.columns import Records
@@ -154,7 +154,7 @@ class _Copy:
 
     fs: FileSystem
     listing: PartitionListing
-    selection: Selection = EVERYTHING
+    selection: Selection
     damage: list[tuple[int, int]] = field(default_factory=list)
     last_offset: int = -1
     head: _Batch | None = None
@@ -189,9 +189,7 @@ def _batch(row: np.void, file: str) -> _Batch:
     return _Batch(int(row["base_offset"]), int(row["last_offset"]), fields, file, int(row["position"]))
 
 
-def diff_batches(
-    fs: FileSystem, copies: Sequence[PartitionListing], selection: Selection = EVERYTHING
-) -> Iterator[Difference]:
+def diff_batches(fs: FileSystem, copies: Sequence[PartitionListing], selection: Selection) -> Iterator[Difference]:
     """What lies at each offset; with a `selection`, of the batches that it takes by their headers. Raises OSError."""
     sides = [_Copy(fs, listing, selection) for listing in copies]
     streams = [side.batches() for side in sides]

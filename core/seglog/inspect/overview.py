@@ -111,9 +111,7 @@ def _overview_of(fs: FileSystem, directory: Path, state: PartitionState) -> Part
     return Unlisted(directory, problem)
 
 
-def partition_overview(
-    fs: FileSystem, listing: PartitionListing, state: PartitionState = PartitionState.LIVE
-) -> PartitionOverview:
+def partition_overview(fs: FileSystem, listing: PartitionListing, state: PartitionState) -> PartitionOverview:
     """One partition, from its listing."""
     segments = []
     for i, segment in enumerate(listing.segments):

@@ -25,9 +25,7 @@ _PARSERS: dict[str, Decoder] = {
 }
 
 
-def choose_decoder(
-    parsers: Collection[str], key_class: str | None = None, value_class: str | None = None
-) -> Decoder | None:
+def choose_decoder(parsers: Collection[str], key_class: str | None, value_class: str | None) -> Decoder | None:
     """The decoder for `--offsets-decoder` (`parsers` then holds `offsets`) and so on, or for decoder classes.
 
     Classes are named with or without their package. None when nothing was asked for. UnsupportedError for a

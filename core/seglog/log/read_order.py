@@ -85,7 +85,7 @@ class SeenOffsets:
     Nothing below `start` is news.
     """
 
-    def __init__(self, start: int, earlier: Callable[[int], Ranges] | None = None) -> None:
+    def __init__(self, start: int, earlier: Callable[[int], Ranges] | None) -> None:
         self.end = start - 1  # the highest offset claimed
         self.disorders: dict[Path, Disorder] = {}
         self._start, self._earlier = start, earlier

@@ -20,4 +20,4 @@ class RecoveredSegment:
     truncated_bytes: int
     next_offset: int
     batches: int
-    reason: str = ""
+    reason: str

@@ -61,10 +61,10 @@ class SegmentVerdict:
     from_modified: bool
     rule: RetentionRule | None
     reason: str
-    deletable_ms: int | None = None
-    in_future: bool = False
-    blocking_offset: int | None = None
-    disk_bytes: int = 0
+    deletable_ms: int | None
+    in_future: bool
+    blocking_offset: int | None
+    disk_bytes: int
 
     @property
     def removed(self) -> bool:

@@ -143,7 +143,7 @@ class LogView:
     high_watermark: int
     find_last_stable_offset: Callable[[], int]
     active_size: int
-    trailing_bytes: int = 0
+    trailing_bytes: int
 
     def __repr__(self) -> str:
         return f"<LogView: offsets {self.log_start_offset} to {self.log_end_offset}, {len(self.segments)} segments>"

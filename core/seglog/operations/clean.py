@@ -144,7 +144,7 @@ class NamedRound:
 
     log: Log
     plan: RoundPlan
-    foreseen: ForeseenRound | None = None
+    foreseen: ForeseenRound | None
 
 
 # Of a plan, and the log that it was made for: raises RefusedError when the output has no room.

@@ -138,7 +138,7 @@ class _Patient:
 
 
 def explain_partition(
-    workspace: Workspace, partition: Path, settings: DirectorySettings, sources: Sources, *, quick: bool = False
+    workspace: Workspace, partition: Path, settings: DirectorySettings, sources: Sources, *, quick: bool
 ) -> Explanation:
     """Explains the partition in a directory, whose log directory has these `settings`, made of `sources`.
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from seglog.dump.selection import EVERYTHING, Selection
+from seglog.dump.selection import Selection
 from seglog.format.columns import Records
 from seglog.log.log import Log
 
 
-def fetch_records(
-    log: Log, selection: Selection = EVERYTHING, *, max_bytes: int | None = None, limit: int | None = None
-) -> Iterator[Records]:
+def fetch_records(log: Log, selection: Selection, *, max_bytes: int | None, limit: int | None) -> Iterator[Records]:
     """The records that a selection asks for, from its first offset, or the first one of its first time, on.
 
     With neither, from the log start. `max_bytes` makes it one fetch; `limit` bounds the records. Nothing

@@ -15,10 +15,10 @@ from seglog.storage.filesystem import FileSystem
 def read_07(
     fs: FileSystem,
     listing: PartitionListing,
-    offset: int | None = None,
-    limit: int | None = None,
-    max_bytes: int | None = None,
-    base64_values: bool = False,
+    offset: int | None,
+    limit: int | None,
+    max_bytes: int | None,
+    base64_values: bool,
 ) -> Iterator[dict[str, Any]]:
     """The records from `offset` on, as a consumer of Kafka 0.7 gets them; at most `limit`, or whole messages of at
     most `max_bytes` (at least one).

@@ -11,7 +11,7 @@ Sources are only read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.clock import Clock
@@ -58,7 +58,7 @@ class RestoredPartition:
     joined: Joined
     metadata: bytes | None
     topic_id: str | None
-    is_there: bool = False
+    is_there: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class RestorePlan:
 
     output: Path
     partitions: tuple[RestoredPartition, ...]
-    left_out: tuple[tuple[Path, str], ...] = field(default=())
+    left_out: tuple[tuple[Path, str], ...]
 
     @property
     def is_whole(self) -> bool:

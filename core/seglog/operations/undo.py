@@ -27,7 +27,7 @@ def unsettled(run: RunRecord) -> None:
     """Takes no notice of a run that was settled."""
 
 
-def settle_unfinished(fs: FileSystem, log_directory: Path, settled: Settled = unsettled) -> None:
+def settle_unfinished(fs: FileSystem, log_directory: Path, settled: Settled) -> None:
     """Finishes or undoes the run that was cut short in a log directory, under its lock; `settled` is called with it.
 
     Does nothing, and locks nothing, when no run was cut short. LockedError when the directory is in use.

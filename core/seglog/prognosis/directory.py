@@ -51,7 +51,7 @@ class Ward:
 
     listing: LogDirectoryListing
     around: Surroundings
-    holder: Holder | None = None
+    holder: Holder | None
 
     @property
     def live(self) -> bool:

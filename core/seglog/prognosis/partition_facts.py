@@ -35,11 +35,11 @@ class Patient:
     around: Surroundings
     config: LogConfig
     clean: bool
-    recovery_point: int = 0
-    log_start_offset: int = 0
-    compacted: bool = False
-    metadata: ClusterMetadata | None = None
-    coordinators: Callable[[], Mapping[int, Coordinated] | None] = lambda: None
+    recovery_point: int
+    log_start_offset: int
+    compacted: bool
+    metadata: ClusterMetadata | None
+    coordinators: Callable[[], Mapping[int, Coordinated] | None]
     plan: RecoveryReport | None = None
     ends: dict[int, KafkaEnd] = field(default_factory=dict)
 

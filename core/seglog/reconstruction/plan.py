@@ -87,12 +87,12 @@ class RebuildPlan:
     next_producer_id: int
     nodes: Mapping[int, tuple[Path, ...]]
     directories: tuple[Path, ...]
-    files: tuple[NewFile, ...] = ()
-    source: Path | None = None
-    end_offset: int = 0
-    problems: tuple[str, ...] = ()
-    left_out: tuple[tuple[Path, str], ...] = ()
-    notes: tuple[str, ...] = ()
+    files: tuple[NewFile, ...]
+    source: Path | None
+    end_offset: int
+    problems: tuple[str, ...]
+    left_out: tuple[tuple[Path, str], ...]
+    notes: tuple[str, ...]
 
     @property
     def partitions(self) -> int:

@@ -13,7 +13,7 @@ All that stands against it is gathered, not only the first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
@@ -49,10 +49,10 @@ class Choices:
     `features` levels by name; with `allow_missing` partitions that no directory has begin empty.
     """
 
-    nodes: Mapping[Path, int] = field(default_factory=dict)
-    cluster_id: str | None = None
-    features: Mapping[str, int] = field(default_factory=dict)
-    allow_missing: bool = False
+    nodes: Mapping[Path, int]
+    cluster_id: str | None
+    features: Mapping[str, int]
+    allow_missing: bool
 
 
 @dataclass(frozen=True, slots=True)

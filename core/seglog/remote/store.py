@@ -16,7 +16,7 @@ from seglog.errors import ConfigError, UnsupportedError
 from seglog.remote.credentials import profile_settings
 from seglog.remote.failures import ChangedObjectError, ShortBodyError, os_error_of
 from seglog.remote.limits import Limits
-from seglog.remote.settings import ENDPOINTS, NO_SETTINGS, StoreSettings
+from seglog.remote.settings import ENDPOINTS, StoreSettings
 from seglog.remote.traffic import Traffic
 from seglog.remote_path import WEB_SERVERS, RemotePath, remote_path
 
@@ -36,7 +36,7 @@ class ObjectStatus:
     key: str
     size: int
     modified_ns: int
-    tag: str = ""
+    tag: str
     is_page: bool = False  # a page of a web server's in place of a directory
 
     @property
@@ -281,9 +281,7 @@ class ObstoreStore:
         return self._root / key if key else self._root
 
 
-def open_store(
-    root: RemotePath, limits: Limits, environment: Mapping[str, str], settings: StoreSettings = NO_SETTINGS
-) -> Any:
+def open_store(root: RemotePath, limits: Limits, environment: Mapping[str, str], settings: StoreSettings) -> Any:
     """obstore's store for a bucket, container or host. It takes credentials from `settings`, else from the variables
     that its users know.
 

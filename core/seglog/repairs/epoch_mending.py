@@ -101,7 +101,7 @@ def epoch_patches(
     return EpochPatches(found, int(np.count_nonzero(left)), bool(noted))
 
 
-def mended_epochs(epochs: np.ndarray, bases: np.ndarray | None = None, noted: Sequence[EpochEntry] = ()) -> np.ndarray:
+def mended_epochs(epochs: np.ndarray, bases: np.ndarray | None, noted: Sequence[EpochEntry]) -> np.ndarray:
     """The epochs (int32, in log order) as they were, by the rules above.
 
     `bases` are the batches' base offsets, `noted` the checkpoint's entries: without them the batches alone tell.

@@ -15,7 +15,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
-from seglog.evidence.findings import Finding
 from seglog.evidence.segment_survey import ByteRange, RemovedRange
 from seglog.format.filenames import REPAIR_NOTE_PREFIX
 from seglog.format.repair_note import Gap
@@ -82,9 +81,9 @@ class SegmentRepair:
     kept: tuple[ByteRange, ...]
     removed: tuple[RemovedRange, ...]
     offsets: PlausibleOffsets
-    moved: int = 0
-    patches: tuple[EpochPatch, ...] = ()
-    came: int = 0
+    moved: int
+    patches: tuple[EpochPatch, ...]
+    came: int
 
     @property
     def size_after(self) -> int:
@@ -160,10 +159,9 @@ class RepairPlan:
 
     log_directory: Path
     options: RepairOptions
-    partitions: tuple[PartitionPlan, ...] = ()
-    checkpoints: tuple[CheckpointRepair, ...] = ()
-    bytes_needed: int = 0
-    findings: tuple[Finding, ...] = field(default=(), repr=False)
+    partitions: tuple[PartitionPlan, ...]
+    checkpoints: tuple[CheckpointRepair, ...]
+    bytes_needed: int
 
     @property
     def is_empty(self) -> bool:

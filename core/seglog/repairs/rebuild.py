@@ -48,7 +48,7 @@ class PartitionBuilder:
         plan: PartitionPlan,
         options: RepairOptions,
         run: Path,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int], None] | None,
     ) -> None:
         self._fs, self._clock, self._plan, self._options, self._run = fs, clock, plan, options, run
         self._progress = progress

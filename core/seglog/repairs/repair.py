@@ -42,7 +42,7 @@ class RepairOutcome:
 
     plan: RepairPlan
     run: RunRecord | None
-    unrepaired: tuple[str, ...] = ()
+    unrepaired: tuple[str, ...]
     failure: SeglogError | OSError | None = None
 
     @property

@@ -104,7 +104,7 @@ def gather(
     segments: Sequence[SegmentFiles],
     survey_of: SurveyOf,
     strayed: Sequence[int],
-    others: Sequence[SegmentFiles] = (),
+    others: Sequence[SegmentFiles],
 ) -> Gathered:
     """Puts the strays in the files of `strayed` (base offsets) and in `others`, which are no segments, where they
     belong. Segments that get and give nothing are not surveyed.

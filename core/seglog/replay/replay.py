@@ -84,7 +84,7 @@ class Replay:
         clock: Clock,
         state_file: Path,
         *,
-        map_file: Path | None = None,
+        map_file: Path | None,
         options: ReplayOptions | None = None,
     ) -> None:
         self._cluster, self._fs, self._clock = cluster, fs, clock

@@ -65,7 +65,7 @@ _COPIED = (
 )
 
 
-def carve_log(fs: FileSystem, path: Path, source: int, progress: BytesRead | None = None) -> Iterator[np.ndarray]:
+def carve_log(fs: FileSystem, path: Path, source: int, progress: BytesRead | None) -> Iterator[np.ndarray]:
     """The good batches of a log file as FOUND rows.
 
     Those `outside` have offsets that the file's name contradicts. Either the name is wrong or the offset, which no
@@ -77,7 +77,7 @@ def carve_log(fs: FileSystem, path: Path, source: int, progress: BytesRead | Non
         yield found_rows(rows, first, source, offsets)
 
 
-def vouched(found: np.ndarray, names: Iterable[int] = ()) -> np.ndarray:
+def vouched(found: np.ndarray, names: Iterable[int]) -> np.ndarray:
     """FOUND rows without those `outside` whose offsets may be an accident; `names` are base offsets of log files.
 
     Offsets that go on from another batch's, or that begin or end at another file's name, are none, nor are those that

@@ -136,7 +136,7 @@ class _Source:
     rank: int
     size: int
     is_log: bool
-    partition: str = ""
+    partition: str
 
 
 def salvage(

@@ -133,10 +133,10 @@ class LogDirectoryListing:
     partitions: tuple[PartitionDirectory, ...]
     checkpoints: dict[str, Path]
     clean_shutdown: bool
-    meta_properties: Path | None = None
-    lock: Path | None = None
-    strangers: tuple[Path, ...] = ()
-    misnamed: tuple[Path, ...] = ()
+    meta_properties: Path | None
+    lock: Path | None
+    strangers: tuple[Path, ...]
+    misnamed: tuple[Path, ...]
 
     @property
     def live(self) -> tuple[PartitionDirectory, ...]:

@@ -78,9 +78,9 @@ class Gap:
     position: int
     length: int
     reason: EndReason
-    size: int = 0
-    zeros: bool = False
-    at_end: bool = False
+    size: int
+    zeros: bool
+    at_end: bool
 
     @property
     def why(self) -> str:

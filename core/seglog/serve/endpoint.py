@@ -40,7 +40,7 @@ class ConnectionEnd:
     sent_bytes: int
     seconds: float
     reason: str
-    hostile: bool = False
+    hostile: bool
 
 
 class Observer(Protocol):

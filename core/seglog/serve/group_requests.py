@@ -29,7 +29,7 @@ class GroupRequests:
     """Answers the requests about groups. Commits are checked, kept in `offsets`, and in `file` if there is one."""
 
     def __init__(
-        self, endpoint: Endpoint, coordinator: Coordinator, offsets: CommittedOffsets, file: OffsetsFile | None = None
+        self, endpoint: Endpoint, coordinator: Coordinator, offsets: CommittedOffsets, file: OffsetsFile | None
     ) -> None:
         self._endpoint, self._coordinator, self._offsets, self._file = endpoint, coordinator, offsets, file
         self._writing = asyncio.Lock()

@@ -30,8 +30,8 @@ class TlsFiles:
     """PEM files: the certificate chain and its key, and the authorities whose clients alone are let in."""
 
     certificate: Path
-    key: Path | None = None
-    client_authorities: Path | None = None
+    key: Path | None
+    client_authorities: Path | None
 
     def context(self) -> ssl.SSLContext:
         """The server's context. ConfigError for files that do not do; OSError names one that cannot be read."""
@@ -60,9 +60,9 @@ class Server:
         endpoint: Endpoint,
         *,
         threads: int = 2,
-        tls: ssl.SSLContext | None = None,
-        offsets: CommittedOffsets | None = None,
-        offsets_file: OffsetsFile | None = None,
+        tls: ssl.SSLContext | None,
+        offsets: CommittedOffsets | None,
+        offsets_file: OffsetsFile | None,
     ) -> None:
         self._endpoint, self._tls = endpoint, tls
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="serve")

@@ -38,7 +38,7 @@ class OffsetRange:
     """Offsets `first` to `stop` (exclusive) of a partition; UNBOUNDED: all that the files held."""
 
     first: int
-    stop: int = UNBOUNDED
+    stop: int
 
 
 def check_batch_offsets(partitions: Sequence[PartitionLog], options: ReadOptions) -> None:

@@ -112,7 +112,7 @@ class StagedGroup:
     number: int
     directory: str
     summaries: tuple[SegmentSummary, ...]
-    delivered: tuple[ManifestSegment, ...] = ()
+    delivered: tuple[ManifestSegment, ...]
 
 
 @dataclass(frozen=True, slots=True)

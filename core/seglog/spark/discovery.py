@@ -89,7 +89,7 @@ class PartitionLog:
     names: tuple[SegmentName, ...]
     log_start_checkpoint: int
     high_watermark: int | None
-    only: Path | None = None
+    only: Path | None
     _seen: dict[int, Segment] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property

@@ -133,7 +133,7 @@ class PartitionDiff:
     partition: str
     copies: tuple[str, ...]
     differences: tuple[Difference, ...]
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[Remark, ...]
 
 
 def diff(

@@ -21,7 +21,7 @@ from typing import Literal, TypeVar
 
 from seglog.errors import ConfigError
 from seglog.model import Isolation, TopicPartition
-from seglog.remote.settings import KNOWN, NO_SETTINGS, StoreSettings
+from seglog.remote.settings import KNOWN, StoreSettings
 from seglog.spark.offsets import EARLIEST, LATEST, parse_assign, parse_offsets
 from seglog.spark.schema import RECORDS, columns_of
 from seglog.spark.where import EVERYTHING, Where, parse_where
@@ -132,25 +132,25 @@ class ReadOptions:
     """
 
     paths: tuple[str, ...]
-    assign: frozenset[TopicPartition] | None = None
-    subscribe: frozenset[str] | None = None
-    subscribe_pattern: str | None = None
-    starting: OffsetRule = OffsetRule("earliest")
-    ending: OffsetRule = OffsetRule("latest")
-    missing_timestamp: Literal["error", "latest"] = "latest"
-    fail_on_data_loss: bool = True
-    include_headers: bool = False
-    isolation: Isolation = Isolation.READ_UNCOMMITTED
-    min_partitions: int = 0
-    max_partition_bytes: int = 0
-    max_offsets_per_trigger: int = 0
-    columns: tuple[str, ...] | None = None
-    view: str = RECORDS
-    verify_crc: bool = True
-    on_corrupt: OnCorrupt = "fail"
-    store: StoreSettings = NO_SETTINGS
-    where: Where = EVERYTHING
-    tier: TierNames = NO_TIER_NAMES
+    assign: frozenset[TopicPartition] | None
+    subscribe: frozenset[str] | None
+    subscribe_pattern: str | None
+    starting: OffsetRule
+    ending: OffsetRule
+    missing_timestamp: Literal["error", "latest"]
+    fail_on_data_loss: bool
+    include_headers: bool
+    isolation: Isolation
+    min_partitions: int
+    max_partition_bytes: int
+    max_offsets_per_trigger: int
+    columns: tuple[str, ...] | None
+    view: str
+    verify_crc: bool
+    on_corrupt: OnCorrupt
+    store: StoreSettings
+    where: Where
+    tier: TierNames
 
     def beginnings(self) -> tuple[str, ...] | None:
         """How the names of the partitions' directories begin that may be chosen; None where there are many ways."""

@@ -43,7 +43,7 @@ class Segment:
 
     files: SegmentFiles
     identity: Identity
-    version: str = ""
+    version: str
 
 
 def list_segments(fs: FileSystem, directory: Path) -> tuple[SegmentName, ...]:

@@ -171,7 +171,7 @@ def in_batches(messages: Iterator[tuple[int, bytes]]) -> Iterator[pa.RecordBatch
         yield rows(waiting)
 
 
-def collected(frame: DataFrame, watch: Watch | None = None) -> dict[int, Any]:
+def collected(frame: DataFrame, watch: Watch | None) -> dict[int, Any]:
     """The pickled values of a frame with the columns ROW, by target."""
     with watched(frame.sparkSession, watch), remote_errors():
         table = frame.toArrow()

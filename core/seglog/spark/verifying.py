@@ -68,7 +68,7 @@ def known_of_giants(
     sizes: Sequence[int],
     options: VerifyOptions,
     store: StoreSettings,
-    watch: Watch | None = None,
+    watch: Watch | None,
 ) -> list[KnownParts]:
     """What tasks have found in the parts of each giant partition; of the others nothing.
 

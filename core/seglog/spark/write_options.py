@@ -9,7 +9,7 @@ from pathlib import Path
 from seglog.errors import ConfigError, UnsupportedError
 from seglog.locations import parse_location
 from seglog.model import Compression
-from seglog.remote.settings import KNOWN, NO_SETTINGS, StoreSettings
+from seglog.remote.settings import KNOWN, StoreSettings
 from seglog.remote_path import RemotePath
 from seglog.units import parse_duration, parse_size
 
@@ -41,14 +41,14 @@ class WriteOptions:
     """What to write where. `checkpoint` is a stream's checkpoint location, where it is a mounted path."""
 
     path: Path
-    topic: str | None = None
-    partition: int = 0
-    codec: Compression = Compression.NONE
-    batch_bytes: int = 16 << 10
-    segment_bytes: int = 1 << 30
-    lock_wait_ms: int = 60_000
-    checkpoint: Path | None = None
-    store: StoreSettings = NO_SETTINGS
+    topic: str | None
+    partition: int
+    codec: Compression
+    batch_bytes: int
+    segment_bytes: int
+    lock_wait_ms: int
+    checkpoint: Path | None
+    store: StoreSettings
 
 
 def parse_write_options(options: Mapping[str, str], *, overwrite: bool = False) -> WriteOptions:

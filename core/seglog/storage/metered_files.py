@@ -89,7 +89,7 @@ class Gate:
 class ReadMeter:
     """Tells `advance` how many bytes were read, `wait` of a sync; asked by any thread, it calls from one at a time."""
 
-    def __init__(self, advance: Callable[[int], None], wait: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, advance: Callable[[int], None], wait: Callable[[str], None]) -> None:
         self._advance, self._wait, self._guard = advance, wait, threading.Lock()
 
     def before(self) -> None:

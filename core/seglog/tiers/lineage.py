@@ -62,7 +62,7 @@ class Choice:
 
 
 def lineage_of(
-    segments: Iterable[TierSegment], on_error: Callable[[TierSegment, OSError], None] | None = None
+    segments: Iterable[TierSegment], on_error: Callable[[TierSegment, OSError], None] | None
 ) -> tuple[EpochEntry, ...]:
     """The leader epochs of the segment with the highest last epoch, then end; () where none says any.
 

@@ -38,7 +38,7 @@ class RemoteCopy:
     segment: RemoteSegment
     state: RemoteSegmentState
     size: int
-    custom: bytes | None = None
+    custom: bytes | None
 
     @property
     def is_readable(self) -> bool:

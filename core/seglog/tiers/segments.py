@@ -179,7 +179,7 @@ class Inventory:
         cache: ChunkCache,
         locate: Locate,
         *,
-        is_survey: bool = False,
+        is_survey: bool,
     ) -> None:
         self._fs, self._keys, self._cache, self._locate = fs, keys, cache, locate
         self._is_survey = is_survey

@@ -268,10 +268,10 @@ class SegmentVerifier:
         offsets: PlausibleOffsets,
         level: Level,
         *,
-        last_offset: int = -1,
-        leader_epoch: int = -1,
-        growing: bool = False,
-        start: int = 0,
+        last_offset: int,
+        leader_epoch: int,
+        growing: bool,
+        start: int,
     ) -> None:
         self.fs, self.path, self.base_offset, self.offsets = fs, path, base_offset, offsets
         self.level, self.growing, self.start = level, growing, start

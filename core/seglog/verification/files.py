@@ -30,7 +30,7 @@ class ContradictedOffset(NamedTuple):
     severity: Severity = CODES["CHECKPOINT_BEYOND_LOG"].severity
 
 
-def verify_names(fs: FileSystem, listing: PartitionListing, *, live: bool = False) -> Iterator[Finding]:
+def verify_names(fs: FileSystem, listing: PartitionListing, *, live: bool) -> Iterator[Finding]:
     """Leftovers, orphans and strangers in a partition directory, and its `partition.metadata`.
 
     With `live` a broker is at work, which has such files while it cleans and deletes.
@@ -69,7 +69,7 @@ def verify_log_directory(
     around: Surroundings,
     extents: Mapping[TopicPartition, tuple[int, int]],
     *,
-    live: bool = False,
+    live: bool,
 ) -> Iterator[Finding]:
     """Checkpoints, properties, and partitions that ought to be here. `extents` gives (first segment's base, log end
     offset) of partitions that were verified; entries of others are not judged.
@@ -97,7 +97,7 @@ def verify_log_directory(
 
 
 def contradicted_offsets(
-    around: Surroundings, extents: Mapping[TopicPartition, tuple[int, int]], *, live: bool = False
+    around: Surroundings, extents: Mapping[TopicPartition, tuple[int, int]], *, live: bool
 ) -> Iterator[ContradictedOffset]:
     """Checkpointed offsets that the logs contradict; `extents` as for `verify_log_directory`."""
     for key, (base, end) in sorted(extents.items()):
@@ -128,7 +128,7 @@ def _readable(fs: FileSystem, path: Path, partition: str) -> Iterator[Finding]:
         yield finding("STRANGE_FILE", partition, path.name, str(error))
 
 
-def verify_07(fs: FileSystem, listing: PartitionListing, totals: Totals, file: str | None = None) -> Iterator[Finding]:
+def verify_07(fs: FileSystem, listing: PartitionListing, totals: Totals, file: str | None) -> Iterator[Finding]:
     """A log of Kafka 0.7, or one `file` of it: every message's checksum and contents, and that the files join.
 
     Adds messages and payloads to `totals`, as batches and records.

@@ -55,9 +55,7 @@ class IndexObserver:
     not missed.
     """
 
-    def __init__(
-        self, fs: FileSystem, segment: SegmentFiles, closed: bool, *, live: bool = False, is_alone: bool = False
-    ) -> None:
+    def __init__(self, fs: FileSystem, segment: SegmentFiles, closed: bool, *, live: bool, is_alone: bool) -> None:
         self.segment, self.closed, self._live, self._is_alone = segment, closed, live, is_alone
         self._fs = fs
         self._partition = name_of(segment.log.parent)

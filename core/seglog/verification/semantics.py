@@ -47,9 +47,7 @@ class SemanticObserver:
     file may be a moment younger than the log.
     """
 
-    def __init__(
-        self, fs: FileSystem, listing: PartitionListing, log_start_offset: int | None = None, *, live: bool = False
-    ) -> None:
+    def __init__(self, fs: FileSystem, listing: PartitionListing, log_start_offset: int | None, *, live: bool) -> None:
         self._fs, self._listing, self._log_start, self._live = fs, listing, log_start_offset, live
         self._producers = ProducerStateManager(fs, listing.directory, strict=False)
         self._partition = name_of(listing.directory)
