@@ -190,7 +190,7 @@ def _batch(row: np.void, file: str) -> _Batch:
 
 
 def diff_batches(fs: FileSystem, copies: Sequence[PartitionListing], selection: Selection) -> Iterator[Difference]:
-    """What lies at each offset; with a `selection`, of the batches that it takes by their headers. Raises OSError."""
+    """What lies at each offset, of the batches that `selection` takes by their headers. Raises OSError."""
     sides = [_Copy(fs, listing, selection) for listing in copies]
     streams = [side.batches() for side in sides]
     for side, stream in zip(sides, streams, strict=True):

@@ -278,9 +278,11 @@ def _exactly_joined(chains: list[_Chain]) -> list[_Chain]:
         pairs += [pair for pair in found if pair.worth >= (0.0 if only else _WANTED)]
     pairs, doubtful = _without_twins(chains, pairs, twins)
     following, open_ = _clear(pairs)
+    preceded = set(following.values())
+    doubtful = [pair for pair in doubtful if pair.before not in following and pair.after not in preceded]
     undecided = {number for pair in (*open_, *doubtful) for number in (pair.before, pair.after)}
     joined = []
-    for number in sorted(set(range(len(chains))) - set(following.values())):
+    for number in sorted(set(range(len(chains))) - preceded):
         members = [number]
         while members[-1] in following:
             members.append(following[members[-1]])

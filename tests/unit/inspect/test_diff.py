@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seglog.dump.selection import Selection
+from seglog.dump.selection import EVERYTHING, Selection
 from seglog.inspect.diff import Difference, diff_batches, diff_bytes
 from seglog.inspect.diff_view import ViewOptions, diff_view
 from seglog.scan.listing import list_partition
@@ -23,7 +23,7 @@ def compared(level: str, *logs: Path, **options: Any) -> list[Difference]:
     copies = [list_partition(FS, log) for log in logs]
     if level == "view":
         return list(diff_view(FS, copies, ViewOptions(**options)))
-    return list((diff_bytes if level == "bytes" else diff_batches)(FS, copies))
+    return list(diff_bytes(FS, copies) if level == "bytes" else diff_batches(FS, copies, EVERYTHING))
 
 
 def keyed(offset: int, **values: bytes | None) -> bytes:

@@ -366,6 +366,8 @@ def test_partitions_of_one_topic_are_told_apart_by_their_producers_sequences(tmp
     logs = twins(tmp_path, producers=True)
     found = carved(tmp_path, disk(logs, random.Random(1), (100, 100)), logs)
     assert sorted(found, key=str) == [{"t-0": 60}, {"t-1": 60}]
+    report = salvage(FS, CLOCK, [tmp_path / "disk.img"], tmp_path / "again", SalvageOptions(carve=True))
+    assert report.undecided == 0
 
 
 def test_what_a_partitions_files_lack_an_image_gives(tmp_path: Path, topics: dict[str, list[bytes]]) -> None:
