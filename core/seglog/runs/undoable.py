@@ -58,7 +58,6 @@ def undoable(
     if not plan.changes:
         _checkpoints(fs, overlay, log_directory)
         return result, None
-    marker = CleanShutdownMarker(InheritingFileSystem(fs), log_directory)
     run, journal = prepare_run(
         fs,
         clock,
@@ -69,14 +68,11 @@ def undoable(
         bytes_needed=plan.bytes_needed,
         quarantine=quarantine,
         way_out=_without_room(partition, command, plan.lost_bytes),
-        unclean=not marker.found,
+        unclean=not CleanShutdownMarker(fs, log_directory).found,
     )
-    marker.remove()
     try:
         apply_run(fs, run, journal)
         _checkpoints(fs, overlay, log_directory)
-        if marker.found:
-            marker.write()
         finish_run(fs, run, journal)
     except (SeglogError, OSError, KeyboardInterrupt) as error:
         take_back_after(error, fs, run, journal)

@@ -76,6 +76,13 @@ def test_runs_of_another_codec_timestamp_type_and_producer_are_another_logs(tmp_
     assert offsets(attributed(tmp_path, lz4, [other])) == [(list(range(0, 24, 4)), False), ([24], False)]
 
 
+def test_offsets_that_go_on_exactly_join_runs_of_another_look_where_no_other_run_could(tmp_path: Path) -> None:
+    """A topic's codec and timestamp type may have been changed."""
+    lz4 = compressed_batches(Compression.LZ4)
+    other = batch_v2(24, [NaiveRecord(0, 0, b"k", b"v")], attributes=8)
+    assert offsets(attributed(tmp_path, lz4, [other])) == [(list(range(0, 28, 4)), False)]
+
+
 def test_copies_of_one_batch_join_the_runs_around_them(tmp_path: Path) -> None:
     """Two copies of one file, of which each lacks another part."""
     whole = run(0, 12)
@@ -84,17 +91,17 @@ def test_copies_of_one_batch_join_the_runs_around_them(tmp_path: Path) -> None:
 
 def test_copies_do_not_join_runs_that_contradict_each_other(tmp_path: Path) -> None:
     common = batch(4, 2, value=b"value 4")
-    one, other = [*run(0, 4), common], [batch(0, 4, value=b"value x"), common]
-    assert offsets(attributed(tmp_path, one, other)) == [([0, 2, 4], False), ([0, 4], False)]
+    for strange in (batch(0, 4, value=b"value x"), batch(3, 1, value=b"value x")):
+        first = int.from_bytes(strange[:8], "big")
+        found = offsets(attributed(tmp_path, [*run(0, 4), common], [strange, common]))
+        assert found == [([0, 2, 4], False), ([first, 4], False)]
 
 
 def test_equal_markers_of_two_partitions_join_nothing(tmp_path: Path) -> None:
     """A transaction's markers are the same bytes in each of its partitions, where the offsets are equal."""
     end = marker(4, 7, commit=True)
-    one = [idempotent(0, 7, 0, 4), end]
-    other = [idempotent(2, 7, 4, 2), end]
-    found = offsets(attributed(tmp_path, one, other))
-    assert [first for first, _ in found] == [[0, 4], [2, 4]]
+    one, other = [idempotent(0, 7, 0, 2), end], [idempotent(2, 7, 2, 2), end]
+    assert [first for first, _ in offsets(attributed(tmp_path, one, other))] == [[0, 4], [2, 4]]
 
 
 def test_a_run_fills_the_hole_of_the_partition_that_it_is_like(tmp_path: Path) -> None:
@@ -119,6 +126,21 @@ def test_of_two_runs_for_one_hole_none_goes_into_it(tmp_path: Path) -> None:
         ("", 1, True),
         ("t-0", 4, False),
     ]
+
+
+def test_a_run_of_another_kind_is_a_rival_where_it_fits_nearly_as_well(tmp_path: Path) -> None:
+    partition = [*run(0, 4), *run(8, 12)]
+    rivals = [batch(4, 4, value=b"value a")], [batch(4, 4, value=b"value")]
+    found = attributed(tmp_path, *rivals, partition=partition)
+    assert sorted((log.name, log.undecided) for log in found) == [("", True), ("", True), ("t-0", False)]
+
+
+def test_two_runs_of_a_kind_beside_each_other_in_one_hole_may_be_of_two_logs(tmp_path: Path) -> None:
+    partition = [*run(0, 4), *run(20, 24)]
+    found = attributed(tmp_path, run(6, 8), run(12, 14), partition=partition)
+    assert sorted((log.name, log.undecided) for log in found) == [("", True), ("", True), ("t-0", False)]
+    (log,) = attributed(tmp_path, run(6, 8), partition=partition)
+    assert (log.name, len(log.rows)) == ("t-0", 5)
 
 
 def test_the_largest_log_comes_first(tmp_path: Path) -> None:

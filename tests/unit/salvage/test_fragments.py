@@ -164,6 +164,14 @@ def test_halves_of_which_a_byte_is_wrong_are_no_batch(tmp_path: Path) -> None:
     assert joined(tmp_path / "disk.img", bytes(image))[1] == []
 
 
+@pytest.mark.parametrize("offset", [1, 2])
+def test_the_beginning_of_an_older_batch_is_no_half_of_a_later_one(tmp_path: Path, offset: int) -> None:
+    """Bytes after a fragment that were never overwritten."""
+    torn = batch(offset, 1, value=b"v" * 900)[:500]
+    (fragment,), joins = joined(tmp_path / "disk.img", batch(0, 2) + torn + b"x" * 2000)
+    assert (fragment.cut is not None, joins) == (offset == 2, [])
+
+
 @pytest.mark.parametrize(
     ("places", "block"), [([], 0), ([512, 4096], 512), ([1024], 1024), ([4096, 8192], 4096), ([100], 0)]
 )

@@ -64,8 +64,9 @@ def test_what_one_difference_costs(other: dict[str, object], worth: float) -> No
 
 def test_a_long_run_is_near_to_what_lies_no_farther_than_it_is_long() -> None:
     long = replace(PLAIN, times=(0, 500_000))
-    assert likeness(long, replace(PLAIN, times=(1_000_000, 1_000_000))) == EVERYTHING_ALIKE
-    assert likeness(long, replace(PLAIN, times=(1_000_001, 1_000_001))) == EVERYTHING_ALIKE - 1
+    near, far = (replace(PLAIN, times=(time, time)) for time in (1_000_000, 1_000_001))
+    assert likeness(long, near) == likeness(near, long) == EVERYTHING_ALIKE
+    assert likeness(long, far) == likeness(far, long) == EVERYTHING_ALIKE - 1
 
 
 def test_producers_that_both_have_count_most() -> None:
@@ -153,6 +154,7 @@ def test_the_look_of_more_records_counts() -> None:
     more = replace(LOOK, records=11, key_prefix=b"m")
     assert PLAIN.joined(replace(PLAIN, look=more)).look == more
     assert replace(PLAIN, look=more).joined(PLAIN).look == more
+    assert PLAIN.joined(replace(PLAIN, look=replace(LOOK, key_prefix=b"m"))).look == LOOK
 
 
 def test_a_kind_is_what_offsets_producers_and_time_leave() -> None:
