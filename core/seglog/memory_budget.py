@@ -1,9 +1,9 @@
 """Bytes in flight: what several threads may hold together of decompressed and decoded data.
 
 Work on a log is handed out in the log's order and its results are taken in that order. Each piece of work has an
-`Account`, opened when it is handed out. What it takes counts against one limit; who would go beyond it waits until
-others have given enough back, or until its turn has come: until all work before it is done. So the first in line never
-waits, nothing can wait for ever, and memory is bounded by the limit and by the one piece of work that is first.
+`Account`, opened when it is handed out. What it takes counts against one limit; work that would go beyond it waits
+until others have given enough back, or until its turn has come: until all work before it is done. So the first in line
+never waits, nothing can wait for ever, and memory is bounded by the limit and by the one piece of work that is first.
 
 Work by a single thread needs no account: it is always first.
 """

@@ -177,7 +177,7 @@ def test_what_cannot_be_cleaned_is_refused_and_left_as_it_was(
 @pytest.mark.parametrize(
     ("checkpoint", "message"),
     [
-        ("0\n2\nt 0 0\nt 0 40\n", "stands here a second time"),
+        ("0\n2\nt 0 0\nt 0 40\n", "is listed twice"),
         ("0\n1\nt 0 x\n", "is not a number"),
         ("gibberish", "version"),
         ("0\n5\nt 0 0\n", "announced"),

@@ -170,7 +170,7 @@ def test_a_single_pass_that_could_not_begin_ends_with_the_code_of_the_reason(tmp
     (path / "cleaner-offset-checkpoint").write_text("0\n2\nt 0 0\nt 0 40\n")
     result = run("cleaner", "--once", *POLICY, path)
     assert result.exit_code == 1, result.stderr
-    assert "stands here a second time" in result.stderr
+    assert "is listed twice" in result.stderr
     assert files_of(path / "t-0") == before
 
 

@@ -282,7 +282,7 @@ def _entries(path: Path, node: yaml.Node, expected: str) -> Iterator[tuple[yaml.
         if not isinstance(name, yaml.ScalarNode):
             raise ConfigError("a key must be plain text", path, line)
         if name.value in seen:
-            raise ConfigError(f"{name.value} stands here a second time (first in line {seen[name.value]})", path, line)
+            raise ConfigError(f"{name.value} is set twice (first in line {seen[name.value]})", path, line)
         seen[name.value] = line
         yield name, value
 

@@ -83,7 +83,7 @@ class LogRenderer:
                 for left in waiting:
                     if not isinstance(left, Finding):
                         left.begun.cancel()
-                        left.account.close()  # who waits for its turn has it
+                        left.account.close()  # whatever waits for its turn has it
 
     def _finished(self, item: Finding | _Task) -> Iterator[Rendered]:
         if isinstance(item, Finding):

@@ -94,7 +94,7 @@ class Records:
         return _headers(self.arena[p : int(row["position"]) + int(row["size"])].tobytes(), count)
 
     def record(self, i: int) -> Record:
-        """Record `i` as an object; who goes through all of them iterates."""
+        """Record `i` as an object; to go through all of them, iterate."""
         i = range(len(self.rows))[i]
         (found,) = self._objects(i, i + 1)
         return found

@@ -42,7 +42,7 @@ def check_checkpoints(fs: FileSystem, log_directory: Path) -> None:
         for number, (topic_partition, _) in enumerate(offset_entries(fs.read_bytes(path), path), start=3):
             first = seen.setdefault(topic_partition, number)
             if first != number:
-                what = f"{topic_partition} stands here a second time (first in line {first})"
+                what = f"{topic_partition} is listed twice (first in line {first})"
                 raise CorruptCheckpointError(path, f"line {number}: {what}; `seglog verify --repair` settles it")
 
 

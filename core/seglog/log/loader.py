@@ -62,7 +62,7 @@ class LoadOptions:
     `progress` is called before each segment is recovered, with its number (from 1) and how many there are.
     `before_loss` is called with a file and a reason before the first byte of data goes; it may raise, as
     `stop_at_loss` does, and then no data is gone. `keeps_holes`: step 2 recovers whatever a broker recovers there, and
-    keeps what follows; for who foretells a broker.
+    keeps what follows: for callers that predict what a broker does.
     """
 
     clean_shutdown: bool

@@ -55,7 +55,7 @@ class Place:
 
     def settled(self) -> LoadedLog:
         """The log as a starting broker would have it before it recovers, worked out in memory."""
-        from seglog.log.loader import load_log  # who looks at files alone never asks
+        from seglog.log.loader import load_log  # looking at files alone never asks for it
 
         return load_log(self.fs, self.directory, self.clock, replace(self.options_of(), writable=False))
 

@@ -347,7 +347,7 @@ def _limit_position(view: LogView, index: int, limit: int) -> int:
         return 0
     segment, size = view.segments[index], view.size_of(index)
     found = find_batch(segment.scan(view.search_start(index, limit), size, chunk_bytes=_LOOK_BYTES), limit)
-    # with none, every batch lies below the limit, or damage comes before it: who reads on meets that first
+    # with none, every batch lies below the limit, or damage comes before it: reading on meets that first
     return size if found is None else found.position
 
 

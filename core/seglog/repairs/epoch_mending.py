@@ -1,7 +1,7 @@
 """Broken leader epochs in batch headers: the one field that can be set right, as others tell its value.
 
 No checksum covers the field, and nothing is lost when it breaks; but a broker that recovers the log would believe
-in an epoch that never was. Who knows better: the log's other batches, whose epochs never fall, and
+in an epoch that never was. Better witnesses are the log's other batches, whose epochs never fall, and
 `leader-epoch-checkpoint`, which a broker writes before the first batch of an epoch. So:
 
 1. A batch that has the epoch which the checkpoint has for its offset is right. Of the others the most that
@@ -10,7 +10,7 @@ in an epoch that never was. Who knows better: the log's other batches, whose epo
    batches before and after it; else that of both, where they are the same; else that of the one from which it differs
    in one bit, when that is not so of both; at the end of the log that of the batch before it.
 3. Two right batches must contradict it, unless the checkpoint says the same.
-4. A broker's epoch is never lowered: who appends with too low an epoch makes the batches wrong that come after a
+4. A broker's epoch is never lowered: appending with too low an epoch makes the batches wrong that come after a
    change of leader, not the one that tells of it, and the checkpoint may be gone or older. So a suspect gets a lower
    epoch only where it is alone and either no cluster elects that often (`_MOST_ELECTIONS`), or the epoch that the
    checkpoint has for it goes on in the batch after it, and either the checkpoint names a later one or one bit alone

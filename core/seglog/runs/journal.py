@@ -9,8 +9,8 @@
     {"step":"undone"}
 
 A journal is obeyed only if it and its folder are this user's (or root's) and nobody else may write them; its paths
-are names in the log directory and in the run's folder, nothing else. Who owns the log directory could otherwise have
-root move files anywhere.
+are names in the log directory and in the run's folder, nothing else. Whoever owns the log directory could otherwise
+have root move files anywhere.
 
 The last step that is there decides what a crash left: before `prepared` nothing was changed, after it the run can
 be finished, after `undoing` it can be undone. A torn last line was never acted on.

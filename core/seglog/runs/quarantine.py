@@ -261,8 +261,8 @@ def clear_probe(fs: FileSystem, log_directory: Path) -> None:
 def pending_run(fs: FileSystem, log_directory: Path) -> Path | None:
     """The folder of the run that was cut short in this log directory, or None.
 
-    RefusedError for a marker that others can have written, or that names no folder: who owns the log directory could
-    make one.
+    RefusedError for a marker that others can have written, or that names no folder: whoever owns the log directory
+    could make one.
     """
     path = log_directory / PENDING_FILE
     marker = read_trusted(fs, path, _MARKER_BYTES)

@@ -306,7 +306,7 @@ def _sources_of(fs: FileSystem, path: Path, options: SalvageOptions) -> Iterator
 
 
 def _status_within(fs: FileSystem, path: Path) -> FileStatus | None:
-    """The status of an entry; of a link that cannot be followed its own: who reads it gets to know why."""
+    """The status of an entry; of a link that cannot be followed its own: reading it says why."""
     try:
         return fs.status(path)
     except OSError:

@@ -45,8 +45,9 @@ _NOTHING = np.zeros(0, dtype=np.uint8)
 
 
 class ScanMemory:
-    """Memory of chunks that goes round: who is done with a chunk gives it back, and the next one, of any scan that was
-    given this, gets it. What was used last comes first, while a core's cache still has it. For several threads.
+    """Memory of chunks that goes round: a reader that is done with a chunk gives it back, and the next one, of any
+    scan that was given this, gets it. What was used last comes first, while a core's cache still has it. For several
+    threads.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Answers to fetches: the span of each partition, within the request's limits (Kafka: ReplicaManager.readFromLog).
 
 The first partition that has something gives at least its first batch, whatever its size; the others keep to what is
-left of the request's limit. Nothing is ever added to a log here, so that waiting for more bytes is waiting in vain: any
+left of the request's limit. Nothing is ever added to a log here, so that waiting for more bytes brings none: any
 byte, and any error, is answered at once. Fetch sessions are not kept (session id 0: the client sends all partitions).
 """
 

@@ -333,7 +333,7 @@ class Group:
         return Outcome.REBALANCE_IN_PROGRESS if self.state is State.PREPARING else Outcome.NONE
 
     def commit_problem(self, member_id: str, generation: int, now: int, instance_id: str | None = None) -> Outcome:
-        """Whether a member may commit offsets now; who never joined may while the group is empty."""
+        """Whether a member may commit offsets now; one that never joined may while the group is empty."""
         if not self.members and generation < 0:
             return Outcome.NONE
         problem = self._problem(member_id, instance_id, generation)

@@ -1,7 +1,7 @@
 """What a broker would cut off served logs that were not closed properly; found while clients are served.
 
 A broker that starts after an unclean stop recovers each log from its recovery point on, and cuts it at the first
-damage. Here nothing is cut: who serves such a directory hears what is at stake before a broker starts on it.
+damage. Here nothing is cut: whoever serves such a directory hears what is at stake before a broker starts on it.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ Report = Callable[[CorruptRecordError], None]
 
 
 class SpanEnds:
-    """Where the last spans of a partition ended: who reads on begins there, without reading again what an index entry
+    """Where the last spans of a partition ended: reading on begins there, without reading again what an index entry
     leads to. A hint as an entry is, for any number of threads: what lies there is looked at before it is believed.
     """
 

@@ -102,8 +102,8 @@ class ObjectSink:
         _discard(store, lambda: [staging / name for name in store.list(staging)])
 
     def _unused(self, store: ObjectFiles, files: Sequence[StagedFile]) -> list[Path]:
-        """The objects of segments that tasks have made in vain. Only after a commit that has succeeded: of one whose
-        answer was lost nobody knows yet whether its manifest will name them.
+        """The objects of segments that tasks have made and no commit took. Only after a commit that has
+        succeeded: of one whose answer was lost nobody knows yet whether its manifest will name them.
         """
         ours = [(file.topic_partition, file.made.segment) for file in files if file.made is not None]
         logs = read_committed(store, self.options.path) if ours else None

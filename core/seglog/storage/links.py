@@ -1,6 +1,6 @@
 """Going along a path without being led elsewhere by somebody else's link.
 
-seglog runs as root on directories that another user owns. Who owns a directory can put a symbolic link there at any
+seglog runs as root on directories that another user owns. Whoever owns a directory can put a symbolic link there at any
 moment, under any name, also in place of a directory that was looked at a moment ago. The rule, after the kernel's
 `protected_symlinks` and systemd's `CHASE_SAFE`:
 

@@ -63,7 +63,7 @@ class Access:
 
     @classmethod
     def within(cls, directory: FileStatus) -> Access:
-        """That of a directory's contents: who may make a file there may also write those that are there."""
+        """That of a directory's contents: whoever may make a file there may also write those that are there."""
         return cls(directory.owner, directory.group, directory.mode & _INHERITED)
 
 

@@ -70,7 +70,8 @@ def make_directory(path: Path, access: Access | None) -> None:
 def give(descriptor: int, access: Access) -> None:
     """Sets owner, group and mode of an open file or directory.
 
-    Only root may give a file away, a member of the group may change the group; who may neither keeps what it got.
+    Only root may give a file away, a member of the group may change the group; a process that
+    may do neither keeps what it got.
     """
     found = os.fstat(descriptor)
     mode = access.mode if stat.S_ISDIR(found.st_mode) else access.mode & 0o666

@@ -236,7 +236,7 @@ class SemanticObserver:
     def _is_stable_offset(self, entry: AbortedTransaction, derived: AbortedTransaction) -> bool:
         """Whether an entry's last stable offset is right, or what Kafka writes where one append brings more than the
         marker, as to a follower: transactions that begin after it, in the same append and so in this segment, count
-        as open. A broker forgets those of the same producer: who reads up to them does not get to know that they were
+        as open. A broker forgets those of the same producer: a reader that stops there does not learn that they were
         aborted, and that is reported.
         """
         stable = entry.last_stable_offset

@@ -144,7 +144,7 @@ def test_want_of_room_is_tried_again_by_the_next_manager(directory: LogDirectory
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0\n2\na 0 5\na 0 7\n", "line 4: a-0 stands here a second time"),
+        ("0\n2\na 0 5\na 0 7\n", "line 4: a-0 is listed twice"),
         ("0\n1\na 0 many\n", "line 3: 'many' is not a number"),
         ("0\n3\na 0 5\n", "3 entries are announced, 1 follow"),
         ("9\n0\n", "version 9"),
@@ -167,5 +167,5 @@ def test_an_entry_that_kafka_can_read_is_no_matter_however_odd(tmp_path: Path, e
     (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n2\n{entry}\nb 0 7\n")
     check_checkpoints(FS, tmp_path)
     (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n2\n{entry}\n{entry}\n")
-    with pytest.raises(CorruptCheckpointError, match=r"line 4: .* second time \(first in line 3\)"):
+    with pytest.raises(CorruptCheckpointError, match=r"line 4: .* listed twice \(first in line 3\)"):
         check_checkpoints(FS, tmp_path)

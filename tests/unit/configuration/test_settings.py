@@ -94,7 +94,7 @@ def test_what_a_broker_refuses_is_taken_with_a_warning(tmp_path: Path) -> None:
         ("a: 1\n", 1, "no configuration key"),
         ("# c\nsegment.bytes: many\n", 2, "segment.bytes"),
         ("retention.ms: -5\n", 1, "retention.ms"),
-        ("segment.bytes: 1\nsegment.bytes: 2\n", 2, "second time"),
+        ("segment.bytes: 1\nsegment.bytes: 2\n", 2, "is set twice"),
         ("segment.bytes:\n", 1, "missing"),
         ("segment.bytes: {a: 1}\n", 1, "text, a number"),
         ("- a\n", 1, "mapping"),
