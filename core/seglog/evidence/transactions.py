@@ -181,7 +181,6 @@ def transactions(
     listing: PartitionListing,
     now_ms: int,
     *,
-    max_timeout_ms: int = DEFAULT_MAX_TIMEOUT_MS,
     coordinators: Callable[[], Mapping[int, Coordinated] | None] = lambda: None,
 ) -> Iterator[Transaction]:
     """All transactions of a partition: ended ones in the order of their markers, then the open ones by offset.
@@ -194,7 +193,7 @@ def transactions(
     found = walk.left_open()
     known = coordinators() if found else None
     for one in found:
-        yield _judged(one, listing, now_ms, max_timeout_ms, known)
+        yield _judged(one, listing, now_ms, DEFAULT_MAX_TIMEOUT_MS, known)
 
 
 def view_transactions(

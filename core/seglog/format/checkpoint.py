@@ -306,6 +306,6 @@ def parse_clean_shutdown(data: bytes) -> int | None:
     return epoch if type(epoch) is int and -1 <= epoch <= INT64_MAX else None
 
 
-def format_clean_shutdown(broker_epoch: int = NO_BROKER_EPOCH) -> bytes:
+def format_clean_shutdown() -> bytes:
     """The marker's bytes, as Kafka 4.x writes them."""
-    return f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode("ascii")
+    return f'{{"version":0,"brokerEpoch":{NO_BROKER_EPOCH}}}'.encode("ascii")

@@ -33,6 +33,7 @@ from seglog.storage.links import name_of
 from seglog.verification.parts import stamp_of
 
 _MOST_PRODUCERS = 100_000
+_MOST_FREQUENT = 10
 _STRETCH_BYTES, _MOST_STRETCHES = 256 << 20, 256  # of a larger log stretches are larger: what is found travels
 _MOST_LEADERS = 1 << 16  # times of a stretch's first leaders; where they do not suffice it is read again
 _PACKED_LIMIT = 64 << 20  # bytes of one stretch's counts, expanded
@@ -142,7 +143,7 @@ def measure_stretch(fs: FileSystem, logs: Stretch) -> MeasuredStretch | None:
 
 
 def log_statistics(
-    fs: FileSystem, listing: PartitionListing, frequent_keys: int = 10, measured: MeasuredStretches = NOTHING_MEASURED
+    fs: FileSystem, listing: PartitionListing, measured: MeasuredStretches = NOTHING_MEASURED
 ) -> LogStatistics:
     """The statistics of a partition of Kafka 0.8 or later. Raises OSError where it cannot be read.
 
@@ -155,15 +156,13 @@ def log_statistics(
             found = _Gathering(newest=total.newest)
             found.walk(fs, logs)
         total.add(found)
-    return total.result(listing, frequent_keys)
+    return total.result(listing)
 
 
-def view_statistics(
-    fs: FileSystem, directory: Path, frequent_keys: int = 10, measured: MeasuredStretches = NOTHING_MEASURED
-) -> LogStatistics:
+def view_statistics(fs: FileSystem, directory: Path, measured: MeasuredStretches = NOTHING_MEASURED) -> LogStatistics:
     """The statistics of a partition as it is now, whatever a broker does meanwhile. Raises OSError, NotALogError."""
     with whole_view(fs, directory) as view:
-        return steadily(view, lambda seen: log_statistics(seen.fs, seen.listing, frequent_keys, measured))
+        return steadily(view, lambda seen: log_statistics(seen.fs, seen.listing, measured))
 
 
 def _stamps(fs: FileSystem, logs: Stretch) -> tuple[tuple[int, int, str], ...] | None:
@@ -331,7 +330,7 @@ class _Gathering:
             self.keys,
         )
 
-    def result(self, listing: PartitionListing, frequent_keys: int) -> LogStatistics:
+    def result(self, listing: PartitionListing) -> LogStatistics:
         count = self.counters.tolist()
         oldest, newest = count[sketch.OLDEST], count[sketch.NEWEST]
         return LogStatistics(
@@ -361,7 +360,7 @@ class _Gathering:
             batch_sizes=_histogram(self.batch_sizes),
             records_per_batch=_histogram(self.per_batch),
             codecs=self._codecs(),
-            frequent_keys=self._frequent(frequent_keys),
+            frequent_keys=self._frequent(),
         )
 
     def _codecs(self) -> tuple[CodecStatistics, ...]:
@@ -371,9 +370,9 @@ class _Gathering:
             found.append(CodecStatistics(name, *self.by_codec[codec].tolist()))
         return tuple(found)
 
-    def _frequent(self, most: int) -> tuple[FrequentKey, ...]:
+    def _frequent(self) -> tuple[FrequentKey, ...]:
         found = []
-        for slot in np.argsort(-self.votes[:, 1], kind="stable")[:most].tolist():
+        for slot in np.argsort(-self.votes[:, 1], kind="stable")[:_MOST_FREQUENT].tolist():
             count, size = int(self.votes[slot, 1]), int(self.votes[slot, 2])
             if count > 1:
                 start = slot * sketch.SLOT_KEY_BYTES

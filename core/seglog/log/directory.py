@@ -338,9 +338,9 @@ class LogDirectory:
         plan = replace(self.load_options(directory, progress, recover_from), writable=True)
         return plan_recovery(self.fs, directory, self.clock, plan)
 
-    def load_all(self, progress: RecoveryProgress | None = None) -> list[Log]:
+    def load_all(self) -> list[Log]:
         """Opens every live partition, in order; what a broker does when it starts."""
-        return [self.log_in(found.path, progress) for found in self.listing.live]
+        return [self.log_in(found.path) for found in self.listing.live]
 
     def is_known(self, directory: Path) -> bool:
         """Whether the checkpoints and the marker speak of this directory: by name a live partition."""

@@ -98,7 +98,7 @@ def _partition(
     }
     if partition is None:
         return entry | {"error_code": ErrorCode.unknown_topic_or_partition}
-    problem = epoch_problem(partition, int(getattr(asked, "current_leader_epoch", -1)))
+    problem = epoch_problem(partition, asked)
     if problem is not ErrorCode.none:
         return entry | {"error_code": problem}
     view = partition.log.view

@@ -136,7 +136,7 @@ def _by_partition(
             if partition is None:
                 entry["error_code"] = ErrorCode.unknown_topic_or_partition
             else:
-                entry["error_code"] = epoch_problem(partition, int(getattr(asked, "current_leader_epoch", -1)))
+                entry["error_code"] = epoch_problem(partition, asked)
                 if entry["error_code"] is ErrorCode.none:
                     entry |= find(partition, asked)
             entries.append(entry)
@@ -144,8 +144,9 @@ def _by_partition(
     return {"throttle_time": NO_THROTTLE, "topics": answers}
 
 
-def epoch_problem(partition: ServedPartition, current_epoch: int) -> ErrorCode:
+def epoch_problem(partition: ServedPartition, asked: Any) -> ErrorCode:
     """Whether the leader epoch that a client knows is this one's (Kafka: Partition.checkCurrentLeaderEpoch)."""
+    current_epoch = int(getattr(asked, "current_leader_epoch", NO_LEADER_EPOCH))
     if current_epoch in (NO_LEADER_EPOCH, partition.leader_epoch):
         return ErrorCode.none
     lower = current_epoch < partition.leader_epoch

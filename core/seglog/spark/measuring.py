@@ -56,7 +56,6 @@ def statistics(
     spark: SparkSession,
     listings: Sequence[PartitionListing],
     *,
-    frequent_keys: int = 10,
     sizing_of: Callable[[PartitionListing], SizingRequest] | None = None,
     watch: Watch | None = None,
     store: StoreSettings = NO_SETTINGS,
@@ -74,7 +73,7 @@ def statistics(
     parts = zip(listings, requests, shown, measured, strict=True)
     work = [_Measuring(one.directory, request, places, known) for one, request, places, known in parts]
     sizes = [0 if known else one.size for one, known in zip(listings, measured, strict=True)]  # it is not read again
-    return run_tasks(spark, work, partial(_statistics_of, frequent_keys, store), watch, sizes=sizes)
+    return run_tasks(spark, work, partial(_statistics_of, store), watch, sizes=sizes)
 
 
 def _measured_giants(
@@ -112,11 +111,11 @@ def _measured(store: StoreSettings, work: tuple[Stretch, tuple[Shown, ...]]) -> 
         return None
 
 
-def _statistics_of(frequent_keys: int, store: StoreSettings, work: _Measuring) -> PartitionStatistics:
+def _statistics_of(store: StoreSettings, work: _Measuring) -> PartitionStatistics:
     """In a task: a partition."""
     remarks: list[Remark] = []
     fs = task_files(store, work.shown, remarks.append)
-    found = view_statistics(fs, work.directory, frequent_keys, work.measured)
+    found = view_statistics(fs, work.directory, work.measured)
     sizing = None
     if work.request is not None:
         sizing = size_partition(fs, work.directory, work.request, keys=found.distinct_keys, records=found.records)

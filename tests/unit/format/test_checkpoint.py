@@ -290,7 +290,7 @@ class TestProperties:
 
 class TestCleanShutdown:
     def test_the_marker_is_as_kafka_writes_it(self) -> None:
-        assert format_clean_shutdown(17) == b'{"version":0,"brokerEpoch":17}'
+        assert format_clean_shutdown() == b'{"version":0,"brokerEpoch":-1}'
         assert parse_clean_shutdown(b'{"version":0,"brokerEpoch":587}') == 587
         assert parse_clean_shutdown(format_clean_shutdown()) == -1
 

@@ -118,7 +118,7 @@ def test_statistics_of_committed_logs_are_those_of_the_logs(prefix: Path, logs: 
     listings = [list_partition(fs, one.path) for one in list_log_directory(fs, shown).live]
     found = jobs.statistics(SPARK, listings, seen=fs)
     for name, one in zip(NAMES, found, strict=True):
-        expected = view_statistics(FS, logs / name, 10)
+        expected = view_statistics(FS, logs / name)
         assert (one.log.records, one.log.batches) == (expected.records, expected.batches) != (0, 0)
 
 
