@@ -135,7 +135,7 @@ def _settle_logs(directory: OpenedDirectory, journal: AppendJournal) -> None:
 
 
 def _held(directory: OpenedDirectory, log: Log, staging: Path, placement: Placement) -> Held:
-    if log.log_end_offset > placement.start and log.log_start_offset > placement.start:
+    if log.log_start_offset > placement.start:
         raise _unknown(directory, log, placement, f"records below offset {log.log_start_offset} were deleted since")
     try:
         found = held(log, staging, placement)

@@ -77,6 +77,23 @@ def test_only_what_remains_counts_when_markers_expire() -> None:
     assert not tracker.on_marker(2, 9, False)
 
 
+def test_an_aborted_batch_that_does_not_remain_keeps_no_marker_when_markers_expire() -> None:
+    tracker = TransactionTracker(remains={7}.__contains__)
+    tracker.add_aborted([aborted(1, 0, 2), aborted(2, 7, 9)])
+    assert tracker.on_batch(1, 0, 1) and tracker.on_batch(2, 7, 8)
+    assert tracker.on_marker(1, 2, True) and not tracker.on_marker(2, 9, True)
+
+
+def test_another_tracker_goes_on_where_one_has_come_to() -> None:
+    first, second = TransactionTracker(), TransactionTracker()
+    first.add_aborted([aborted(1, 0, 4), aborted(2, 5, 9)])
+    first.on_batch(1, 0, 1)
+    first.on_batch(3, 2, 3)
+    second.take_state(first)
+    assert not second.on_marker(1, 4, True) and not second.on_marker(3, 5, False)
+    assert second.on_batch(2, 6, 7)
+
+
 def test_transaction_indexes_are_asked_of_aborted_transactions_and_not_of_all_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
