@@ -150,7 +150,7 @@ def segment_file_name(base_offset: int, kind: FileKind = FileKind.LOG, state: Fi
     return format_file_name(FileName(base_offset, kind, state))
 
 
-@lru_cache(maxsize=4096)  # a directory is looked at several times
+@lru_cache(maxsize=1 << 16)  # a directory is looked at several times, and may hold ten thousand segments
 def parse_file_name(name: str) -> FileName | None:
     """The parts of a file name that starts with an offset; None for every other name."""
     match = _SEGMENT_FILE.fullmatch(name)

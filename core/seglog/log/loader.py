@@ -177,7 +177,7 @@ class _Loader:
         self._epochs = LeaderEpochCache(fs, directory, tolerant=not options.writable)
         self._report = RecoveryReport(directory, options.clean_shutdown)
         self._recovers_from: int | None = None
-        self._snapshots: set[int] | None = None  # left by the last segment that was recovered; None: look again
+        self._snapshots: list[int] | None = None  # left by the last segment that was recovered; None: look again
         if self._epochs.damage is not None:
             self._report.events.append(str(self._epochs.damage))
 
@@ -397,7 +397,7 @@ class _Loader:
 
     # --- helpers --------------------------------------------------------------------------------------------
 
-    def _producers(self, snapshots: set[int] | None = None) -> ProducerStateManager:
+    def _producers(self, snapshots: list[int] | None = None) -> ProducerStateManager:
         return ProducerStateManager(
             self._fs,
             self._directory,

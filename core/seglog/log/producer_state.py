@@ -13,6 +13,7 @@ its producer known.
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -116,7 +117,7 @@ class ProducerStateManager:
     """The producers of one log, up to `end_offset`, and the snapshots in its directory.
 
     With `strict` false, contradictions that make a broker refuse the log are passed over (for reading alone).
-    `snapshots` are the end offsets of those in the directory, where the caller knows them.
+    `snapshots` are the end offsets of those in the directory, ascending, where the caller knows them.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class ProducerStateManager:
         *,
         expiration_ms: int = DEFAULT_EXPIRATION_MS,
         strict: bool = True,
-        snapshots: set[int] | None = None,
+        snapshots: list[int] | None = None,
     ) -> None:
         self.directory, self.expiration_ms = directory, expiration_ms
         self.producers: dict[int, ProducerState] = {}
@@ -135,7 +136,7 @@ class ProducerStateManager:
         self._ongoing: dict[int, int] = {}  # first offset → producer id
         self._unreplicated: dict[int, int] = {}  # first offset → marker's offset, until the high watermark passes it
         self._snapshot_offset = 0
-        self.snapshots: set[int] = set() if snapshots is None else snapshots
+        self.snapshots: list[int] = [] if snapshots is None else snapshots  # ascending: a log may have ten thousand
         if snapshots is None:
             self.load_snapshot_names()
 
@@ -152,7 +153,7 @@ class ProducerStateManager:
 
     @property
     def latest_snapshot_offset(self) -> int | None:
-        return max(self.snapshots, default=None)
+        return self.snapshots[-1] if self.snapshots else None
 
     @property
     def open_transactions(self) -> dict[int, int]:
@@ -273,7 +274,7 @@ class ProducerStateManager:
         """Looks again which snapshots the directory has."""
         names = self._fs.list(self.directory) if self._fs.status(self.directory) is not None else []
         parsed = (parse_file_name(name) for name in names if name.endswith(FileKind.PRODUCER_SNAPSHOT.value))
-        self.snapshots = {name.offset for name in parsed if name is not None}
+        self.snapshots = sorted(name.offset for name in parsed if name is not None)
 
     def snapshot_path(self, offset: int) -> Path:
         return self.directory / segment_file_name(offset, FileKind.PRODUCER_SNAPSHOT)
@@ -284,22 +285,30 @@ class ProducerStateManager:
             return None
         path = self.snapshot_path(self.end_offset)
         write_atomically(self._fs, path, encode_snapshot(_entries_of(self.producers.values())))
-        self.snapshots.add(self.end_offset)
+        place = bisect_left(self.snapshots, self.end_offset)
+        if self.snapshots[place : place + 1] != [self.end_offset]:
+            self.snapshots.insert(place, self.end_offset)
         self._snapshot_offset = self.end_offset
         return path
 
     def remove_snapshot(self, offset: int) -> None:
         """Removes a snapshot's file, if it is there."""
-        self.snapshots.discard(offset)
+        self.forget_snapshot(offset)
         path = self.snapshot_path(offset)
         if self._fs.status(path) is not None:
             self._fs.remove(path)
+
+    def forget_snapshot(self, offset: int) -> None:
+        """The snapshot's file is gone, or another's to remove."""
+        place = bisect_left(self.snapshots, offset)
+        if self.snapshots[place : place + 1] == [offset]:
+            del self.snapshots[place]
 
     def remove_stray_snapshots(self, base_offsets: Iterable[int]) -> None:
         """Keeps the snapshots at a segment's base and the largest other one, if it is above all bases."""
         bases = set(base_offsets)
         self.load_snapshot_names()
-        strays = sorted(self.snapshots - bases)
+        strays = [offset for offset in self.snapshots if offset not in bases]
         if strays and (not bases or strays[-1] >= max(bases)):
             strays.pop()
         for offset in strays:
@@ -307,7 +316,8 @@ class ProducerStateManager:
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Drops the snapshots outside (`log_start_offset`, `log_end_offset`] and loads the newest that is left."""
-        for offset in sorted(one for one in self.snapshots if one > log_end_offset or one <= log_start_offset):
+        at_start, at_end = bisect_right(self.snapshots, log_start_offset), bisect_right(self.snapshots, log_end_offset)
+        for offset in (*self.snapshots[:at_start], *self.snapshots[at_end:]):
             self.remove_snapshot(offset)
         if log_end_offset != self.end_offset:
             self._clear()
@@ -330,7 +340,7 @@ class ProducerStateManager:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forgets everything, snapshots included; the log goes on at `offset`."""
         self._clear()
-        for found in sorted(self.snapshots):
+        for found in list(self.snapshots):
             self.remove_snapshot(found)
         self._snapshot_offset, self.end_offset = 0, offset
 
@@ -341,7 +351,7 @@ class ProducerStateManager:
 
     def _load_newest_snapshot(self, log_start_offset: int, now_ms: int) -> None:
         while self.snapshots:
-            offset = max(self.snapshots)
+            offset = self.snapshots[-1]
             path = self.snapshot_path(offset)
             try:
                 entries = decode_snapshot(self._fs.read_bytes(path), path)

@@ -196,6 +196,9 @@ class ViewingFileSystem(ViewFileSystem):
             raise
 
     def _door(self, directory: Path) -> FileSystem:
+        known = self._views.get(directory)
+        if known is not None:
+            return known.fs
         if directory.parent != self._log_directory or directory == self._log_directory:
             return self._below  # the parent of `.` is `.`
         with self._guard:

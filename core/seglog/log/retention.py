@@ -21,6 +21,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import accumulate
 from pathlib import Path
 
 from seglog.configuration.keys import LogConfig
@@ -254,7 +255,9 @@ class _Judge:
     def plan(self, gone: int) -> RetentionPlan:
         everything = gone == len(self.segments)
         start = self.log.log_end_offset if everything else self.segments[gone].base_offset
-        verdicts = [self._verdict(i, gone) for i in range(len(self.segments))]
+        verdicts = [self._verdict(i, gone, None) for i in range(gone)]
+        newest = accumulate((segment.largest_timestamp() for segment in self.segments[gone:]), max)
+        verdicts += [self._verdict(i, gone, timestamp) for i, timestamp in enumerate(newest, gone)]
         return RetentionPlan(
             self.log.topic_partition,
             self.now_ms,
@@ -266,7 +269,8 @@ class _Judge:
             tuple(verdicts),
         )
 
-    def _verdict(self, index: int, gone: int) -> SegmentVerdict:
+    def _verdict(self, index: int, gone: int, newest: int | None) -> SegmentVerdict:
+        """`newest` is the largest timestamp from segment `gone` to this one; None before `gone`."""
         segment = self.segments[index]
         largest, has_timestamp = segment.largest_timestamp(), segment.max_timestamp >= 0
         future = index >= gone and self._by_time and largest > self.now_ms
@@ -279,7 +283,7 @@ class _Judge:
             from_modified=not has_timestamp,
             rule=self._rules[index][0] if index < gone else None,
             reason=self._rules[index][1] if index < gone else self._why_kept(index, gone),
-            deletable_ms=self._deletable_ms(index, gone) if index >= gone else None,
+            deletable_ms=self._deletable_ms(newest),
             in_future=future,
             blocking_offset=segment.offset_of_max_timestamp if future and has_timestamp else None,
             disk_bytes=self._rooms.get(index, 0),
@@ -289,11 +293,9 @@ class _Judge:
     def _by_time(self) -> bool:
         return self.config.delete and self.config.retention_ms >= 0 and not self.config.remote_storage_enable
 
-    def _deletable_ms(self, index: int, gone: int) -> int | None:
+    def _deletable_ms(self, newest: int | None) -> int | None:
         """When the time rule reaches past this segment: every one before it must be old enough too."""
-        if not self._by_time:
-            return None
-        return max(s.largest_timestamp() for s in self.segments[gone : index + 1]) + self.config.retention_ms + 1
+        return None if newest is None or not self._by_time else newest + self.config.retention_ms + 1
 
     def _why_kept(self, index: int, gone: int) -> str:
         guard = self.guard(index)

@@ -189,7 +189,7 @@ def retire_snapshots(fs: FileSystem, producers: ProducerStateManager, offsets: S
     deleted: list[Path] = []
     for offset in offsets:
         path = producers.snapshot_path(offset)
-        producers.snapshots.discard(offset)
+        producers.forget_snapshot(offset)
         if fs.status(path) is not None:
             deleted.append(path.with_name(path.name + _DELETED))
             fs.rename(path, deleted[-1])

@@ -145,10 +145,7 @@ class PartitionBuilder:
         if self._plan.replay_from is None:
             for segment in segments:
                 if wanted & _index_names(segment):
-                    self._recover(
-                        segment,
-                        ProducerStateManager(OverlayFileSystem(self._overlay), self._plan.directory, strict=False),
-                    )
+                    self._recover(segment, self._passing_state())
         else:
             wanted |= self._replay(segments, wanted)
         if self._plan.epochs:
@@ -176,15 +173,12 @@ class PartitionBuilder:
         producers.truncate_and_reload(-1, start, now_ms=0)
         if not producers.snapshots:
             producers.end_offset = segments[0].base_offset if segments else 0
-        touched: set[str] = {producers.snapshot_path(offset).name for offset in found - producers.snapshots}
+        touched: set[str] = {producers.snapshot_path(offset).name for offset in found.difference(producers.snapshots)}
         for i, segment in enumerate(segments):
             next_base = segments[i + 1].base_offset if i + 1 < len(segments) else None
             if next_base is not None and next_base <= producers.end_offset:
                 if wanted & _index_names(segment):
-                    self._recover(
-                        segment,
-                        ProducerStateManager(OverlayFileSystem(self._overlay), self._plan.directory, strict=False),
-                    )
+                    self._recover(segment, self._passing_state())
                 continue
             if segment.base_offset > producers.end_offset or (i > 0 and segment.base_offset >= start):
                 producers.end_offset = max(segment.base_offset, producers.end_offset)
@@ -214,6 +208,11 @@ class PartitionBuilder:
         for transaction, last_stable_offset in aborted:
             segment.append_aborted(transaction, last_stable_offset)
         return {index.path.name}
+
+    def _passing_state(self) -> ProducerStateManager:
+        """A state for the recovery of one segment, which nobody keeps: the directory is not listed for it."""
+        overlay = OverlayFileSystem(self._overlay)
+        return ProducerStateManager(overlay, self._plan.directory, strict=False, snapshots=[])
 
     def _recover(self, segment: LogSegment, producers: ProducerStateManager) -> None:
         size = segment.size

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -77,7 +78,7 @@ class NamedFile:
     modified_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # with no slots, for the property that is kept
 class PartitionListing:
     """What is in a partition directory.
 
@@ -100,7 +101,7 @@ class PartitionListing:
     leader_epoch_checkpoint: Path | None = None
     partition_metadata: Path | None = None
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Bytes in all `.log` files."""
         return sum(segment.size for segment in self.segments)

@@ -7,9 +7,10 @@ log is no contradiction: a file may know more of the past than the log, but neve
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from seglog.format.producer_snapshot import ProducerEntry, decode_snapshot
 from seglog.log.indexes import AbortedTransaction, TransactionIndex
 from seglog.log.producer_state import CompletedTransaction, ProducerState, ProducerStateManager
 from seglog.model import ControlType
-from seglog.scan.listing import PartitionListing, SegmentFiles
+from seglog.scan.listing import NamedFile, PartitionListing, SegmentFiles
 from seglog.scan.log_walk import WalkedEntries
 from seglog.storage.filesystem import FileSystem
 from seglog.storage.links import name_of
@@ -51,7 +52,7 @@ class SemanticObserver:
         self._fs, self._listing, self._log_start, self._live = fs, listing, log_start_offset, live
         self._producers = ProducerStateManager(fs, listing.directory, strict=False)
         self._partition = name_of(listing.directory)
-        self._snapshots = {snapshot.offset: snapshot.path for snapshot in listing.snapshots}
+        self._snapshots = deque(listing.snapshots)  # those that are still to be compared
         self._epochs: list[EpochEntry] = []
         self._legacy_end = 0  # an append of magic 0 or 1 makes the broker forget the epochs below it
         self._current: SegmentFiles | None = None
@@ -81,9 +82,8 @@ class SemanticObserver:
         self._note_offsets(piece.batches[piece.valid])
         self._note_epochs(good)
         yield from self._control_records(piece, good)
-        for offset in sorted(o for o in self._snapshots if int(good["base_offset"][0]) < o):
-            if offset > int(good["last_offset"][-1]):
-                break
+        first, last = int(good["base_offset"][0]), int(good["last_offset"][-1])
+        for offset in [each.offset for each in self._snapshots_to_compare(last) if each.offset > first]:
             before = good[good["last_offset"] < offset]
             yield from self._replay(piece, before)
             yield from self._snapshots_up_to(offset)
@@ -98,10 +98,9 @@ class SemanticObserver:
     def finish_partition(self, log_end_offset: int) -> Iterator[Finding]:
         """After the last segment: the snapshot at the end, open transactions, leader epochs."""
         yield from self._snapshots_up_to(log_end_offset)
-        for offset in sorted(self._snapshots):
-            if self._current is not None and offset > log_end_offset:
-                message = f"the snapshot is of offset {offset}, the log ends at {log_end_offset}"
-                yield finding("SNAPSHOT_DIFFERS", self._partition, self._snapshots[offset].name, message)
+        for snapshot in self._snapshots if self._current is not None else ():
+            message = f"the snapshot is of offset {snapshot.offset}, the log ends at {log_end_offset}"
+            yield finding("SNAPSHOT_DIFFERS", self._partition, snapshot.path.name, message)
         begun = {producer: first for first, producer in self._producers.open_transactions.items()}
         begun |= self._begun_before
         for first, producer in sorted((first, producer) for producer, first in begun.items()):
@@ -259,15 +258,20 @@ class SemanticObserver:
 
     def _snapshots_up_to(self, offset: int) -> Iterator[Finding]:
         """Compares and forgets the snapshots at or below `offset`; older than the log they can only be read."""
-        for at in sorted(found for found in self._snapshots if found <= offset):
-            path = self._snapshots.pop(at)
+        for _ in list(self._snapshots_to_compare(offset)):
+            snapshot = self._snapshots.popleft()
+            path = snapshot.path
             try:
                 entries = decode_snapshot(self._fs.read_bytes(path), path)
             except CorruptSnapshotError as error:
                 yield finding("SNAPSHOT_CORRUPT", self._partition, path.name, error.reason, position=error.position)
                 continue
-            if at == offset:
+            if snapshot.offset == offset:
                 yield from self._compare_snapshot(path, entries)
+
+    def _snapshots_to_compare(self, offset: int) -> Iterator[NamedFile]:
+        """Those at or below `offset`."""
+        return takewhile(lambda snapshot: snapshot.offset <= offset, self._snapshots)
 
     def _compare_snapshot(self, path: Path, entries: tuple[ProducerEntry, ...]) -> Iterator[Finding]:
         for entry in entries:

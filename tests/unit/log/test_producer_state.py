@@ -197,7 +197,7 @@ def test_reloading_drops_the_snapshots_outside_the_log(tmp_path: Path) -> None:
         replayed(tmp_path, *(idempotent(i, 7, i) for i in range(offset))).take_snapshot()
     producers = ProducerStateManager(FS, tmp_path)
     producers.truncate_and_reload(4, 8, now_ms=2000)
-    assert sorted(producers.snapshots) == [5, 8]
+    assert producers.snapshots == [5, 8]
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{offset:020d}.snapshot" for offset in (5, 8)]
     assert (producers.end_offset, producers.producers[7].last_sequence) == (8, 7)
 
@@ -224,7 +224,7 @@ def test_starting_anew_leaves_nothing(tmp_path: Path) -> None:
     producers.take_snapshot()
     producers.truncate_fully_and_start_at(50)
     assert (producers.producers, producers.open_transactions, producers.first_unstable_offset) == ({}, {}, None)
-    assert (producers.end_offset, producers.snapshots, list(tmp_path.iterdir())) == (50, set(), [])
+    assert (producers.end_offset, producers.snapshots, list(tmp_path.iterdir())) == (50, [], [])
     assert producers.take_snapshot() is not None
 
 
@@ -256,5 +256,5 @@ def test_stray_snapshots_go_but_the_largest_above_all_segments(
     producers = ProducerStateManager(FS, tmp_path)
     (tmp_path / f"{5:020d}.snapshot").write_bytes(b"")  # came after the manager looked
     producers.remove_stray_snapshots(bases)
-    assert sorted(producers.snapshots) == kept
+    assert producers.snapshots == kept
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{offset:020d}.snapshot" for offset in kept]
