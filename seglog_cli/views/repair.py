@@ -12,9 +12,8 @@ from seglog_cli.failures import message_of
 from seglog_cli.progress import bytes_text
 
 if TYPE_CHECKING:
-    from seglog.repairs.findings_by_directory import Examination
     from seglog.repairs.plan import RepairPlan
-    from seglog.repairs.repair import RepairOutcome
+    from seglog.repairs.repair import Examination, RepairOutcome
     from seglog.runs.journal import RunRecord
     from seglog.salvage.salvage import SalvagedLog, SalvageReport
     from seglog_cli.exit_codes import ExitCode

@@ -42,7 +42,7 @@ def test_exchanged_contents_are_gathered(tmp_path: Path) -> None:
     other.write_bytes(whole)
     done = run("verify", "--repair", tmp_path / "t-0")
     assert done.exit_code == 4
-    assert f"gathered t-0/{LOG}: 2 batches lie in files of other segments and come back" in done.stdout
+    assert f"gathered t-0/{LOG}: 2 batches return from other segments' files" in done.stdout
     assert one.read_bytes() == whole
 
 
@@ -189,8 +189,7 @@ def test_segments_at_relative_links_are_links_again_after_undo(logs: Path, tmp_p
 def test_a_repair_that_was_cut_short_is_finished_by_the_next_command_that_writes(logs: Path) -> None:
     """The process is killed in the middle of the changes: the mark of the run stays behind."""
     from seglog.clock import SystemClock
-    from seglog.repairs.findings_by_directory import examination
-    from seglog.repairs.repair import repair
+    from seglog.repairs.repair import examination, repair
     from seglog.runs.quarantine import PENDING_FILE
     from seglog.storage.filesystem import LocalFileSystem
 

@@ -18,8 +18,7 @@ from seglog.export.export import ExportFormat, ExportOptions, FileSink, export
 from seglog.model import Compression, TopicPartition
 from seglog.operations.convert import ConvertOptions, convert_to
 from seglog.operations.restore import plan_restore, restore
-from seglog.repairs.findings_by_directory import examination
-from seglog.repairs.repair import repair
+from seglog.repairs.repair import examination, repair
 from seglog.runs.restore import restore_run
 from seglog.salvage.salvage import SalvageOptions, salvage
 from seglog.scan.listing import Target, TargetKind, list_partition

@@ -12,8 +12,7 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.format.filenames import QUARANTINE_WITHIN
-from seglog.repairs.findings_by_directory import examination
-from seglog.repairs.repair import RepairOutcome, repair
+from seglog.repairs.repair import RepairOutcome, examination, repair
 from seglog.runs.apply import settle_pending, undo_run
 from seglog.runs.journal import RunState
 from seglog.runs.quarantine import PENDING_FILE
@@ -76,7 +75,7 @@ def damaged(damage: Damage, kind: type[CrashFileSystem] = CrashFileSystem) -> Cr
 
 def repaired(fs: CrashFileSystem) -> RepairOutcome:
     findings = examination(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY]).findings
-    return repair(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY], findings, take_lock=False)
+    return repair(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY], findings)
 
 
 class MountedCrashFileSystem(CrashFileSystem):
@@ -147,7 +146,7 @@ def test_a_full_disk_while_staging_leaves_everything_as_it_was() -> None:
         fs.fill_disk_after(room)
         free, fs.free_bytes = fs.free_bytes, lambda path: 1 << 40  # type: ignore[method-assign]
         with pytest.raises(OSError, match="No space left"):
-            repair(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY], findings, take_lock=False)
+            repair(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY], findings)
         assert logs(fs) == before, f"{room} bytes of room"
         assert free(LOG_DIRECTORY) <= room
         assert PENDING_FILE not in logs(fs)
@@ -175,7 +174,7 @@ def test_a_repair_that_fails_half_way_is_taken_back() -> None:
             rename(source, target)
 
         fs.rename = once  # type: ignore[method-assign]
-        outcome = repair(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY], findings, take_lock=False)
+        outcome = repair(fs, CLOCK, LOG_DIRECTORY, [DIRECTORY], findings)
         assert isinstance(outcome.failure, OSError)
         assert not outcome.complete
         assert logs(fs) == before, f"rename {failing}"

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.plan import Policy, RepairOptions
-from seglog.repairs.repair import repair
+from seglog.repairs.repair import examination, repair
 from seglog.salvage.salvage import SalvageOptions, salvage
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.crash_filesystem import CrashFileSystem, PowerCut
@@ -58,7 +57,7 @@ def test_kafka_opens_what_was_repaired(kafka: KafkaHarness, tmp_path: Path, name
         fs = CrashFileSystem.of(directory)
         told = f"seed {seed}: " + (damage_log if seed % 4 else damage_derived)(fs, directory, chance)
         findings = examination(fs, clock, directory.parent, [directory]).findings
-        assert repair(fs, clock, directory.parent, [directory], findings, take_lock=False).failure is None
+        assert repair(fs, clock, directory.parent, [directory], findings).failure is None
         opened_by_kafka(kafka, fs, directory, tmp_path / str(seed), told)
 
 
@@ -81,7 +80,7 @@ def test_policy_truncate_leaves_what_kafkas_recovery_leaves(
             continue  # Kafka does not start at all: there is nothing to be equal to
         findings = examination(fs, clock, directory.parent, [directory]).findings
         options = RepairOptions(policy=Policy.TRUNCATE)
-        outcome = repair(fs, clock, directory.parent, [directory], findings, options, take_lock=False)
+        outcome = repair(fs, clock, directory.parent, [directory], findings, options)
         assert outcome.failure is None
         ours = {name: data for name, data in fs.contents(directory).items() if name.endswith(".log")}
         assert ours == {path.name: path.read_bytes() for path in theirs.glob("*.log")}, f"seed {seed}"
@@ -122,7 +121,7 @@ def test_a_broker_that_starts_in_the_middle_of_a_repair_finds_the_old_log_or_the
 
     def mended(fs: CrashFileSystem) -> None:
         findings = examination(fs, clock, directory.parent, [directory]).findings
-        repair(fs, clock, directory.parent, [directory], findings, take_lock=False)
+        repair(fs, clock, directory.parent, [directory], findings)
 
     def logs(files: dict[str, bytes]) -> dict[str, bytes]:
         return {name: data for name, data in files.items() if name.endswith(".log")}

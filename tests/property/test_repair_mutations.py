@@ -13,8 +13,7 @@ import pytest
 
 from seglog.clock import FixedClock
 from seglog.evidence.findings import Severity
-from seglog.repairs.findings_by_directory import examination
-from seglog.repairs.repair import repair
+from seglog.repairs.repair import examination, repair
 from seglog.runs.apply import undo_run
 from tests.support.crash_filesystem import CrashFileSystem
 from tests.support.damage import batches_of, damage_derived, damage_log
@@ -88,7 +87,7 @@ def mended(seed: int) -> None:
     clock = FixedClock(fixture_now_ms(name))
 
     findings = examination(fs, clock, log_directory, [directory]).findings
-    outcome = repair(fs, clock, log_directory, [directory], findings, take_lock=False)
+    outcome = repair(fs, clock, log_directory, [directory], findings)
 
     assert outcome.failure is None, f"{told}: {outcome.failure}"
     for file, batches in healthy(name, partition).items():

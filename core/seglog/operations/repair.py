@@ -1,9 +1,9 @@
-"""Repairing what paths name, or planning it: lock, runs that were cut short, findings before and after (`seglog verify
---repair`).
+"""Repairs partitions and log directories, or plans it (`seglog verify --repair`).
 
-1. Paths become one job a log directory. 2. The directory is locked for the whole job, and a run that was cut short is
-settled. 3. Everything that `verify` can see is the plan's evidence. 4. The plan is carried out, and what is left is
-looked at again. A plan takes no lock and changes nothing.
+1. Groups the paths into one job per log directory.
+2. Locks the directory for the whole job and settles an unfinished run.
+3. Verifies everything; the findings are the evidence for the plan.
+4. Carries the plan out and verifies again. Planning alone takes no lock and changes nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from seglog.configuration.settings import topic_of
 from seglog.evidence.findings import Finding
 from seglog.operations.undo import settle
 from seglog.operations.workspace import Workspace
-from seglog.repairs.findings_by_directory import Examination, examination
 from seglog.repairs.plan import RepairOptions, RepairPlan
-from seglog.repairs.repair import RepairOutcome, plan_repair, repair
+from seglog.repairs.repair import Examination, RepairOutcome, examination, plan_repair, repair
 from seglog.runs.journal import RunRecord
 from seglog.scan.listing import Target, TargetKind, list_log_directory, resolve_paths
 from seglog.storage import links
@@ -31,7 +30,7 @@ from seglog.units import count_text
 
 @dataclass(frozen=True)
 class RepairJob:
-    """The partitions to repair in one log directory; `whole` when the directory itself was named."""
+    """The partitions to repair in one log directory; `whole` if the directory itself was named."""
 
     log_directory: Path
     partitions: tuple[Path, ...]
@@ -40,18 +39,18 @@ class RepairJob:
 
 @dataclass(frozen=True)
 class PlannedRepair:
-    """What a repair would do: `before` is what is wrong, `plan` what would be done about it."""
+    """A planned repair: the damage (`before`) and the `plan` to repair it."""
 
     before: Examination
     plan: RepairPlan
 
     def __repr__(self) -> str:
-        return f"<PlannedRepair {_place_of(self.plan)}: {_count_of(self.before)}; {len(self.plan.unrepaired)} stay>"
+        return f"<PlannedRepair {_place_of(self.plan)}: {_count_of(self.before)}; {len(self.plan.unrepaired)} remain>"
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """What a repair did: `before` and `after` are what was and is wrong. `run` of the outcome is what `undo` takes."""
+    """A finished repair: the damage `before` and `after` it, and its `outcome`, whose `run` is what `undo` takes."""
 
     before: Examination
     outcome: RepairOutcome
@@ -63,7 +62,7 @@ class Repaired:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is wrong any more."""
+        """True if no damage is left."""
         return self.outcome.complete and not self.after.damaged
 
 
@@ -76,29 +75,29 @@ def _count_of(found: Examination) -> str:
 
 
 class RepairWatch:
-    """Hears what a repair is at; this one takes no notice."""
+    """Receives a repair's progress; this base class ignores it."""
 
     def settled(self, run: RunRecord) -> None:
-        """A run that was cut short is finished or undone."""
+        """Called after an unfinished run was finished or undone."""
 
     def found(self, finding: Finding) -> None:
-        """Something is wrong, before the repair."""
+        """Called for each finding before the repair."""
 
     def examining(self) -> AbstractContextManager[Callable[[int, int], None] | None]:
-        """Findings are looked for; what is given is called with (bytes done, bytes in all)."""
+        """Entered while the first verification runs; yields a callback for (bytes done, bytes in all), or None."""
         return nullcontext()
 
     def examining_again(self) -> AbstractContextManager[Callable[[int, int], None] | None]:
-        """The same after the repair."""
+        """The same for the verification after the repair."""
         return nullcontext()
 
     def repairing(self) -> AbstractContextManager[Callable[[int], None] | None]:
-        """The repair goes on; what is given is called with bytes done."""
+        """Entered while the repair runs; yields a callback for bytes done, or None."""
         return nullcontext()
 
 
 def repair_jobs(fs: FileSystem, paths: Sequence[Path]) -> list[RepairJob]:
-    """One job a log directory, in the order in which they were named. ValueError for a file."""
+    """Returns one job per log directory, in the order of the paths. Raises ValueError for a file."""
     jobs: dict[Path, RepairJob] = {}
     for target in resolve_paths(fs, [links.resolve(path) for path in paths]):
         job = _job_of(fs, target)
@@ -114,7 +113,9 @@ def _job_of(fs: FileSystem, target: Target) -> RepairJob:
         mine = tuple(each.path for each in found if each.state.is_served and not each.is_cluster_metadata)
         return RepairJob(target.path, mine, True)
     if target.kind is TargetKind.FILE:
-        raise ValueError(f"{target.path}: a repair takes partition and log directories, as a file's neighbours change")
+        raise ValueError(
+            f"{target.path}: a repair takes partition and log directories, as it changes a file's neighbours too"
+        )
     return RepairJob(target.path.parent, (target.path,), False)
 
 
@@ -125,10 +126,10 @@ def plan_job(
     options: RepairOptions,
     watch: RepairWatch | None = None,
 ) -> PlannedRepair:
-    """What `repair_job` would do now."""
+    """Plans a job; changes nothing."""
     before = _examined(workspace, job, watch or RepairWatch(), again=False)
-    settled = _with_intervals(job, config_of, options)
-    plan = plan_repair(workspace.fs, workspace.clock, job.log_directory, job.partitions, before.findings, settled)
+    options = _with_intervals(job, config_of, options)
+    plan = plan_repair(workspace.fs, workspace.clock, job.log_directory, job.partitions, before.findings, options)
     return PlannedRepair(before, plan)
 
 
@@ -139,7 +140,10 @@ def repair_job(
     options: RepairOptions,
     watch: RepairWatch | None = None,
 ) -> Repaired:
-    """Repairs; see the steps above. LockedError when a broker is at work, RefusedError before anything is changed."""
+    """Repairs a job by the steps above.
+
+    Raises LockedError if a broker or another seglog holds the lock, RefusedError before anything is changed.
+    """
     watch, fs = watch or RepairWatch(), workspace.fs
     with DirectoryLock(job.log_directory):
         settle(fs, job.log_directory, watch.settled)
@@ -152,8 +156,7 @@ def repair_job(
                 job.partitions,
                 before.findings,
                 _with_intervals(job, config_of, options),
-                progress=progress,
-                take_lock=False,
+                progress,
             )
         after = before if outcome.run is None else _examined(workspace, job, watch, again=True)
         return Repaired(before, outcome, after)

@@ -1,9 +1,9 @@
-"""The checkpoints of a log directory after its partitions were repaired (specification §16, point 4).
+"""Adjusts a log directory's checkpoints to its repaired partitions.
 
-- No entry may lie beyond the new log end.
-- A recovery point or cleaner offset inside or after a segment that was written anew goes back to that segment.
-- A log start beyond the log end would make a broker drop the whole log: it goes down with it.
-- A file that cannot be read begins anew, empty, which a broker takes as: recover all, clean all.
+- No entry may be beyond the new log end offset.
+- A recovery point or cleaner offset in or after a rewritten segment moves back to that segment's base offset.
+- A log start offset beyond the log end offset would make a broker drop the whole log, so it is lowered too.
+- An unreadable file starts afresh, empty: a broker then recovers and cleans everything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seglog.runs.quarantine import facts_of
 from seglog.scan.listing import OFFSET_CHECKPOINTS
 from seglog.storage.filesystem import FileSystem
 
-_BEHIND_CHANGES = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.CLEANER_OFFSET_CHECKPOINT)
+_BEFORE_REWRITTEN = (filenames.RECOVERY_POINT_CHECKPOINT, filenames.CLEANER_OFFSET_CHECKPOINT)
 
 
 def plan_checkpoints(
@@ -32,9 +32,9 @@ def plan_checkpoints(
     findings: Sequence[Finding] | None,
     options: RepairOptions,
 ) -> list[CheckpointRepair]:
-    """The entries to change. `findings` are those on the log directory's own files; None suspects them all.
+    """Returns the entries to change. `findings` are those on the log directory's own files; None suspects them all.
 
-    Entries of repaired partitions are always set right; `--only` limits the rest.
+    The entries of repaired partitions are always corrected; `--only` limits the others.
     """
     repairs: list[CheckpointRepair] = []
     for name in OFFSET_CHECKPOINTS:
@@ -47,54 +47,41 @@ def plan_checkpoints(
             if RepairPart.CHECKPOINT in options.only:
                 repairs.append(CheckpointRepair(name, None, None, None, f"cannot be read: {error.reason}"))
             continue
+        suspect = findings is None or any(each.file == name for each in findings)
         for plan in plans:
-            repairs += _entry(name, plan, offsets, findings, options)
+            if not plan.is_empty or (suspect and RepairPart.CHECKPOINT in options.only):
+                repairs += _entry(name, plan, offsets)
     return repairs
 
 
-def _entry(
-    name: str,
-    plan: PartitionPlan,
-    offsets: dict[TopicPartition, int],
-    findings: Sequence[Finding] | None,
-    options: RepairOptions,
-) -> list[CheckpointRepair]:
+def _entry(name: str, plan: PartitionPlan, offsets: dict[TopicPartition, int]) -> list[CheckpointRepair]:
     parsed = filenames.parse_partition_directory(plan.directory.name)
     if parsed is None or parsed.state is not filenames.PartitionState.LIVE or parsed.topic_partition not in offsets:
-        return []
-    named = findings is None or any(each.file == name for each in findings)
-    if plan.is_empty and not (named and RepairPart.CHECKPOINT in options.only):
         return []
     key, before = parsed.topic_partition, offsets[parsed.topic_partition]
     after, reason = before, ""
     if before > plan.log_end_offset:
-        after, reason = plan.log_end_offset, "it lies beyond the log end"
+        after, reason = plan.log_end_offset, "it is beyond the log end offset"
     rewritten = [segment.base_offset for segment in plan.segments]
-    if name in _BEHIND_CHANGES and rewritten and after > min(rewritten):
-        after, reason = min(rewritten), "data below it was written anew"
+    if name in _BEFORE_REWRITTEN and rewritten and after > min(rewritten):
+        after, reason = min(rewritten), "data below it was rewritten"
     return [CheckpointRepair(name, key, before, after, reason)] if after != before else []
 
 
 def stage_checkpoints(fs: FileSystem, plan: RepairPlan, run: Path) -> list[Change]:
-    """Writes the new checkpoint files into the run's folder; returns the changes."""
+    """Writes the new checkpoint files into the run's folder, durably; returns the changes."""
     changes = []
     staging = run / NEW
     fs.make_directory(staging, parents=True)
     for name in sorted({each.name for each in plan.checkpoints}):
         path, staged = plan.log_directory / name, staging / name
+        repairs = [each for each in plan.checkpoints if each.name == name]
         with fs.open(staged, "create_new") as file:
-            file.write_at(0, _contents(fs, path, [each for each in plan.checkpoints if each.name == name]))
+            file.write_at(0, _contents(fs, path, repairs))
             file.sync()
         fs.copy_attributes(path, staged)
-        changes.append(
-            Change.of(
-                "replace",
-                name,
-                facts_of(fs, path),
-                facts_of(fs, staged),
-                reason=next(each.reason for each in plan.checkpoints if each.name == name),
-            )
-        )
+        before, after = facts_of(fs, path), facts_of(fs, staged)
+        changes.append(Change.of("replace", name, before, after, reason=repairs[0].reason))
     fs.sync_directory(staging)
     fs.sync_directory(run)
     return changes
@@ -105,9 +92,6 @@ def _contents(fs: FileSystem, path: Path, repairs: list[CheckpointRepair]) -> by
         return format_offset_checkpoint({})
     offsets = parse_offset_checkpoint(fs.read_bytes(path), path)
     for each in repairs:
-        assert each.topic_partition is not None
-        if each.after is None:
-            offsets.pop(each.topic_partition, None)
-        else:
-            offsets[each.topic_partition] = each.after
+        assert each.topic_partition is not None and each.after is not None
+        offsets[each.topic_partition] = each.after
     return format_offset_checkpoint(offsets)

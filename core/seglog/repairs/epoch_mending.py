@@ -1,22 +1,24 @@
-"""Broken leader epochs in batch headers: the one field that can be set right, as others tell its value.
+"""Corrects broken leader epochs in batch headers, the one header field whose value other data reveals.
 
-No checksum covers the field, and nothing is lost when it breaks; but a broker that recovers the log would believe
-in an epoch that never was. Better witnesses are the log's other batches, whose epochs never fall, and
-`leader-epoch-checkpoint`, which a broker writes before the first batch of an epoch. So:
+No checksum covers the field. A broken value loses nothing, but a broker that recovers the log would believe in an
+epoch that never existed. The other witnesses are the log's other batches, whose epochs never fall, and
+`leader-epoch-checkpoint`, which a broker writes before the first batch of an epoch. The rules:
 
-1. A batch that has the epoch which the checkpoint has for its offset is right. Of the others the most that
-   never fall, among themselves and between those, are right.
-2. What is left is suspect: it had the epoch that the checkpoint has for it, if that lies between those of the right
-   batches before and after it; else that of both, where they are the same; else that of the one from which it differs
-   in one bit, when that is not so of both; at the end of the log that of the batch before it.
-3. Two right batches must contradict it, unless the checkpoint says the same.
-4. A broker's epoch is never lowered: appending with too low an epoch makes the batches wrong that come after a
-   change of leader, not the one that tells of it, and the checkpoint may be gone or older. So a suspect gets a lower
-   epoch only where it is alone and either no cluster elects that often (`_MOST_ELECTIONS`), or the epoch that the
-   checkpoint has for it goes on in the batch after it, and either the checkpoint names a later one or one bit alone
-   makes many elections of none (`_MANY_ELECTIONS`).
+1. A batch whose epoch is the one that the checkpoint gives for its offset is right. Of the other batches, the longest
+   sequence that never falls, and that fits between those, is right.
+2. Every other batch is suspect. Its original epoch is the checkpoint's for its offset, if that lies between the epochs
+   of the nearest right batches before and after it; otherwise their epoch, if both have the same; otherwise the epoch
+   of the one from which it differs by one bit, unless it differs from both by one bit; at the end of the log, the
+   epoch of the right batch before it.
+3. Two right batches must contradict a suspect, unless the checkpoint gives the same epoch.
+4. An epoch that a broker may have written is never lowered. After an append with too low an epoch, the batches after a
+   change of leader are the wrong ones, not the batch that shows the change, and the checkpoint may be missing or old.
+   So a suspect gets a lower epoch only if neither neighbour has its epoch, and either no cluster elects leaders that
+   often (`_MOST_ELECTIONS`), or the batch after it has the epoch that the checkpoint gives for the suspect, and either
+   the checkpoint has a later epoch, or the suspect differs by one bit that stands for many elections
+   (`_MANY_ELECTIONS`).
 
-A batch that names no epoch (-1) says nothing and stays.
+A batch without an epoch (-1) is no evidence and stays unchanged.
 """
 
 from __future__ import annotations
@@ -40,21 +42,21 @@ from seglog.storage.filesystem import FileSystem
 
 _MASK = 0xFFFFFFFF
 _EPOCH_BYTES = 4
-_MOST_ELECTIONS = 1 << 16  # between two batches that follow each other
+_MOST_ELECTIONS = 1 << 16  # between two consecutive batches
 _MANY_ELECTIONS = 1 << 4
 _WITNESSES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class EpochPatch:
-    """The batch at `position` has leader epoch `before`, and had `after`."""
+    """A correction of the batch at `position`, from leader epoch `before` to its original epoch `after`."""
 
     position: int
     before: int
     after: int
 
     def apply(self, data: bytearray, position: int) -> None:
-        """Sets the field in `data`, the file's bytes from `position` on, as far as it lies in there."""
+        """Sets the field in `data`, the file's bytes from `position` on; skips field bytes outside `data`."""
         field = self.after.to_bytes(_EPOCH_BYTES, "big", signed=True)
         at = self.position + layout.PARTITION_LEADER_EPOCH_OFFSET - position
         for i in range(max(0, -at), min(_EPOCH_BYTES, len(data) - at)):
@@ -63,9 +65,9 @@ class EpochPatch:
 
 @dataclass(frozen=True, slots=True)
 class EpochPatches:
-    """`by_log` has the patches by the name of the log; `left` counts the batches before which epochs still fall.
+    """The patches by log file name (`by_log`).
 
-    `noted` says whether the checkpoint could be asked.
+    `left` counts the places where epochs still fall. `noted` is true if the checkpoint could be used.
     """
 
     by_log: dict[str, tuple[EpochPatch, ...]]
@@ -76,10 +78,10 @@ class EpochPatches:
 def epoch_patches(
     fs: FileSystem, directory: Path, logs: Sequence[tuple[Path, Sequence[ByteRange] | None]]
 ) -> EpochPatches:
-    """What to set right in the logs of a partition (ascending).
+    """Returns the corrections for a partition's logs (ascending).
 
-    Of each log come the ranges that stay, in their new order (None: all of it): what was moved is not broken.
-    Memory is 20 bytes a batch.
+    Each log comes with the ranges that stay, in their new order (None: the whole file), so that moved batches do not
+    look broken. Memory: 20 bytes per batch.
     """
     columns = [_epochs_of(fs, path, kept) for path, kept in logs]
     if not columns:
@@ -102,35 +104,29 @@ def epoch_patches(
 
 
 def mended_epochs(epochs: np.ndarray, bases: np.ndarray | None, noted: Sequence[EpochEntry]) -> np.ndarray:
-    """The epochs (int32, in log order) as they were, by the rules above.
+    """Returns the original epochs (int32, in log order), by the rules above.
 
-    `bases` are the batches' base offsets, `noted` the checkpoint's entries: without them the batches alone tell.
+    `bases` are the batches' base offsets, `noted` the checkpoint's entries; without either, only the batches count.
     """
     mended = epochs.copy()
     named = np.flatnonzero(epochs != NO_LEADER_EPOCH)
     own = epochs[named].astype(np.int64)
-    stated, settled = _stated(None if bases is None else bases[named], noted, len(own))
+    # the checkpoint's epoch for each batch (-1: none), and whether the checkpoint has an epoch that begins after it
+    stated, settled = np.full(len(own), NO_LEADER_EPOCH, dtype=np.int64), np.zeros(len(own), dtype=bool)
+    if bases is not None and noted:
+        starts = np.array([entry.start_offset for entry in noted], dtype=np.int64)
+        table = np.array([NO_LEADER_EPOCH, *(entry.epoch for entry in noted)], dtype=np.int64)
+        stated = table[np.searchsorted(starts, bases[named], side="right")]
+        settled = bases[named] < starts[-1]
     right = _right(own, stated)
-    if not right.all():
-        suspects = _Suspects(own, stated, settled, right)
-        for i in np.flatnonzero(~right).tolist():
-            mended[named[i]] = suspects.mended(i)
+    suspects = _Suspects(own, stated, settled, right)
+    for i in np.flatnonzero(~right).tolist():
+        mended[named[i]] = suspects.mended(i)
     return mended
 
 
-def _stated(bases: np.ndarray | None, noted: Sequence[EpochEntry], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """What the checkpoint has for each batch (-1: nothing), and whether it has an epoch that begins after it."""
-    if bases is None or not noted:
-        return np.full(count, NO_LEADER_EPOCH, dtype=np.int64), np.zeros(count, dtype=bool)
-    starts = np.array([entry.start_offset for entry in noted], dtype=np.int64)
-    table = np.array([NO_LEADER_EPOCH, *(entry.epoch for entry in noted)], dtype=np.int64)
-    return table[np.searchsorted(starts, bases, side="right")], bases < starts[-1]
-
-
 def _right(own: np.ndarray, stated: np.ndarray) -> np.ndarray:
-    """Rule 1 (bool, one a batch)."""
-    if not len(own):
-        return np.zeros(0, dtype=bool)
+    """Applies rule 1: returns one bool per batch."""
     anchored = own == stated
     least = np.maximum.accumulate(np.where(anchored, own, np.iinfo(np.int64).min))
     most = np.minimum.accumulate(np.where(anchored, own, np.iinfo(np.int64).max)[::-1])[::-1]
@@ -143,8 +139,8 @@ def _right(own: np.ndarray, stated: np.ndarray) -> np.ndarray:
 
 
 def _longest_ascent(values: list[int]) -> list[int]:
-    """The indexes of the longest run of values that never fall."""
-    ends: list[int] = []  # the least value that a run of each length can end with
+    """Returns the indexes of the longest sequence of values that never falls."""
+    ends: list[int] = []  # the least value with which a sequence of each length can end
     heads: list[int] = []
     before = [-1] * len(values)
     for i, value in enumerate(values):
@@ -161,14 +157,14 @@ def _longest_ascent(values: list[int]) -> list[int]:
 
 
 class _Suspects:
-    """Rules 2 to 4. The columns are int64 and bool, one row a batch that names an epoch."""
+    """Rules 2 to 4. The columns are int64 and bool, one row per batch with an epoch."""
 
     def __init__(self, own: np.ndarray, stated: np.ndarray, settled: np.ndarray, right: np.ndarray) -> None:
         self._own, self._stated, self._settled = own, stated, settled
         self._at = np.flatnonzero(right)
 
     def mended(self, i: int) -> int:
-        """The epoch that batch `i` had, its own when nobody can tell."""
+        """Returns the original epoch of batch `i`; the present one if the evidence is not enough."""
         own, stated = int(self._own[i]), int(self._stated[i])
         split = int(np.searchsorted(self._at, i))
         before, after = self._own[self._at[:split]], self._own[self._at[split:]]
@@ -177,26 +173,22 @@ class _Suspects:
         found = _between(own, stated, low, high)
         if found is None or own == stated:
             return own
-        # right batches never fall: the nearest ones contradict first
+        # Right batches never fall, so the nearest ones are the first to contradict it.
         against = int(np.count_nonzero(before[-_WITNESSES:] > own) + np.count_nonzero(after[:_WITNESSES] < own))
-        if against < _WITNESSES and found != stated and not self._is_impossible(own, found):
+        is_impossible = own < 0 or own - found > _MOST_ELECTIONS
+        if against < _WITNESSES and found != stated and not is_impossible:
             return own
-        return found if found > own or self._may_lower(i, own, found) else own
-
-    def _may_lower(self, i: int, own: int, found: int) -> bool:
-        """Rule 4."""
-        alone = own not in self._own[max(i - 1, 0) : i].tolist() + self._own[i + 1 : i + 2].tolist()
-        goes_on = found == self._stated[i] and found in self._own[i + 1 : i + 2]
+        if found > own:
+            return found
+        # rule 4
+        is_alone = own not in self._own[max(i - 1, 0) : i].tolist() + self._own[i + 1 : i + 2].tolist()
+        continues = found == stated and found in self._own[i + 1 : i + 2]
         is_bit = _one_bit(own, found) and own - found >= _MANY_ELECTIONS
-        return alone and (self._is_impossible(own, found) or (goes_on and (is_bit or bool(self._settled[i]))))
-
-    @staticmethod
-    def _is_impossible(own: int, found: int) -> bool:
-        return own < 0 or own - found > _MOST_ELECTIONS
+        return found if is_alone and (is_impossible or (continues and (is_bit or self._settled[i]))) else own
 
 
 def _between(own: int, stated: int, low: int | None, high: int | None) -> int | None:
-    """Rule 2: the epoch that lies between `low` and `high`, those of the right neighbours; None when nobody knows."""
+    """Applies rule 2: returns the epoch between `low` and `high`, the right neighbours' epochs; None if unknown."""
     if stated >= 0 and (low is None or low <= stated) and (high is None or stated <= high):
         return stated
     if high is None:
@@ -215,7 +207,7 @@ def _one_bit(one: int, other: int) -> bool:
 
 
 def _noted(fs: FileSystem, directory: Path) -> tuple[EpochEntry, ...]:
-    """The checkpoint's entries, if they can be believed: readable, and rising in both columns."""
+    """Returns the checkpoint's entries if they are credible: readable, and rising in both columns. Otherwise ()."""
     path = directory / LEADER_EPOCH_CHECKPOINT
     if fs.status(path) is None:
         return ()
@@ -231,7 +223,7 @@ def _noted(fs: FileSystem, directory: Path) -> tuple[EpochEntry, ...]:
 def _epochs_of(
     fs: FileSystem, path: Path, kept: Sequence[ByteRange] | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Position, base offset and epoch of each good batch."""
+    """Returns the position, base offset and epoch of each good batch."""
     columns = [[np.zeros(0, dtype=kind)] for kind in (np.int64, np.int64, np.int32)]
     bounds: list[tuple[int, int | None]] = [(0, None)] if kept is None else [(part.position, part.end) for part in kept]
     for start, end in bounds:

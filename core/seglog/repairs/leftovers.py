@@ -1,9 +1,9 @@
-"""What an interrupted replacement of segments left, settled so that the least is lost.
+"""Settles an interrupted replacement of segments with the smallest loss.
 
-A starting broker finishes a swap that its files say is complete, whatever they hold (`log.swap`). Here, when a
-`.swap` log is damaged, empty or too short while the segments it was to replace are whole (live or already renamed to
-`.deleted`), the swap is undone instead: the old segments stay, and nothing they hold is lost. Orphaned indexes go. All
-of it ends up in the run's folder, not in nothing.
+A starting broker finishes a swap whose files look complete, whatever they contain (`log.swap`). A repair undoes the
+swap instead if a `.swap` log is damaged, empty or too short while the segments that it replaces are whole (live or
+already renamed to `.deleted`): the old segments stay, and nothing in them is lost. Orphaned indexes are removed. The
+run's folder keeps every file that leaves the log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seglog.storage.overlay import OverlayFileSystem
 
 
 def settle_on(fs: OverlayFileSystem, directory: Path, surveyor: SegmentSurveyor) -> list[FileRepair]:
-    """Settles the leftovers in `directory` on an overlay; returns what that removes and renames, in order."""
+    """Settles the leftovers in `directory` on an overlay; returns the removals and renames, in order."""
     repairs = _undo_losing_swap(fs, directory, surveyor)
     settled = settle_leftovers(fs, directory)
     targets = {target for _, target in settled.renamed}
@@ -35,20 +35,18 @@ def settle_on(fs: OverlayFileSystem, directory: Path, surveyor: SegmentSurveyor)
         for source, target in settled.renamed
     ]
     listing = list_partition(fs, directory)
-    for path in listing.leftovers:
-        if path.name.endswith(TEMPORARY_SUFFIX):
-            fs.remove(path)
-            repairs.append(FileRepair(path.name, "remove", "half written"))
-    for orphan in listing.orphans:
-        fs.remove(orphan.path)
-        repairs.append(FileRepair(orphan.path.name, "remove", "an index whose segment is gone"))
+    rest = [(path, "half written") for path in listing.leftovers if path.name.endswith(TEMPORARY_SUFFIX)]
+    rest += [(orphan.path, "an index whose segment is gone") for orphan in listing.orphans]
+    for path, reason in rest:
+        fs.remove(path)
+        repairs.append(FileRepair(path.name, "remove", reason))
     return repairs
 
 
 def _undo_losing_swap(fs: OverlayFileSystem, directory: Path, surveyor: SegmentSurveyor) -> list[FileRepair]:
     names = [(name, parsed) for name in fs.list(directory) if (parsed := parse_file_name(name)) is not None]
     if any(parsed.state is FileState.CLEANED for _, parsed in names):
-        return []  # incomplete: settling drops it
+        return []  # the replacement is incomplete: settling drops it
     swaps = [(name, parsed) for name, parsed in names if parsed.state is FileState.SWAP]
     logs = [parsed.offset for _, parsed in swaps if parsed.kind is FileKind.LOG]
     if not logs:
@@ -68,32 +66,26 @@ def _undo_losing_swap(fs: OverlayFileSystem, directory: Path, surveyor: SegmentS
         target = name.removesuffix(FileState.DELETED.value)
         if parsed.state is FileState.DELETED and parsed.offset >= min(logs) and target not in live:
             fs.rename(directory / name, directory / target)
-            repairs.append(FileRepair(target, "move", "the segment that was to be replaced comes back", name))
+            repairs.append(FileRepair(target, "move", "the replaced segment returns", name))
     return repairs
 
 
 def _why_undone(fs: OverlayFileSystem, directory: Path, swaps: list[int], surveyor: SegmentSurveyor) -> str:
-    """What is wrong with the replacement by the `.swap` logs at these offsets, or ""."""
+    """Returns why the replacement by the `.swap` logs at these offsets must not be finished, or ""."""
     if not all(_is_whole(fs, directory, base, FileState.SWAP, surveyor) for base in swaps):
-        return "the replacement is damaged, and what it was to replace is whole"
+        return "the replacement is damaged, and the segments that it replaces are whole"
     if settle_leftovers(OverlayFileSystem(fs), directory).replaced:
-        return "the replacement is empty or ends sooner than what it was to replace, which is whole"
+        return "the replacement is empty or ends before the segments that it replaces, which are whole"
     return ""
 
 
 def _old_segments(names: list[tuple[str, FileName]], least: int) -> dict[int, FileState]:
-    """Segments at or after `least` that are live, or were already renamed to be deleted."""
-    old = {
-        parsed.offset: parsed.state
-        for _, parsed in names
-        if parsed.kind is FileKind.LOG and parsed.state is FileState.DELETED and parsed.offset >= least
-    }
-    live = {
-        parsed.offset: parsed.state
-        for _, parsed in names
-        if parsed.kind is FileKind.LOG and parsed.state is FileState.LIVE and parsed.offset >= least
-    }
-    return {**old, **live}
+    """Returns the segments at or after `least` that are live or, failing that, renamed for deletion."""
+    old: dict[int, FileState] = {}
+    for state in (FileState.DELETED, FileState.LIVE):
+        logs = (parsed for _, parsed in names if parsed.kind is FileKind.LOG and parsed.state is state)
+        old.update({parsed.offset: state for parsed in logs if parsed.offset >= least})
+    return old
 
 
 def _is_whole(fs: OverlayFileSystem, directory: Path, base: int, state: FileState, surveyor: SegmentSurveyor) -> bool:

@@ -1,10 +1,10 @@
-"""Segments whose file names contradict the batches in them: renamed, or dropped where they are copies.
+"""Renames segments whose file names contradict their batches, or removes them if they are copies.
 
-No checksum covers a file's name, and none covers a batch's offset. So a name counts as wrong only where the offsets
-have a witness: the segment before ends where its first batch begins, its batches go on one from the other, an index of
-the right name is still there, or several batches contradict the name that no single broken offset explains. Then every
-batch stays. By the name alone, batches below it would be taken out as lying outside their segment; and where the name
-is too low, so would the end of the segment before.
+No checksum covers a file's name or a batch's offset. A name therefore counts as wrong only if something confirms the
+offsets: the previous segment ends where the first batch begins, the batches follow one another without gaps, an index
+with the right name still exists, or several batches contradict the name and no single broken offset explains that.
+Renaming keeps every batch. A repair that trusted the name would remove the batches below it as outside their segment
+and, if the name is too low, the end of the previous segment too.
 
 Memory is bounded by the batches of three segments, 32 bytes each.
 """
@@ -33,20 +33,20 @@ _BATCH = np.dtype([("first", np.int64), ("last", np.int64), ("size", np.int64), 
 
 @dataclass(frozen=True)
 class _Held:
-    """A segment, and its good batches wherever their offsets lie (_BATCH)."""
+    """A segment and its good batches, whatever their offsets (_BATCH)."""
 
     files: SegmentFiles
     batches: np.ndarray
 
     @cached_property
     def sound(self) -> np.ndarray:
-        """The batches without those with a broken offset: the most that ascend."""
+        """The batches without those whose offset is broken: the longest ascending sequence."""
         found: np.ndarray = self.batches[ascending_chain(self.batches["first"], self.batches["last"])]
         return found
 
     @property
     def first(self) -> int:
-        """The offset at which the first batch begins: what the file should be called, or above that."""
+        """The first batch's base offset: the right name of the file, or an offset above that."""
         return int(self.sound["first"][0])
 
     @property
@@ -55,32 +55,32 @@ class _Held:
         return int(self.sound["last"][-1]) + 1
 
     @property
-    def goes_on(self) -> bool:
-        """Whether there are several batches, each of which begins where the one before it ended."""
+    def is_gapless(self) -> bool:
+        """True if there are several batches, each beginning where the previous one ends."""
         first, last = self.sound["first"], self.sound["last"]
         return len(first) > 1 and bool((first[1:] == last[:-1] + 1).all())
 
     def is_in(self, other: _Held) -> bool:
-        """Whether the other segment holds all of these batches."""
+        """True if the other segment holds all of these batches."""
         return len(self.batches) > 0 and bool(np.isin(self.batches, other.batches).all())
 
 
 def settle_names(fs: OverlayFileSystem, directory: Path) -> list[FileRepair]:
-    """Renames and removes misnamed segments on an overlay; returns what that does, in order.
+    """Renames and removes misnamed segments on an overlay; returns the changes, in order.
 
-    A directory in which a replacement was interrupted stays as it is: its segments may overlap for a while.
+    Does nothing if a replacement was interrupted in the directory: its segments may overlap until it is settled.
     """
     repairs: list[FileRepair] = []
     left: set[int] = set()
     taken: set[int] = set()
-    while found := _settled(fs, directory, left, taken):  # a name that is right again, or gone, lets others be told
+    while found := _settled(fs, directory, left, taken):  # a corrected or removed name can reveal another
         repairs += found
     return repairs
 
 
 def _settled(fs: OverlayFileSystem, directory: Path, left: set[int], taken: set[int]) -> list[FileRepair]:
-    """One pass. `left` and `taken` are names that files have left and taken: a run moves each file once, and none to
-    where another one was.
+    """Makes one pass. `left` and `taken` are names that renames have freed and used: a run moves each file once, and
+    none to a name that another file had.
     """
     repairs: list[FileRepair] = []
     listing = list_partition(fs, directory)
@@ -107,7 +107,7 @@ def _settled(fs: OverlayFileSystem, directory: Path, left: set[int], taken: set[
         name = _right_name(before, held, after, orphans)
         if name is not None and name not in left and name not in live:
             target = directory / segment_file_name(name)
-            repairs += _removed(fs, held.files.files[1:], "an index of a segment whose name is wrong")
+            repairs += _removed(fs, held.files.files[1:], "an index of a segment with a wrong name")
             fs.rename(held.files.log, target)
             left.add(base)
             taken.add(name)
@@ -119,7 +119,7 @@ def _settled(fs: OverlayFileSystem, directory: Path, left: set[int], taken: set[
 
 
 def _contradicting(fs: FileSystem, directory: Path, segments: tuple[SegmentFiles, ...]) -> list[int]:
-    """The names of segments that begin below their names, or whose names the segment before reaches beyond."""
+    """Returns the base offsets of segments that begin below their name, or whose name the previous segment passes."""
     found, end = [], 0
     for files in segments:
         some = next(((first, rows["last_offset"]) for rows, first in _judged(fs, files) if len(first)), None)
@@ -147,9 +147,9 @@ def _judged(fs: FileSystem, files: SegmentFiles) -> Iterator[tuple[np.ndarray, n
 
 
 def _double(other: _Held, held: _Held) -> tuple[_Held, _Held] | None:
-    """Of two segments the one that holds nothing but batches of the other, and the other; None where there is none.
+    """Returns the segment that holds only batches of the other one, and the other one; None if neither does.
 
-    Of two equal ones the first is the one with the wrong name.
+    If both hold the same batches, the first returned is the one with the wrong name.
     """
     if other.is_in(held) and held.first == held.files.base_offset:
         return other, held
@@ -157,11 +157,11 @@ def _double(other: _Held, held: _Held) -> tuple[_Held, _Held] | None:
 
 
 def _right_name(before: _Held | None, held: _Held, after: _Held | None, orphans: set[int]) -> int | None:
-    """The base offset that a segment should be named by whose batches contradict its name; None where they do not fit
-    there, or have no witness.
+    """Returns the right base offset for a segment whose batches contradict its name; None if the batches do not fit
+    there or nothing confirms their offsets.
 
-    Batches that belong to the segment after it have no say, nor do those in that file that belong before it: they are
-    strays.
+    Ignores strays: batches that belong to the next segment, and batches in the next segment's file that belong before
+    it.
     """
     if held.first == held.files.base_offset:
         return None
@@ -171,25 +171,25 @@ def _right_name(before: _Held | None, held: _Held, after: _Held | None, orphans:
         own = own[own["last"] < (int(beyond[0]) if len(beyond) else after.files.base_offset)]
     if not len(own) or (before is not None and before.files.base_offset == held.first):
         return None
-    beside = own[:0] if before is None else before.sound
+    preceding = own[:0] if before is None else before.sound
     if after is not None:
-        beside = beside[beside["first"] < after.files.base_offset]
-    end_before = int(beside["last"][-1]) + 1 if len(beside) else 0
+        preceding = preceding[preceding["first"] < after.files.base_offset]
+    end_before = int(preceding["last"][-1]) + 1 if len(preceding) else 0
     if end_before > held.first:
         return None
     name = max((each for each in orphans if end_before <= each <= held.first), default=None)
     is_named = name is not None and (name == held.first or int(own["first"][-1]) < held.files.base_offset)
-    follows = len(beside) > 0 and end_before == held.first
+    follows = len(preceding) > 0 and end_before == held.first
     leads = after is not None and after.files.base_offset == int(own["last"][-1]) + 1
-    going_on = len(own) == len(held.sound) and (follows or leads or held.goes_on)
-    if not is_named and not going_on and not _is_witnessed(own, held.files.base_offset):
+    continues = len(own) == len(held.sound) and (follows or leads or held.is_gapless)
+    if not is_named and not continues and not _is_confirmed(own, held.files.base_offset):
         return None
     return held.first if name is None else name
 
 
-def _is_witnessed(own: np.ndarray, base: int) -> bool:
-    """Whether a batch contradicts the name and no single broken offset can be why: another one goes on from it, all
-    contradict it, or the only one is more than one bit off."""
+def _is_confirmed(own: np.ndarray, base: int) -> bool:
+    """True if a batch contradicts the name and no single broken offset explains it: another batch follows it directly,
+    all batches contradict the name, or the only batch differs from the name by more than one bit."""
     below = int(np.count_nonzero(own["first"] < base))
     touching = own["first"][1:] == own["last"][:-1] + 1
     far = len(own) == 1 and (int(own["first"][0]) ^ base).bit_count() > 1

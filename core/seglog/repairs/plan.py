@@ -1,10 +1,10 @@
-"""What a repair will do, as data: `verify --repair --dry-run` prints it, `repair` carries it out.
+"""The repair plan: `verify --repair --dry-run` prints it, `repair` carries it out.
 
 RepairPlan
 ├── PartitionPlan          a partition directory
-│   ├── SegmentRepair      a `.log` that is cut, or written anew without its damaged ranges
-│   └── FileRepair         a file that is rebuilt from the data, removed, or renamed
-└── CheckpointRepair       an entry of a log directory's checkpoint
+│   ├── SegmentRepair      cuts a `.log`, or rewrites it without its damaged ranges
+│   └── FileRepair         rebuilds a file from the data, removes it, or renames it
+└── CheckpointRepair       changes one entry of a log directory's checkpoint
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ FileAction = Literal["rebuild", "remove", "move"]
 
 
 class Policy(Enum):
-    """How damage in a `.log` is mended.
+    """How a repair treats damage in a `.log`.
 
-    `smallest-loss`: what is damaged goes, every good batch stays, batches that were moved go back to their place.
-    `excise`: the same, but what lies out of order goes. `truncate`: what a broker's recovery does, which cuts at
-    the first damage and drops all that follows.
+    `smallest-loss`: removes damaged ranges, keeps every good batch, and moves misplaced batches back.
+    `excise`: the same, but removes batches that are out of order. `truncate`: cuts at the first damage and drops
+    everything after it, as a broker's recovery does.
     """
 
     SMALLEST_LOSS = "smallest-loss"
@@ -40,7 +40,7 @@ class Policy(Enum):
 
 
 class RepairPart(Enum):
-    """What of a log to repair (`--only`)."""
+    """A part of a log that can be repaired alone (`--only`)."""
 
     LOG = "log"
     INDEX = "index"
@@ -51,8 +51,10 @@ class RepairPart(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RepairOptions:
-    """How to repair. `quarantine` of None is the default place; `intervals` have each partition's
-    `index.interval.bytes` by its directory's name, where it is not the default.
+    """How to repair.
+
+    `quarantine` of None means the default place. `intervals` maps a partition directory's name to its
+    `index.interval.bytes`, where that is not the default.
     """
 
     policy: Policy = Policy.SMALLEST_LOSS
@@ -61,17 +63,18 @@ class RepairOptions:
     intervals: Mapping[str, int] = field(default_factory=dict)
 
     def interval_of(self, directory: Path) -> int:
-        """`index.interval.bytes` of the partition in `directory`."""
+        """Returns `index.interval.bytes` of the partition in `directory`."""
         return self.intervals.get(directory.name, DEFAULT_INDEX_INTERVAL_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentRepair:
-    """A `.log` whose contents change. `source` is the file that holds it now (a `.swap` may be about to replace it).
+    """A `.log` whose contents change.
 
-    `kept` are the byte ranges of `source` that stay, in the new order; `moved` counts batches put back in place;
-    `came` counts those that lie in the files of other segments; `offsets` bound what the segment may hold; `patches`
-    set broken leader epochs right.
+    `source` is the file that holds the data now; it differs from `name` if the plan also finishes a rename, such as
+    that of a `.swap`. `kept` lists the byte ranges that stay, in their new order. `moved` counts batches that return
+    to their place within the segment, `came` those that come from other segments' files. `offsets` bounds the offsets
+    that the segment may hold. `patches` corrects broken leader epochs.
     """
 
     base_offset: int
@@ -91,19 +94,19 @@ class SegmentRepair:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the file is cut where it is, rather than written anew."""
+        """True if the file is truncated in place rather than rewritten."""
         prefix = not self.kept or (len(self.kept) == 1 and self.kept[0].position == 0)
         return prefix and self.source == self.name and not self.patches and not self.came
 
     @property
     def loses_its_end(self) -> bool:
-        """Whether the damage that goes lies at the file's end."""
+        """True if a removed range reaches the end of the file."""
         return any(each.position + each.length == self.size_before for each in self.removed)
 
 
 @dataclass(frozen=True, slots=True)
 class FileRepair:
-    """A file other than a damaged `.log`. `source` is the old name of one that moves."""
+    """A change to any other file. `source` is the old name of a file that moves."""
 
     name: str
     action: FileAction
@@ -115,10 +118,10 @@ class FileRepair:
 class PartitionPlan:
     """One partition's repair.
 
-    `replay_from` is the base offset from which producers are derived again (None: not at all), `log_end_offset`
-    where the log ends afterwards. `gaps` (first and last offset) are what goes at the ends of segments that others
-    follow; the partition keeps a note of them (`format.repair_note`). `unrepaired` says what stays wrong, `notes` what
-    an operator should know.
+    `replay_from` is the base offset from which producer state is replayed (None: no replay). `epochs` is true if the
+    leader epoch checkpoint is rebuilt. `log_end_offset` is where the log ends afterwards. `gaps` lists the offsets
+    (first and last) that are lost at the ends of segments other than the last; the partition keeps a note of them
+    (`format.repair_note`). `unrepaired` lists damage that stays, `notes` other facts for the operator.
     """
 
     directory: Path
@@ -133,18 +136,18 @@ class PartitionPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing of the partition changes."""
+        """True if nothing in the partition changes."""
         return not (self.segments or self.files or self.epochs or self.replay_from is not None)
 
     @property
     def removed_bytes(self) -> int:
-        """Bytes of damage that leave `.log` files."""
+        """Returns the number of damaged bytes removed from `.log` files."""
         return sum(found.length for segment in self.segments for found in segment.removed)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRepair:
-    """An entry of a checkpoint: `after` of None removes it. Without a partition the whole file begins anew."""
+    """A change to one checkpoint entry; without a partition the whole file starts afresh, empty."""
 
     name: str
     topic_partition: TopicPartition | None
@@ -155,7 +158,7 @@ class CheckpointRepair:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """All that one run changes below a log directory. `bytes_needed` is the disk space that it takes meanwhile."""
+    """Everything that one run changes in a log directory. `bytes_needed` is the disk space needed while it runs."""
 
     log_directory: Path
     options: RepairOptions
@@ -165,40 +168,36 @@ class RepairPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         return not self.checkpoints and all(partition.is_empty for partition in self.partitions)
 
     @property
     def unrepaired(self) -> tuple[str, ...]:
-        """What stays wrong."""
+        """The damage that stays."""
         return tuple(text for partition in self.partitions for text in partition.unrepaired)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What an operator should know."""
+        """Other facts for the operator."""
         return tuple(text for partition in self.partitions for text in partition.notes)
 
     def rows(self) -> Iterable[dict[str, Any]]:
-        """The plan as JSON lines, `type` first."""
+        """Yields the plan as JSON objects, `type` first."""
         for partition in self.partitions:
             yield from _partition_rows(partition)
         for each in self.checkpoints:
-            subject = None if each.topic_partition is None else str(each.topic_partition)
-            yield {
-                **_row("set", subject or "", each.name, each.reason),
-                "before": each.before,
-                "after": each.after,
-            }
+            subject = "" if each.topic_partition is None else str(each.topic_partition)
+            yield {**_row("set", subject, each.name, each.reason), "before": each.before, "after": each.after}
 
 
 def _partition_rows(plan: PartitionPlan) -> Iterable[dict[str, Any]]:
     name = plan.directory.name
     for segment in plan.segments:
         if segment.moved:
-            reason = f"{segment.moved} batches lie out of order and go back to their place"
+            reason = f"{segment.moved} batches are out of order and return to their place"
             yield {**_row("reorder", name, segment.name, reason), "count": segment.moved}
         if segment.came:
-            reason = f"{segment.came} batches lie in files of other segments and come back"
+            reason = f"{segment.came} batches return from other segments' files"
             yield {**_row("gather", name, segment.name, reason), "count": segment.came}
         for each in segment.removed:
             at_end = segment.is_cut and each.position >= segment.size_after
@@ -218,10 +217,10 @@ def _partition_rows(plan: PartitionPlan) -> Iterable[dict[str, Any]]:
     if plan.epochs:
         yield _row("rebuild", name, "leader-epoch-checkpoint", "it contradicts the batches")
     for first, last in plan.gaps:
-        reason = f"no batch holds offsets {first} to {last} any more"
+        reason = f"no batch holds offsets {first} to {last} any longer"
         yield {**_row("note", name, f"{REPAIR_NOTE_PREFIX}*", reason), "first_offset": first, "last_offset": last}
     if plan.replay_from is not None:
-        yield _row("derive", name, "*.snapshot, *.txnindex", f"producers are replayed from {plan.replay_from} on")
+        yield _row("derive", name, "*.snapshot, *.txnindex", f"producers are replayed from offset {plan.replay_from}")
 
 
 def _row(action: str, partition: str, file: str, reason: str) -> dict[str, Any]:

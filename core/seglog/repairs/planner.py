@@ -1,17 +1,17 @@
-"""Making a repair plan: from findings, or without them by looking at everything.
+"""Plans the repair of a partition, from findings or, without them, by examining every file.
 
-A partition's plan is made on an overlay, so that each step sees what the one before it would leave:
+The planner works on an overlay, so that each step sees the result of the previous one:
 
-1. Leftovers: an interrupted swap is finished or, when its new files are damaged and the old ones are not, undone;
-   `.deleted`, `.cleaned` files and orphaned indexes go. Segments with a wrong name get the right one (`misnamed`).
-2. Segments under suspicion are surveyed for their good ranges (`segment_survey`), and batches in another segment's
-   file put where they belong (`strays`); or for policy `truncate` segments are recovered as a broker would.
-3. Indexes, snapshots, epochs and checkpoints that contradict the data, or that the steps above outdate, are listed.
+1. Renames misnamed segments (`misnamed`). Settles leftovers: finishes an interrupted swap or, if its new files are
+   damaged and the old ones are not, undoes it; removes `.deleted` and `.cleaned` files and orphaned indexes.
+2. Surveys suspect segments for their good ranges (`segment_survey`) and moves batches in another segment's file to
+   their own (`strays`). With policy `truncate`, recovers segments as a broker would instead.
+3. Lists the indexes, snapshots and epochs that contradict the data or that the previous steps outdate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -74,15 +74,10 @@ def plan_partition(
     options: RepairOptions,
     progress: Callable[[int], None] | None = None,
 ) -> PartitionPlan:
-    """The repair of one partition. `findings` are those on this partition; None suspects every file.
+    """Plans the repair of one partition. `findings` are those on this partition; None suspects every file.
 
-    RefusedError for directories that no repair may touch.
+    Raises RefusedError for deleted and stray partitions and for the controller's own log.
     """
-    _refuse_untouchable(directory)
-    return _Planner(fs, clock, directory, findings, options, progress).plan()
-
-
-def _refuse_untouchable(directory: Path) -> None:
     name = filenames.parse_partition_directory(directory.name)
     if name is not None and name.state in (PartitionState.DELETED, PartitionState.STRAY):
         raise RefusedError(f"{directory} is a deleted or stray partition, which only its broker may touch")
@@ -91,6 +86,7 @@ def _refuse_untouchable(directory: Path) -> None:
             f"{directory} is the controller's own log: a gap in it would lose the cluster's metadata; let the quorum"
             " replicate it again"
         )
+    return _Planner(fs, clock, directory, findings, options, progress).plan()
 
 
 class _Planner:
@@ -111,7 +107,7 @@ class _Planner:
         self._surveyor = SegmentSurveyor(self._overlay, reorder=reorder, progress=progress)
         self._sources: dict[str, str] = {}
         self._patches: dict[str, tuple[EpochPatch, ...]] = {}
-        self._keeps_epochs = False  # nothing says which are right: what could say it later must not go
+        self._keeps_epochs = False  # the right epochs are unknown, so the checkpoint that may show them later stays
         self._ends: dict[int, int] = {}  # base offset → next offset of the segments that change
 
     def plan(self) -> PartitionPlan:
@@ -134,9 +130,9 @@ class _Planner:
         end = self._log_end_offset(listing)
         self._plan_indexes(listing)
         self._plan_snapshots(listing)
-        named = self._found_on(filenames.LEADER_EPOCH_CHECKPOINT)
-        kept = self._keeps_epochs or self._is_explained()
-        draft.epochs = RepairPart.EPOCHS in self._options.only and named and not kept
+        suspect = self._found_on(filenames.LEADER_EPOCH_CHECKPOINT)
+        kept = self._keeps_epochs or self._epochs_differ_only_by_patches()
+        draft.epochs = RepairPart.EPOCHS in self._options.only and suspect and not kept
         self._note_lost_markers(listing)
         self._plan_unrepaired()
         return self._planned(end)
@@ -167,18 +163,17 @@ class _Planner:
             settled += settle_names(self._overlay, self._directory)
         if self._findings is None or self._has_code("LEFTOVER_FILE", "ORPHAN_INDEX"):
             settled += settle_on(self._overlay, self._directory, self._surveyor)
-        if settled:
-            self._draft.files += settled
-            self._sources = {file.name: file.source for file in settled if file.action == "move"}
-            logs = [name for name in self._sources if name.endswith(FileKind.LOG.value)]
-            for name in logs:
-                self._draft.replay(_offset_of(name))
+        self._draft.files += settled
+        self._sources = {file.name: file.source for file in settled if file.action == "move"}
+        for offset in self._moved_logs():
+            self._draft.replay(offset)
 
     def _plan_surveys(self, listing: PartitionListing) -> None:
-        surveys: dict[str, Survey] = {}
-        for i, segment in enumerate(listing.segments):
-            if self._suspects(segment.log.name):
-                surveys[segment.log.name] = self._surveyor.survey(segment.log, _bounds(listing.segments, i))
+        surveys = {
+            segment.log.name: self._surveyor.survey(segment.log, _bounds(listing.segments, i))
+            for i, segment in enumerate(listing.segments)
+            if self._suspects(segment.log.name)
+        }
         if self._findings is None or self._has_code("LEADER_EPOCH_DECREASING"):
             kept = {name: survey.kept for name, survey in surveys.items()}
             logs = [(segment.log, kept.get(segment.log.name)) for segment in listing.segments]
@@ -188,8 +183,8 @@ class _Planner:
                 self._keeps_epochs = found.noted
                 checkpoint = f", and so does {filenames.LEADER_EPOCH_CHECKPOINT}" if found.noted else ""
                 self._draft.notes.append(
-                    f"{self._directory}: leader epochs fall before {found.left} batches, and nothing says which are"
-                    f" right: they stay{checkpoint}"
+                    f"{self._directory}: leader epochs fall at {found.left} batches, and nothing shows which are right:"
+                    f" they stay{checkpoint}"
                 )
         segments = listing.segments
         came: dict[str, int] = {}
@@ -206,9 +201,9 @@ class _Planner:
     def _gather(
         self, segments: tuple[SegmentFiles, ...], surveys: dict[str, Survey]
     ) -> tuple[tuple[SegmentFiles, ...], dict[str, int]]:
-        """Sets the surveys right of segments whose batches lie in others' files.
+        """Updates the surveys of segments whose batches are in other segments' files.
 
-        Returns the segments that there will be, and how many of its batches each gets.
+        Returns the segments that will exist, and the number of batches that each gains, by log name.
         """
         known = ((segment, surveys.get(segment.log.name)) for segment in segments)
         strayed = {segment.base_offset for segment, survey in known if survey is not None and may_have_strays(survey)}
@@ -227,13 +222,13 @@ class _Planner:
             kept = [replace(part, file=self._sources.get(part.file, part.file)) for part in survey.kept]
             surveys[segment_file_name(base, FileKind.LOG)] = replace(survey, kept=kept)
         for each in others:
-            self._remove_segment(each, "its name lies within a batch of another segment")
+            self._remove_segment(each.files, "its name lies within a batch of another segment")
         return segments, {segment_file_name(base, FileKind.LOG): count for base, count in found.came.items()}
 
     def _surveys_of(
         self, segments: Sequence[SegmentFiles], surveys: dict[str, Survey]
     ) -> Callable[[SegmentFiles], Survey]:
-        """The survey of one of `segments`, made when it is asked for."""
+        """Returns a function that gives the survey of one of `segments`, made at the first request."""
         numbers = {segment.base_offset: i for i, segment in enumerate(segments)}
 
         def survey_of(segment: SegmentFiles) -> Survey:
@@ -245,7 +240,7 @@ class _Planner:
         return survey_of
 
     def _plan_note(self, listing: PartitionListing) -> None:
-        """What goes at the ends of segments that others follow would look like a lost segment."""
+        """Notes the offsets lost at the ends of all segments but the last, which would look like a lost segment."""
         following = {before.base_offset: after.base_offset for before, after in pairwise(listing.segments)}
         for repair in self._draft.segments:
             first, stop = self._ends.get(repair.base_offset, repair.base_offset), following.get(repair.base_offset)
@@ -254,15 +249,13 @@ class _Planner:
 
     def _add_segment(self, segment: SegmentFiles, survey: Survey, offsets: PlausibleOffsets, came: int = 0) -> None:
         name = segment.log.name
-        source = self._sources.get(name, name)
-        removed = tuple(survey.removed)
         repair = SegmentRepair(
             segment.base_offset,
             name,
-            source,
+            self._sources.get(name, name),
             survey.size,
             tuple(survey.kept),
-            removed,
+            tuple(survey.removed),
             offsets,
             survey.moved,
             self._patches.get(name, ()),
@@ -274,7 +267,10 @@ class _Planner:
             self._ends[segment.base_offset] = survey.last_offset + 1
 
     def _plan_truncation(self, listing: PartitionListing) -> PartitionListing | None:
-        """What a broker's recovery from the first suspect segment on would cut and delete; None when it fails."""
+        """Plans the cuts and deletions of a broker's recovery from the first suspect segment on.
+
+        Returns the listing after it, None if recovery fails or would split a segment.
+        """
         suspects = [segment.base_offset for segment in listing.segments if self._suspects(segment.log.name)]
         if not suspects:
             return listing
@@ -288,32 +284,29 @@ class _Planner:
             report = plan_recovery(self._overlay, self._directory, self._clock, options)
         except (CorruptionError, SegmentOffsetOverflowError) as error:
             other = Policy.SMALLEST_LOSS.value
-            self._draft.unrepaired.append(f"recovery as a broker does it fails (--policy {other} does not): {error}")
+            self._draft.unrepaired.append(f"recovery as by a broker fails (--policy {other} does not): {error}")
             return None
-        sizes = {segment.base_offset: segment for segment in listing.segments}
-        if any(found.base_offset not in sizes for found in report.recovered):
+        segments = {segment.base_offset: segment for segment in listing.segments}
+        if any(found.base_offset not in segments for found in report.recovered):
             self._draft.unrepaired.append(
-                f"{self._directory}: recovery splits a segment whose offsets do not fit it, which is no repair: seglog"
-                " recover does it, and keeps what it cuts"
+                f"{self._directory}: recovery splits a segment whose offsets do not fit it, which a repair does not do;"
+                " seglog recover does, and keeps what it cuts"
             )
             return None
         for found in report.truncated_segments:
-            segment = sizes[found.base_offset]
+            segment = segments[found.base_offset]
             survey = Survey(segment.size)
             survey.kept = [ByteRange(0, found.valid_bytes)] if found.valid_bytes else []
             survey.removed = [RemovedRange(found.valid_bytes, found.truncated_bytes, "TORN_TAIL", found.next_offset)]
             survey.last_offset = found.next_offset - 1
             self._add_segment(segment, survey, PlausibleOffsets.of_segment(segment.base_offset))
         for base in report.deleted_segments:
-            self._drop_segment(sizes[base], listing)
+            snapshots = [snapshot.path for snapshot in listing.snapshots if snapshot.offset == base]
+            self._remove_segment([*segments[base].files, *snapshots], "it lies after the damage")
         return list_partition(self._overlay, self._directory)
 
-    def _drop_segment(self, segment: SegmentFiles, listing: PartitionListing) -> None:
-        snapshots = [s.path for s in listing.snapshots if s.offset == segment.base_offset]
-        self._remove_segment(segment, "it lies after the damage", snapshots)
-
-    def _remove_segment(self, segment: SegmentFiles, reason: str, others: Sequence[Path] = ()) -> None:
-        for path in (*segment.files, *others):
+    def _remove_segment(self, paths: Iterable[Path], reason: str) -> None:
+        for path in paths:
             self._draft.files.append(FileRepair(path.name, "remove", reason))
             self._overlay.remove(path)
 
@@ -327,7 +320,7 @@ class _Planner:
             if i + 1 < len(listing.segments):
                 self._draft.unrepaired.append(
                     f"{segment.log}: position {survey.kept_bytes}: damaged, but in Kafka 0.7 a message's position is"
-                    " its offset: nothing can be taken out of a segment that others follow (salvage copies the good"
+                    " its offset: nothing can be removed from a segment that others follow (salvage copies the good"
                     " messages)"
                 )
             else:
@@ -336,7 +329,7 @@ class _Planner:
 
     def _plan_indexes(self, listing: PartitionListing) -> None:
         rewritten = {segment.base_offset for segment in self._draft.segments}
-        rewritten |= {_offset_of(name) for name in self._sources if name.endswith(FileKind.LOG.value)}
+        rewritten.update(self._moved_logs())
         for segment in listing.segments:
             for kind in INDEX_KINDS:
                 name = segment_file_name(segment.base_offset, kind)
@@ -359,28 +352,30 @@ class _Planner:
                 self._draft.replay(below[-1] if below else bases[0])
 
     def _note_lost_markers(self, listing: PartitionListing) -> None:
-        """A transaction whose ABORT is damaged has no end any more: its producer's next marker decides over it."""
-        removed = {segment.base_offset: segment.removed for segment in self._draft.segments}
-        for segment in listing.segments:
-            index = TransactionIndex(self._fs, segment.log.with_suffix(".txnindex"), segment.base_offset)
+        """Notes transactions whose ABORT is damaged: the producer's next marker now ends them instead."""
+        logs = {segment.base_offset: segment.log for segment in listing.segments}
+        for repair in self._draft.segments:
+            log = logs.get(repair.base_offset)
+            if log is None:
+                continue
             try:
-                entries = index.entries if segment.base_offset in removed else []
+                entries = TransactionIndex(self._fs, log.with_suffix(".txnindex"), repair.base_offset).entries
             except CorruptIndexError:
                 continue
             for entry in entries:
-                if any(_covers(found, entry.last_offset) for found in removed[segment.base_offset]):
+                if any(_covers(found, entry.last_offset) for found in repair.removed):
                     self._draft.notes.append(
-                        f"{segment.log}: the ABORT of producer {entry.producer_id} at offset {entry.last_offset} is"
-                        f" damaged; its records from offset {entry.first_offset} on now end with its next marker"
+                        f"{log}: the ABORT of producer {entry.producer_id} at offset {entry.last_offset} is damaged;"
+                        f" its records from offset {entry.first_offset} on now end with its next marker"
                     )
 
     def _plan_unrepaired(self) -> None:
-        """Findings that no step above mends."""
+        """Lists the findings that no previous step mends."""
         for each in self._findings or ():
-            left = each.code in _LEFT_ALONE or self._comes_back(each)
-            if each.severity is not Severity.ERROR or each.repair or left:
+            ignored = each.code in _LEFT_ALONE or self._returns(each)
+            if each.severity is not Severity.ERROR or each.repair or ignored:
                 continue
-            if self._goes_with_the_end(each):
+            if self._is_lost_end(each):
                 gone = f"offsets {each.first_offset} to {each.last_offset} are gone"
                 self._draft.notes.append(f"{each.partition}/{each.file}: {gone}: {each.message}")
             else:
@@ -413,27 +408,32 @@ class _Planner:
         missing = name not in {path.name for path in segment.files} and not name.endswith(".txnindex")
         return missing and self._found_on(segment.log.name, frozenset({"INDEX_MISSING"}))
 
-    def _is_explained(self) -> bool:
-        """Whether the epoch file only differs from broken epochs in batches, which are set right."""
+    def _epochs_differ_only_by_patches(self) -> bool:
+        """True if the epoch checkpoint contradicts only batches whose broken epochs the plan corrects."""
         on_file = [f.code for f in self._findings or () if f.file == filenames.LEADER_EPOCH_CHECKPOINT]
         return bool(self._patches) and set(on_file) == {"LEADER_EPOCHS_DIFFER"}
 
-    def _comes_back(self, found: Finding) -> bool:
-        """Whether what is missing lies in segments that come back under their names, or in front of a wrong name."""
+    def _returns(self, found: Finding) -> bool:
+        """True if the missing offsets are in segments that return under their names, or precede a wrong name."""
         if found.code not in LOSSES or found.first_offset is None or found.last_offset is None:
             return False
-        bases = [_offset_of(name) for name in self._sources if name.endswith(FileKind.LOG.value)]
         misnamed = [_offset_of(source) for source in self._sources.values() if source.endswith(FileKind.LOG.value)]
-        return found.last_offset + 1 in misnamed or any(found.first_offset <= n <= found.last_offset for n in bases)
+        returning = any(found.first_offset <= offset <= found.last_offset for offset in self._moved_logs())
+        return returning or found.last_offset + 1 in misnamed
 
-    def _goes_with_the_end(self, found: Finding) -> bool:
-        """Whether what is missing at the log's end is what the damaged end of its last segment cost: that goes,
-        and the checkpoints and snapshots that spoke of it follow.
+    def _is_lost_end(self, found: Finding) -> bool:
+        """True if the offsets missing at the log end were in the damaged end of its last segment.
+
+        The repair removes that end, and checkpoints and snapshots beyond it follow.
         """
         if found.code != LOG_END_MISSING:
             return False
         dropped = any(each.name == found.file and each.action == "remove" for each in self._draft.files)
         return dropped or any(each.name == found.file and each.loses_its_end for each in self._draft.segments)
+
+    def _moved_logs(self) -> list[int]:
+        """Returns the base offsets of the logs that are renamed."""
+        return [_offset_of(name) for name in self._sources if name.endswith(FileKind.LOG.value)]
 
     def _has_code(self, *codes: str) -> bool:
         return any(each.code in codes for each in self._findings or ())
@@ -450,11 +450,8 @@ def _bounds(segments: Sequence[SegmentFiles], i: int) -> PlausibleOffsets:
 
 
 def _covers(removed: RemovedRange, offset: int) -> bool:
-    return (
-        removed.first_offset is not None
-        and removed.last_offset is not None
-        and removed.first_offset <= offset <= removed.last_offset
-    )
+    first, last = removed.first_offset, removed.last_offset
+    return first is not None and last is not None and first <= offset <= last
 
 
 def _offset_of(name: str) -> int:

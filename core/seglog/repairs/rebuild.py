@@ -1,12 +1,13 @@
-"""Making the new files of a partition's repair, in the run's folder; the log itself is only read.
+"""Makes the new files of a partition's repair in the run's folder; only reads the log itself.
 
-1. Segments are written anew from the ranges that stay; those that are only cut stay where they are.
-2. On an overlay that shows the partition as it will be, the segments concerned are recovered as a broker recovers
-   them, which makes their indexes, and producers are replayed from the newest snapshot before the first change.
-3. What differs from the files on disk is staged, and becomes the list of changes.
-4. Where a segment that others follow loses its end, the partition gets a note of it (`format.repair_note`).
+1. Rewrites segments from the ranges that stay; segments that are only cut stay in place.
+2. On an overlay that shows the partition as it will be, recovers the affected segments as a broker does, which rebuilds
+   their indexes, and replays producers from the newest snapshot before the first change.
+3. Stages every file that differs from the one on disk and adds it to the list of changes.
+4. If a segment other than the last loses its end, adds a note of it to the partition (`format.repair_note`).
 
-Replaying does not stop at contradictions in transactions, which a broker's recovery would refuse: verifying finds them.
+The replay does not stop at contradictions in transactions, which a broker's recovery would refuse: `verify` reports
+them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _ORDER = {".log": 0, ".kafka": 0, ".index": 1, ".timeindex": 2, ".txnindex": 3}
 
 
 class PartitionBuilder:
-    """Stages the files of one partition's plan below `run`, and says what to change."""
+    """Stages the files of one partition's plan below `run` and lists the changes."""
 
     def __init__(
         self,
@@ -55,21 +56,22 @@ class PartitionBuilder:
         self._name = plan.directory.name
         self._overlay = OverlayFileSystem(fs)
         self._changes: dict[str, Change] = {}
-        # `.swap` files that are there already must not meet those of this run: then files are replaced one by one.
+        # Existing `.swap` files must not mix with those of this run: files are then replaced one by one.
         self._has_swaps = any(file.name.endswith(".swap") or file.source.endswith(".swap") for file in plan.files)
 
     def build(self) -> list[Change]:
-        """Stages everything, durably, and returns the changes in the order in which they are to be made."""
+        """Stages everything, durably, and returns the changes in the order in which to make them."""
         fs, staging = self._fs, self._run / NEW / self._name
         fs.make_directory(staging, parents=True)
-        self._settle()
+        self._remove_and_move()
         for segment in self._plan.segments:
             self._write_segment(segment)
         listing = list_partition(self._overlay, self._plan.directory)
         if listing.format == "kafka":
             self._derive(listing.segments)
         if self._plan.gaps:
-            self._stage(note_name(self._run.name), encode_note(self._run.name, self._plan.gaps), "what the repair took")
+            note = encode_note(self._run.name, self._plan.gaps)
+            self._stage(note_name(self._run.name), note, "the offsets that the repair removed")
         fs.sync_directory(staging)
         fs.sync_directory(staging.parent)
         fs.sync_directory(self._run)
@@ -77,8 +79,7 @@ class PartitionBuilder:
 
     # --- step 1 -------------------------------------------------------------------------------------------
 
-    def _settle(self) -> None:
-        """Files that the plan removes or renames."""
+    def _remove_and_move(self) -> None:
         directory = self._plan.directory
         for file in self._plan.files:
             before = facts_of(self._fs, directory / file.name)
@@ -145,7 +146,7 @@ class PartitionBuilder:
         if self._plan.replay_from is None:
             for segment in segments:
                 if wanted & _index_names(segment):
-                    self._recover(segment, self._passing_state())
+                    self._recover(segment, self._temporary_state())
         else:
             wanted |= self._replay(segments, wanted)
         if self._plan.epochs:
@@ -161,7 +162,7 @@ class PartitionBuilder:
             self._stage_derived(name)
 
     def _replay(self, segments: list[LogSegment], wanted: set[str]) -> set[str]:
-        """Recovers or replays every segment from the first change on; returns the files that come of it."""
+        """Recovers or replays every segment from the first change on; returns the names of the files it rebuilds."""
         start = self._plan.replay_from or 0
         producers = ProducerStateManager(self._overlay, self._plan.directory, strict=False)
         flagged = {name for name in wanted if name.endswith(FileKind.PRODUCER_SNAPSHOT.value)}
@@ -169,24 +170,25 @@ class PartitionBuilder:
         for offset in sorted(found):
             if offset > start or producers.snapshot_path(offset).name in flagged:
                 producers.remove_snapshot(offset)
-        # Whoever loads a snapshot drops what has expired by then; one that lacks it contradicts the log until then.
+        # A time of 0 keeps expired producers: a snapshot without them contradicts the log, and loading drops them.
         producers.truncate_and_reload(-1, start, now_ms=0)
         if not producers.snapshots:
             producers.end_offset = segments[0].base_offset if segments else 0
-        touched: set[str] = {producers.snapshot_path(offset).name for offset in found.difference(producers.snapshots)}
+        touched = {producers.snapshot_path(offset).name for offset in found.difference(producers.snapshots)}
+        snapshots: list[Path | None] = []
         for i, segment in enumerate(segments):
             next_base = segments[i + 1].base_offset if i + 1 < len(segments) else None
             if next_base is not None and next_base <= producers.end_offset:
                 if wanted & _index_names(segment):
-                    self._recover(segment, self._passing_state())
+                    self._recover(segment, self._temporary_state())
                 continue
             if segment.base_offset > producers.end_offset or (i > 0 and segment.base_offset >= start):
                 producers.end_offset = max(segment.base_offset, producers.end_offset)
-                touched.update(_named(producers.take_snapshot()))
+                snapshots.append(producers.take_snapshot())
             touched |= self._replay_segment(segment, producers, bool(wanted & _index_names(segment)))
         producers.end_offset = self._plan.log_end_offset
-        touched.update(_named(producers.take_snapshot()))
-        return touched
+        snapshots.append(producers.take_snapshot())
+        return touched | {path.name for path in snapshots if path is not None}
 
     def _replay_segment(self, segment: LogSegment, producers: ProducerStateManager, recover: bool) -> set[str]:
         index = segment.transaction_index
@@ -209,8 +211,8 @@ class PartitionBuilder:
             segment.append_aborted(transaction, last_stable_offset)
         return {index.path.name}
 
-    def _passing_state(self) -> ProducerStateManager:
-        """A state for the recovery of one segment, which nobody keeps: the directory is not listed for it."""
+    def _temporary_state(self) -> ProducerStateManager:
+        """Returns a producer state for one segment's recovery, discarded afterwards; does not list the directory."""
         overlay = OverlayFileSystem(self._overlay)
         return ProducerStateManager(overlay, self._plan.directory, strict=False, snapshots=[])
 
@@ -220,7 +222,7 @@ class PartitionBuilder:
         if recovered.truncated_bytes:
             raise RefusedError(
                 f"{segment.path}: position {recovered.valid_bytes}: {recovered.reason}; recovery would still cut"
-                f" {size - recovered.valid_bytes} bytes, so nothing was changed"
+                f" {size - recovered.valid_bytes} bytes; nothing was changed"
             )
 
     def _epochs(self) -> LeaderEpochCache:
@@ -236,22 +238,26 @@ class PartitionBuilder:
     # --- step 3 -------------------------------------------------------------------------------------------
 
     def _stage_derived(self, name: str) -> None:
-        """Stages the overlay's version of a file if it differs from the one on disk."""
+        """Stages the overlay's version of a file if it differs from the one on disk.
+
+        If the file was to move here from another name, removes that one instead.
+        """
         path = self._plan.directory / name
         status = self._overlay.status(path)
         known = self._changes.pop(name, None)
         before = facts_of(self._fs, path)
-        if status is None or (status.size == 0 and name.endswith(FileKind.TRANSACTION_INDEX.value)):
-            if before is not None:
-                self._add("remove", name, before, None, "the log does not need it")
-            self._drop_source(known)
-            return
-        with self._overlay.open(path, "r") as file:
-            data = file.read_at(0, file.size())
-        if before is not None and known is None and self._is_same(path, data):
-            return
-        self._drop_source(known)
-        self._stage(name, data, "rebuilt from the data")
+        data = None
+        if status is not None and (status.size > 0 or not name.endswith(FileKind.TRANSACTION_INDEX.value)):
+            with self._overlay.open(path, "r") as file:
+                data = file.read_at(0, file.size())
+            if before is not None and known is None and self._is_same(path, data):
+                return
+        if known is not None and known.kind == "move":
+            self._add("remove", Path(known.source).name, known.after, None, known.reason)
+        if data is not None:
+            self._stage(name, data, "rebuilt from the data")
+        elif before is not None:
+            self._add("remove", name, before, None, "the log does not need it")
 
     def _stage(self, name: str, data: bytes, reason: str) -> None:
         path, staged = self._plan.directory / name, self._staged(name)
@@ -263,12 +269,8 @@ class PartitionBuilder:
         self._fs.set_modified(staged, self._clock.now_ms())
         self._add("replace", name, before, facts_of(self._fs, staged), reason)
 
-    def _drop_source(self, known: Change | None) -> None:
-        """A file that was to move here from another name is not needed any more."""
-        if known is not None and known.kind == "move":
-            self._add("remove", Path(known.source).name, known.after, None, known.reason)
-
     def _is_same(self, path: Path, data: bytes) -> bool:
+        """True if a file holds `data`; a snapshot's entries may be in any order."""
         old = self._fs.read_bytes(path)
         if old == data or not path.name.endswith(FileKind.PRODUCER_SNAPSHOT.value):
             return old == data
@@ -280,7 +282,7 @@ class PartitionBuilder:
 
     @cached_property
     def _model(self) -> Path:
-        """A file whose owner and mode a new one gets: a log of the partition."""
+        """The file whose owner and mode a new file gets: the partition's last log, or else its directory."""
         logs = [segment.log for segment in list_partition(self._fs, self._plan.directory).segments]
         return logs[-1] if logs else self._plan.directory
 
@@ -314,7 +316,3 @@ def _change_order(change: Change) -> tuple[int, int, str]:
 
 def _index_names(segment: LogSegment) -> set[str]:
     return {segment.offset_index.path.name, segment.time_index.path.name, segment.transaction_index.path.name}
-
-
-def _named(path: Path | None) -> tuple[str, ...]:
-    return () if path is None else (path.name,)

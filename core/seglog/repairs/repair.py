@@ -1,18 +1,16 @@
-"""`verify --repair`: plan, stage, journal, apply, verify; what fails is taken back.
+"""Examines partitions for a repair, plans it and carries it out (`verify --repair`).
 
-1. The directory's `.lock` is taken for the whole run; a run that was cut short is finished or undone first.
-2. The plan is made (`planner`), its need of disk space checked.
-3. New files are staged and synced in the run's folder (`rebuild`), the journal says what will change (`journal`).
-4. The changes are made (`apply`) and every file is read again; a failure takes everything back.
+1. `examination` collects everything that `verify` finds; `plan_repair` makes the plan (`planner`).
+2. `repair` checks the disk space, stages and syncs new files in the run's folder (`rebuild`) and journals the changes.
+3. It makes the changes (`runs.apply`) and reads every file again; a failure takes everything back.
 
-What is left is a directory as after an orderly stop: whether a broker finds the clean-shutdown marker or not, it
-loads the log without cutting anything. The marker itself stays as it was.
+Afterwards the directory is as after an orderly stop: with or without the clean-shutdown marker, which the repair leaves
+as it was, a broker loads the log without cutting anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,24 +18,67 @@ from seglog.clock import Clock
 from seglog.errors import RefusedError, SeglogError
 from seglog.evidence.findings import Finding
 from seglog.evidence.segment_survey import SegmentSurveyor
-from seglog.progress import BytesRead
+from seglog.progress import BytesRead, DoneOfAll
 from seglog.repairs.checkpoints import plan_checkpoints, stage_checkpoints
 from seglog.repairs.plan import PartitionPlan, Policy, RepairOptions, RepairPlan
 from seglog.repairs.planner import plan_partition
 from seglog.repairs.rebuild import PartitionBuilder
-from seglog.runs.apply import apply_run, finish_run, settle_pending, take_back_after
-from seglog.runs.journal import Change, Journal, RunRecord, read_journal
+from seglog.runs.apply import apply_run, finish_run, take_back_after
+from seglog.runs.journal import Change, RunRecord, read_journal
 from seglog.runs.prepare import prepare_run, require_one_file_system
+from seglog.scan.listing import Target, TargetKind
 from seglog.storage.filesystem import FileSystem
-from seglog.storage.lock import DirectoryLock
 from seglog.storage.room import room_for_indexes, salvaging
+from seglog.verification.verify import Level, Verification, VerifyOptions, VerifySummary
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """The `findings` by directory; those on a log directory's own files are under its path."""
+
+    findings: dict[Path, list[Finding]]
+    summary: VerifySummary
+
+    @property
+    def damaged(self) -> bool:
+        """True if anything worse than a remark was found."""
+        return self.summary.damaged
+
+
+def examination(
+    fs: FileSystem,
+    clock: Clock,
+    log_directory: Path,
+    partitions: Sequence[Path],
+    *,
+    whole: bool = False,
+    jobs: int = 1,
+    on_finding: Callable[[Finding], None] | None = None,
+    progress: DoneOfAll | None = None,
+) -> Examination:
+    """Verifies `partitions` of a log directory or, with `whole`, all of it and its checkpoints.
+
+    Calls `on_finding` with each finding as soon as it is found.
+    """
+    if whole:
+        targets = [Target(log_directory, TargetKind.LOG_DIRECTORY)]
+    else:
+        targets = [Target(directory, TargetKind.PARTITION) for directory in partitions]
+    found: dict[Path, list[Finding]] = {log_directory: []}
+    verification = Verification(fs, targets, VerifyOptions(level=Level.SEMANTIC, jobs=jobs), clock, progress)
+    for each in verification:
+        found.setdefault(log_directory / each.partition if each.partition else log_directory, []).append(each)
+        if on_finding is not None:
+            on_finding(each)
+    return Examination(found, verification.summary)
 
 
 @dataclass(frozen=True, slots=True)
 class RepairOutcome:
-    """What a repair did. `run` is what `undo` takes, None when nothing was to be done.
+    """The result of a repair.
 
-    `failure` is why everything was taken back, None when it was not; `unrepaired` says what stays wrong.
+    `run` is what `undo` takes, None if there was nothing to do. `unrepaired` lists damage that stays. `failure` is the
+    error for which everything was taken back, or None.
     """
 
     plan: RepairPlan
@@ -47,7 +88,7 @@ class RepairOutcome:
 
     @property
     def complete(self) -> bool:
-        """Whether all of the damage is mended."""
+        """True if all of the damage is repaired."""
         return not self.unrepaired and self.failure is None
 
 
@@ -60,10 +101,10 @@ def plan_repair(
     options: RepairOptions,
     progress: BytesRead | None = None,
 ) -> RepairPlan:
-    """What repairing these partitions of a log directory would do; only looks.
+    """Plans the repair of partitions of a log directory; changes nothing.
 
-    `findings` are those of each partition directory, and of the log directory itself under its own path; None
-    suspects every file. RefusedError for what no repair may touch.
+    `findings` maps each partition directory, and the log directory for its own files, to their findings; None suspects
+    every file. Raises RefusedError for a partition that no repair may touch.
     """
     plans = tuple(
         plan_partition(
@@ -84,67 +125,54 @@ def repair(
     partitions: Sequence[Path],
     findings: Mapping[Path, Sequence[Finding]] | None = None,
     options: RepairOptions | None = None,
-    *,
     progress: BytesRead | None = None,
-    take_lock: bool = True,
 ) -> RepairOutcome:
-    """Repairs partitions of a log directory (absolute paths); see the steps above.
+    """Repairs partitions of a log directory (absolute paths) by the steps above; arguments as for `plan_repair`.
 
-    LockedError when a broker or another seglog is at work; RefusedError before anything is changed when there is
-    not enough disk space or no place for a quarantine. OSError or SeglogError while staging leaves the log alone.
+    The caller holds the directory's lock and has settled any unfinished run before it made the findings. Raises
+    RefusedError, before it changes anything, if disk space or a place for a quarantine is missing. An OSError or
+    SeglogError while staging leaves the log alone.
     """
-    options = RepairOptions() if options is None else options
-    with DirectoryLock(log_directory) if take_lock else nullcontext():
-        if settle_pending(fs, log_directory) is not None:
-            findings = None  # they speak of files that the settled run has changed
-        plan = plan_repair(fs, clock, log_directory, partitions, findings, options, progress)
-        return apply_plan(fs, clock, plan, progress)
-
-
-def apply_plan(fs: FileSystem, clock: Clock, plan: RepairPlan, progress: BytesRead | None = None) -> RepairOutcome:
-    """Carries a plan out; the caller holds the directory's lock and changed nothing since it was made."""
+    plan = plan_repair(fs, clock, log_directory, partitions, findings, options or RepairOptions(), progress)
     if plan.is_empty:
         return RepairOutcome(plan, None, plan.unrepaired)
-    require_one_file_system(fs, plan.log_directory, [partition.directory for partition in plan.partitions])
+    changing = [partition for partition in plan.partitions if not partition.is_empty]
+    require_one_file_system(fs, log_directory, partitions)
+
+    def stage(folder: Path) -> list[Change]:
+        builders = (PartitionBuilder(fs, clock, each, plan.options, folder, progress) for each in changing)
+        changes = [change for builder in builders for change in builder.build()]
+        return changes + stage_checkpoints(fs, plan, folder)
+
     run, journal = prepare_run(
         fs,
         clock,
-        plan.log_directory,
-        lambda folder: _stage(fs, clock, plan, folder, progress),
+        log_directory,
+        stage,
         command="repair",
-        partitions=[partition.directory.name for partition in plan.partitions if not partition.is_empty],
+        partitions=[partition.directory.name for partition in changing],
         bytes_needed=plan.bytes_needed,
         quarantine=plan.options.quarantine,
-        way_out=salvaging(plan.log_directory),
+        way_out=salvaging(log_directory),
         policy=plan.options.policy.value,
     )
-    return _carried_out(fs, plan, run, journal)
-
-
-def _stage(fs: FileSystem, clock: Clock, plan: RepairPlan, folder: Path, progress: BytesRead | None) -> list[Change]:
-    changes = []
-    for partition in plan.partitions:
-        if not partition.is_empty:
-            changes += PartitionBuilder(fs, clock, partition, plan.options, folder, progress).build()
-    return changes + stage_checkpoints(fs, plan, folder)
-
-
-def _carried_out(fs: FileSystem, plan: RepairPlan, run: RunRecord, journal: Journal) -> RepairOutcome:
+    failure: SeglogError | OSError | None = None
     try:
         apply_run(fs, run, journal)
         _verify_logs(fs, plan)
         finish_run(fs, run, journal)
     except (SeglogError, OSError) as error:
         take_back_after(error, fs, run, journal)
-        return RepairOutcome(plan, read_journal(fs, run.folder), plan.unrepaired, error)
+        failure = error
     except KeyboardInterrupt as stop:
         take_back_after(stop, fs, run, journal)
         raise
-    return RepairOutcome(plan, read_journal(fs, run.folder), plan.unrepaired)
+    return RepairOutcome(plan, read_journal(fs, run.folder), plan.unrepaired, failure)
 
 
 def _verify_logs(fs: FileSystem, plan: RepairPlan) -> None:
-    """The segments that were written must now be whole (a broker's recovery may leave more than it should)."""
+    """Raises RefusedError if a rewritten segment is not whole. Skips policy `truncate`: a broker's recovery may leave
+    damage."""
     if plan.options.policy is Policy.TRUNCATE:
         return
     surveyor = SegmentSurveyor(fs, reorder=False, deep=False)
@@ -152,7 +180,7 @@ def _verify_logs(fs: FileSystem, plan: RepairPlan) -> None:
         for segment in partition.segments:
             path = partition.directory / segment.name
             if path.suffix == ".log" and not surveyor.survey(path, segment.offsets).is_whole:
-                raise RefusedError(f"{path} is damaged again after it was repaired: the disk may be failing")
+                raise RefusedError(f"{path} is damaged again after its repair: the disk may be failing")
 
 
 def _bytes_needed(fs: FileSystem, plan: PartitionPlan) -> int:

@@ -1,16 +1,17 @@
-"""Good batches that lie in another segment's file than their offsets say: a repair puts them back where they belong.
+"""Moves strays, good batches in the wrong segment's file, to the segment that their offsets name.
 
-Contents of two segments were exchanged, a stretch was written into the wrong file, a name that cannot be told is wrong.
-The checksum of a batch does not cover its base offset, so where a batch belongs must be plain:
+Strays appear if two segments' contents were exchanged, if a range was written into the wrong file, or if a file has a
+wrong name that `misnamed` cannot prove. A batch's checksum does not cover its base offset, so the evidence for where a
+batch belongs must be clear:
 
-1. Batches of one file that follow each other and belong to one other segment are a stretch. Copies of batches that
-   this segment holds stay out of account.
-2. A stretch that contradicts the segment (other batches have some of its offsets, or leader epochs would fall) is of
-   another log or of an older state of this one, and stays where the damage goes. So does one far after the log's end.
-3. One batch alone may have a broken base offset: it stays there, too, if turning over one bit makes it fit exactly
-   where it lies, unless its time, which the checksum covers, says that it was moved. Where it goes
-   on from the batch before it, it has to fill what is missing where it lies.
-4. Nor does a file's only own batch count, among strays, that one bit turned over makes go on from one beside it.
+1. Consecutive batches in one file that belong to one other segment form a stretch. Copies of batches that this segment
+   already holds do not count.
+2. A stretch that contradicts the segment (other batches have some of its offsets, or leader epochs would fall) comes
+   from another log or from an older state of this one. It is removed with the damage, as is one far beyond the log end.
+3. A single batch may have a broken base offset. It is removed too if flipping one bit makes it fit exactly where it is,
+   unless its timestamp, which the checksum covers, shows that it was moved. If its offset continues the last batch
+   before it in its supposed segment, the flipped offset must fill the hole at its present place exactly.
+4. A file's only own batch, among strays, does not count as its own if flipping one bit makes it continue a neighbour.
 
 Memory is bounded by the batches of the files with strays and of their segments, 48 bytes each.
 """
@@ -43,7 +44,7 @@ _BATCH = np.dtype(
 _SPAN = np.dtype([("first", np.int64), ("last", np.int64)])
 _FACTS = ["first", "last", "size", "crc"]
 _OFFSET_BITS = 63
-_FARTHEST = 1 << 20  # offsets that a cleaner leaves out between two batches, at most
+_FARTHEST = 1 << 20  # the most offsets that a cleaner is assumed to remove between two batches
 
 
 SurveyOf = Callable[[SegmentFiles], Survey]
@@ -51,7 +52,7 @@ SurveyOf = Callable[[SegmentFiles], Survey]
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """`surveys` of the segments that change, by their base offsets; how many batches each of them gets (`came`)."""
+    """The `surveys` of the segments that change, and the number of batches that each gains (`came`), by base offset."""
 
     surveys: dict[int, Survey]
     came: dict[int, int]
@@ -60,12 +61,13 @@ class Gathered:
 def names_within_batches(
     fs: FileSystem, segments: Sequence[SegmentFiles], survey_of: SurveyOf, strayed: Set[int]
 ) -> set[int]:
-    """The base offsets of files that are no segments: a good batch has the offset of the name and the one before it.
+    """Returns the base offsets of files that are not segments: the file's name lies within a good batch.
 
-    A file of `strayed` (base offsets) that holds nothing of its own needs no more. Another one does where that batch
-    is sound and the file contradicts none of those in the batch's. Sound is a batch that touches one beside it in its
-    file, that begins where its file is named to, that both files have, or that is exactly what is missing between two
-    segments. Where it lies in that very file, the segment before must not contradict any of the file's, either.
+    For a file of `strayed` (base offsets) with no batch of its own, that is proof enough. Any other file needs two
+    things more: the batch is sound, and the file's batches contradict none in the batch's file. A batch is sound if it
+    is contiguous with a neighbour in its file, begins at its file's base offset, is in both files, or fills exactly the
+    hole between two segments. If the batch is in that very file, the previous segment must not contradict any of the
+    file's batches.
     """
     empty = {s.base_offset for s in segments if s.base_offset in strayed and not survey_of(s).kept}
     bases = np.array([segment.base_offset for segment in segments], dtype=np.int64)
@@ -95,7 +97,7 @@ def names_within_batches(
 
 
 def may_have_strays(survey: Survey) -> bool:
-    """Whether batches of other segments may be in a file: such were found, or nothing of its own."""
+    """True if a file may hold batches of other segments: some were found, or none of its own."""
     return any(each.code == OUT_OF_SEGMENT for each in survey.removed) or (survey.size > 0 and not survey.kept)
 
 
@@ -106,8 +108,8 @@ def gather(
     strayed: Sequence[int],
     others: Sequence[SegmentFiles],
 ) -> Gathered:
-    """Puts the strays in the files of `strayed` (base offsets) and in `others`, which are no segments, where they
-    belong. Segments that get and give nothing are not surveyed.
+    """Moves the strays in the files of `strayed` (base offsets) and in `others`, which are not segments, to their
+    segments. Does not survey segments that neither gain nor lose a batch.
     """
     return _Gathering(fs, segments, survey_of, others).gathered(strayed)
 
@@ -138,18 +140,18 @@ class _Gathering:
                 if at is None:
                     break
                 del left[at]
-            waiting = left  # what came fills holes that others seemed to belong to
+            waiting = left  # placed batches may have filled holes into which others seemed to fit
         return Gathered(self._changed(), self._came)
 
     def _bounds(self, number: int) -> tuple[int, int]:
-        """The offsets that a segment can hold, both included; of another file none."""
+        """Returns the first and last offset that a segment can hold; an empty range for a file that is no segment."""
         if number >= len(self._bases):
             return 0, -1
         following = self._bases[number + 1] - 1 if number + 1 < len(self._bases) else INT64_MAX
         return self._bases[number], min(following, self._bases[number] + INT32_MAX)
 
     def batches_in(self, number: int, offsets: PlausibleOffsets) -> np.ndarray:
-        """The good batches in a file, whatever their offsets, in the order of their places."""
+        """Returns the good batches in a file, whatever their offsets, by position."""
         parts = [np.zeros(0, dtype=_BATCH)]
         for rows, first in judged_batches(self._fs, self._files[number].log, offsets, anywhere=True):
             part = np.zeros(len(rows), dtype=_BATCH)
@@ -162,37 +164,37 @@ class _Gathering:
         return joined[np.argsort(joined["position"], kind="stable")]
 
     def has(self, number: int, batch: np.ndarray) -> bool:
-        """Whether a copy of a batch is in a file."""
+        """True if the file holds a copy of the batch."""
         found = self.batches_in(number, PlausibleOffsets(self._bases[0]))
         return bool(np.isin(batch[_FACTS], found[_FACTS]).all())
 
     def fills(self, before: int, after: int, batch: np.ndarray) -> bool:
-        """Whether a batch is exactly what is missing between the batches of two segments."""
+        """True if the batch fills exactly a hole between the batches of two segments."""
         begins = self._of(after)["first"]
         return before >= 0 and self.reaches(before, batch) and bool((begins == batch["last"] + 1).any())
 
     def reaches(self, number: int, batch: np.ndarray) -> bool:
-        """Whether a batch of a file ends where another one begins."""
+        """True if a batch in the file ends where the given one begins."""
         return bool((self._of(number)["last"] == batch["first"] - 1).any())
 
     def goes_with(self, number: int, others: np.ndarray) -> bool:
-        """Whether a file's own batches could stand beside `others`: copies aside, no offset is in both."""
+        """True if the file's own batches and `others` fit one segment: copies aside, they share no offset."""
         own = self._of(number)
         new = own[~np.isin(own[_FACTS], others[_FACTS])]
         ascending = others[np.argsort(others["first"], kind="stable")]
         return _fits(new, ascending) and int(new["size"].sum() + others["size"].sum()) <= INT32_MAX
 
     def _stretches(self, number: int) -> Iterator[tuple[int, np.ndarray]]:
-        """(segment where it belongs, batches) of each stretch of strays in a file."""
+        """Yields (home segment's number, batches) for each stretch of strays in a file."""
         anywhere = PlausibleOffsets(self._bases[0], self._bounds(len(self._bases) - 1)[1])
         batches = self.batches_in(number, anywhere)
-        # one with a broken offset must not part the others, nor bring them down with it
+        # a batch with a broken offset must neither split a stretch nor discredit it
         chain = ascending_chain(batches["first"], batches["last"])
         for part in (batches[chain], batches[~chain]):
             yield from self._parted(number, part)
 
     def _parted(self, number: int, batches: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """The stretches of some batches in a file, in the order of their places."""
+        """Splits some batches of a file into stretches, by position."""
         homes = np.searchsorted(self._bases, batches["first"], side="right") - 1
         ends = np.array([self._bounds(i)[1] for i in range(len(self._bases))], dtype=np.int64)
         homes[(homes >= 0) & (batches["last"] > ends[np.maximum(homes, 0)])] = -1
@@ -203,7 +205,7 @@ class _Gathering:
                 yield int(of[0]), stretch
 
     def _new(self, home: int, stretch: np.ndarray) -> np.ndarray:
-        """The batches of a stretch that a segment does not have; none where they contradict it (rules 1 and 2)."""
+        """Returns the batches of a stretch that a segment lacks; none if they contradict it (rules 1 and 2)."""
         held = self._of(home)
         new = stretch[~np.isin(stretch[_FACTS], held[_FACTS])]
         if not len(new) or not _fits(new, held):
@@ -219,7 +221,7 @@ class _Gathering:
         return new[:0] if falls or is_far else new
 
     def _is_sure(self, _number: int, home: int, stretch: np.ndarray) -> bool:
-        """Whether these are several batches, or exactly what is missing."""
+        """True if the segment lacks several of the batches, or if the one that it lacks fills a hole exactly."""
         new, held = self._new(home, stretch), self._of(home)
         if len(new) != 1:
             return len(new) > 1
@@ -245,7 +247,7 @@ class _Gathering:
         return True
 
     def _of(self, number: int) -> np.ndarray:
-        """The batches of a segment that stay, in the order of their offsets."""
+        """Returns a segment's batches that stay, by offset."""
         if number not in self._held:
             least, most = self._bounds(number)
             batches = self.batches_in(number, PlausibleOffsets(least, most))
@@ -262,7 +264,7 @@ class _Gathering:
         return self._held[number]
 
     def _accidental(self, number: int, own: np.ndarray) -> np.ndarray:
-        """Which of a file's own batches its offset alone makes one (rule 4)."""
+        """Returns which of a file's own batches (a bool each) only seem to be its own by a broken offset (rule 4)."""
         every = self.batches_in(number, PlausibleOffsets(self._bases[0]))
         at = int(np.searchsorted(every["position"], int(own["position"][0]))) if len(own) == 1 else 0
         if not 0 < at < len(every) - 1:
@@ -273,7 +275,7 @@ class _Gathering:
         return np.array([low + span <= high and any(each.bit_count() == 1 for each in wrong)])
 
     def _may_have_a_broken_offset(self, number: int, home: int, batch: np.void) -> bool:
-        """Whether it lies where it belongs, but for one bit."""
+        """True if the batch is in its place and one flipped bit in its offset explains the contradiction."""
         held = self._of(number)
         own = held[held["file"] == number]
         own = own[np.argsort(own["position"], kind="stable")]
@@ -286,11 +288,11 @@ class _Gathering:
         low = int(own["last"][at - 1]) + 1 if 0 < at <= len(own) else least
         high = int(own["first"][at]) - 1 if at < len(own) else most
         first, span = int(batch["first"]), int(batch["last"] - batch["first"])
-        turned = (first ^ (1 << bit) for bit in range(_OFFSET_BITS))
+        flipped = (first ^ (1 << bit) for bit in range(_OFFSET_BITS))
         ends = {low, high - span} if at < len(own) or number + 1 < len(self._bases) else {low}
         if place > 0 and int(there["last"][place - 1]) + 1 == first:
             ends = {low} & {high - span}
-        fitting = [each for each in turned if low <= each and each + span <= high and each in ends]
+        fitting = [each for each in flipped if low <= each and each + span <= high and each in ends]
         return any(_fits(np.array([(each, each + span)], dtype=_SPAN), held) for each in fitting)
 
     def _changed(self) -> dict[int, Survey]:
@@ -314,7 +316,7 @@ class _Gathering:
         return changed
 
     def _ranges(self, batches: np.ndarray, number: int) -> list[ByteRange]:
-        """Where batches lie, in their order; what follows directly in one file becomes one range."""
+        """Returns the byte ranges of batches, in their order; contiguous batches of one file form one range."""
         ends = batches["position"] + batches["size"]
         cuts = np.flatnonzero((batches["position"][1:] != ends[:-1]) | (np.diff(batches["file"]) != 0)) + 1
         return [
@@ -328,13 +330,13 @@ class _Gathering:
 
 
 def _is_between(batch: np.void, others: np.ndarray, at: int) -> bool:
-    """Whether a batch's time is between those of the batches before and from index `at`."""
+    """True if a batch's timestamp lies between those of the batches before and at index `at`."""
     before, after = others["time"][max(at - 1, 0) : at], others["time"][at : at + 1]
     return bool((before <= batch["time"]).all() and (batch["time"] <= after).all())
 
 
 def _fits(new: np.ndarray, held: np.ndarray) -> bool:
-    """Whether no batch of `held` has an offset of the new ones; both ascend."""
+    """True if no batch of `held` shares an offset with the new ones; both ascend."""
     following = np.searchsorted(held["last"], new["first"])
     firsts = np.append(held["first"], INT64_MAX)
     return bool((firsts[following] > new["last"]).all())

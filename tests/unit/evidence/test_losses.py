@@ -16,9 +16,8 @@ from seglog.evidence.findings import Finding, Severity
 from seglog.evidence.surroundings import read_surroundings
 from seglog.format.producer_snapshot import ProducerEntry, encode_snapshot
 from seglog.prognosis.doctor import Diagnosis, Doctor, Gravity
-from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.plan import RepairOptions
-from seglog.repairs.repair import repair
+from seglog.repairs.repair import examination, repair
 from seglog.runs.apply import undo_run
 from seglog.runs.journal import RunRecord
 from seglog.scan.listing import Target, TargetKind, resolve_paths

@@ -10,9 +10,8 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.format.checkpoint import EpochEntry
 from seglog.repairs.epoch_mending import EpochPatch, epoch_patches, mended_epochs
-from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.plan import RepairOptions
-from seglog.repairs.repair import repair
+from seglog.repairs.repair import examination, repair
 from tests.support.log_files import FS, batch, files_of, write_segment
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.plan import RepairOptions
-from seglog.repairs.repair import RepairOutcome, repair
+from seglog.repairs.repair import RepairOutcome, examination, repair
 from seglog.runs.apply import undo_run
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.damage import held

@@ -10,19 +10,17 @@ import pytest
 
 from seglog.api.opening import open_log
 from seglog.clock import FixedClock
-from seglog.errors import LockedError, NotALogError, RefusedError
+from seglog.errors import NotALogError, RefusedError
 from seglog.format.checkpoint import parse_offset_checkpoint
 from seglog.log.loader import LoadOptions, plan_recovery
 from seglog.model import Record, TopicPartition
-from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.plan import Policy, RepairOptions, RepairPart
-from seglog.repairs.repair import RepairOutcome, plan_repair, repair
+from seglog.repairs.repair import RepairOutcome, examination, plan_repair, repair
 from seglog.runs.apply import ChangedSinceError, undo_run
 from seglog.runs.journal import JOURNAL_FILE, RunState, read_journal
 from seglog.runs.quarantine import find_run, purge_run, quarantine_of, runs_in, saved_bytes
 from seglog.runs.restore import restore_run
 from seglog.storage.filesystem import LocalFileSystem
-from seglog.storage.lock import DirectoryLock
 from tests.support.damage import batches_of
 from tests.support.fixtures import fixture_copy, fixture_now_ms
 from tests.support.log_files import batch, facts, marker, replayed, transactional, write_segment
@@ -304,14 +302,6 @@ def test_undo_refuses_when_the_quarantine_was_tampered_with(data: Path) -> None:
     damaged(outcome.run.folder / "old" / ORDERS / LOG, 100, b"??")
     with pytest.raises(RefusedError, match="is not what"):
         undo_run(FS, outcome.run)
-
-
-def test_a_locked_directory_is_not_touched(data: Path) -> None:
-    damaged(data / ORDERS / LOG, 5000, b"\0\0\0")
-    before = facts(data)
-    with DirectoryLock(data), pytest.raises(LockedError, match="locked by"):
-        mended(data, ORDERS)
-    assert facts(data) == before
 
 
 @pytest.mark.parametrize("inside", [".", "orders-lz4-0", "quarantine"])

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from seglog.clock import FixedClock
-from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.plan import Policy, RepairOptions
-from seglog.repairs.repair import RepairOutcome, repair
+from seglog.repairs.repair import RepairOutcome, examination, repair
 from seglog.runs.apply import undo_run
 from tests.support.damage import held
 from tests.support.log_files import FS, batch, files_of, write_segment

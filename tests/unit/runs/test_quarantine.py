@@ -16,9 +16,8 @@ import pytest
 from seglog.clock import FixedClock
 from seglog.errors import CorruptionError, RefusedError, UntrustedLinkError
 from seglog.format.filenames import QUARANTINE_WITHIN
-from seglog.repairs.findings_by_directory import examination
 from seglog.repairs.plan import RepairOptions
-from seglog.repairs.repair import RepairOutcome, repair
+from seglog.repairs.repair import RepairOutcome, examination, repair
 from seglog.runs.apply import apply_run, settle_pending, undo_run
 from seglog.runs.journal import JOURNAL_FILE, Change, Journal, RunRecord, RunState, read_journal
 from seglog.runs.quarantine import (

@@ -17,7 +17,7 @@ from seglog.errors import NotALogError, RefusedError
 from seglog.format.message_07 import walk_messages
 from seglog.log.producers import ProducerIdentity
 from seglog.model import Compression, Record
-from seglog.repairs.findings_by_directory import examination
+from seglog.repairs.repair import examination
 from seglog.salvage.salvage import SalvageOptions, SalvageReport, salvage
 from seglog.storage.bases import PassingFile
 from seglog.storage.filesystem import File, LocalFileSystem, OpenMode
