@@ -22,8 +22,10 @@ due, whoever deletes or cleans refuses it unless the user insists (`--override-p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from seglog.configuration.keys import (
@@ -37,6 +39,7 @@ from seglog.configuration.keys import (
     key_named,
     text_of,
 )
+from seglog.errors import ConfigError
 from seglog.remote.traffic import Prices
 
 POLICY = "cleanup.policy"
@@ -45,6 +48,7 @@ OVERRIDE_OPTION = "--override-policy"
 
 _KAFKAS_OWN = "Kafka's own topic"
 _COMPACTED = {POLICY: COMPACT}
+_KEYS_BY_NAME = {name: key for key in KEYS for name in key.names}
 # What brokers create their own topics with (Kafka: GroupCoordinatorConfig, TransactionLogConfig,
 # ShareCoordinatorConfig, TopicBasedRemoteLogMetadataManager).
 KAFKAS_OWN_TOPICS: Mapping[str, Mapping[str, str]] = {
@@ -75,6 +79,8 @@ class Setting:
 
 
 Layer = Mapping[str, Setting]  # by Kafka's topic-level (or only) key
+Written = tuple[str, str, str]  # name, text, origin
+Stored = Mapping[str, tuple[str, str]]  # key → (value, where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,3 +238,100 @@ def _released(name: str, given: Any, stated: Any, log: LogConfig) -> frozenset[s
     else:
         looser = given < stated
     return frozenset({policy}) if looser else frozenset()
+
+
+# --- what was said, in layers
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The layers that hold for every topic. Made by `load_settings`.
+
+    `options` and `environment` name a topic's keys, `option_defaults` and `environment_defaults` a broker's.
+    """
+
+    options: Layer = field(default_factory=dict)
+    environment: Layer = field(default_factory=dict)
+    top_level: Layer = field(default_factory=dict)
+    topics: Mapping[str, Layer] = field(default_factory=dict)
+    path: Path | None = None
+    warnings: tuple[str, ...] = ()
+    option_defaults: Layer = field(default_factory=dict)
+    environment_defaults: Layer = field(default_factory=dict)
+
+    def resolve(
+        self,
+        topic: str | None,
+        *,
+        chosen: Mapping[str, object] | None = None,
+        stored: Stored | None = None,
+        stored_brokers: Stored | None = None,
+        stored_node: Stored | None = None,
+        listed: str = "",
+        override_policy: bool = False,
+    ) -> ResolvedConfig:
+        """The configuration of `topic` (None: of no topic in particular).
+
+        `chosen` are values that options of a command give, by Kafka's key. `stored`, `stored_node` and `stored_brokers`
+        are the values of the topic, of the broker at hand and of all brokers in the cluster's metadata: key → (value,
+        where). `listed` says where the metadata lists the topic. Keys there that seglog does not know are passed over:
+        they are the cluster's, not a typing error; a value there that cannot be is passed over with a warning.
+        ConfigError for any other impossible value.
+        """
+        warnings = [*self.warnings]
+        layers = Layers(
+            given=(
+                layer_of((name, text_of(value), "option") for name, value in (chosen or {}).items()),
+                self.options,
+                self.environment,
+                *self._matching(topic),
+            ),
+            given_defaults=(self.option_defaults, self.environment_defaults, self.top_level),
+            topic=_stored_layer(stored, warnings),
+            node=_stored_layer(stored_node, warnings),
+            cluster=_stored_layer(stored_brokers, warnings),
+            listed=listed,
+        )
+        return resolve_layers(topic, layers, warnings, override_policy=override_policy)
+
+    def _matching(self, topic: str | None) -> list[Layer]:
+        if topic is None:
+            return []
+        patterns = [name for name in self.topics if fnmatch.fnmatchcase(topic, name)]
+        patterns.reverse()
+        patterns.sort(key=lambda name: name != topic)  # the exact name, then the patterns from the last one on
+        return [self.topics[name] for name in patterns]
+
+
+def layer_of(values: Iterable[Written]) -> Layer:
+    """A layer of (name, text, origin); of several names of one key the strongest counts."""
+    written: dict[str, tuple[str, str]] = {name: (text, origin) for name, text, origin in values}
+    layer: dict[str, Setting] = {}
+    for name in written:
+        key = key_named(name)
+        strongest = next(other for other in key.names if other in written)
+        text, origin = written[strongest]
+        try:
+            layer[key.name] = Setting(key, key.parse(text, strongest), text, origin)
+        except ValueError as error:
+            raise ConfigError(f"{error} ({origin})") from error
+    return layer
+
+
+def _stored_layer(stored: Stored | None, warnings: list[str]) -> Layer:
+    """A layer out of the cluster's metadata. Of a value that cannot be nobody knows what it meant: a warning says so,
+    and the key counts as not stated, whatever weaker layers say."""
+    usable: list[Written] = []
+    unusable: dict[str, Setting] = {}
+    for name, (text, origin) in (stored or {}).items():
+        key = _KEYS_BY_NAME.get(name)
+        if key is None:
+            continue
+        try:
+            key.parse(text, name)
+        except ValueError as error:
+            warnings.append(f"{error} ({origin}): passed over")
+            unusable[key.name] = Setting(key, key.default, text_of(key.default), DEFAULT)
+        else:
+            usable.append((name, text, origin))
+    return {**layer_of(usable), **unusable}

@@ -6,31 +6,31 @@
    of every topic by default (`log.retention.hours`, or anything at the file's top level).
 3. `precedence` stacks the layers; the first that knows a key decides. Its origin is kept for `seglog config show`.
 
-`Settings` are what the user gave, `DirectorySettings` those of one log directory, whose cluster's metadata counts, too.
+`load_settings` reads what the user gave. `DirectorySettings` are those of one log directory, and add what its cluster's
+metadata says (`find_metadata`).
 Kafka has no such file: its keys and their meaning are `keys.KEYS`.
 """
 
 from __future__ import annotations
 
-import fnmatch
+import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from seglog.configuration.cluster_metadata import (
+    METADATA_PARTITION,
     ClusterMetadata,
     StoredValue,
-    find_metadata,
-    identity_of,
     read_cluster_metadata,
 )
-from seglog.configuration.keys import KEYS, LogConfig, key_named, text_of
-from seglog.configuration.precedence import DEFAULT, Layers, ResolvedConfig, Setting, resolve_layers
+from seglog.configuration.keys import KEYS, LogConfig, key_named
+from seglog.configuration.precedence import Layer, ResolvedConfig, Settings, Written, layer_of
 from seglog.errors import ConfigError, RefusedError, SeglogError
-from seglog.format.filenames import parse_partition_directory
+from seglog.format.filenames import META_PROPERTIES, parse_partition_directory
+from seglog.format.properties import parse_properties
 from seglog.locations import parse_location
 from seglog.remote import limits
 from seglog.scan.listing import Target, TargetKind
@@ -56,71 +56,8 @@ _OTHER_VARIABLES = frozenset(
     }
 )
 _FILE_LIMIT = 1 << 20
-_KEYS_BY_NAME = {name: key for key in KEYS for name in key.names}
-
-Layer = dict[str, Setting]
-Written = tuple[str, str, str]  # name, text, origin
-Stored = Mapping[str, tuple[str, str]]  # key → (value, where)
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The layers that hold for every topic. Made by `load_settings`.
-
-    `options` and `environment` name a topic's keys, `option_defaults` and `environment_defaults` a broker's.
-    """
-
-    options: Layer = field(default_factory=dict)
-    environment: Layer = field(default_factory=dict)
-    top_level: Layer = field(default_factory=dict)
-    topics: Mapping[str, Layer] = field(default_factory=dict)
-    path: Path | None = None
-    warnings: tuple[str, ...] = ()
-    option_defaults: Layer = field(default_factory=dict)
-    environment_defaults: Layer = field(default_factory=dict)
-
-    def resolve(
-        self,
-        topic: str | None,
-        *,
-        chosen: Mapping[str, object] | None = None,
-        stored: Stored | None = None,
-        stored_brokers: Stored | None = None,
-        stored_node: Stored | None = None,
-        listed: str = "",
-        override_policy: bool = False,
-    ) -> ResolvedConfig:
-        """The configuration of `topic` (None: of no topic in particular).
-
-        `chosen` are values that options of a command give, by Kafka's key. `stored`, `stored_node` and `stored_brokers`
-        are the values of the topic, of the broker at hand and of all brokers in the cluster's metadata: key → (value,
-        where). `listed` says where the metadata lists the topic. Keys there that seglog does not know are passed over:
-        they are the cluster's, not a typing error; a value there that cannot be is passed over with a warning.
-        ConfigError for any other impossible value.
-        """
-        warnings = [*self.warnings]
-        layers = Layers(
-            given=(
-                _layer((name, text_of(value), "option") for name, value in (chosen or {}).items()),
-                self.options,
-                self.environment,
-                *self._matching(topic),
-            ),
-            given_defaults=(self.option_defaults, self.environment_defaults, self.top_level),
-            topic=_stored_layer(stored, warnings),
-            node=_stored_layer(stored_node, warnings),
-            cluster=_stored_layer(stored_brokers, warnings),
-            listed=listed,
-        )
-        return resolve_layers(topic, layers, warnings, override_policy=override_policy)
-
-    def _matching(self, topic: str | None) -> list[Layer]:
-        if topic is None:
-            return []
-        patterns = [name for name in self.topics if fnmatch.fnmatchcase(topic, name)]
-        patterns.reverse()
-        patterns.sort(key=lambda name: name != topic)  # the exact name, then the patterns from the last one on
-        return [self.topics[name] for name in patterns]
+_MOST_NEIGHBOURS = 1024
+_PROPERTIES_LIMIT = 1 << 16
 
 
 def load_settings(
@@ -152,41 +89,7 @@ def _by_level(values: Iterator[Written]) -> tuple[Layer, Layer]:
     defaults: list[Written] = []
     for written in values:
         (defaults if key_named(written[0]).is_default(written[0]) else own).append(written)
-    return _layer(own), _layer(defaults)
-
-
-def _layer(values: Iterable[Written]) -> Layer:
-    """A layer of (name, text, origin); of several names of one key the strongest counts."""
-    written: dict[str, tuple[str, str]] = {name: (text, origin) for name, text, origin in values}
-    layer: Layer = {}
-    for name in written:
-        key = key_named(name)
-        strongest = next(other for other in key.names if other in written)
-        text, origin = written[strongest]
-        try:
-            layer[key.name] = Setting(key, key.parse(text, strongest), text, origin)
-        except ValueError as error:
-            raise ConfigError(f"{error} ({origin})") from error
-    return layer
-
-
-def _stored_layer(stored: Stored | None, warnings: list[str]) -> Layer:
-    """A layer out of the cluster's metadata. Of a value that cannot be nobody knows what it meant: a warning says so,
-    and the key counts as not stated, whatever weaker layers say."""
-    usable: list[Written] = []
-    unusable: Layer = {}
-    for name, (text, origin) in (stored or {}).items():
-        key = _KEYS_BY_NAME.get(name)
-        if key is None:
-            continue
-        try:
-            key.parse(text, name)
-        except ValueError as error:
-            warnings.append(f"{error} ({origin}): passed over")
-            unusable[key.name] = Setting(key, key.default, text_of(key.default), DEFAULT)
-        else:
-            usable.append((name, text, origin))
-    return {**_layer(usable), **unusable}
+    return layer_of(own), layer_of(defaults)
 
 
 def _override(text: str) -> Written:
@@ -300,7 +203,7 @@ def _file_layer(path: Path, entries: Iterator[tuple[yaml.Node, yaml.Node]], *, t
         except (ConfigError, ValueError) as error:
             raise ConfigError(str(error), path, line) from error
         written.append((name.value, text, f"{path}:{line}"))
-    return _layer(written)
+    return layer_of(written)
 
 
 def _text(value: yaml.Node) -> str:
@@ -396,3 +299,90 @@ def _directory(key: str, text: str) -> Path:
         return parse_location(text)
     except SeglogError as error:
         raise ConfigError(f"{key}: {error}") from error
+
+
+# --- where the metadata lies
+
+
+def identity_of(fs: FileSystem, log_directory: Path) -> dict[str, str]:
+    """`cluster.id`, `node.id`, `directory.id` … by `meta.properties`; empty where it cannot be read."""
+    path = log_directory / META_PROPERTIES
+    status = fs.status(path)
+    if status is None or status.is_directory:
+        return {}
+    try:
+        return parse_properties(fs.read_bytes(path, _PROPERTIES_LIMIT))
+    except (ValueError, OSError, RefusedError):
+        return {}  # the directory's own problem, which `doctor` reports
+
+
+def find_metadata(fs: FileSystem, log_directory: Path, stated: Path | None, others: Sequence[Path] = ()) -> Path | None:
+    """The log directory whose `__cluster_metadata-0` speaks for `log_directory`; None when there is none.
+
+    A broker with several `log.dirs` keeps it in only one of them (Kafka: metadata.log.dir). Looked at, in this order:
+
+    1. The directory that was stated (`metadata.log.dir`, `--metadata-dir`).
+    2. The log directory itself.
+    3. The other `log.dirs` that were stated, directories beside it, and those of its name beside its parent
+       (`/data1/kafka`, `/data2/kafka`): only one of the same cluster, the same node and another directory id by its
+       `meta.properties`, and owned by the log directory's owner or by root, because what it says decides what is
+       deleted.
+
+    `others` are the broker's other `log.dirs`, as far as they are known. ConfigError when there is no metadata in
+    `stated`, RefusedError when it is another cluster's.
+    """
+    if stated is not None:
+        return _stated(fs, log_directory, stated)
+    if _has_metadata(fs, log_directory):
+        return log_directory
+    own = identity_of(fs, log_directory)
+    if not own.get("cluster.id") or not own.get("node.id"):
+        return None
+    candidates = dict.fromkeys((*others, *_neighbours(fs, log_directory)))
+    return next((path for path in candidates if _is_sibling(fs, log_directory, own, path)), None)
+
+
+def _stated(fs: FileSystem, log_directory: Path, stated: Path) -> Path:
+    found = stated.parent if stated.name == METADATA_PARTITION else stated
+    if not _has_metadata(fs, found):
+        raise ConfigError(f"metadata.log.dir: there is no {METADATA_PARTITION} in {found}")
+    own, theirs = (identity_of(fs, path).get("cluster.id") for path in (log_directory, found))
+    if own and theirs and own != theirs:
+        raise RefusedError(
+            f"{found}: this is the metadata of cluster {theirs}, but {log_directory} belongs to cluster {own}"
+        )
+    return found
+
+
+def _has_metadata(fs: FileSystem, log_directory: Path) -> bool:
+    status = fs.status(log_directory / METADATA_PARTITION)
+    return status is not None and status.is_directory
+
+
+def _neighbours(fs: FileSystem, log_directory: Path) -> Iterator[Path]:
+    parent = log_directory.parent
+    if parent != log_directory:  # nothing is beside a root or a bucket
+        yield from (parent / name for name in _names(fs, parent))
+    if parent.parent != parent:
+        yield from (parent.parent / name / log_directory.name for name in _names(fs, parent.parent))
+
+
+def _names(fs: FileSystem, directory: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        return fs.list(directory)[:_MOST_NEIGHBOURS]
+    return []
+
+
+def _is_sibling(fs: FileSystem, log_directory: Path, own: dict[str, str], path: Path) -> bool:
+    try:
+        if path == log_directory or not _has_metadata(fs, path):
+            return False
+        owners = {status.owner for status in map(fs.status, (path, path / METADATA_PARTITION)) if status is not None}
+        directory = fs.status(log_directory)
+    except OSError:
+        return False
+    if directory is None or not owners <= {directory.owner, ROOT}:
+        return False
+    theirs = identity_of(fs, path)
+    same = all(own[key] == theirs.get(key) for key in ("cluster.id", "node.id"))
+    return same and own.get("directory.id") != theirs.get("directory.id")

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seglog.clock import Clock, SystemClock
-from seglog.configuration.settings import DirectorySettings, Settings, load_settings
+from seglog.configuration.precedence import Settings
+from seglog.configuration.settings import DirectorySettings, load_settings
 from seglog.ordered_pool import available_threads
 from seglog.remote.routing import machine_files
 from seglog.scan.listing import Target, TargetKind

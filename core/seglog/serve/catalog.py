@@ -18,8 +18,8 @@ from typing import Self
 from uuid import UUID
 
 from seglog.clock import Clock
-from seglog.configuration.cluster_metadata import identity_of
 from seglog.configuration.keys import LogConfig
+from seglog.configuration.settings import identity_of
 from seglog.errors import CorruptionError, NotALogError, UnsupportedError
 from seglog.format import filenames
 from seglog.format.checkpoint import parse_partition_metadata

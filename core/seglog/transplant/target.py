@@ -15,10 +15,9 @@ from pathlib import Path
 from seglog.configuration.cluster_metadata import (
     Assignment,
     ClusterMetadata,
-    find_metadata,
-    identity_of,
     read_cluster_metadata,
 )
+from seglog.configuration.settings import find_metadata, identity_of
 from seglog.errors import RefusedError, SeglogError
 from seglog.evidence.coordinator_replay import OFFSETS_TOPIC
 from seglog.format import filenames

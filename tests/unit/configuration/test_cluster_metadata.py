@@ -19,7 +19,8 @@ from seglog.configuration.metadata_log import (
     BEGIN_TRANSACTION_RECORD,
     END_TRANSACTION_RECORD,
 )
-from seglog.configuration.settings import DirectorySettings, Settings
+from seglog.configuration.precedence import Settings
+from seglog.configuration.settings import DirectorySettings
 from seglog.errors import ConfigError, RefusedError
 from seglog.storage.filesystem import LocalFileSystem
 from tests.support.metadata_records import record_batches

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seglog.configuration.settings import Settings, load_settings
+from seglog.configuration.precedence import Settings
+from seglog.configuration.settings import load_settings
 from seglog.errors import ConfigError, RefusedError, UntrustedLinkError
 from seglog.storage.filesystem import LocalFile, LocalFileSystem, OpenMode
 from tests.support.other_users import OTHER, needs_root, planted_link

@@ -8,7 +8,8 @@ import pytest
 
 from seglog.cleaner.options import CleanerOptions
 from seglog.clock import Clock
-from seglog.configuration.settings import ResolvedConfig, load_settings
+from seglog.configuration.precedence import ResolvedConfig
+from seglog.configuration.settings import load_settings
 from seglog.format.filenames import CLEAN_SHUTDOWN_FILE
 from seglog.locations import parse_location
 from seglog.log.loader import LoadedLog, LoadOptions, load_log

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seglog.configuration.cluster_metadata import find_metadata
+from seglog.configuration.settings import find_metadata
 from seglog.errors import ConfigError, NotALogError, RefusedError
 from seglog.locations import parse_location
 from seglog.remote.blocks import Blocks, Source
